@@ -1,0 +1,598 @@
+//! The chunked transfer coding (RFC 9112 §7.1), both ways. The decoder is a state machine over single
+//! bytes: however its input is cut, it says the same. Data passes through uncopied; chunk extensions
+//! and trailer fields are held to their grammar and then thrown away, as nothing here knows any.
+//! Knows nothing of heads and connections.
+
+use std::fmt;
+
+use crate::fields::is_token;
+use crate::status::Status;
+
+/// The end of a chunk's data.
+pub const CRLF: &[u8] = b"\r\n";
+
+/// The last chunk, and no trailer.
+pub const LAST: &[u8] = b"0\r\n\r\n";
+
+/// 16 hexadecimal digits are 64 bits.
+const MAX_SIZE_DIGITS: u8 = 16;
+
+/// How much is read that is not data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkLimits {
+    /// Bytes of one size line, with its extensions and without its CRLF.
+    pub line: usize,
+    /// Bytes of all extensions in a body: one byte of data for every long extension costs the reader
+    /// much and the sender little.
+    pub extensions: usize,
+    /// Bytes of the whole trailer section.
+    pub trailers: usize,
+}
+
+/// What the bytes up to the reported one were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// All input is used up; more will come.
+    NeedMore,
+    /// A piece of the body, never empty; there may be more in the rest of the input.
+    Data(&'a [u8]),
+    /// The body is complete. What follows belongs to the next message.
+    End,
+}
+
+/// The broken rule of RFC 9112 §7.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChunkError {
+    /// Something other than hexadecimal digits, or none.
+    Size,
+    /// More than 16 digits.
+    SizeTooLarge,
+    /// Not `";" token [ "=" ( token / quoted-string ) ]` (§7.1.1).
+    Extension,
+    /// The data of a chunk is not followed by CRLF: it is longer or shorter than its size.
+    DataEnd,
+    /// A line ends with something other than CRLF.
+    LineEnd,
+    /// A malformed field in the trailer section.
+    Trailer,
+    LineTooLong,
+    ExtensionsTooLarge,
+    TrailersTooLarge,
+}
+
+/// Reads one body. After an error it says the same error for ever, after the end the end.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    state: State,
+    limits: ChunkLimits,
+    /// Of the size being read, then of the data still to come.
+    size: u64,
+    /// Of the size line being read.
+    line: usize,
+    /// Of all extensions so far.
+    extensions: usize,
+    /// Of the trailer section so far.
+    trailers: usize,
+}
+
+impl Default for ChunkLimits {
+    /// 4 KiB, 16 KiB and 8 KiB.
+    fn default() -> ChunkLimits {
+        ChunkLimits { line: 4 * 1024, extensions: 16 * 1024, trailers: 8 * 1024 }
+    }
+}
+
+impl Decoder {
+    pub const fn new(limits: ChunkLimits) -> Decoder {
+        Decoder { state: State::Size { digits: 0 }, limits, size: 0, line: 0, extensions: 0, trailers: 0 }
+    }
+
+    /// Reads up to the next event. The number is how many bytes of `input` are used up: hand in the
+    /// rest next time, and what has come behind it.
+    pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), ChunkError> {
+        for (at, &byte) in input.iter().enumerate() {
+            match self.state {
+                State::Data => {
+                    let rest = &input[at..];
+                    let len = usize::try_from(self.size).map_or(rest.len(), |size| size.min(rest.len()));
+                    return Ok((at + len, Event::Data(self.take_data(&rest[..len]))));
+                }
+                State::Done => return Ok((at, Event::End)),
+                State::Refused(error) => return Err(error),
+                state => {
+                    self.state = self.step(state, byte).unwrap_or_else(State::Refused);
+                }
+            }
+        }
+        match self.state {
+            State::Done => Ok((input.len(), Event::End)),
+            State::Refused(error) => Err(error),
+            _ => Ok((input.len(), Event::NeedMore)),
+        }
+    }
+
+    pub const fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    fn take_data<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
+        self.size -= data.len() as u64;
+        if self.size == 0 {
+            self.state = State::DataCr;
+        }
+        data
+    }
+
+    /// One byte of anything but data.
+    fn step(&mut self, state: State, byte: u8) -> Result<State, ChunkError> {
+        self.count(state, byte)?;
+        match state.next(byte)? {
+            State::Size { digits: 0 } => {
+                (self.size, self.line) = (0, 0);
+                Ok(State::Size { digits: 0 })
+            }
+            State::Size { digits } => {
+                let digit = char::from(byte).to_digit(16).ok_or(ChunkError::Size)?;
+                self.size = self.size << 4 | u64::from(digit);
+                Ok(State::Size { digits })
+            }
+            State::Data if self.size == 0 => Ok(State::TrailerStart),
+            next => Ok(next),
+        }
+    }
+
+    fn count(&mut self, state: State, byte: u8) -> Result<(), ChunkError> {
+        match state.section() {
+            Section::Uncounted => Ok(()),
+            Section::SizeLine if byte == b'\r' => Ok(()),
+            Section::SizeLine => {
+                self.line += 1;
+                self.extensions += usize::from(!matches!(state, State::Size { .. }) || byte == b';');
+                match (self.line > self.limits.line, self.extensions > self.limits.extensions) {
+                    (true, _) => Err(ChunkError::LineTooLong),
+                    (_, true) => Err(ChunkError::ExtensionsTooLarge),
+                    _ => Ok(()),
+                }
+            }
+            Section::Trailers => {
+                self.trailers += 1;
+                if self.trailers > self.limits.trailers { Err(ChunkError::TrailersTooLarge) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+/// Appends the size line of a chunk of `len` bytes. Behind the data goes `CRLF`. Nothing for 0, as that
+/// would be the last chunk: see `LAST`.
+pub fn encode_head(len: usize, out: &mut Vec<u8>) {
+    let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
+    for digit in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[len >> (4 * digit) & 15]);
+    }
+    if len > 0 {
+        out.extend_from_slice(CRLF);
+    }
+}
+
+impl ChunkError {
+    /// 431 for too large a trailer section (RFC 6585 §5), else 400.
+    pub const fn status(self) -> Status {
+        match self {
+            ChunkError::TrailersTooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            _ => Status::BAD_REQUEST,
+        }
+    }
+}
+
+impl fmt::Display for ChunkError {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(match self {
+            ChunkError::Size => "malformed chunk size",
+            ChunkError::SizeTooLarge => "the chunk size is too large",
+            ChunkError::Extension => "malformed chunk extension",
+            ChunkError::DataEnd => "no CRLF behind the data of a chunk",
+            ChunkError::LineEnd => "a line of the chunked body does not end with CRLF",
+            ChunkError::Trailer => "malformed trailer field",
+            ChunkError::LineTooLong => "chunk size line too long",
+            ChunkError::ExtensionsTooLarge => "too many chunk extensions",
+            ChunkError::TrailersTooLarge => "trailer section too large",
+        })
+    }
+}
+
+impl std::error::Error for ChunkError {}
+
+/// What the next byte belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Size {
+        digits: u8,
+    },
+    /// Whitespace behind the size: only an extension makes it valid.
+    SizeSpace,
+    ExtensionStart,
+    ExtensionName,
+    /// Whitespace behind the name: `=` or the next extension.
+    ExtensionNameSpace,
+    ValueStart,
+    ValueToken,
+    ValueQuoted,
+    ValueEscape,
+    ValueQuotedEnd,
+    /// Whitespace behind the value: only the next extension makes it valid.
+    ValueSpace,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+    Refused(ChunkError),
+}
+
+/// Which limit a byte counts towards.
+enum Section {
+    SizeLine,
+    Trailers,
+    Uncounted,
+}
+
+impl State {
+    /// RFC 9112 §7.1 and §7.1.1 as a table. Whitespace around `;` and `=` is "bad" and still must be
+    /// read (RFC 9110 §5.6.3); it is not part of what is between CRLF and the size, nor before CRLF.
+    fn next(self, byte: u8) -> Result<State, ChunkError> {
+        use State::*;
+        Ok(match (self, byte) {
+            (Size { digits: MAX_SIZE_DIGITS }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                return Err(ChunkError::SizeTooLarge);
+            }
+            (Size { digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => Size { digits: digits + 1 },
+            (Size { digits: 0 }, _) => return Err(ChunkError::Size),
+
+            (Size { .. } | ExtensionName | ValueToken | ValueQuotedEnd, b'\r') => SizeLf,
+            (Size { .. } | SizeSpace, b' ' | b'\t') => SizeSpace,
+            (Size { .. } | SizeSpace, b';') => ExtensionStart,
+
+            (ExtensionStart, b' ' | b'\t') => ExtensionStart,
+            (ExtensionStart | ExtensionName, byte) if is_token(&[byte]) => ExtensionName,
+            (ExtensionName | ExtensionNameSpace, b' ' | b'\t') => ExtensionNameSpace,
+            (ExtensionName | ExtensionNameSpace, b'=') => ValueStart,
+            (ExtensionName | ExtensionNameSpace, b';') => ExtensionStart,
+
+            (ValueStart, b' ' | b'\t') => ValueStart,
+            (ValueStart, b'"') => ValueQuoted,
+            (ValueStart | ValueToken, byte) if is_token(&[byte]) => ValueToken,
+            (ValueQuoted, b'"') => ValueQuotedEnd,
+            (ValueQuoted, b'\\') => ValueEscape,
+            (ValueQuoted | ValueEscape, byte) if is_text(byte) => ValueQuoted,
+            (ValueToken | ValueQuotedEnd | ValueSpace, b' ' | b'\t') => ValueSpace,
+            (ValueToken | ValueQuotedEnd | ValueSpace, b';') => ExtensionStart,
+
+            (SizeLf, b'\n') => Data,
+            (DataCr, b'\r') => DataLf,
+            (DataLf, b'\n') => Size { digits: 0 },
+
+            (TrailerStart, b'\r') => EndLf,
+            (TrailerStart | TrailerName, byte) if is_token(&[byte]) => TrailerName,
+            (TrailerName, b':') => TrailerValue,
+            (TrailerValue, b'\r') => TrailerLf,
+            (TrailerValue, byte) if is_text(byte) => TrailerValue,
+            (TrailerLf, b'\n') => TrailerStart,
+            (EndLf, b'\n') => Done,
+
+            (state, byte) => return Err(state.refusal(byte)),
+        })
+    }
+
+    /// The rule that is broken where no other row of the table fits.
+    const fn refusal(self, byte: u8) -> ChunkError {
+        use State::*;
+        match (self, byte) {
+            (Refused(error), _) => error,
+            (Data | DataCr | DataLf | Done, _) => ChunkError::DataEnd,
+            (SizeLf | TrailerLf | EndLf, _) | (_, b'\n') => ChunkError::LineEnd,
+            (Size { .. } | SizeSpace, _) => ChunkError::Size,
+            (TrailerStart | TrailerName | TrailerValue, _) => ChunkError::Trailer,
+            _ => ChunkError::Extension,
+        }
+    }
+
+    const fn section(self) -> Section {
+        use State::*;
+        match self {
+            SizeLf | Data | DataCr | DataLf | Done | Refused(_) => Section::Uncounted,
+            TrailerStart | TrailerName | TrailerValue | TrailerLf | EndLf => Section::Trailers,
+            _ => Section::SizeLine,
+        }
+    }
+}
+
+/// Field content and the inside of a quoted string: no control but HTAB.
+const fn is_text(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMALL: ChunkLimits = ChunkLimits { line: 20, extensions: 30, trailers: 30 };
+
+    /// The data, and how it ended: the number of bytes used up, `None` if more must come, or the error.
+    type Outcome = (Vec<u8>, Result<Option<usize>, ChunkError>);
+
+    /// Hands in one piece after the other.
+    fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> Outcome {
+        let mut decoder = Decoder::new(limits);
+        let (mut data, mut total) = (Vec::new(), 0);
+        for mut piece in pieces {
+            loop {
+                match decoder.next(piece) {
+                    Err(error) => {
+                        assert_eq!(decoder.next(b"0\r\n\r\n"), Err(error));
+                        return (data, Err(error));
+                    }
+                    Ok((used, event)) => {
+                        total += used;
+                        piece = &piece[used..];
+                        match event {
+                            Event::Data(bytes) => {
+                                assert!(!bytes.is_empty());
+                                data.extend_from_slice(bytes);
+                            }
+                            Event::End => {
+                                assert!(decoder.is_done());
+                                assert_eq!(decoder.next(b"x"), Ok((0, Event::End)));
+                                return (data, Ok(Some(total)));
+                            }
+                            Event::NeedMore => {
+                                assert!(piece.is_empty());
+                                break;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (data, Ok(None))
+    }
+
+    fn check(input: &str, data: &str, end: Result<Option<usize>, ChunkError>) {
+        let (found, how) = decode([input.as_bytes()], SMALL);
+        assert_eq!((String::from_utf8_lossy(&found).as_ref(), how), (data, end), "{input:?}");
+    }
+
+    #[test]
+    fn bodies() {
+        check("0\r\n\r\n", "", Ok(Some(5)));
+        check("5\r\nhello\r\n0\r\n\r\n", "hello", Ok(Some(15)));
+        check("5\r\nhello\r\n6\r\n world\r\n0\r\n\r\nGET", "hello world", Ok(Some(26)));
+        check("a\r\n0123456789\r\n00\r\n\r\n", "0123456789", Ok(Some(21)));
+        check("00A\r\n0123456789\r\n0\r\n\r\n", "0123456789", Ok(Some(22)));
+        check("0000000000000001\r\nx\r\n0\r\n\r\n", "x", Ok(Some(26)));
+        check("2\r\n\r\n\r\n0\r\n\r\n", "\r\n", Ok(Some(12)));
+        check("0\r\nA: b\r\nC:\td e\r\n\r\n", "", Ok(Some(19)));
+        check("0\r\nA:\r\n\r\n", "", Ok(Some(9)));
+        check("", "", Ok(None));
+        check("5", "", Ok(None));
+        check("5\r\nhel", "hel", Ok(None));
+        check("5\r\nhello\r", "hello", Ok(None));
+        check("0\r\n\r", "", Ok(None));
+        check("0\r\nA: b\r\n", "", Ok(None));
+        check("ffffffffffffffff\r\nx", "x", Ok(None));
+    }
+
+    #[test]
+    fn sizes() {
+        for size in [
+            "", " 1", "\t1", "+1", "-1", "0x1", "g", "1 ", "1\t", "1 1", "1,1", "1_0", "１", "1\0", "\n1",
+            "\r", ";a", "1x", "1 \t",
+        ] {
+            check(&format!("{size}\r\nx\r\n0\r\n\r\n"), "", Err(ChunkError::Size));
+        }
+        check("00000000000000001\r\nx\r\n", "", Err(ChunkError::SizeTooLarge));
+        check("10000000000000000\r\nx\r\n", "", Err(ChunkError::SizeTooLarge));
+        check("1\nx\r\n0\r\n\r\n", "", Err(ChunkError::LineEnd));
+        check("1\r\rx\r\n0\r\n\r\n", "", Err(ChunkError::LineEnd));
+        check("1\rx\r\n0\r\n\r\n", "", Err(ChunkError::LineEnd));
+    }
+
+    #[test]
+    fn data_ends_where_its_size_says() {
+        for (between, after) in
+            [("", "0\r\n\r\n"), ("\n", "0\r\n\r\n"), ("\r", "0\r\n\r\n"), ("x\r\n", "0"), (" \r\n", "0")]
+        {
+            check(&format!("1\r\nx{between}{after}"), "x", Err(ChunkError::DataEnd));
+        }
+        check("2\r\nx\r\n0\r\n\r\n", "x\r", Err(ChunkError::DataEnd));
+        check("1\r\nx\r\n\r\n0\r\n\r\n", "x", Err(ChunkError::Size));
+    }
+
+    #[test]
+    fn extensions() {
+        for extension in [
+            ";a",
+            ";a=b",
+            ";a=\"b\"",
+            ";a;b;c=d",
+            " ; a = b",
+            "\t;\ta\t=\t\"\t\"",
+            ";a=\"\"",
+            ";a=\";,=\"",
+            ";a=\"\\\"\"",
+            ";a=\"\\\\\"",
+            ";a=\"é\"",
+            ";a=\"b\" ;c",
+            ";a ;b",
+            ";a=b ;c",
+        ] {
+            check(&format!("1{extension}\r\nx\r\n0;z\r\n\r\n"), "x", Ok(Some(13 + extension.len())));
+        }
+        for extension in [
+            ";",
+            "; ",
+            ";;",
+            ";=",
+            ";=b",
+            ";a=",
+            ";a= ",
+            ";a==b",
+            ";a b",
+            ";a=b c",
+            ";a=\"b",
+            ";a=\"b\"c",
+            ";a=b\"c\"",
+            ";\"a\"",
+            ";a=\"b\rc\"",
+            ";a=\"\\",
+            ";é",
+            ";a=\0",
+            ";a=\"\0\"",
+            ";a=\"\x7f\"",
+            ";a,b",
+            ";a ",
+            ";a=b ",
+            ";a=b\t",
+            ";a=\"b\" ",
+            ";a\x0b",
+        ] {
+            let (found, how) = decode([format!("1{extension}\r\nx\r\n0\r\n\r\n").as_bytes()], SMALL);
+            assert_eq!((&*found, how), (&b""[..], Err(ChunkError::Extension)), "{extension:?}");
+        }
+        check("1;a\nx", "", Err(ChunkError::LineEnd));
+        check("1;a=\"\n", "", Err(ChunkError::LineEnd));
+        check("1;a=\n", "", Err(ChunkError::LineEnd));
+        check("1;a\r\r\nx", "", Err(ChunkError::LineEnd));
+    }
+
+    #[test]
+    fn trailers() {
+        for trailer in
+            [":", ": a", " A: b", "\tA: b", "A : b", "A", "A: b\r\n c", "A: \0", "A\0: b", "A: \x7f", "é: a"]
+        {
+            check(&format!("0\r\n{trailer}\r\n\r\n"), "", Err(ChunkError::Trailer));
+        }
+        check("0\r\nA: b\n\r\n", "", Err(ChunkError::LineEnd));
+        check("0\r\n\n", "", Err(ChunkError::LineEnd));
+        check("0\r\n\rA: b\r\n", "", Err(ChunkError::LineEnd));
+        check("0\r\nA: b\rC: d\r\n\r\n", "", Err(ChunkError::LineEnd));
+    }
+
+    #[test]
+    fn limits() {
+        check(&format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(18)), "x", Ok(Some(30)));
+        check(&format!("1;{}", "a".repeat(19)), "", Err(ChunkError::LineTooLong));
+        let chunk = "1;aaaaaaaaa\r\nx\r\n";
+        check(&format!("{}0\r\n\r\n", chunk.repeat(3)), "xxx", Ok(Some(53)));
+        check(&format!("{}1;", chunk.repeat(3)), "xxx", Err(ChunkError::ExtensionsTooLarge));
+        check(&format!("0\r\nA: {}\r\n\r\n", "a".repeat(23)), "", Ok(Some(33)));
+        check(&format!("0\r\nA: {}\r\n\r\n", "a".repeat(24)), "", Err(ChunkError::TrailersTooLarge));
+        check(&format!("0\r\n{}", "A:\r\n".repeat(8)), "", Err(ChunkError::TrailersTooLarge));
+        // Small chunks are no crime.
+        check(&format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(100)), &"x".repeat(100), Ok(Some(605)));
+    }
+
+    #[test]
+    fn size_lines_are_written_in_hexadecimal() {
+        let check = |len: usize, expected: &str| {
+            let mut out = Vec::new();
+            encode_head(len, &mut out);
+            assert_eq!(out, expected.as_bytes());
+        };
+        check(0, "");
+        check(1, "1\r\n");
+        check(15, "f\r\n");
+        check(16, "10\r\n");
+        check(0xabc, "abc\r\n");
+        check(usize::MAX, &format!("{:x}\r\n", usize::MAX));
+    }
+
+    fn encoded(chunks: &[Vec<u8>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            encode_head(chunk.len(), &mut out);
+            out.extend_from_slice(chunk);
+            out.extend_from_slice(CRLF);
+        }
+        out.extend_from_slice(LAST);
+        out
+    }
+
+    /// Pieces that make bodies, good and bad ones.
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop::sample::select(vec![
+            "1\r\nx\r\n",
+            "5\r\nhello\r\n",
+            "A\r\n0123456789\r\n",
+            "1;a=\"\\\"\"\r\nx\r\n",
+            "2 ;a = b;c\r\n\r\n\r\n",
+            "0\r\n",
+            "\r\n",
+            "A: b\r\n",
+            "0",
+            "\n",
+            "\r",
+            ";",
+            "\"",
+            "fffffffff",
+            " ",
+        ]);
+        let change = (any::<prop::sample::Index>(), prop::sample::select(b"\r\n\0 \t:;=\"1g\xff".to_vec()));
+        (prop::collection::vec(piece, 0..8), prop::collection::vec(change, 0..2)).prop_map(
+            |(pieces, changes)| {
+                let mut bytes = format!("{}0\r\n\r\nGET", pieces.concat()).into_bytes();
+                for (at, byte) in changes {
+                    let at = at.index(bytes.len());
+                    bytes[at] = byte;
+                }
+                bytes
+            },
+        )
+    }
+
+    fn cut<'a>(bytes: &'a [u8], at: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+        let mut at: Vec<_> = at.iter().map(|index| index.index(bytes.len() + 1)).collect();
+        at.sort_unstable();
+        let ends = at.iter().copied().chain([bytes.len()]);
+        let starts = [0].into_iter().chain(at.iter().copied());
+        starts.zip(ends).map(|(start, end)| &bytes[start..end]).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn cutting_changes_nothing(
+            body in body(),
+            at in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            for limits in [SMALL, ChunkLimits::default()] {
+                let whole = decode([&*body], limits);
+                prop_assert_eq!(&decode(cut(&body, &at), limits), &whole);
+                prop_assert_eq!(&decode(body.chunks(1), limits), &whole);
+            }
+        }
+
+        #[test]
+        fn noise_is_read_or_refused(body: Vec<u8>) {
+            prop_assert_eq!(decode([&*body], SMALL), decode(body.chunks(1), SMALL));
+        }
+
+        #[test]
+        fn what_is_encoded_is_decoded(
+            chunks in prop::collection::vec(any::<Vec<u8>>(), 0..5),
+            rest: Vec<u8>,
+        ) {
+            let mut body = encoded(&chunks);
+            let len = body.len();
+            body.extend_from_slice(&rest);
+            prop_assert_eq!(decode([&*body], SMALL), (chunks.concat(), Ok(Some(len))));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Entity tags (RFC 9110 §8.8.3), as their bytes on the wire: `"x"` and `W/"x"`. Knows nothing of what
+//! they are made from.
+
+use crate::fields::trim_ows;
+
+/// The two ways of comparing (RFC 9110 §8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// Equal, and neither is weak: the same bytes.
+    Strong,
+    /// Equal but for `W/`: the same meaning.
+    Weak,
+}
+
+/// `[ "W/" ] DQUOTE *etagc DQUOTE`. There is no escape in it, unlike in a quoted string.
+pub fn is_entity_tag(bytes: &[u8]) -> bool {
+    match opaque(bytes) {
+        [b'"', inner @ .., b'"'] => inner.iter().all(|byte| matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)),
+        _ => false,
+    }
+}
+
+pub fn is_weak(tag: &[u8]) -> bool {
+    tag.starts_with(b"W/")
+}
+
+pub fn strong_eq(a: &[u8], b: &[u8]) -> bool {
+    !is_weak(a) && a == b
+}
+
+pub fn weak_eq(a: &[u8], b: &[u8]) -> bool {
+    opaque(a) == opaque(b)
+}
+
+/// Whether the values of `If-Match` or `If-None-Match`, `*` or a list of tags, have the current one
+/// among them. `current` is `None` where nothing is there, and `Some(b"")` where something is that has
+/// no tag: then only `*` matches. `None`: malformed, or empty.
+pub fn list_matches<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+    current: Option<&[u8]>,
+    compare: Compare,
+) -> Option<bool> {
+    let equal = match compare {
+        Compare::Strong => strong_eq,
+        Compare::Weak => weak_eq,
+    };
+    let (mut stars, mut tags, mut found) = (0u32, 0u32, false);
+    for mut line in values {
+        // Bounded: every member takes at least one byte.
+        while let Some(start) = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b',')) {
+            let (member, behind) = split_member(&line[start..])?;
+            line = behind;
+            match member {
+                b"*" => stars += 1,
+                tag => {
+                    tags += 1;
+                    found |= current.is_some_and(|current| equal(tag, current));
+                }
+            }
+        }
+    }
+    match (stars, tags) {
+        (0, 1..) => Some(found),
+        (1, 0) => Some(current.is_some()),
+        _ => None,
+    }
+}
+
+/// The member that `line` begins with, and what is behind its comma. `None`: it is neither a tag nor a
+/// star, or no comma follows. Not `fields::list`, to which a backslash would hide the closing quote.
+fn split_member(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = match opaque(line) {
+        [b'"', inner @ ..] => line.len() - inner.len() + inner.iter().position(|&byte| byte == b'"')? + 1,
+        _ => 1,
+    };
+    let (member, behind) = line.split_at_checked(len)?;
+    if member != b"*" && !is_entity_tag(member) {
+        return None;
+    }
+    match trim_ows(behind) {
+        [] => Some((member, b"")),
+        [b',', rest @ ..] => Some((member, rest)),
+        _ => None,
+    }
+}
+
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_an_entity_tag_is() {
+        let rows: &[(&[u8], bool)] = &[
+            (b"\"\"", true),
+            (b"\"x\"", true),
+            (b"W/\"x\"", true),
+            (b"\"a,b\"", true),
+            (b"\"a\\\"", true),
+            (b"\"\xff\x80\"", true),
+            (b"", false),
+            (b"x", false),
+            (b"\"", false),
+            (b"\"x", false),
+            (b"x\"", false),
+            (b"w/\"x\"", false),
+            (b"W\"x\"", false),
+            (b"W/x", false),
+            (b"\"a b\"", false),
+            (b"\"a\"b\"", false),
+            (b"\"a\x7f\"", false),
+            (b"\"a\x00\"", false),
+            (b"W/W/\"x\"", false),
+            (b"*", false),
+        ];
+        for (tag, valid) in rows {
+            assert_eq!(is_entity_tag(tag), *valid, "{}", tag.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_comparisons_of_rfc_9110_8_8_3_2() {
+        let rows: [(&[u8], &[u8], bool, bool); 5] = [
+            (b"W/\"1\"", b"W/\"1\"", false, true),
+            (b"W/\"1\"", b"W/\"2\"", false, false),
+            (b"W/\"1\"", b"\"1\"", false, true),
+            (b"\"1\"", b"\"1\"", true, true),
+            (b"\"1\"", b"\"2\"", false, false),
+        ];
+        for (a, b, strong, weak) in rows {
+            assert_eq!((strong_eq(a, b), weak_eq(a, b)), (strong, weak));
+            assert_eq!((strong_eq(b, a), weak_eq(b, a)), (strong, weak));
+        }
+    }
+
+    #[test]
+    fn lists() {
+        // The lines, and whether `"a"` is among them: strongly, weakly.
+        let check = |lines: &[&str], strong: Option<bool>, weak: Option<bool>| {
+            let values = || lines.iter().map(|line| line.as_bytes());
+            let current = Some(&b"\"a\""[..]);
+            assert_eq!(list_matches(values(), current, Compare::Strong), strong, "{lines:?}");
+            assert_eq!(list_matches(values(), current, Compare::Weak), weak, "{lines:?}");
+        };
+        let (yes, no) = (Some(true), Some(false));
+        check(&["\"a\""], yes, yes);
+        check(&["W/\"a\""], no, yes);
+        check(&["\"b\", \"a\""], yes, yes);
+        check(&["\"b\"", "\"a\""], yes, yes);
+        check(&["\"b\",W/\"a\"\t,\"c\""], no, yes);
+        check(&[" , \"a\" ,,"], yes, yes);
+        check(&["\"b\\\", \"a\""], yes, yes);
+        check(&["\"b,\\\",\"a\""], yes, yes);
+        check(&["\"b, \\\"a\\\"\""], None, None);
+        check(&["\"A\""], no, no);
+        check(&["\", \""], None, None);
+        check(&["\",\""], no, no);
+        check(&["*"], yes, yes);
+        check(&[" * , "], yes, yes);
+        for malformed in [
+            &[""][..],
+            &[],
+            &[","],
+            &["a"],
+            &["\"a\" \"b\""],
+            &["\"a\"x"],
+            &["\"a\", b"],
+            &["\"a\", *"],
+            &["*, \"a\""],
+            &["*", "*"],
+            &["**"],
+            &["*x"],
+            &["\"a"],
+            &["W/"],
+            &["W/ \"a\""],
+            &["w/\"a\""],
+            &["\"a\"", "\"b"],
+            &["\"a\";q=1"],
+            &["é"],
+        ] {
+            check(malformed, None, None);
+        }
+    }
+
+    #[test]
+    fn a_star_matches_whatever_is_there() {
+        let star = || [&b"*"[..]].into_iter();
+        let tags = || [&b"\"a\", \"\""[..]].into_iter();
+        assert_eq!(list_matches(star(), None, Compare::Strong), Some(false));
+        assert_eq!(list_matches(star(), Some(b""), Compare::Strong), Some(true));
+        assert_eq!(list_matches(tags(), Some(b""), Compare::Weak), Some(false));
+        assert_eq!(list_matches(tags(), None, Compare::Weak), Some(false));
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_of_tags_matches_its_members(
+            tags in prop::collection::vec(("(W/)?", "[!#-~\u{80}-\u{ff}]{0,3}"), 1..6),
+            current in "[!#-~]{0,3}",
+            pick in any::<prop::sample::Index>(),
+            cut in 0..6usize,
+        ) {
+            let quoted = |(weak, inner): (String, String)| format!("{weak}\"{inner}\"");
+            let mut tags: Vec<String> = tags.into_iter().map(quoted).collect();
+            let current = format!("\"{current}\"");
+            let at = pick.index(tags.len());
+            tags[at] = current.clone();
+            let (first, second) = tags.split_at(cut.min(tags.len()));
+            let lines = [first.join(", "), second.join(" ,\t")];
+            let values = lines.iter().map(|line| line.as_bytes());
+            let current = Some(current.as_bytes());
+            prop_assert_eq!(list_matches(values.clone(), current, Compare::Strong), Some(true));
+            let other = Some(&b"\"abcd\""[..]);
+            prop_assert_eq!(list_matches(values, other, Compare::Weak), Some(false));
+        }
+
+        #[test]
+        fn any_list_is_read_or_refused(lines in prop::collection::vec(prop::collection::vec(
+            prop::sample::select(b"\"W/*,a \\\t\xff".to_vec()), 0..12), 0..3))
+        {
+            let values = || lines.iter().map(Vec::as_slice);
+            let current = Some(&b"\"a\""[..]);
+            let strong = list_matches(values(), current, Compare::Strong);
+            let weak = list_matches(values(), current, Compare::Weak);
+            // What matches strongly matches weakly, and both read the same.
+            prop_assert!(strong <= weak);
+            prop_assert_eq!(strong.is_none(), weak.is_none());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! How long a request's body is, or why nobody can say (RFC 9112 §6.3). The one place where request
+//! smuggling is decided: what two readers could take for two different lengths is refused.
+//! Knows nothing of the bytes of the body.
+
+use std::fmt;
+
+use crate::fields::{digits, exact_digits, is_token, trim_ows};
+use crate::head::Version;
+use crate::status::Status;
+
+/// The body that follows a request head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Neither `Content-Length` nor `Transfer-Encoding`: the head is the whole message.
+    None,
+    /// So many bytes, as `Content-Length` says; 0 where it says 0.
+    Sized(u64),
+    /// The chunked coding: the body says itself where it ends.
+    Chunked,
+}
+
+/// The broken rule of RFC 9112 §6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FramingError {
+    /// Both `Content-Length` and `Transfer-Encoding`.
+    LengthAndCoding,
+    /// More than one `Content-Length`, or a list in it, be they equal or not.
+    LengthTwice,
+    /// Something other than digits.
+    LengthSyntax,
+    /// More than 2^64 - 1.
+    LengthTooLarge,
+    /// HTTP/1.0 has no transfer codings; whoever sends one was translated wrongly.
+    CodingOnHttp10,
+    /// Not a list of tokens, or a parameter for chunked, or an empty member.
+    CodingSyntax,
+    /// Chunked more than once.
+    ChunkedTwice,
+    /// Chunked is not the last coding, or not there at all: the end cannot be found.
+    ChunkedNotLast,
+    /// Chunked is the last one and something else is beneath it.
+    CodingUnknown,
+}
+
+impl Framing {
+    /// Whether any byte of a body will come.
+    pub const fn has_body(self) -> bool {
+        !matches!(self, Framing::None | Framing::Sized(0))
+    }
+}
+
+/// Decides from the values of all `Content-Length` and all `Transfer-Encoding` lines.
+pub fn of<'a>(
+    version: Version,
+    content_length: impl IntoIterator<Item = &'a [u8]>,
+    transfer_encoding: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Framing, FramingError> {
+    let mut lengths = content_length.into_iter();
+    let mut codings = transfer_encoding.into_iter().peekable();
+    match (lengths.next(), codings.peek()) {
+        (None, None) => Ok(Framing::None),
+        // RFC 9112 §6.3 would let a server go on with the coding and close; §11.2 says what that costs.
+        (Some(_), Some(_)) => Err(FramingError::LengthAndCoding),
+        (Some(_), None) if lengths.next().is_some() => Err(FramingError::LengthTwice),
+        (Some(length), None) => sized(length),
+        // RFC 9112 §6.1: such a message is to be treated as if its framing were faulty.
+        (None, Some(_)) if version == Version::Http10 => Err(FramingError::CodingOnHttp10),
+        (None, Some(_)) => chunked(codings),
+    }
+}
+
+impl FramingError {
+    /// 501 for an unknown coding beneath chunked (RFC 9112 §6.1), else 400.
+    pub const fn status(self) -> Status {
+        match self {
+            FramingError::CodingUnknown => Status::NOT_IMPLEMENTED,
+            _ => Status::BAD_REQUEST,
+        }
+    }
+}
+
+impl fmt::Display for FramingError {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(match self {
+            FramingError::LengthAndCoding => "both Content-Length and Transfer-Encoding",
+            FramingError::LengthTwice => "more than one Content-Length",
+            FramingError::LengthSyntax => "Content-Length is not a number",
+            FramingError::LengthTooLarge => "Content-Length is too large",
+            FramingError::CodingOnHttp10 => "Transfer-Encoding on HTTP/1.0",
+            FramingError::CodingSyntax => "malformed Transfer-Encoding",
+            FramingError::ChunkedTwice => "Transfer-Encoding is chunked twice",
+            FramingError::ChunkedNotLast => "Transfer-Encoding does not end with chunked",
+            FramingError::CodingUnknown => "unknown transfer coding",
+        })
+    }
+}
+
+impl std::error::Error for FramingError {}
+
+fn sized(length: &[u8]) -> Result<Framing, FramingError> {
+    match (digits(length), exact_digits(length)) {
+        (Some(_), Some(length)) => Ok(Framing::Sized(length)),
+        (Some(_), None) => Err(FramingError::LengthTooLarge),
+        // RFC 9112 §6.3 allows "5, 5" to be repaired; a reader who takes the last one of "5, 6" is
+        // then smuggled past.
+        (None, _) if length.contains(&b',') => Err(FramingError::LengthTwice),
+        (None, _) => Err(FramingError::LengthSyntax),
+    }
+}
+
+/// Empty members are refused too, although lists may have them elsewhere: `, chunked` is written only
+/// to be read in two ways.
+fn chunked<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Framing, FramingError> {
+    let (mut chunks, mut others, mut chunked_is_last) = (0u32, 0u32, false);
+    for coding in values.flat_map(|line| line.split(|&byte| byte == b',')).map(trim_ows) {
+        chunked_is_last = coding.eq_ignore_ascii_case(b"chunked");
+        match coding {
+            _ if chunked_is_last => chunks += 1,
+            coding if is_coding(coding) => others += 1,
+            _ => return Err(FramingError::CodingSyntax),
+        }
+    }
+    match (chunks, others) {
+        (2.., _) => Err(FramingError::ChunkedTwice),
+        _ if !chunked_is_last => Err(FramingError::ChunkedNotLast),
+        (_, 1..) => Err(FramingError::CodingUnknown),
+        _ => Ok(Framing::Chunked),
+    }
+}
+
+/// `token *( ";" parameter )`. Chunked has no parameters (RFC 9112 §7.1), so with one it is malformed.
+fn is_coding(coding: &[u8]) -> bool {
+    let mut parts = coding.splitn(2, |&byte| byte == b';');
+    let name = trim_ows(parts.next().unwrap_or_default());
+    let has_parameters = parts.next().is_some();
+    is_token(name) && !(has_parameters && name.eq_ignore_ascii_case(b"chunked"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_body_is_certain_or_refused() {
+        use Framing::*;
+        use FramingError::*;
+        let check = |lengths: &[&str], codings: &[&str], expected: Result<Framing, FramingError>| {
+            let lengths = lengths.iter().map(|value| value.as_bytes());
+            let codings = codings.iter().map(|value| value.as_bytes());
+            let found = of(Version::Http11, lengths.clone(), codings.clone());
+            assert_eq!(found, expected, "{lengths:?} {codings:?}");
+            // RFC 9112 §6.1: no coding has ever been part of HTTP/1.0.
+            let on_http10 = match found {
+                found if codings.len() == 0 || lengths.len() > 0 => found,
+                _ => Err(CodingOnHttp10),
+            };
+            assert_eq!(of(Version::Http10, lengths, codings), on_http10);
+        };
+
+        check(&[], &[], Ok(None));
+
+        check(&["0"], &[], Ok(Sized(0)));
+        check(&["5"], &[], Ok(Sized(5)));
+        check(&["0005"], &[], Ok(Sized(5)));
+        check(&["18446744073709551615"], &[], Ok(Sized(u64::MAX)));
+        check(&["18446744073709551616"], &[], Err(LengthTooLarge));
+        check(&["99999999999999999999"], &[], Err(LengthTooLarge));
+        for malformed in
+            ["", "+1", "-1", "0x1", "1 1", "1.0", "1e3", "five", "5;", "\u{0b}5", "5\u{a0}", "\u{665}"]
+        {
+            check(&[malformed], &[], Err(LengthSyntax));
+        }
+        check(&["5", "5"], &[], Err(LengthTwice));
+        check(&["5", "6"], &[], Err(LengthTwice));
+        check(&["5", ""], &[], Err(LengthTwice));
+        check(&["5, 5"], &[], Err(LengthTwice));
+        check(&["5,6"], &[], Err(LengthTwice));
+        check(&["5,"], &[], Err(LengthTwice));
+
+        check(&[], &["chunked"], Ok(Chunked));
+        check(&[], &["Chunked"], Ok(Chunked));
+        check(&[], &["CHUNKED"], Ok(Chunked));
+        check(&[], &["chunked, chunked"], Err(ChunkedTwice));
+        check(&[], &["chunked", "chunked"], Err(ChunkedTwice));
+        check(&[], &["chunked, gzip, chunked"], Err(ChunkedTwice));
+        check(&[], &["chunked, gzip"], Err(ChunkedNotLast));
+        check(&[], &["chunked", "identity"], Err(ChunkedNotLast));
+        check(&[], &["gzip"], Err(ChunkedNotLast));
+        check(&[], &["identity"], Err(ChunkedNotLast));
+        check(&[], &["xchunked"], Err(ChunkedNotLast));
+        check(&[], &["chunkedx"], Err(ChunkedNotLast));
+        check(&[], &["gzip, chunked"], Err(CodingUnknown));
+        check(&[], &["gzip", "chunked"], Err(CodingUnknown));
+        check(&[], &["identity, chunked"], Err(CodingUnknown));
+        check(&[], &["gzip;level=9, chunked"], Err(CodingUnknown));
+        for malformed in [
+            "",
+            ",",
+            "chunked,",
+            ", chunked",
+            "gzip,,chunked",
+            "chunked;a=b",
+            "chunked ;",
+            "\"chunked\"",
+            "'chunked\"",
+            "chun ked",
+            "chunked\u{0b}",
+            "\u{0b}chunked",
+            "chunked\0",
+            "gzip chunked",
+            "chunkéd",
+            "=chunked",
+        ] {
+            check(&[], &[malformed], Err(CodingSyntax));
+        }
+
+        check(&["5"], &["chunked"], Err(LengthAndCoding));
+        check(&["0"], &["identity"], Err(LengthAndCoding));
+        check(&["x"], &["x"], Err(LengthAndCoding));
+        check(&["5", "5"], &["chunked"], Err(LengthAndCoding));
+        check(&[""], &[""], Err(LengthAndCoding));
+    }
+
+    #[test]
+    fn only_an_unknown_coding_is_not_the_clients_fault() {
+        assert_eq!(FramingError::CodingUnknown.status(), Status::NOT_IMPLEMENTED);
+        for error in [FramingError::LengthAndCoding, FramingError::LengthTwice, FramingError::ChunkedNotLast]
+        {
+            assert_eq!(error.status(), Status::BAD_REQUEST);
+        }
+    }
+
+    #[test]
+    fn a_body_of_no_bytes_is_none() {
+        let rows = [
+            (Framing::None, false),
+            (Framing::Sized(0), false),
+            (Framing::Sized(1), true),
+            (Framing::Chunked, true),
+        ];
+        for (framing, has_body) in rows {
+            assert_eq!(framing.has_body(), has_body, "{framing:?}");
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Byte ranges (RFC 9110 §14) as one function of the field and of the size, and what a reply in parts is
+//! made of. The cost of a request is bounded by one pass over its field and one sort of its ranges.
+//! Knows nothing of what the bytes are.
+
+use std::fmt::Write as _;
+
+use crate::fields::{digits, trim_ows};
+
+/// A reply has at most so many parts.
+pub const MAX_PARTS: usize = 16;
+
+/// More ranges than this are not even looked at: no honest client asks for so many.
+const MAX_RANGES: usize = 256;
+
+/// Bytes `from` to `from + len - 1`; never empty, never beyond the size it was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ByteRange {
+    pub from: u64,
+    pub len: u64,
+}
+
+/// What to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// The field does not count: 200.
+    Whole,
+    /// 206 with `Content-Range`.
+    One(ByteRange),
+    /// 206 in parts: at least two, at most `MAX_PARTS`, no two of which touch.
+    Many(Vec<ByteRange>),
+    /// 416.
+    Unsatisfiable,
+}
+
+impl ByteRange {
+    /// The byte behind the last.
+    pub const fn end(self) -> u64 {
+        self.from.saturating_add(self.len)
+    }
+}
+
+/// Reads the value of `Range` for a representation of `size` bytes.
+///
+/// An unknown unit, bad syntax and too many ranges make the field not count (§14.2). Ranges that overlap
+/// or touch become one, and then the order ascends; else the order is as asked (§15.3.7.2). A number
+/// beyond 64 bits is as good as the greatest. Of nothing, a suffix is everything: RFC 9110 §14.1.2 has
+/// it satisfiable, and no `Content-Range` can say so, hence `Whole`.
+pub fn select(value: &[u8], size: u64) -> Selection {
+    let Some(set) = range_set(value) else { return Selection::Whole };
+    let mut wanted = Wanted::None;
+    let mut members = 0;
+    for member in set.split(|&byte| byte == b',').map(trim_ows) {
+        members += 1;
+        if members > MAX_RANGES {
+            return Selection::Whole;
+        }
+        match (member, range(member, size)) {
+            // RFC 9110 §5.6.1.2: a list may have empty members.
+            (b"", _) => {}
+            (_, Parsed::Ignore) => return Selection::Whole,
+            (_, Parsed::Beyond) => wanted = wanted.and_nothing(),
+            (_, Parsed::Range(range)) => wanted = wanted.and(range),
+        }
+    }
+    match wanted {
+        Wanted::None => Selection::Whole,
+        Wanted::Nothing => Selection::Unsatisfiable,
+        Wanted::One(range) => Selection::One(range),
+        Wanted::Many(ranges) => coalesced(ranges),
+    }
+}
+
+/// The value of `Content-Range` for one part of `size` bytes: `bytes 0-499/1234`.
+pub fn content_range(range: ByteRange, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.from, range.end().saturating_sub(1))
+}
+
+/// The value of `Content-Range` that goes with 416: `bytes */1234`.
+pub fn unsatisfied(size: u64) -> String {
+    format!("bytes */{size}")
+}
+
+/// What goes before the bytes of a part (§14.6). `content_type` is of the whole; without one, no line.
+pub fn part_head(boundary: &str, content_type: Option<&str>, range: ByteRange, size: u64) -> String {
+    let mut head = format!("\r\n--{boundary}\r\n");
+    if let Some(content_type) = content_type {
+        // Writing to a `String` cannot fail.
+        let _ = write!(head, "Content-Type: {content_type}\r\n");
+    }
+    let _ = write!(head, "Content-Range: {}\r\n\r\n", content_range(range, size));
+    head
+}
+
+/// What goes behind the last part.
+pub fn closing(boundary: &str) -> String {
+    format!("\r\n--{boundary}--\r\n")
+}
+
+/// The `Content-Length` of a reply in parts, in bytes.
+pub fn multipart_length(boundary: &str, content_type: Option<&str>, ranges: &[ByteRange], size: u64) -> u64 {
+    let part = |range: &ByteRange| part_head(boundary, content_type, *range, size).len() as u64 + range.len;
+    let parts = ranges.iter().map(part).fold(0, u64::saturating_add);
+    parts.saturating_add(closing(boundary).len() as u64)
+}
+
+/// One range costs no allocation.
+enum Wanted {
+    /// Not one member.
+    None,
+    /// Members, and none within the size.
+    Nothing,
+    One(ByteRange),
+    Many(Vec<ByteRange>),
+}
+
+enum Parsed {
+    Range(ByteRange),
+    /// Not satisfiable.
+    Beyond,
+    /// Then the whole field does not count.
+    Ignore,
+}
+
+impl Wanted {
+    fn and_nothing(self) -> Wanted {
+        match self {
+            Wanted::None => Wanted::Nothing,
+            wanted => wanted,
+        }
+    }
+
+    fn and(self, range: ByteRange) -> Wanted {
+        match self {
+            Wanted::None | Wanted::Nothing => Wanted::One(range),
+            Wanted::One(first) => Wanted::Many(vec![first, range]),
+            Wanted::Many(mut ranges) => {
+                ranges.push(range);
+                Wanted::Many(ranges)
+            }
+        }
+    }
+}
+
+/// What is behind `bytes=`. Units are case-insensitive (§14.1).
+fn range_set(value: &[u8]) -> Option<&[u8]> {
+    let (unit, set) = value.split_at_checked(b"bytes=".len())?;
+    unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
+}
+
+/// `first-`, `first-last` or `-length` (§14.1.1).
+fn range(spec: &[u8], size: u64) -> Parsed {
+    let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return Parsed::Ignore };
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    match (first, digits(first), last, digits(last)) {
+        (b"", _, _, Some(0)) => Parsed::Beyond,
+        (b"", _, _, Some(_)) if size == 0 => Parsed::Ignore,
+        (b"", _, _, Some(suffix)) => {
+            let len = suffix.min(size);
+            Parsed::Range(ByteRange { from: size - len, len })
+        }
+        (_, Some(first), b"", _) => between(first, u64::MAX, size),
+        (_, Some(first), _, Some(last)) if first <= last => between(first, last, size),
+        _ => Parsed::Ignore,
+    }
+}
+
+fn between(first: u64, last: u64, size: u64) -> Parsed {
+    if first >= size {
+        return Parsed::Beyond;
+    }
+    Parsed::Range(ByteRange { from: first, len: last.min(size - 1) - first + 1 })
+}
+
+fn coalesced(asked: Vec<ByteRange>) -> Selection {
+    let mut ascending = asked.clone();
+    ascending.sort_unstable_by_key(|range| range.from);
+    ascending.dedup_by(|next, before| {
+        let touches = next.from <= before.end();
+        if touches {
+            before.len = before.end().max(next.end()) - before.from;
+        }
+        touches
+    });
+    match *ascending {
+        [range] => Selection::One(range),
+        _ if ascending.len() > MAX_PARTS => Selection::Whole,
+        _ if ascending.len() < asked.len() => Selection::Many(ascending),
+        _ => Selection::Many(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `whole`, `none`, or the ranges as `from+len`.
+    fn shown(selection: &Selection) -> String {
+        let one = |range: &ByteRange| format!("{}+{}", range.from, range.len);
+        match selection {
+            Selection::Whole => "whole".into(),
+            Selection::Unsatisfiable => "none".into(),
+            Selection::One(range) => one(range),
+            Selection::Many(ranges) => ranges.iter().map(one).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    #[test]
+    fn selections() {
+        let check = |value: &str, size: u64, expected: &str| {
+            assert_eq!(shown(&select(value.as_bytes(), size)), expected, "{value} of {size}");
+        };
+        check("bytes=0-499", 1000, "0+500");
+        check("bytes=500-999", 1000, "500+500");
+        check("bytes=0-0", 1000, "0+1");
+        check("bytes=0-", 1000, "0+1000");
+        check("bytes=999-", 1000, "999+1");
+        check("bytes=500-99999", 1000, "500+500");
+        check("bytes=-1", 1000, "999+1");
+        check("bytes=-500", 1000, "500+500");
+        check("bytes=-5000", 1000, "0+1000");
+        check("Bytes=0-1", 1000, "0+2");
+        check("bytes=1-99999999999999999999999", 1000, "1+999");
+        check("bytes=-99999999999999999999999", 1000, "0+1000");
+        check("bytes=0-18446744073709551615", u64::MAX, "0+18446744073709551615");
+
+        check("bytes=1000-", 1000, "none");
+        check("bytes=1000-2000", 1000, "none");
+        check("bytes=99999999999999999999999-", 1000, "none");
+        check("bytes=-0", 1000, "none");
+        check("bytes=-0,1000-", 1000, "none");
+        check("bytes=0-", 0, "none");
+        check("bytes=0-0", 0, "none");
+        check("bytes=-0", 0, "none");
+        check("bytes=-5", 0, "whole");
+        check("bytes=-5,0-", 0, "whole");
+
+        check("bytes=0-0,-1", 1000, "0+1 999+1");
+        check("bytes=500-600,601-999", 1000, "500+500");
+        check("bytes=500-700,601-999", 1000, "500+500");
+        check("bytes=0-9,20-29,10-19", 1000, "0+30");
+        check("bytes=20-29,0-9", 1000, "20+10 0+10");
+        check("bytes=20-29,0-9,5-9", 1000, "0+10 20+10");
+        check("bytes=0-99,10-20,50-60", 1000, "0+100");
+        check("bytes=0-0,0-0", 1000, "0+1");
+        check("bytes=0-1,1000-,2000-3000", 1000, "0+2");
+        check("bytes=5000-,-0,1-2", 1000, "1+2");
+        check("bytes= 0-1 ,\t5-6", 1000, "0+2 5+2");
+        check("bytes=,0-1,,5-6,", 1000, "0+2 5+2");
+
+        for ignored in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "bytes= ",
+            "bytes 0-1",
+            "bytes =0-1",
+            "byte=0-1",
+            "seconds=0-1",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=1",
+            "bytes=2-1",
+            "bytes=--1",
+            "bytes=1--2",
+            "bytes=+1-2",
+            "bytes=1-+2",
+            "bytes=0x1-2",
+            "bytes=1 -2",
+            "bytes=1- 2",
+            "bytes=0-1;2-3",
+            "bytes=0-1,a",
+            "bytes=0-1,2-1",
+            "bytes=1000-,x",
+            "bytes=0-1-2",
+            "bytes=\"0-1\"",
+            "bytes=*",
+            "bytes=0.5-1",
+            "0-1",
+            "=0-1",
+        ] {
+            check(ignored, 1000, "whole");
+        }
+    }
+
+    #[test]
+    fn floods_are_ignored() {
+        let set = |count: u64, step: u64| {
+            let ranges: Vec<_> = (0..count).map(|at| format!("{}-{}", at * step, at * step)).collect();
+            format!("bytes={}", ranges.join(","))
+        };
+        let parts = |value: &str| match select(value.as_bytes(), 1 << 40) {
+            Selection::Many(ranges) => ranges.len(),
+            Selection::One(_) => 1,
+            Selection::Whole | Selection::Unsatisfiable => 0,
+        };
+        assert_eq!(parts(&set(MAX_PARTS as u64, 2)), MAX_PARTS);
+        assert_eq!(parts(&set(MAX_PARTS as u64 + 1, 2)), 0);
+        assert_eq!(parts(&set(MAX_RANGES as u64, 1)), 1);
+        assert_eq!(parts(&set(MAX_RANGES as u64 + 1, 1)), 0);
+        assert_eq!(parts(&format!("bytes={}", "0-,".repeat(5000))), 0);
+        assert_eq!(parts(&format!("bytes={}", ",".repeat(5000))), 0);
+    }
+
+    #[test]
+    fn the_parts_of_a_reply() {
+        let range = ByteRange { from: 5, len: 10 };
+        assert_eq!(content_range(range, 100), "bytes 5-14/100");
+        assert_eq!(unsatisfied(100), "bytes */100");
+        assert_eq!(
+            part_head("B", Some("text/plain"), range, 100),
+            "\r\n--B\r\nContent-Type: text/plain\r\nContent-Range: bytes 5-14/100\r\n\r\n"
+        );
+        assert_eq!(part_head("B", None, range, 100), "\r\n--B\r\nContent-Range: bytes 5-14/100\r\n\r\n");
+        assert_eq!(closing("B"), "\r\n--B--\r\n");
+    }
+
+    /// Which bytes are asked for, one by one. `None`: the field does not count.
+    fn naive(specs: &[(Option<u64>, Option<u64>)], size: u64) -> Option<Vec<bool>> {
+        let mut bytes = vec![false; size as usize];
+        for spec in specs {
+            let wanted = |at: u64| match *spec {
+                (Some(first), Some(last)) => first <= at && at <= last,
+                (Some(first), None) => first <= at,
+                (None, Some(suffix)) => at + suffix >= size,
+                (None, None) => false,
+            };
+            match *spec {
+                (None, None) => return None,
+                (Some(first), Some(last)) if first > last => return None,
+                (None, Some(suffix)) if suffix > 0 && size == 0 => return None,
+                _ => {}
+            }
+            (0..size).filter(|at| wanted(*at)).for_each(|at| bytes[at as usize] = true);
+        }
+        Some(bytes)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn selections_agree_with_a_map_of_bytes(
+            specs in prop::collection::vec(
+                (prop::option::weighted(0.8, 0..50u64), prop::option::weighted(0.8, 0..60u64)),
+                1..9,
+            ),
+            size in 0..50u64,
+        ) {
+            let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+            let spec = |(first, last): &(_, _)| format!("{}-{}", number(*first), number(*last));
+            let value: Vec<_> = specs.iter().map(spec).collect();
+            let selection = select(format!("bytes={}", value.join(",")).as_bytes(), size);
+            let ranges = match &selection {
+                Selection::Whole => {
+                    prop_assert_eq!(naive(&specs, size), None);
+                    return Ok(());
+                }
+                Selection::Unsatisfiable => vec![],
+                Selection::One(range) => vec![*range],
+                Selection::Many(ranges) => ranges.clone(),
+            };
+            let mut selected = vec![0; size as usize];
+            for range in &ranges {
+                prop_assert!(range.len > 0 && range.end() <= size);
+                (range.from..range.end()).for_each(|at| selected[at as usize] += 1);
+            }
+            // Every byte at most once, and those that were asked for.
+            prop_assert!(selected.iter().all(|times| *times <= 1));
+            let map: Vec<_> = selected.iter().map(|times| *times == 1).collect();
+            prop_assert_eq!(Some(map.clone()), naive(&specs, size));
+            // No two parts touch: there are as many as runs of bytes.
+            let runs = map.iter().enumerate().filter(|(at, set)| **set && (*at == 0 || !map[at - 1])).count();
+            prop_assert_eq!(ranges.len(), runs);
+        }
+
+        #[test]
+        fn the_length_is_that_of_what_is_written(
+            parts in prop::collection::vec((any::<u32>(), 1..1000u64), 2..5),
+            content_type in prop::option::of("[a-z]{3}/[a-z]{3}"),
+        ) {
+            let range = |(from, len): (u32, u64)| ByteRange { from: u64::from(from), len };
+            let ranges: Vec<_> = parts.into_iter().map(range).collect();
+            let content_type = content_type.as_deref();
+            let mut body = String::new();
+            for range in &ranges {
+                body.push_str(&part_head("bound", content_type, *range, 1 << 33));
+                body.extend(std::iter::repeat_n('x', range.len as usize));
+            }
+            body.push_str(&closing("bound"));
+            prop_assert_eq!(multipart_length("bound", content_type, &ranges, 1 << 33), body.len() as u64);
+        }
+
+        #[test]
+        fn any_value_is_read(
+            value in prop::collection::vec(prop::sample::select(b"bytes=0123456789-, \t\xff".to_vec()), 0..60),
+            size: u64,
+        ) {
+            let mut bytes = b"bytes=".to_vec();
+            bytes.extend_from_slice(&value);
+            let _ = (select(&value, size), select(&bytes, size));
+        }
+    }
+}
