@@ -1,0 +1,169 @@
+//! The tree of a configuration becomes a complete site.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::error::Errors;
+use super::hosts::hosts;
+use super::keys::Scope;
+use super::section::Section;
+use super::toml::Table;
+use super::value;
+use crate::model::{
+    AccessLog, CacheLimits, Level, Limits, Listener, Log, LogFormat, SERVER_NAME, Site, Timeouts,
+};
+
+/// Addresses to listen on.
+const MAX_LISTENERS: usize = 64;
+
+/// `None`, or errors: the tree makes no site.
+pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
+    let top = Section::open(Scope::Top, tree, errors);
+    let listeners = listeners(&top);
+    let limits = limits(&top);
+    let (log, format) = log(&top);
+    let hosts = hosts(&top, limits.body, format);
+    Some(Site {
+        listeners,
+        workers: top.count("workers").and_then(|count| NonZeroUsize::new(to_usize(count))),
+        user: account(&top, "user"),
+        group: account(&top, "group"),
+        pid_file: top.path("pid_file"),
+        server_name: server_name(&top),
+        hosts: hosts?,
+        limits,
+        timeouts: timeouts(&top),
+        cache: cache(&top),
+        log,
+    })
+}
+
+/// `None`: concealed.
+fn server_name(top: &Section) -> Option<String> {
+    let Some(given) = top.text_or_false("server_name") else { return Some(SERVER_NAME.to_owned()) };
+    let name = given.value?;
+    if name.trim() != name || name.is_empty() || !name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        let what = format!("\"server_name\" cannot be \"{}\"", name.escape_debug());
+        top.errors.add(given.place, what, "expected printable ASCII, or false to leave the field out");
+    }
+    Some(name.to_owned())
+}
+
+fn listeners(top: &Section) -> Vec<Listener> {
+    let Some(addresses) = top.texts("listen") else {
+        if !top.has("listen") {
+            let what_to_do = "add listen = [\"127.0.0.1:8080\"] before the first section";
+            top.errors.add(top.place(), "no address to listen on", what_to_do);
+        }
+        return Vec::new();
+    };
+    let place = top.place_of("listen");
+    if addresses.is_empty() || addresses.len() > MAX_LISTENERS {
+        top.errors.add(place, "\"listen\" has no address, or too many", "expected 1 to 64 addresses");
+    }
+    let mut listeners = Vec::new();
+    for address in addresses.iter().take(MAX_LISTENERS) {
+        let text = address.value.escape_debug();
+        match value::listener(address.value, address.place.folder()) {
+            Ok(listener) if listeners.contains(&listener) => {
+                top.errors.add(address.place, format!("\"{text}\" is given twice"), "remove one of them");
+            }
+            Ok(listener) => listeners.push(listener),
+            Err(what_to_do) => {
+                top.errors.add(address.place, format!("\"{text}\" is no address"), what_to_do);
+            }
+        }
+    }
+    listeners
+}
+
+fn account(top: &Section, name: &str) -> Option<String> {
+    let given = top.text(name)?;
+    if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
+        top.refuse(name, given.place, "is no name of an account");
+    }
+    Some(given.value.to_owned())
+}
+
+fn limits(top: &Section) -> Limits {
+    let mut limits = Limits::default();
+    let Some(section) = top.section("limits", Scope::Limits) else { return limits };
+    let set = |name, into: &mut usize| {
+        if let Some(count) = section.count(name) {
+            *into = to_usize(count);
+        }
+    };
+    let set_size = |name, into: &mut usize| {
+        if let Some(size) = section.size(name) {
+            *into = to_usize(size);
+        }
+    };
+    set("connections", &mut limits.connections);
+    set("fields", &mut limits.head.fields);
+    set("disk_threads", &mut limits.disk_threads);
+    set("disk_queue", &mut limits.disk_queue);
+    set("listing_entries", &mut limits.listing_entries);
+    set_size("head", &mut limits.head.head);
+    set_size("target", &mut limits.head.target);
+    let requests = section.count("requests").and_then(|count| u32::try_from(count).ok());
+    limits.requests = requests.unwrap_or(limits.requests);
+    limits.body = section.size("body").unwrap_or(limits.body);
+    limits.min_rate = section.size("min_rate").unwrap_or(limits.min_rate);
+    limits
+}
+
+fn timeouts(top: &Section) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    let Some(section) = top.section("timeouts", Scope::Timeouts) else { return timeouts };
+    let set = |name, into: &mut Duration| *into = section.duration(name).unwrap_or(*into);
+    set("head", &mut timeouts.head);
+    set("body", &mut timeouts.body);
+    set("write", &mut timeouts.write);
+    set("idle", &mut timeouts.idle);
+    set("linger", &mut timeouts.linger);
+    set("disk", &mut timeouts.disk);
+    set("shutdown", &mut timeouts.shutdown);
+    timeouts
+}
+
+fn cache(top: &Section) -> CacheLimits {
+    let defaults = CacheLimits::default();
+    let Some(section) = top.section("cache", Scope::Cache) else { return defaults };
+    CacheLimits {
+        entries: section.count("entries").map_or(defaults.entries, to_usize),
+        descriptors: section.count("descriptors").map_or(defaults.descriptors, to_usize),
+        bytes: section.size("bytes").map_or(defaults.bytes, to_usize),
+        file: section.size("file").unwrap_or(defaults.file),
+        check: section.duration("check").unwrap_or(defaults.check),
+        missing: section.duration("missing").unwrap_or(defaults.missing),
+    }
+}
+
+/// Also the format that the logs of hosts have.
+fn log(top: &Section) -> (Log, LogFormat) {
+    let defaults = Log::default();
+    let Some(section) = top.section("log", Scope::Log) else { return (defaults, LogFormat::Combined) };
+    let level = section.choice("level").map(|word| match word {
+        "error" => Level::Error,
+        "info" => Level::Info,
+        "debug" => Level::Debug,
+        _ => Level::Warn,
+    });
+    let format = match section.choice("format") {
+        Some("common") => LogFormat::Common,
+        Some("json") => LogFormat::Json,
+        _ => LogFormat::Combined,
+    };
+    let access = section.sink("access").map(|sink| sink.map(|sink| AccessLog { sink, format }));
+    let log = Log {
+        access: access.unwrap_or(defaults.access),
+        error: section.sink("error").flatten().unwrap_or(defaults.error),
+        level: level.unwrap_or(defaults.level),
+        queue: section.count("queue").map_or(defaults.queue, to_usize),
+    };
+    (log, format)
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

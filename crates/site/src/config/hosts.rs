@@ -1,0 +1,382 @@
+//! The hosts of a configuration and the routes of each.
+
+use std::collections::BTreeMap;
+
+use http::status::Status;
+use http::target::SafePath;
+
+use super::error::Place;
+use super::keys::Scope;
+use super::section::{Section, integer, table, text};
+use super::settings::{pattern, settle, text_of};
+use super::toml::{Entry, Table, Value};
+use super::value;
+use crate::host::Hosts;
+use crate::model::{AccessLog, Action, Host, LogFormat, Route};
+use crate::plan::{MAX_REWRITES, Template, TemplateError, Variable};
+use crate::route::{MAX_ROUTES, Pattern, Routes};
+
+/// The keys of which a host needs one, for something to answer with.
+const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
+/// The keys of which a route has at most one.
+const ACTIONS: [&str; 5] = ["root", "alias", "redirect", "rewrite", "answer"];
+/// Statuses of errors that are incomplete without a field that a route cannot give them.
+const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
+const DEFAULT_REDIRECT: u64 = 302;
+
+/// The default host first. `None`, after an error, where there is no host.
+pub fn hosts(top: &Section, max_body: u64, format: LogFormat) -> Option<Hosts> {
+    let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
+    let base = settle(top, &nothing);
+    let sections = top.sections("host", Scope::Host);
+    let mut names = BTreeMap::new();
+    let mut hosts: Vec<(Host, &Section)> = Vec::new();
+    match serves(top) {
+        true => hosts.push((host(top, &base, format, &mut names), top)),
+        false => refuse_empty_top(top, !sections.is_empty()),
+    }
+    if !sections.is_empty() {
+        refuse_stray_routes(top);
+    }
+    let mut default = None;
+    for section in &sections {
+        if !serves(section) {
+            let what_to_do = "give it a root, routes, redirects or rewrites; a root is not inherited";
+            section.errors.add(section.place(), "this host has nothing to serve", what_to_do);
+        }
+        if section.flag("default") == Some(true) && default.replace(hosts.len()).is_some() {
+            let what = "there is a default host already";
+            section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
+        }
+        let settings = settle(section, &base);
+        hosts.push((host(section, &settings, format, &mut names), section));
+    }
+    if let Some(default) = default {
+        let first = hosts.remove(default);
+        hosts.insert(0, first);
+    }
+    for (_, section) in hosts.iter().skip(1).filter(|(_, section)| !section.has("names")) {
+        let what_to_do = "give it names, or make it the default with default = true in its [[host]]";
+        let what = "this host has no names, so that no request can reach it";
+        section.errors.add(section.place_of("root"), what, what_to_do);
+    }
+    // Names are not given twice, as `names` saw each; what is left is that there is no host.
+    Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()).ok()
+}
+
+fn serves(section: &Section) -> bool {
+    SERVES.iter().any(|name| section.has(name))
+}
+
+fn refuse_empty_top(top: &Section, has_hosts: bool) {
+    if !has_hosts {
+        let what_to_do = "add root = \"/srv/www\" before the first section";
+        top.errors.add(top.place(), "nothing to serve", what_to_do);
+    } else if top.has("names") {
+        let what_to_do = "add a root, or move the names into a [[host]]";
+        top.errors.add(top.place_of("names"), "the top level has names but nothing to serve", what_to_do);
+    }
+}
+
+/// `[[route]]` behind a `[[host]]` is for the top level, where it would make a host that nobody meant.
+fn refuse_stray_routes(top: &Section) {
+    if SERVES.iter().any(|name| *name != "route" && top.has(name)) {
+        return;
+    }
+    let Some(Entry { place, node, .. }) = top.table.get("route") else { return };
+    let Value::Array(routes) = &node.value else { return };
+    let mut paths = routes.iter().filter_map(table).filter_map(|route| text(&route.get("path")?.node));
+    if !paths.any(|path| path == "/") {
+        let what = "these routes are for the top level, which has no root";
+        let what_to_do =
+            "write [[host.route]] behind the host that they are for, or add a root or a route for \"/\"";
+        top.errors.add(place, what, what_to_do);
+    }
+}
+
+/// `base` has the settings of the host, and nothing to do.
+fn host<'c>(
+    section: &Section<'c>,
+    base: &Route,
+    format: LogFormat,
+    names: &mut BTreeMap<String, &'c Place>,
+) -> Host {
+    let action = section.path("root").map(|root| Action::Files { root, strip: 0 });
+    let base = Route { action: action.unwrap_or(base.action.clone()), ..base.clone() };
+    // At the top level there is no such key.
+    let sink = section.sink("access_log").flatten();
+    Host {
+        names: host_names(section, names),
+        routes: routes(section, base),
+        access_log: sink.map(|sink| AccessLog { sink, format }),
+    }
+}
+
+fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>) -> Vec<String> {
+    let mut names = Vec::new();
+    let Some(texts) = section.texts("names") else { return names };
+    if texts.is_empty() {
+        let what = "\"names\" has no name in it";
+        section.errors.add(section.place_of("names"), what, "expected at least one, or no such key");
+    }
+    for given in texts {
+        let text = given.value.escape_debug();
+        if let Err(what_to_do) = value::check_host_name(given.value) {
+            section.errors.add(given.place, format!("\"{text}\" is no name of a host"), what_to_do);
+            continue;
+        }
+        match seen.insert(given.value.to_ascii_lowercase(), given.place) {
+            Some(other) => {
+                let what = format!("the name \"{text}\" is given twice: {other} has it too");
+                section.errors.add(given.place, what, "remove one of them");
+            }
+            None => names.push(given.value.to_owned()),
+        }
+    }
+    names
+}
+
+/// A route, and where its pattern stands.
+struct PlacedRoute<'c> {
+    route: Route,
+    place: &'c Place,
+}
+
+/// Routes first, then redirects, then rewrites: that is the order in which globs are tried.
+fn routes(section: &Section, base: Route) -> Routes {
+    let mut placed: Vec<PlacedRoute> = Vec::new();
+    let sections = section.sections("route", Scope::Route);
+    placed.extend(sections.iter().filter_map(|route_section| route(route_section, &base)));
+    placed.extend(short(section, "redirects", &base, redirect_of));
+    placed.extend(short(section, "rewrites", &base, rewrite_of));
+    refuse_twice(section, &mut placed);
+    if placed.len() > MAX_ROUTES {
+        let what = format!("a host has more than {MAX_ROUTES} routes, redirects and rewrites");
+        section.errors.add(placed[MAX_ROUTES].place, what, "use patterns that match more");
+        placed.truncate(MAX_ROUTES);
+    }
+    let own_fallback = placed.iter().position(|placed| placed.route.pattern == Pattern::EVERYTHING);
+    let fallback = match own_fallback {
+        Some(at) => placed.remove(at).route,
+        None => base,
+    };
+    let (places, others): (Vec<_>, Vec<_>) =
+        placed.into_iter().map(|placed| (placed.place, placed.route)).unzip();
+    let only = Routes::only(fallback.clone());
+    let routes = Routes::new(fallback, others).unwrap_or(only);
+    refuse_loops(section, &routes, &places);
+    routes
+}
+
+fn refuse_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {
+    let mut seen: BTreeMap<String, &Place> = BTreeMap::new();
+    placed.retain(|placed| {
+        let text = placed.route.pattern.to_string();
+        let Some(other) = seen.get(&text) else {
+            seen.insert(text, placed.place);
+            return true;
+        };
+        let what = format!("the pattern \"{text}\" is given twice: {other} has it too");
+        section.errors.add(placed.place, what, "remove one of them");
+        false
+    });
+}
+
+/// Rewrites whose targets are fixed must come to an end.
+fn refuse_loops(section: &Section, routes: &Routes, places: &[&Place]) {
+    for (route, place) in routes.iter().skip(1).zip(places) {
+        if let Some(target) = fixed_target(route)
+            && !ends(routes, target)
+        {
+            let what = format!("the rewrite of \"{}\" leads back to itself", route.pattern);
+            let what_to_do = "add a route with a root for the path that it leads to, or narrow the pattern";
+            section.errors.add(place, what, what_to_do);
+        }
+    }
+}
+
+fn ends(routes: &Routes, mut path: SafePath<'static>) -> bool {
+    for _ in 0..MAX_REWRITES {
+        match fixed_target(routes.get(routes.find(&path))) {
+            Some(next) => path = next,
+            None => return true,
+        }
+    }
+    false
+}
+
+fn fixed_target(route: &Route) -> Option<SafePath<'static>> {
+    match &route.action {
+        Action::Rewrite { to } if to.is_constant() => to.path("", &route.pattern),
+        _ => None,
+    }
+}
+
+fn route<'c>(section: &Section<'c>, base: &Route) -> Option<PlacedRoute<'c>> {
+    let Some(path) = section.text("path") else {
+        if !section.has("path") {
+            section.errors.add(section.place(), "a route has no path", "add path = \"/…\"");
+        }
+        return None;
+    };
+    let pattern = pattern(section, path.value, path.place)?;
+    let action = action(section, &pattern, base);
+    let route = Route { pattern, ..settle(section, base) };
+    Some(PlacedRoute { route: Route { action: action?, ..route }, place: path.place })
+}
+
+/// `None` after an error.
+fn action(section: &Section, pattern: &Pattern, base: &Route) -> Option<Action> {
+    let given: Vec<&Entry> = section.table.entries.iter().filter(|entry| is_action(entry)).collect();
+    if let [first, second, ..] = given[..] {
+        let what = format!("\"{}\" and \"{}\" exclude each other", first.key, second.key);
+        section.errors.add(&second.place, what, "keep one of them");
+        return None;
+    }
+    let status = section.count("status");
+    let Some(entry) = given.first() else {
+        return inherited_action(section, base);
+    };
+    if section.has("status") && entry.key != "redirect" {
+        let what = "\"status\" is for a redirect";
+        section.errors.add(section.place_of("status"), what, "use answer = STATUS, or add a redirect");
+    }
+    match entry.key.as_str() {
+        "root" => Some(Action::Files { root: section.path("root")?, strip: 0 }),
+        "alias" => alias(section, pattern),
+        "redirect" => {
+            let status = redirect_status(section, status, section.place_of("status"))?;
+            redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)
+        }
+        "rewrite" => rewrite(section, pattern, section.text("rewrite")?.value, &entry.place),
+        _ => answer(section),
+    }
+}
+
+fn is_action(entry: &Entry) -> bool {
+    ACTIONS.contains(&entry.key.as_str())
+}
+
+fn inherited_action(section: &Section, base: &Route) -> Option<Action> {
+    if section.has("status") {
+        let what = "\"status\" is for a redirect";
+        section.errors.add(section.place_of("status"), what, "use answer = STATUS, or add a redirect");
+    }
+    if let Action::Answer(_) = base.action {
+        let what = "this route has nothing to answer with, as its host has no root";
+        let what_to_do = "add root, alias, redirect, rewrite or answer to it, or a root to the host";
+        section.errors.add(section.place(), what, what_to_do);
+        return None;
+    }
+    Some(base.action.clone())
+}
+
+fn alias(section: &Section, pattern: &Pattern) -> Option<Action> {
+    let root = section.path("alias")?;
+    match pattern {
+        Pattern::Prefix(prefix) => Some(Action::Files { root, strip: prefix.matches('/').count() }),
+        Pattern::Exact(_) | Pattern::Glob(_) => {
+            let what = format!("an alias cannot take the place of \"{pattern}\"");
+            let what_to_do = "end the path with a slash: an alias is for all that is below a folder";
+            section.errors.add(section.place_of("alias"), what, what_to_do);
+            None
+        }
+    }
+}
+
+fn answer(section: &Section) -> Option<Action> {
+    let code = section.count("answer")?;
+    if INCOMPLETE.contains(&code) {
+        let what = format!("\"answer\" cannot be {code}, which needs a field of its own");
+        section.errors.add(section.place_of("answer"), what, "use 403 or 404");
+        return None;
+    }
+    u16::try_from(code).ok().and_then(Status::new).map(Action::Answer)
+}
+
+/// `given`: the number, if one was.
+fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Option<Status> {
+    match given.unwrap_or(DEFAULT_REDIRECT) {
+        301 => Some(Status::MOVED_PERMANENTLY),
+        302 => Some(Status::FOUND),
+        303 => Some(Status::SEE_OTHER),
+        307 => Some(Status::TEMPORARY_REDIRECT),
+        308 => Some(Status::PERMANENT_REDIRECT),
+        other => {
+            let what = format!("{other} is no status of a redirect");
+            section.errors.add(place, what, "expected 301, 302, 303, 307 or 308");
+            None
+        }
+    }
+}
+
+fn redirect(section: &Section, pattern: &Pattern, to: &str, place: &Place, status: Status) -> Option<Action> {
+    let to = template(section, pattern, to, place, Template::redirect)?;
+    Some(Action::Redirect { status, to })
+}
+
+fn rewrite(section: &Section, pattern: &Pattern, to: &str, place: &Place) -> Option<Action> {
+    Some(Action::Rewrite { to: template(section, pattern, to, place, Template::rewrite)? })
+}
+
+fn template(
+    section: &Section,
+    pattern: &Pattern,
+    text: &str,
+    place: &Place,
+    parse: fn(&str) -> Result<Template, TemplateError>,
+) -> Option<Template> {
+    let refuse = |what_to_do: String| {
+        section.errors.add(place, format!("\"{}\" is no target", text.escape_debug()), what_to_do);
+        None
+    };
+    match parse(text) {
+        Err(error) => refuse(error.to_string()),
+        Ok(template) if template.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
+            refuse("$rest is what follows a prefix, and the pattern is none; use $path".to_owned())
+        }
+        Ok(template) => Some(template),
+    }
+}
+
+/// Reads the action of one entry of `redirects` or `rewrites`.
+type ShortAction = fn(&Section, &Pattern, &Entry) -> Option<Action>;
+
+/// The routes of `redirects` or `rewrites`.
+fn short<'c>(section: &Section<'c>, name: &str, base: &Route, action: ShortAction) -> Vec<PlacedRoute<'c>> {
+    let route = |entry: &'c Entry| {
+        let pattern = pattern(section, &entry.key, &entry.place)?;
+        let action = action(section, &pattern, entry)?;
+        Some(PlacedRoute { route: Route { pattern, action, ..base.clone() }, place: &entry.place })
+    };
+    section.pairs(name).iter().filter_map(route).collect()
+}
+
+fn redirect_of(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
+    let (to, status) = match &entry.node.value {
+        Value::Table(table) => long_redirect(section, table)?,
+        _ => (text_of(section, entry, "a target, or { to = target, status = 301 }")?, None),
+    };
+    let status = redirect_status(section, status, &entry.place)?;
+    redirect(section, pattern, to, &entry.place, status)
+}
+
+/// `{ to = "…", status = 301 }`
+fn long_redirect<'c>(section: &Section, table: &'c Table) -> Option<(&'c str, Option<u64>)> {
+    for entry in table.entries.iter().filter(|entry| !["to", "status"].contains(&entry.key.as_str())) {
+        let what = format!("unknown key \"{}\"", entry.key.escape_debug());
+        section.errors.add(&entry.place, what, "a redirect has \"to\" and \"status\"");
+    }
+    let status = table.get("status").map(|entry| integer(&entry.node).unwrap_or(0));
+    match table.get("to").and_then(|entry| text(&entry.node)) {
+        Some(to) => Some((to, status)),
+        None => {
+            section.errors.add(&table.place, "a redirect has no target", "add to = \"/…\"");
+            None
+        }
+    }
+}
+
+fn rewrite_of(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
+    rewrite(section, pattern, text_of(section, entry, "a path")?, &entry.place)
+}

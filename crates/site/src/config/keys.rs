@@ -1,0 +1,908 @@
+//! Every key of the configuration, once: where it may stand, what it takes, its default and what it
+//! means. The reader, its suggestions and the manual all come from this table.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use http::head::MAX_FIELDS;
+
+use super::value::{duration_text, size_text};
+
+/// A table of the configuration that has keys of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Top,
+    Host,
+    Route,
+    Limits,
+    Timeouts,
+    Cache,
+    Log,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 7] =
+        [Scope::Top, Scope::Host, Scope::Route, Scope::Limits, Scope::Timeouts, Scope::Cache, Scope::Log];
+
+    /// As it is called in errors.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Top => "the top level",
+            Scope::Host => "[[host]]",
+            Scope::Route => "[[route]]",
+            Scope::Limits => "[limits]",
+            Scope::Timeouts => "[timeouts]",
+            Scope::Cache => "[cache]",
+            Scope::Log => "[log]",
+        }
+    }
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    TextOrFalse,
+    /// One, or an array of them.
+    Texts,
+    Path,
+    Flag,
+    Count {
+        min: u64,
+        max: u64,
+    },
+    Size {
+        min: u64,
+        max: u64,
+    },
+    Time {
+        min: Duration,
+        max: Duration,
+    },
+    Choice(&'static [&'static str]),
+    Choices(&'static [&'static str]),
+    Sink,
+    SinkOrFalse,
+    /// A table whose keys are the user's own. The text says what they are.
+    Pairs(&'static str),
+    /// `[name]`
+    Section(Scope),
+    /// `[[name]]`
+    Tables(Scope),
+}
+
+impl Kind {
+    /// What to write, behind "expected".
+    pub fn expected(self) -> String {
+        match self {
+            Kind::Text => "a string".to_owned(),
+            Kind::TextOrFalse => "a string, or false".to_owned(),
+            Kind::Texts => "a string, or an array of strings".to_owned(),
+            Kind::Path => "a path as a string".to_owned(),
+            Kind::Flag => "true or false".to_owned(),
+            Kind::Count { min, max } => format!("an integer from {min} to {max}"),
+            Kind::Size { min, max } => {
+                let (min, max) = (size_text(min), size_text(max));
+                format!("a size such as \"16KiB\", or an integer of bytes, from {min} to {max}")
+            }
+            Kind::Time { min, max } => {
+                let (min, max) = (duration_text(min), duration_text(max));
+                format!("a duration such as \"20s\", or an integer of seconds, from {min} to {max}")
+            }
+            Kind::Choice(words) => format!("one of {}", quoted(words)),
+            Kind::Choices(words) => format!("an array of {}", quoted(words)),
+            Kind::Sink => "\"stdout\", \"stderr\", \"syslog\" or a path with a slash in it".to_owned(),
+            Kind::SinkOrFalse => {
+                "\"stdout\", \"stderr\", \"syslog\" or a path with a slash in it, or false".to_owned()
+            }
+            Kind::Pairs(what) => what.to_owned(),
+            Kind::Section(scope) => format!("a section {}", scope.name()),
+            Kind::Tables(scope) => format!("a section {} for each", scope.name()),
+        }
+    }
+}
+
+fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// What counts where a key is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Initial {
+    Required,
+    /// As it would be written.
+    Value(&'static str),
+    /// Something that cannot be written as a value.
+    Words(&'static str),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    pub name: &'static str,
+    pub scopes: &'static [Scope],
+    pub kind: Kind,
+    pub initial: Initial,
+    /// A value that is not the default; for sections, the whole of one.
+    pub example: &'static str,
+    /// One sentence.
+    pub meaning: &'static str,
+    /// Further ones, or nothing.
+    pub more: &'static str,
+}
+
+/// The key of a name in a scope.
+pub fn find(scope: Scope, name: &str) -> Option<&'static Key> {
+    of(scope).find(|key| key.name == name)
+}
+
+/// The keys of a scope, as the manual has them.
+pub fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.scopes.contains(&scope))
+}
+
+/// What to do about a name that is no key of `scope`.
+pub fn suggest(scope: Scope, name: &str) -> String {
+    let said = ALSO_SAID.iter().find(|(other, at, _)| *other == name && find(scope, at).is_some());
+    if let Some((_, key, how)) = said {
+        return format!("use \"{key}\"{how}");
+    }
+    let elsewhere: Vec<&str> =
+        Scope::ALL.into_iter().filter(|scope| find(*scope, name).is_some()).map(Scope::name).collect();
+    if !elsewhere.is_empty() {
+        let before = match scope {
+            Scope::Top => "",
+            _ if elsewhere[0] == Scope::Top.name() => ", before the first section",
+            _ => "",
+        };
+        return format!("it belongs to {}{before}", elsewhere.join(" or "));
+    }
+    let distance = |key: &&Key| strsim::osa_distance(key.name, &name.to_lowercase());
+    let nearest = of(scope).min_by_key(distance).filter(|key| distance(key) <= 1 + name.len().min(12) / 4);
+    match nearest {
+        Some(key) => format!("did you mean \"{}\"?", key.name),
+        None => "remove it; the manual lists every key".to_owned(),
+    }
+}
+
+/// What other servers call it: the name, the key here, and what else to say.
+const ALSO_SAID: [(&str, &str, &str); 22] = [
+    ("server_name", "names", "; the Server field is server_name at the top level"),
+    ("server_names", "names", ""),
+    ("hostname", "names", ""),
+    ("hosts", "host", ": one [[host]] for each"),
+    ("server", "host", ": one [[host]] for each"),
+    ("virtual_host", "host", ": one [[host]] for each"),
+    ("vhost", "host", ": one [[host]] for each"),
+    ("location", "route", ": one [[route]] for each"),
+    ("routes", "route", ": one [[route]] for each"),
+    ("bind", "listen", ""),
+    ("port", "listen", ", with an address: \"127.0.0.1:8080\""),
+    ("address", "listen", ""),
+    ("document_root", "root", ""),
+    ("docroot", "root", ""),
+    ("autoindex", "listing", ""),
+    ("browse", "listing", ""),
+    ("add_header", "headers", ""),
+    ("mime_types", "types", ""),
+    ("expires", "cache_control", ""),
+    ("gzip_static", "precompressed", ""),
+    ("threads", "workers", ""),
+    ("client_max_body_size", "max_body", ""),
+];
+
+const START: &str = "<!-- keys: generated, do not edit -->\n";
+const END: &str = "<!-- end of keys -->\n";
+
+/// The reference of all keys in Markdown, as it stands in `docs/manual/configuration.md`.
+pub fn manual() -> String {
+    let mut out = String::from(START);
+    for (title, intro, scopes) in CHAPTERS {
+        let _ = write!(out, "\n## {title}\n\n{intro}\n");
+        for key in KEYS.iter().filter(|key| key.scopes == scopes) {
+            entry(key, &mut out);
+        }
+    }
+    out.push('\n');
+    out.push_str(END);
+    out
+}
+
+/// `page` with its reference replaced by the one of this table. `None`: it has no place for one.
+pub fn renewed(page: &str) -> Option<String> {
+    let (before, rest) = page.split_once(START)?;
+    let (_, after) = rest.split_once(END)?;
+    Some([before, &manual(), after].concat())
+}
+
+fn entry(key: &Key, out: &mut String) {
+    let expected = key.kind.expected();
+    let initial = match key.initial {
+        Initial::Required => "required".to_owned(),
+        Initial::Value(value) => format!("default `{value}`"),
+        Initial::Words(words) => format!("default: {words}"),
+    };
+    let _ = write!(out, "\n### `{}`\n\n*{expected}; {initial}*\n\n{}", key.name, key.meaning);
+    if !key.more.is_empty() {
+        let _ = write!(out, " {}", key.more);
+    }
+    let example = match key.kind {
+        Kind::Section(_) | Kind::Tables(_) => key.example.to_owned(),
+        _ => format!("{} = {}", key.name, key.example),
+    };
+    let _ = write!(out, "\n\n```toml\n{example}\n```\n");
+}
+
+const SITE: &[Scope] = &[Scope::Top];
+const SITE_AND_HOST: &[Scope] = &[Scope::Top, Scope::Host];
+const HOST: &[Scope] = &[Scope::Host];
+const ANYWHERE: &[Scope] = &[Scope::Top, Scope::Host, Scope::Route];
+const ROUTE: &[Scope] = &[Scope::Route];
+const LIMITS: &[Scope] = &[Scope::Limits];
+const TIMEOUTS: &[Scope] = &[Scope::Timeouts];
+const CACHE: &[Scope] = &[Scope::Cache];
+const LOG: &[Scope] = &[Scope::Log];
+
+/// Title, introduction, and the scopes whose keys come there.
+const CHAPTERS: [(&str, &str, &[Scope]); 9] = [
+    ("The server", "At the top level, before the first section.", SITE),
+    ("Hosts", "At the top level for the default host, and in each `[[host]]`.", SITE_AND_HOST),
+    ("Further hosts", "In `[[host]]` alone.", HOST),
+    ("Routes", "In `[[route]]`, or `[[host.route]]` after the host it belongs to.", ROUTE),
+    (
+        "Files and answers",
+        "At the top level, in `[[host]]` and in `[[route]]`. A host has what the top level says, and a \
+         route what its host says, unless it says otherwise. Arrays and single values replace what was \
+         inherited; tables are added to it, and where both have the same key, the nearer one counts.",
+        ANYWHERE,
+    ),
+    ("`[limits]`", "What one process or one client may use.", LIMITS),
+    ("`[timeouts]`", "How long things may take. A connection that is too slow is closed.", TIMEOUTS),
+    ("`[cache]`", "The open-file cache that each worker has.", CACHE),
+    ("`[log]`", "What is written down, and where.", LOG),
+];
+
+const fn time(min_ms: u64, max_s: u64) -> Kind {
+    Kind::Time { min: Duration::from_millis(min_ms), max: Duration::from_secs(max_s) }
+}
+
+const DAY: u64 = 86_400;
+
+static KEYS: &[Key] = &[
+    Key {
+        name: "listen",
+        scopes: SITE,
+        kind: Kind::Texts,
+        initial: Initial::Required,
+        example: "[\"127.0.0.1:8080\", \"[::1]:8080\", \"unix:/run/taipan.sock\"]",
+        meaning: "The addresses that connections are accepted on.",
+        more: "An IP address and a port, or `unix:` and the path of a socket. Names are not looked up. \
+               Port 0 lets the system choose one.",
+    },
+    Key {
+        name: "workers",
+        scopes: SITE,
+        kind: Kind::Count { min: 1, max: 1024 },
+        initial: Initial::Words("one for each core that the process may use"),
+        example: "4",
+        meaning: "Event loops that share the connections; each has its own cache and its own limits.",
+        more: "",
+    },
+    Key {
+        name: "user",
+        scopes: SITE,
+        kind: Kind::Text,
+        initial: Initial::Words("the user who started it"),
+        example: "\"www-data\"",
+        meaning: "The user to become after the addresses are bound, when started as root.",
+        more: "",
+    },
+    Key {
+        name: "group",
+        scopes: SITE,
+        kind: Kind::Text,
+        initial: Initial::Words("the first group of `user`"),
+        example: "\"www-data\"",
+        meaning: "The group to become with `user`.",
+        more: "",
+    },
+    Key {
+        name: "pid_file",
+        scopes: SITE,
+        kind: Kind::Path,
+        initial: Initial::Words("none"),
+        example: "\"/run/taipan.pid\"",
+        meaning: "A file that holds the number of the process while it runs.",
+        more: "",
+    },
+    Key {
+        name: "server_name",
+        scopes: SITE,
+        kind: Kind::TextOrFalse,
+        initial: Initial::Value("\"taipan\""),
+        example: "false",
+        meaning: "The value of the field `Server` in every answer; `false` leaves it out.",
+        more: "It has nothing to do with the names of hosts: those are `names`.",
+    },
+    Key {
+        name: "include",
+        scopes: SITE,
+        kind: Kind::Texts,
+        initial: Initial::Words("none"),
+        example: "[\"hosts/*.toml\"]",
+        meaning: "Further files, whose keys count as if they stood in this one.",
+        more: "Relative to this file's folder; `*` and `?` stand for what they do in a shell, and match in \
+               ascending order. Sections of the same name become one, `[[host]]` and `[[route]]` follow \
+               each other; any other key that two files have is an error. A file may have at most 1 MiB, \
+               and files may include files eight levels deep.",
+    },
+    Key {
+        name: "host",
+        scopes: SITE,
+        kind: Kind::Tables(Scope::Host),
+        initial: Initial::Words("none"),
+        example: "[[host]]\nnames = [\"example.org\", \"*.example.org\"]\nroot = \"/srv/example\"",
+        meaning: "A further host, with its own names, root and routes.",
+        more: "For the rest it has what the top level says, unless it says otherwise. Where the top level \
+               has no root, routes, redirects and rewrites of its own, the first host is the default one.",
+    },
+    Key {
+        name: "limits",
+        scopes: SITE,
+        kind: Kind::Section(Scope::Limits),
+        initial: Initial::Words("every limit has its own"),
+        example: "[limits]\nconnections = 500",
+        meaning: "Counts and bytes.",
+        more: "",
+    },
+    Key {
+        name: "timeouts",
+        scopes: SITE,
+        kind: Kind::Section(Scope::Timeouts),
+        initial: Initial::Words("every timeout has its own"),
+        example: "[timeouts]\nidle = \"15s\"",
+        meaning: "Durations.",
+        more: "",
+    },
+    Key {
+        name: "cache",
+        scopes: SITE,
+        kind: Kind::Section(Scope::Cache),
+        initial: Initial::Words("every key has its own"),
+        example: "[cache]\nbytes = \"64MiB\"",
+        meaning: "The open-file cache of each worker.",
+        more: "",
+    },
+    Key {
+        name: "log",
+        scopes: SITE,
+        kind: Kind::Section(Scope::Log),
+        initial: Initial::Words("errors and warnings to the standard error stream"),
+        example: "[log]\naccess = \"/var/log/taipan/access.log\"",
+        meaning: "The access log and the error log.",
+        more: "",
+    },
+    Key {
+        name: "root",
+        scopes: SITE_AND_HOST,
+        kind: Kind::Path,
+        initial: Initial::Words("none; a host without a root needs routes, redirects or rewrites"),
+        example: "\"/srv/www\"",
+        meaning: "The folder whose files are served.",
+        more: "A relative path begins in the folder of the file that it is written in. Nothing outside of \
+               the folder is ever opened, except through the links that `symlinks` allows. Not inherited.",
+    },
+    Key {
+        name: "names",
+        scopes: SITE_AND_HOST,
+        kind: Kind::Texts,
+        initial: Initial::Words("none"),
+        example: "[\"example.net\", \"*.example.net\"]",
+        meaning: "The names that the host answers for, without port.",
+        more: "`*.example.org` stands for every name below `example.org`, but not for that name itself. A \
+               name wins over a wildcard, a longer wildcard over a shorter one. What no host has goes to \
+               the default host, which is why only that one can do without names. Not inherited.",
+    },
+    Key {
+        name: "redirects",
+        scopes: SITE_AND_HOST,
+        kind: Kind::Pairs("a table of `pattern = target` or `pattern = { to = target, status = 301 }`"),
+        initial: Initial::Words("none"),
+        example: "{ \"/old\" = \"/new\", \"/blog/\" = { to = \"https://blog.example.org/$rest$query\", status = 301 } }",
+        meaning: "Routes that lead elsewhere, in short: see `redirect`.",
+        more: "Not inherited.",
+    },
+    Key {
+        name: "rewrites",
+        scopes: SITE_AND_HOST,
+        kind: Kind::Pairs("a table of `pattern = path`"),
+        initial: Initial::Words("none"),
+        example: "{ \"/favicon.ico\" = \"/images/icon.ico\" }",
+        meaning: "Routes that answer with another path, in short: see `rewrite`.",
+        more: "Not inherited.",
+    },
+    Key {
+        name: "route",
+        scopes: SITE_AND_HOST,
+        kind: Kind::Tables(Scope::Route),
+        initial: Initial::Words("none"),
+        example: "[[route]]\npath = \"/private/\"\nanswer = 403",
+        meaning: "What is different for some paths; in a host, write `[[host.route]]`.",
+        more: "A host may have 1000 of them, redirects and rewrites among them. Not inherited. `[[route]]` is \
+               always for the default host at the top level, wherever it stands.",
+    },
+    Key {
+        name: "default",
+        scopes: HOST,
+        kind: Kind::Flag,
+        initial: Initial::Value("false"),
+        example: "true",
+        meaning: "Makes this the default host, in place of the first one or the one at the top level.",
+        more: "",
+    },
+    Key {
+        name: "access_log",
+        scopes: HOST,
+        kind: Kind::Sink,
+        initial: Initial::Words("the `access` of `[log]`"),
+        example: "\"/var/log/taipan/example.log\"",
+        meaning: "An access log of the host's own, in the format of `[log]`.",
+        more: "",
+    },
+    Key {
+        name: "path",
+        scopes: ROUTE,
+        kind: Kind::Text,
+        initial: Initial::Required,
+        example: "\"/downloads/\"",
+        meaning: "The pattern of the paths that the route is for.",
+        more: "`/a/b` is that path alone; `/a/` is the folder and everything below; with wildcards it is a \
+               glob: `*` and `?` stay within a segment, `**` crosses slashes, `/**/` is any number of \
+               segments, none included, and a glob without a slash, such as `*.css`, is for the last \
+               segment at any depth. An exact path wins over the first glob, a glob over the longest \
+               prefix. Written as it is after decoding: `/a b`, not `/a%20b`. The path `/` replaces what \
+               the host does otherwise.",
+    },
+    Key {
+        name: "root",
+        scopes: ROUTE,
+        kind: Kind::Path,
+        initial: Initial::Words("the root of the host"),
+        example: "\"/mnt/other\"",
+        meaning: "Another folder to look for the whole path in: `/a/x` is `/mnt/other/a/x`.",
+        more: "A route has at most one of `root`, `alias`, `redirect`, `rewrite` and `answer`; with none of \
+               them it only changes settings.",
+    },
+    Key {
+        name: "alias",
+        scopes: ROUTE,
+        kind: Kind::Path,
+        initial: Initial::Words("none"),
+        example: "\"/mnt/files\"",
+        meaning: "A folder to look for the rest of the path in: with `path = \"/a/\"`, `/a/x` is \
+                  `/mnt/files/x`.",
+        more: "The pattern must be a prefix.",
+    },
+    Key {
+        name: "redirect",
+        scopes: ROUTE,
+        kind: Kind::Text,
+        initial: Initial::Words("none"),
+        example: "\"https://example.org$path$query\"",
+        meaning: "A URL, or a path, that the client is sent to.",
+        more: "`$path` is the whole path with its slash, `$rest` what follows the pattern's prefix without \
+               one, `$query` the query with its question mark or nothing, `$host` the name that was asked \
+               for without port, `$scheme` is `http` or `https`, and `$$` a dollar sign; `${rest}x` sets a \
+               name apart. Values are percent-encoded.",
+    },
+    Key {
+        name: "status",
+        scopes: ROUTE,
+        kind: Kind::Count { min: 301, max: 308 },
+        initial: Initial::Value("302"),
+        example: "308",
+        meaning: "The status of the redirect: 301, 302, 303, 307 or 308.",
+        more: "Browsers keep 301 and 308 for good, so that a mistake cannot be taken back; 307 and 308 keep \
+               the method.",
+    },
+    Key {
+        name: "rewrite",
+        scopes: ROUTE,
+        kind: Kind::Text,
+        initial: Initial::Words("none"),
+        example: "\"/releases/latest/$rest\"",
+        meaning: "A path of the same host that is answered for instead, by the route that it has.",
+        more: "Written decoded, with `$path` and `$rest` as in `redirect`. After ten rewrites of one \
+               request the answer is 500.",
+    },
+    Key {
+        name: "answer",
+        scopes: ROUTE,
+        kind: Kind::Count { min: 400, max: 599 },
+        initial: Initial::Words("none"),
+        example: "410",
+        meaning: "A status, with its error page and nothing else.",
+        more: "Not 401, 405, 407, 416 or 426, which need more than that.",
+    },
+    Key {
+        name: "index",
+        scopes: ANYWHERE,
+        kind: Kind::Texts,
+        initial: Initial::Value("[\"index.html\"]"),
+        example: "[\"index.html\", \"index.htm\"]",
+        meaning: "File names that stand for their folder; the first that exists is served.",
+        more: "",
+    },
+    Key {
+        name: "listing",
+        scopes: ANYWHERE,
+        kind: Kind::Flag,
+        initial: Initial::Value("false"),
+        example: "true",
+        meaning: "Whether a folder without index file is answered with a list of its entries.",
+        more: "Otherwise the answer is 403.",
+    },
+    Key {
+        name: "dotfiles",
+        scopes: ANYWHERE,
+        kind: Kind::Choice(&["deny", "allow"]),
+        initial: Initial::Value("\"deny\""),
+        example: "\"allow\"",
+        meaning: "Whether a path with a segment that begins with a dot is answered with 404.",
+        more: "`/.well-known/` is never denied.",
+    },
+    Key {
+        name: "symlinks",
+        scopes: ANYWHERE,
+        kind: Kind::Choice(&["beneath", "owner", "never", "follow"]),
+        initial: Initial::Value("\"beneath\""),
+        example: "\"owner\"",
+        meaning: "What symbolic links are followed.",
+        more: "`beneath`: those that stay beneath the root; `owner`: those whose owner is also the target's; \
+               `never`: none, a path with one is 403; `follow`: all.",
+    },
+    Key {
+        name: "precompressed",
+        scopes: ANYWHERE,
+        kind: Kind::Choices(&["br", "zstd", "gzip"]),
+        initial: Initial::Value("[\"br\", \"zstd\", \"gzip\"]"),
+        example: "[\"gzip\"]",
+        meaning: "What compressed neighbours of a file (`.br`, `.zst`, `.gz`) are sent in its place to \
+                  those who accept them, the preferred one first.",
+        more: "`[]` turns it off. A neighbour must have the same content as its file: its age is not compared.",
+    },
+    Key {
+        name: "gunzip",
+        scopes: ANYWHERE,
+        kind: Kind::Flag,
+        initial: Initial::Value("true"),
+        example: "false",
+        meaning: "Whether a file that exists only as `.gz` is decompressed for those who do not accept gzip.",
+        more: "",
+    },
+    Key {
+        name: "etag",
+        scopes: ANYWHERE,
+        kind: Kind::Choice(&["stat", "content", "off"]),
+        initial: Initial::Value("\"stat\""),
+        example: "\"content\"",
+        meaning: "What the entity tag of a file is made of.",
+        more: "`stat`: size, modification time and inode; `content`: a hash of its content, for files that \
+               the cache holds, which is the same on every machine; `off`: there is none.",
+    },
+    Key {
+        name: "types",
+        scopes: ANYWHERE,
+        kind: Kind::Pairs("a table of `extension = media type`"),
+        initial: Initial::Words("none besides the built-in ones"),
+        example: "{ glb = \"model/gltf-binary\", \"user.js\" = \"text/plain\" }",
+        meaning: "Media types by file name extension, in addition to the built-in ones or in their place.",
+        more: "",
+    },
+    Key {
+        name: "default_type",
+        scopes: ANYWHERE,
+        kind: Kind::Text,
+        initial: Initial::Value("\"application/octet-stream\""),
+        example: "\"text/plain\"",
+        meaning: "The media type of a file whose extension is absent or unknown.",
+        more: "",
+    },
+    Key {
+        name: "charset",
+        scopes: ANYWHERE,
+        kind: Kind::TextOrFalse,
+        initial: Initial::Value("\"utf-8\""),
+        example: "\"iso-8859-1\"",
+        meaning: "The charset that is added to media types that begin with `text/`, unless they name one.",
+        more: "`false` adds none. Other types have no such parameter, or, as JSON, no need of it.",
+    },
+    Key {
+        name: "headers",
+        scopes: ANYWHERE,
+        kind: Kind::Pairs("a table of `name = value`, or `name = false`"),
+        initial: Initial::Words("none"),
+        example: "{ X-Content-Type-Options = \"nosniff\", ETag = false }",
+        meaning: "Fields to set in every answer, in place of those of the same name, or to leave out.",
+        more: "Those that frame the message, such as `Content-Length`, cannot be changed.",
+    },
+    Key {
+        name: "cache_control",
+        scopes: ANYWHERE,
+        kind: Kind::Pairs("a string, or a table of `pattern = value`"),
+        initial: Initial::Words("none"),
+        example: "{ \"/assets/\" = \"max-age=31536000, immutable\", \"*.html\" = \"no-cache\" }",
+        meaning: "The field `Cache-Control` of files, by the first pattern that the path has.",
+        more: "Patterns are those of `path`; those of a route are tried before those of its host.",
+    },
+    Key {
+        name: "error_pages",
+        scopes: ANYWHERE,
+        kind: Kind::Pairs("a table of `status = path`"),
+        initial: Initial::Words("the built-in pages"),
+        example: "{ 404 = \"/errors/404.html\" }",
+        meaning: "Files, by their path within the host, that are sent as the page of an error.",
+        more: "",
+    },
+    Key {
+        name: "max_body",
+        scopes: ANYWHERE,
+        kind: Kind::Size { min: 0, max: 1 << 40 },
+        initial: Initial::Words("the `body` of `[limits]`"),
+        example: "0",
+        meaning: "The greatest request body that is read to its end; more is answered with 413.",
+        more: "What is read is thrown away: files take no bodies.",
+    },
+    Key {
+        name: "connections",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Value("10000"),
+        example: "500",
+        meaning: "Connections of one worker.",
+        more: "Where they are used up, the longest idle one is closed for a new one.",
+    },
+    Key {
+        name: "requests",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 0, max: u32::MAX as u64 },
+        initial: Initial::Value("0"),
+        example: "1000",
+        meaning: "Requests on one connection, which is then closed; 0 is no limit.",
+        more: "",
+    },
+    Key {
+        name: "head",
+        scopes: LIMITS,
+        kind: Kind::Size { min: 256, max: 1 << 20 },
+        initial: Initial::Value("\"16KiB\""),
+        example: "\"32KiB\"",
+        meaning: "Bytes of a request's head; more is answered with 431.",
+        more: "",
+    },
+    Key {
+        name: "fields",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: MAX_FIELDS as u64 },
+        initial: Initial::Value("100"),
+        example: "50",
+        meaning: "Fields in a request's head; more are answered with 431.",
+        more: "",
+    },
+    Key {
+        name: "target",
+        scopes: LIMITS,
+        kind: Kind::Size { min: 64, max: 1 << 16 },
+        initial: Initial::Value("\"8KiB\""),
+        example: "\"2KiB\"",
+        meaning: "Bytes of a request's target, its path and query; more is answered with 414.",
+        more: "",
+    },
+    Key {
+        name: "body",
+        scopes: LIMITS,
+        kind: Kind::Size { min: 0, max: 1 << 40 },
+        initial: Initial::Value("\"1MiB\""),
+        example: "\"64KiB\"",
+        meaning: "The `max_body` of every route that has none of its own.",
+        more: "",
+    },
+    Key {
+        name: "min_rate",
+        scopes: LIMITS,
+        kind: Kind::Size { min: 0, max: 1 << 30 },
+        initial: Initial::Value("500"),
+        example: "\"1KiB\"",
+        meaning: "Bytes per second that a client must send, or take, once the timeout of that has passed; \
+                  0 is no limit.",
+        more: "",
+    },
+    Key {
+        name: "disk_threads",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: 256 },
+        initial: Initial::Value("8"),
+        example: "2",
+        meaning: "Threads of one worker for everything that may wait for a disk.",
+        more: "",
+    },
+    Key {
+        name: "disk_queue",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Value("1024"),
+        example: "100",
+        meaning: "Look-ups of one worker that may wait for such a thread; more are answered with 503.",
+        more: "",
+    },
+    Key {
+        name: "listing_entries",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Value("50000"),
+        example: "1000",
+        meaning: "Entries in a listing; the rest is left out, and the page says so.",
+        more: "",
+    },
+    Key {
+        name: "head",
+        scopes: TIMEOUTS,
+        kind: time(10, DAY),
+        initial: Initial::Value("\"20s\""),
+        example: "\"5s\"",
+        meaning: "From the first byte of a request's head to its last.",
+        more: "",
+    },
+    Key {
+        name: "body",
+        scopes: TIMEOUTS,
+        kind: time(10, DAY),
+        initial: Initial::Value("\"20s\""),
+        example: "\"5s\"",
+        meaning: "How long a request's body may come slower than `min_rate`.",
+        more: "",
+    },
+    Key {
+        name: "write",
+        scopes: TIMEOUTS,
+        kind: time(10, DAY),
+        initial: Initial::Value("\"20s\""),
+        example: "\"5s\"",
+        meaning: "How long a client may take an answer slower than `min_rate`.",
+        more: "",
+    },
+    Key {
+        name: "idle",
+        scopes: TIMEOUTS,
+        kind: time(10, DAY),
+        initial: Initial::Value("\"1m\""),
+        example: "\"15s\"",
+        meaning: "How long a connection is kept without a request.",
+        more: "",
+    },
+    Key {
+        name: "linger",
+        scopes: TIMEOUTS,
+        kind: time(0, 60),
+        initial: Initial::Value("\"5s\""),
+        example: "\"1s\"",
+        meaning: "How long is read on after a last answer, so that its end is not lost (RFC 9112 §9.6).",
+        more: "",
+    },
+    Key {
+        name: "disk",
+        scopes: TIMEOUTS,
+        kind: time(10, DAY),
+        initial: Initial::Value("\"30s\""),
+        example: "\"5s\"",
+        meaning: "How long a look-up on a disk may take; then the answer is 503.",
+        more: "",
+    },
+    Key {
+        name: "shutdown",
+        scopes: TIMEOUTS,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"30s\""),
+        example: "\"5s\"",
+        meaning: "How long answers under way may take after SIGTERM.",
+        more: "",
+    },
+    Key {
+        name: "entries",
+        scopes: CACHE,
+        kind: Kind::Count { min: 0, max: 10_000_000 },
+        initial: Initial::Value("4096"),
+        example: "0",
+        meaning: "Files, and paths without a file, that a worker remembers; 0 turns the cache off.",
+        more: "",
+    },
+    Key {
+        name: "descriptors",
+        scopes: CACHE,
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        initial: Initial::Value("1024"),
+        example: "256",
+        meaning: "Files that a worker keeps open.",
+        more: "",
+    },
+    Key {
+        name: "bytes",
+        scopes: CACHE,
+        kind: Kind::Size { min: 0, max: 1 << 40 },
+        initial: Initial::Value("\"32MiB\""),
+        example: "\"64MiB\"",
+        meaning: "Content that a worker keeps in memory.",
+        more: "",
+    },
+    Key {
+        name: "file",
+        scopes: CACHE,
+        kind: Kind::Size { min: 0, max: 1 << 30 },
+        initial: Initial::Value("\"64KiB\""),
+        example: "\"16KiB\"",
+        meaning: "The greatest file whose content is kept in memory.",
+        more: "Greater ones are sent by the kernel straight from the file.",
+    },
+    Key {
+        name: "check",
+        scopes: CACHE,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"1s\""),
+        example: "\"10s\"",
+        meaning: "How long a remembered file is not compared with the one on the disk.",
+        more: "So long may it take until a change is seen.",
+    },
+    Key {
+        name: "missing",
+        scopes: CACHE,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"1s\""),
+        example: "\"10s\"",
+        meaning: "How long is remembered that a file does not exist.",
+        more: "",
+    },
+    Key {
+        name: "access",
+        scopes: LOG,
+        kind: Kind::SinkOrFalse,
+        initial: Initial::Value("false"),
+        example: "\"/var/log/taipan/access.log\"",
+        meaning: "Where one line for each request goes.",
+        more: "A relative path begins in the folder of the configuration file.",
+    },
+    Key {
+        name: "format",
+        scopes: LOG,
+        kind: Kind::Choice(&["common", "combined", "json"]),
+        initial: Initial::Value("\"combined\""),
+        example: "\"json\"",
+        meaning: "How a line of the access log is written.",
+        more: "",
+    },
+    Key {
+        name: "error",
+        scopes: LOG,
+        kind: Kind::Sink,
+        initial: Initial::Value("\"stderr\""),
+        example: "\"syslog\"",
+        meaning: "Where messages of the server go.",
+        more: "",
+    },
+    Key {
+        name: "level",
+        scopes: LOG,
+        kind: Kind::Choice(&["error", "warn", "info", "debug"]),
+        initial: Initial::Value("\"warn\""),
+        example: "\"info\"",
+        meaning: "The least of those messages that is written.",
+        more: "",
+    },
+    Key {
+        name: "queue",
+        scopes: LOG,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Value("256"),
+        example: "64",
+        meaning: "Blocks of lines that may wait for a slow disk; more are dropped, and counted.",
+        more: "",
+    },
+];

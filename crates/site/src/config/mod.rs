@@ -1,0 +1,155 @@
+//! The configuration: TOML files become a [`Site`], or errors that tell where, what, and what to do.
+//!
+//! A file is read as a tree (`toml`), the files it includes are merged into it, and sections of it are
+//! read (`section`) by the one table of [`keys`] into a complete site (`build`).
+//!
+//! Knows nothing of how a file is read: see [`Source`].
+
+mod keys;
+
+mod error;
+
+mod toml;
+
+mod value;
+
+mod section;
+
+mod build;
+
+mod hosts;
+
+mod settings;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use error::{ConfigError, MAX_ERRORS};
+pub use keys::{manual, renewed};
+
+use self::toml::{Entry, Node, Table, Value};
+use crate::model::Site;
+use error::{Errors, Place};
+
+/// Bytes of one file.
+pub const MAX_FILE: usize = 1024 * 1024;
+/// Files that are read for one configuration.
+pub const MAX_FILES: usize = 1000;
+/// Files between the first one and an included one, and that one.
+pub const MAX_DEPTH: usize = 8;
+
+/// The files of a configuration.
+pub trait Source {
+    /// The text of a file, of which not more than [`MAX_FILE`] bytes and one need be read.
+    fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// The files whose path matches a pattern with `*` or `?` in it, in ascending order; none is no
+    /// error.
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
+}
+
+/// Reads the configuration that begins in `path`. Errors: all that were found, at most [`MAX_ERRORS`],
+/// file by file and line by line; what a file says is only looked at where all files are TOML.
+pub fn load(path: &Path, source: &dyn Source) -> Result<Site, Vec<ConfigError>> {
+    let errors = Errors::default();
+    let file: Arc<Path> = Arc::from(path);
+    let start = Place { file: file.clone(), line: None };
+    let mut loader = Loader { source, errors: &errors, open: Vec::new(), files: 0 };
+    let tree = loader.file(&file, &start);
+    let site = match tree {
+        Some(tree) if errors.is_empty() => build::site(&tree, &errors),
+        _ => None,
+    };
+    match site {
+        Some(site) if errors.is_empty() => Ok(site),
+        _ => Err(errors.into_sorted()),
+    }
+}
+
+struct Loader<'l> {
+    source: &'l dyn Source,
+    errors: &'l Errors,
+    /// From the first file to the one being read.
+    open: Vec<Arc<Path>>,
+    files: usize,
+}
+
+impl Loader<'_> {
+    /// The tree of a file and of what it includes. `asked` is where the file is named.
+    fn file(&mut self, file: &Arc<Path>, asked: &Place) -> Option<Table> {
+        if let Some(what) = self.obstacle(file) {
+            self.errors.add(asked, what, "remove this include");
+            return None;
+        }
+        self.files += 1;
+        let text = match self.source.read(file) {
+            Ok(text) if text.len() <= MAX_FILE => text,
+            Ok(_) => {
+                let what = format!("{} is larger than 1 MiB", file.display());
+                self.errors.add(asked, what, "divide it, and include the parts");
+                return None;
+            }
+            Err(error) => {
+                let what = format!("{} cannot be read: {error}", file.display());
+                self.errors.add(asked, what, "check its path and its permissions");
+                return None;
+            }
+        };
+        let mut tree = toml::parse(&text, file, self.errors);
+        if let Some(include) = tree.take("include") {
+            self.open.push(file.clone());
+            self.include(&include, &mut tree);
+            self.open.pop();
+        }
+        Some(tree)
+    }
+
+    fn obstacle(&self, file: &Arc<Path>) -> Option<String> {
+        if self.open.contains(file) {
+            return Some(format!("{} includes itself", file.display()));
+        }
+        if self.open.len() > MAX_DEPTH {
+            return Some(format!("files include files more than {MAX_DEPTH} levels deep"));
+        }
+        (self.files >= MAX_FILES).then(|| format!("there are more than {MAX_FILES} files"))
+    }
+
+    fn include(&mut self, include: &Entry, tree: &mut Table) {
+        let nodes = match &include.node.value {
+            Value::Array(nodes) => &nodes[..],
+            _ => std::slice::from_ref(&include.node),
+        };
+        for node in nodes {
+            for path in self.included(node) {
+                if let Some(more) = self.file(&Arc::from(path), &node.place) {
+                    tree.merge(more, self.errors);
+                }
+            }
+        }
+    }
+
+    /// The files that one value of `include` stands for.
+    fn included(&self, node: &Node) -> Vec<PathBuf> {
+        let pattern = match section::text(node) {
+            Some(text) if !text.is_empty() => text,
+            _ => {
+                let what = format!("\"include\" cannot be {}", node.value.kind());
+                self.errors.add(&node.place, what, "expected a path, or an array of paths");
+                return Vec::new();
+            }
+        };
+        let path = node.place.folder().join(pattern);
+        if !pattern.contains(['*', '?']) {
+            return vec![path];
+        }
+        self.source.expand(&path).unwrap_or_else(|error| {
+            let what = format!("{} cannot be looked up: {error}", path.display());
+            self.errors.add(&node.place, what, "check the folder and its permissions");
+            Vec::new()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

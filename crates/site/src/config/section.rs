@@ -1,0 +1,215 @@
+//! One table of the configuration, read by the rules of [`keys`]. What is wrong in it is reported, and
+//! counts as absent.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::error::{Errors, Place};
+use super::keys::{self, Kind, Scope};
+use super::toml::{Entry, Node, Table, Value};
+use super::value;
+use crate::model::Sink;
+
+pub struct Section<'c> {
+    pub scope: Scope,
+    pub table: &'c Table,
+    pub errors: &'c Errors,
+}
+
+/// A value of the configuration and where it stands.
+pub struct Given<'c, T> {
+    pub place: &'c Place,
+    pub value: T,
+}
+
+impl<'c> Section<'c> {
+    /// Reports keys that the scope does not have.
+    pub fn open(scope: Scope, table: &'c Table, errors: &'c Errors) -> Section<'c> {
+        for entry in table.entries.iter().filter(|entry| keys::find(scope, &entry.key).is_none()) {
+            let what = format!("unknown key \"{}\"", entry.key.escape_debug());
+            errors.add(&entry.place, what, keys::suggest(scope, &entry.key));
+        }
+        Section { scope, table, errors }
+    }
+
+    pub fn place(&self) -> &'c Place {
+        &self.table.place
+    }
+
+    /// Where a key stands; where the table does, if it is absent.
+    pub fn place_of(&self, name: &str) -> &'c Place {
+        self.table.get(name).map_or(&self.table.place, |entry| &entry.place)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.table.get(name).is_some()
+    }
+
+    /// The table `[name]`.
+    pub fn section(&self, name: &str, scope: Scope) -> Option<Section<'c>> {
+        let table = self.read(name, |_, node| table(node))?;
+        Some(Section::open(scope, table.value, self.errors))
+    }
+
+    /// The tables `[[name]]`.
+    pub fn sections(&self, name: &str, scope: Scope) -> Vec<Section<'c>> {
+        let tables = self.read(name, |_, node| match &node.value {
+            Value::Array(nodes) => nodes.iter().map(table).collect::<Option<Vec<_>>>(),
+            _ => None,
+        });
+        let open = |table| Section::open(scope, table, self.errors);
+        tables.map_or(Vec::new(), |tables| tables.value.into_iter().map(open).collect())
+    }
+
+    pub fn text(&self, name: &str) -> Option<Given<'c, &'c str>> {
+        self.read(name, |_, node| text(node))
+    }
+
+    /// `Some(None)`: `false`.
+    pub fn text_or_false(&self, name: &str) -> Option<Given<'c, Option<&'c str>>> {
+        self.read(name, |_, node| match node.value {
+            Value::Flag(false) => Some(None),
+            _ => text(node).map(Some),
+        })
+    }
+
+    pub fn texts(&self, name: &str) -> Option<Vec<Given<'c, &'c str>>> {
+        let one = |node: &'c Node| text(node).map(|value| Given { place: &node.place, value });
+        let given = self.read(name, |_, node| match &node.value {
+            Value::Array(nodes) => nodes.iter().map(one).collect::<Option<Vec<_>>>(),
+            _ => one(node).map(|given| vec![given]),
+        });
+        given.map(|given| given.value)
+    }
+
+    /// Relative ones begin in the folder of the file.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        let given = self.text(name)?;
+        if given.value.is_empty() || given.value.contains('\0') {
+            self.refuse(name, given.place, "is no path");
+            return None;
+        }
+        Some(given.place.folder().join(given.value))
+    }
+
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        let given = self.read(name, |_, node| match node.value {
+            Value::Flag(flag) => Some(flag),
+            _ => None,
+        });
+        given.map(|given| given.value)
+    }
+
+    pub fn count(&self, name: &str) -> Option<u64> {
+        let given = self.read(name, |kind, node| {
+            let Kind::Count { min, max } = kind else { return None };
+            integer(node).filter(|count| (min..=max).contains(count))
+        });
+        given.map(|given| given.value)
+    }
+
+    pub fn size(&self, name: &str) -> Option<u64> {
+        let given = self.read(name, |kind, node| {
+            let Kind::Size { min, max } = kind else { return None };
+            let size = integer(node).or_else(|| value::size(text(node)?));
+            size.filter(|size| (min..=max).contains(size))
+        });
+        given.map(|given| given.value)
+    }
+
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        let given = self.read(name, |kind, node| {
+            let Kind::Time { min, max } = kind else { return None };
+            let duration = integer(node).map(Duration::from_secs).or_else(|| value::duration(text(node)?));
+            duration.filter(|duration| (min..=max).contains(duration))
+        });
+        given.map(|given| given.value)
+    }
+
+    /// One of the words that the key takes.
+    pub fn choice(&self, name: &str) -> Option<&'static str> {
+        let given = self.read(name, |kind, node| match kind {
+            Kind::Choice(words) => word(words, node),
+            _ => None,
+        });
+        given.map(|given| given.value)
+    }
+
+    /// Each word at most once.
+    pub fn choices(&self, name: &str) -> Option<Vec<&'static str>> {
+        let given = self.read(name, |kind, node| {
+            let (Kind::Choices(words), Value::Array(nodes)) = (kind, &node.value) else { return None };
+            let chosen = nodes.iter().map(|node| word(words, node)).collect::<Option<Vec<_>>>()?;
+            let twice = (1..chosen.len()).any(|at| chosen[..at].contains(&chosen[at]));
+            (!twice).then_some(chosen)
+        });
+        given.map(|given| given.value)
+    }
+
+    /// `Some(None)`: `false`, where the key takes that.
+    pub fn sink(&self, name: &str) -> Option<Option<Sink>> {
+        let given = self.read(name, |kind, node| match node.value {
+            Value::Flag(false) if kind == Kind::SinkOrFalse => Some(None),
+            _ => value::sink(text(node)?, node.place.folder()).map(Some),
+        });
+        given.map(|given| given.value)
+    }
+
+    /// The entries of a table with the user's own keys.
+    pub fn pairs(&self, name: &str) -> &'c [Entry] {
+        self.read(name, |_, node| table(node)).map_or(&[], |given| &given.value.entries)
+    }
+
+    /// Reports that the value of `name` is not as its kind demands.
+    pub fn refuse(&self, name: &str, place: &Place, what: &str) {
+        let expected = keys::find(self.scope, name).map_or(String::new(), |key| key.kind.expected());
+        self.errors.add(place, format!("\"{name}\" {what}"), format!("expected {expected}"));
+    }
+
+    fn read<T>(&self, name: &str, parse: impl FnOnce(Kind, &'c Node) -> Option<T>) -> Option<Given<'c, T>> {
+        let entry = self.table.get(name)?;
+        let key = keys::find(self.scope, name)?;
+        let parsed = parse(key.kind, &entry.node);
+        if parsed.is_none() {
+            self.refuse(name, &entry.place, &found(&entry.node));
+        }
+        parsed.map(|value| Given { place: &entry.place, value })
+    }
+}
+
+/// `cannot be …`, with the value if it is short enough to say.
+fn found(node: &Node) -> String {
+    match &node.value {
+        Value::Text(text) if text.len() <= 40 => format!("cannot be \"{}\"", text.escape_debug()),
+        Value::Integer(number) if *number != i128::MAX => format!("cannot be {number}"),
+        Value::Flag(flag) => format!("cannot be {flag}"),
+        Value::Array(_) => "cannot be this array".to_owned(),
+        other => format!("cannot be {}", other.kind()),
+    }
+}
+
+pub fn text(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+pub fn integer(node: &Node) -> Option<u64> {
+    match node.value {
+        Value::Integer(number) => u64::try_from(number).ok(),
+        _ => None,
+    }
+}
+
+pub fn table(node: &Node) -> Option<&Table> {
+    match &node.value {
+        Value::Table(table) => Some(table),
+        _ => None,
+    }
+}
+
+fn word(words: &'static [&'static str], node: &Node) -> Option<&'static str> {
+    let text = text(node)?;
+    words.iter().find(|word| **word == text).copied()
+}

@@ -1,0 +1,256 @@
+//! What a host or a route says about files and answers, on top of what it inherits.
+
+use std::sync::Arc;
+
+use http::fields::{is_token, text_len};
+use http::negotiate::Coding;
+use http::status::Status;
+use http::target::{SafePath, encode_path};
+
+use super::error::Place;
+use super::section::{Section, text};
+use super::toml::{Entry, Value};
+use crate::mime::{TypeError, Types};
+use crate::model::{Dotfiles, EtagFrom, FileRules, HeaderRule, Listing, Route, Symlinks};
+use crate::route::Pattern;
+
+/// Fields that the server alone can decide, and what to do instead.
+const OWN_FIELDS: [(&str, &str); 12] = [
+    ("connection", "the server decides it"),
+    ("content-encoding", "see \"precompressed\""),
+    ("content-length", "the server decides it"),
+    ("content-range", "the server decides it"),
+    ("content-type", "see \"types\""),
+    ("date", "the server decides it"),
+    ("keep-alive", "the server decides it"),
+    ("location", "see \"redirects\""),
+    ("server", "see \"server_name\""),
+    ("trailer", "the server decides it"),
+    ("transfer-encoding", "the server decides it"),
+    ("upgrade", "the server decides it"),
+];
+
+/// A route with the pattern and action of `inherited`, and its settings where `section` has none.
+pub fn settle(section: &Section, inherited: &Route) -> Route {
+    Route {
+        pattern: inherited.pattern.clone(),
+        action: inherited.action.clone(),
+        files: files(section, &inherited.files),
+        headers: headers(section, &inherited.headers),
+        cache_control: cache_control(section, &inherited.cache_control),
+        error_pages: error_pages(section, &inherited.error_pages),
+        max_body: section.size("max_body").unwrap_or(inherited.max_body),
+    }
+}
+
+fn files(section: &Section, inherited: &FileRules) -> FileRules {
+    let listing = section.flag("listing").map(|flag| if flag { Listing::On } else { Listing::Off });
+    let dotfiles = section.choice("dotfiles").map(|word| match word {
+        "allow" => Dotfiles::Allow,
+        _ => Dotfiles::Deny,
+    });
+    let symlinks = section.choice("symlinks").map(|word| match word {
+        "owner" => Symlinks::Owner,
+        "never" => Symlinks::Never,
+        "follow" => Symlinks::Follow,
+        _ => Symlinks::Beneath,
+    });
+    let etag = section.choice("etag").map(|word| match word {
+        "content" => EtagFrom::Content,
+        "off" => EtagFrom::Off,
+        _ => EtagFrom::Stat,
+    });
+    FileRules {
+        index: index(section).unwrap_or_else(|| inherited.index.clone()),
+        listing: listing.unwrap_or(inherited.listing),
+        dotfiles: dotfiles.unwrap_or(inherited.dotfiles),
+        symlinks: symlinks.unwrap_or(inherited.symlinks),
+        precompressed: precompressed(section).unwrap_or_else(|| inherited.precompressed.clone()),
+        gunzip: section.flag("gunzip").unwrap_or(inherited.gunzip),
+        etag: etag.unwrap_or(inherited.etag),
+        types: types(section, &inherited.types),
+    }
+}
+
+fn index(section: &Section) -> Option<Vec<String>> {
+    let names = section.texts("index")?;
+    for name in &names {
+        let root = SafePath::parse("/").ok()?;
+        if root.join(name.value).is_none() {
+            let what = format!("\"{}\" is no file name", name.value.escape_debug());
+            section.errors.add(name.place, what, "write a name without slashes, e.g. \"index.html\"");
+        }
+    }
+    Some(names.into_iter().map(|name| name.value.to_owned()).collect())
+}
+
+fn precompressed(section: &Section) -> Option<Vec<Coding>> {
+    let coding = |word| match word {
+        "br" => Coding::Br,
+        "zstd" => Coding::Zstd,
+        _ => Coding::Gzip,
+    };
+    Some(section.choices("precompressed")?.into_iter().map(coding).collect())
+}
+
+fn types(section: &Section, inherited: &Arc<Types>) -> Arc<Types> {
+    if !["types", "default_type", "charset"].iter().any(|name| section.has(name)) {
+        return inherited.clone();
+    }
+    let mut types = Types::clone(inherited);
+    let check = |place: &Place, value: &str, made: Result<(), TypeError>| {
+        if let Err(error) = made {
+            let what = format!("\"{}\" is {error}", value.escape_debug());
+            section.errors.add(place, what, "correct it or remove it");
+        }
+    };
+    if let Some(charset) = section.text_or_false("charset") {
+        let name = charset.value.map(str::to_owned);
+        check(charset.place, charset.value.unwrap_or(""), types.set_charset(name));
+    }
+    if let Some(media_type) = section.text("default_type") {
+        check(media_type.place, media_type.value, types.set_default(media_type.value));
+    }
+    for entry in section.pairs("types") {
+        if let Some(media_type) = text_of(section, entry, "a media type such as \"text/html\"") {
+            let made = types.with(&entry.key, media_type);
+            let wrong = if made == Err(TypeError::Extension) { &entry.key } else { media_type };
+            check(&entry.place, wrong, made);
+        }
+    }
+    Arc::new(types)
+}
+
+fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
+    let mut rules: Vec<HeaderRule> = Vec::new();
+    for entry in section.pairs("headers") {
+        let Some(rule) = header(section, entry) else { continue };
+        if rules.iter().any(|other| other.name().eq_ignore_ascii_case(&entry.key)) {
+            let what = format!("the field \"{}\" is given twice", entry.key);
+            section.errors.add(&entry.place, what, "keep one; case makes no difference");
+        }
+        rules.push(rule);
+    }
+    let own = rules.len();
+    for rule in inherited {
+        if !rules[..own].iter().any(|other| other.name().eq_ignore_ascii_case(rule.name())) {
+            rules.push(rule.clone());
+        }
+    }
+    rules
+}
+
+fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
+    let refuse = |what: String, what_to_do: &str| {
+        section.errors.add(&entry.place, what, what_to_do);
+        None
+    };
+    let name = entry.key.escape_debug();
+    if !is_token(entry.key.as_bytes()) {
+        return refuse(format!("\"{name}\" is no name of a field"), "expected letters, digits and dashes");
+    }
+    if let Some((_, instead)) = OWN_FIELDS.iter().find(|(own, _)| entry.key.eq_ignore_ascii_case(own)) {
+        return refuse(format!("the field \"{name}\" cannot be changed"), instead);
+    }
+    match &entry.node.value {
+        Value::Flag(false) => Some(HeaderRule::Remove(entry.key.clone())),
+        Value::Text(value) if is_field_value(value) => {
+            Some(HeaderRule::Set(entry.key.clone(), value.clone()))
+        }
+        Value::Text(_) => refuse(
+            format!("the value of \"{name}\" is none that a field can have"),
+            "leave out control characters, and spaces at its ends",
+        ),
+        other => refuse(format!("\"{name}\" cannot be {}", other.kind()), "expected a string, or false"),
+    }
+}
+
+fn cache_control(section: &Section, inherited: &[(Pattern, String)]) -> Vec<(Pattern, String)> {
+    let entry = section.table.get("cache_control");
+    let mut rules = match entry.map(|entry| (entry, &entry.node.value)) {
+        Some((entry, Value::Text(_))) => directive(section, entry, Pattern::EVERYTHING).into_iter().collect(),
+        _ => Vec::new(),
+    };
+    if rules.is_empty() && entry.is_some_and(|entry| text(&entry.node).is_none()) {
+        for entry in section.pairs("cache_control") {
+            let pattern = pattern(section, &entry.key, &entry.place);
+            rules.extend(pattern.and_then(|pattern| directive(section, entry, pattern)));
+        }
+    }
+    rules.extend_from_slice(inherited);
+    rules
+}
+
+fn directive(section: &Section, entry: &Entry, pattern: Pattern) -> Option<(Pattern, String)> {
+    let value = text_of(section, entry, "directives such as \"max-age=3600\"")?;
+    if value.is_empty() || !is_field_value(value) {
+        let what = format!("\"{}\" is no value of Cache-Control", value.escape_debug());
+        section.errors.add(&entry.place, what, "expected directives such as \"max-age=3600\"");
+        return None;
+    }
+    Some((pattern, value.to_owned()))
+}
+
+fn error_pages(
+    section: &Section,
+    inherited: &[(Status, SafePath<'static>)],
+) -> Vec<(Status, SafePath<'static>)> {
+    let mut pages = Vec::new();
+    for entry in section.pairs("error_pages") {
+        let status = entry.key.parse().ok().and_then(Status::new).filter(|status| status.is_error());
+        let Some(status) = status else {
+            let what = format!("\"{}\" is no status of an error", entry.key.escape_debug());
+            section.errors.add(&entry.place, what, "expected a number from 400 to 599");
+            continue;
+        };
+        let path = text_of(section, entry, "a path such as \"/errors/404.html\"");
+        pages.extend(path.and_then(|path| page(section, entry, path)).map(|page| (status, page)));
+    }
+    let own = pages.len();
+    for page in inherited {
+        if !pages[..own].iter().any(|(status, _)| *status == page.0) {
+            pages.push(page.clone());
+        }
+    }
+    pages
+}
+
+fn page(section: &Section, entry: &Entry, path: &str) -> Option<SafePath<'static>> {
+    let mut encoded = String::new();
+    encode_path(path, &mut encoded);
+    let page = SafePath::parse(&encoded).ok().filter(|page| !page.is_folder()).map(SafePath::into_owned);
+    if page.is_none() {
+        let what = format!("\"{}\" is no path of a page", path.escape_debug());
+        section.errors.add(
+            &entry.place,
+            what,
+            "expected the path of a file in this host, with a slash in front",
+        );
+    }
+    page
+}
+
+/// The pattern of a text, or an error at its place.
+pub fn pattern(section: &Section, text: &str, place: &Place) -> Option<Pattern> {
+    Pattern::parse(text)
+        .map_err(|error| {
+            let what = format!("\"{}\" is no pattern of a path", text.escape_debug());
+            section.errors.add(place, what, error.to_string());
+        })
+        .ok()
+}
+
+/// The text of an entry with a key of the user's own.
+pub fn text_of<'c>(section: &Section, entry: &'c Entry, expected: &str) -> Option<&'c str> {
+    let found = text(&entry.node);
+    if found.is_none() {
+        let what = format!("\"{}\" cannot be {}", entry.key.escape_debug(), entry.node.value.kind());
+        section.errors.add(&entry.place, what, format!("expected {expected}"));
+    }
+    found
+}
+
+/// RFC 9110 §5.5.
+fn is_field_value(value: &str) -> bool {
+    value.trim_matches([' ', '\t']) == value && text_len(value.as_bytes()) == value.len()
+}

@@ -1,0 +1,698 @@
+use std::time::Duration;
+
+use http::status::Status;
+
+use super::keys::{self, Initial, Key, Kind, Scope};
+use super::*;
+use crate::model::*;
+
+/// Files by path. A pattern matches by what is before and after its star.
+struct Files<'t>(&'t [(&'t str, &'t str)]);
+
+impl Source for Files<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let file = self.0.iter().find(|(own, _)| Path::new(own) == path);
+        file.map(|(_, text)| (*text).to_owned()).ok_or(io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let pattern = pattern.to_str().unwrap();
+        let (before, after) = pattern.split_once('*').unwrap();
+        let matches = |path: &&str| path.starts_with(before) && path.ends_with(after);
+        Ok(self.0.iter().map(|(path, _)| *path).filter(matches).map(PathBuf::from).collect())
+    }
+}
+
+fn load_files(files: &[(&str, &str)]) -> Result<Site, Vec<String>> {
+    let errors = |errors: Vec<ConfigError>| errors.iter().map(ConfigError::to_string).collect();
+    load(Path::new(files[0].0), &Files(files)).map_err(errors)
+}
+
+const TWO_LINES: &str = "listen = [\"127.0.0.1:8080\"]\nroot = \"/srv/www\"\n";
+
+/// Two lines that are valid, and then `text`: its first line is line 3.
+fn after_two_lines(text: &str) -> Result<Site, Vec<String>> {
+    load_files(&[("site.toml", &format!("{TWO_LINES}{text}"))])
+}
+
+fn site(text: &str) -> Site {
+    after_two_lines(text).unwrap_or_else(|errors| panic!("{text}\n{errors:#?}"))
+}
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let errors = load_files(&[("site.toml", text)]).map(|_| ()).unwrap_err();
+    assert_eq!(errors, expected, "{text}");
+}
+
+#[track_caller]
+fn check_after(text: &str, expected: &[&str]) {
+    let errors = after_two_lines(text).map(|_| ()).unwrap_err();
+    assert_eq!(errors, expected, "{text}");
+}
+
+#[test]
+fn two_lines_are_a_site() {
+    let site = site("");
+    assert_eq!(site.listeners, [Listener::Tcp("127.0.0.1:8080".parse().unwrap())]);
+    assert_eq!(site.hosts.len(), 1);
+    let route = site.hosts[0].routes.iter().next().unwrap();
+    assert_eq!(route.action, Action::Files { root: "/srv/www".into(), strip: 0 });
+    let folder = Site::folder("/srv/www".into(), site.listeners.clone());
+    let unlisted = format!("{folder:?}").replace("listing: On", "listing: Off");
+    assert_eq!(format!("{site:?}"), unlisted);
+}
+
+/// How `key` is given a value in `scope`.
+fn line_of(key: &Key, scope: Scope, value: &str) -> String {
+    match key.kind {
+        Kind::Tables(_) if scope == Scope::Host => value.replace("[[route]]", "[[host.route]]"),
+        Kind::Section(_) | Kind::Tables(_) => value.to_owned(),
+        _ => format!("{} = {value}", key.name),
+    }
+}
+
+/// A file that has `line` for `key` in `scope`, and everything that it needs around it.
+fn file_with(key: &Key, scope: Scope, line: &str) -> String {
+    let top: &[(&str, &str)] = match scope {
+        Scope::Host => {
+            &[("", "listen = \"127.0.0.1:1\""), ("", "root = \"/srv\""), ("", "names = \"top.example\"")]
+        }
+        _ => &[("listen", "listen = \"127.0.0.1:1\""), ("root", "root = \"/srv\"")],
+    };
+    let own: &[(&str, &str)] = match scope {
+        Scope::Top => &[],
+        Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
+        Scope::Route => &[("", "[[route]]"), ("path", "path = \"/p/\"")],
+        Scope::Limits => &[("", "[limits]")],
+        Scope::Timeouts => &[("", "[timeouts]")],
+        Scope::Cache => &[("", "[cache]")],
+        Scope::Log => &[("", "[log]")],
+    };
+    let needed = match key.name {
+        "status" => "redirect = \"/x\"",
+        "format" => "access = \"stdout\"",
+        _ => "",
+    };
+    let other = |(name, _): &&(&str, &str)| *name != key.name;
+    let top_lines = top.iter().filter(|line| scope != Scope::Top || other(line));
+    let lines: Vec<&str> = top_lines.chain(own.iter().filter(other)).map(|(_, line)| *line).collect();
+    format!("{}\n{needed}\n{line}\n", lines.join("\n"))
+}
+
+fn printed(text: &str) -> String {
+    let files = [("site.toml", text), ("hosts/a.toml", "user = \"from-a-file\"")];
+    match load_files(&files) {
+        Ok(site) => format!("{site:?}"),
+        Err(errors) => panic!("{text}\n{errors:#?}"),
+    }
+}
+
+fn each_key() -> impl Iterator<Item = (Scope, &'static Key)> {
+    Scope::ALL.into_iter().flat_map(|scope| keys::of(scope).map(move |key| (scope, key)))
+}
+
+#[test]
+fn every_default_is_what_counts_without_the_key() {
+    for (scope, key) in each_key() {
+        let Initial::Value(value) = key.initial else { continue };
+        let stated = printed(&file_with(key, scope, &line_of(key, scope, value)));
+        assert_eq!(stated, printed(&file_with(key, scope, "")), "{} in {}", key.name, scope.name());
+    }
+}
+
+#[test]
+fn every_example_is_valid_and_makes_a_difference() {
+    for (scope, key) in each_key() {
+        let other = match key.name {
+            "listen" => "listen = \"127.0.0.1:1\"",
+            "root" => "root = \"/other\"",
+            "path" => "path = \"/other/\"",
+            "names" => "names = \"other.example\"",
+            _ => "",
+        };
+        let stated = printed(&file_with(key, scope, &line_of(key, scope, key.example)));
+        assert_ne!(stated, printed(&file_with(key, scope, other)), "{} in {}", key.name, scope.name());
+    }
+}
+
+#[test]
+fn every_key_is_of_one_chapter_and_one_kind() {
+    for (scope, key) in each_key() {
+        let same = keys::of(scope).filter(|other| other.name == key.name).count();
+        assert_eq!(same, 1, "{} in {}", key.name, scope.name());
+        assert!(manual().contains(&format!("\n{}", key.meaning)), "{}", key.name);
+        assert!(key.meaning.ends_with('.'), "{}", key.name);
+    }
+    let headings = manual().matches("\n### `").count();
+    let keys: std::collections::BTreeSet<_> = each_key().map(|(_, key)| key.meaning).collect();
+    assert_eq!(headings, keys.len());
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest_one() {
+    check_after("lisen = 1", &["site.toml:3: unknown key \"lisen\"; did you mean \"listen\"?"]);
+    check_after("Index = 1", &["site.toml:3: unknown key \"Index\"; did you mean \"index\"?"]);
+    check_after(
+        "[limits]\nconections = 1",
+        &["site.toml:4: unknown key \"conections\"; did you mean \"connections\"?"],
+    );
+    check_after(
+        "\n[[host]]\nnames = \"a\"\nroot = \"/\"\nlisten = \"x\"",
+        &["site.toml:7: unknown key \"listen\"; it belongs to the top level, before the first section"],
+    );
+    check_after("idle = \"5s\"", &["site.toml:3: unknown key \"idle\"; it belongs to [timeouts]"]);
+    check_after("xyzzy = 1", &["site.toml:3: unknown key \"xyzzy\"; remove it; the manual lists every key"]);
+    check_after("autoindex = true", &["site.toml:3: unknown key \"autoindex\"; use \"listing\""]);
+    check_after(
+        "[[host]]\nroot = \"/\"\nserver_name = \"a\"\nnames = \"a\"",
+        &[
+            "site.toml:5: unknown key \"server_name\"; use \"names\"; the Server field is server_name at the top level",
+        ],
+    );
+    check_after("[lmits]\nx = 1", &["site.toml:3: unknown key \"lmits\"; did you mean \"limits\"?"]);
+    check_after(
+        "\"a\\nb\" = 1",
+        &["site.toml:3: unknown key \"a\\nb\"; remove it; the manual lists every key"],
+    );
+}
+
+#[test]
+fn a_value_of_another_kind_is_refused() {
+    check_after(
+        "workers = \"four\"",
+        &["site.toml:3: \"workers\" cannot be \"four\"; expected an integer from 1 to 1024"],
+    );
+    check_after("workers = 0", &["site.toml:3: \"workers\" cannot be 0; expected an integer from 1 to 1024"]);
+    check_after(
+        "workers = 99999999999999999999999999999999999999999",
+        &["site.toml:3: \"workers\" cannot be an integer; expected an integer from 1 to 1024"],
+    );
+    check_after("listing = \"on\"", &["site.toml:3: \"listing\" cannot be \"on\"; expected true or false"]);
+    check_after(
+        "[timeouts]\nidle = \"20 s\"\nhead = true\nbody = \"2d\"",
+        &[
+            "site.toml:4: \"idle\" cannot be \"20 s\"; expected a duration such as \"20s\", or an integer of seconds, from 10ms to 1d",
+            "site.toml:5: \"head\" cannot be true; expected a duration such as \"20s\", or an integer of seconds, from 10ms to 1d",
+            "site.toml:6: \"body\" cannot be \"2d\"; expected a duration such as \"20s\", or an integer of seconds, from 10ms to 1d",
+        ],
+    );
+    check_after(
+        "[limits]\nhead = \"1kb\"",
+        &[
+            "site.toml:4: \"head\" cannot be \"1kb\"; expected a size such as \"16KiB\", or an integer of bytes, from 256 to 1MiB",
+        ],
+    );
+    check_after(
+        "symlinks = \"none\"",
+        &[
+            "site.toml:3: \"symlinks\" cannot be \"none\"; expected one of \"beneath\", \"owner\", \"never\", \"follow\"",
+        ],
+    );
+    check_after(
+        "precompressed = [\"gzip\", \"gzip\"]",
+        &[
+            "site.toml:3: \"precompressed\" cannot be this array; expected an array of \"br\", \"zstd\", \"gzip\"",
+        ],
+    );
+    check_after("limits = 5", &["site.toml:3: \"limits\" cannot be 5; expected a section [limits]"]);
+    check_after(
+        "host = 1.5",
+        &["site.toml:3: \"host\" cannot be a float; expected a section [[host]] for each"],
+    );
+    check_after(
+        "[log]\nerror = \"stdrr\"",
+        &[
+            "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\" or a path with a slash in it",
+        ],
+    );
+    check_after("pid_file = \"\"", &["site.toml:3: \"pid_file\" is no path; expected a path as a string"]);
+    check_after("user = \"\"", &["site.toml:3: \"user\" is no name of an account; expected a string"]);
+    check_after(
+        "server_name = \"a\\nb\"",
+        &[
+            "site.toml:3: \"server_name\" cannot be \"a\\nb\"; expected printable ASCII, or false to leave the field out",
+        ],
+    );
+}
+
+#[test]
+fn the_same_values_have_several_spellings() {
+    let timeouts = |text: &str| site(&format!("[timeouts]\nidle = {text}")).timeouts.idle;
+    assert_eq!(timeouts("90"), Duration::from_secs(90));
+    assert_eq!(timeouts("\"90s\""), Duration::from_secs(90));
+    assert_eq!(timeouts("\"90\""), Duration::from_secs(90));
+    let head = |text: &str| site(&format!("[limits]\nhead = {text}")).limits.head.head;
+    assert_eq!(head("4096"), 4096);
+    assert_eq!(head("\"4KiB\""), 4096);
+    assert_eq!(head("\"4kB\""), 4000);
+    assert_eq!(site("server_name = false").server_name, None);
+    assert_eq!(site("[limits]\nrequests = 0").limits.requests, 0);
+    assert_eq!(site("[log]\naccess = \"logs/a\"").log.access.unwrap().sink, Sink::File("logs/a".into()));
+}
+
+#[test]
+fn what_is_no_toml_has_its_line() {
+    check(
+        "listen = [\"a\"\nroot = 1\n",
+        &["site.toml:2: no TOML: missing comma between array elements, expected `,`; see https://toml.io"],
+    );
+    check(
+        "\n\nroot = /srv\n",
+        &["site.toml:3: no TOML: string values must be quoted, expected literal string; see https://toml.io"],
+    );
+    check("a = 1\nb = 2\na = 3\n", &["site.toml:3: no TOML: duplicate key; see https://toml.io"]);
+    check(
+        "[limits]\nhead = 1\n[limits]\nbody = 1",
+        &["site.toml:3: no TOML: duplicate key; see https://toml.io"],
+    );
+    check("a = \"x\n", &["site.toml:1: no TOML: invalid basic string, expected `\"`; see https://toml.io"]);
+    check(
+        "a = 1\r\nb = \r\n",
+        &["site.toml:2: no TOML: string values must be quoted, expected literal string; see https://toml.io"],
+    );
+    check("a", &["site.toml:1: no TOML: key with no value, expected `=`; see https://toml.io"]);
+    check(
+        "a = 1\n= 2\nb ==\n",
+        &[
+            "site.toml:2: no TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; see https://toml.io",
+            "site.toml:3: no TOML: extra `=`, expected nothing; see https://toml.io",
+        ],
+    );
+    let deep = format!("a = {}", "[".repeat(200));
+    assert!(load_files(&[("site.toml", &deep)]).is_err());
+}
+
+#[test]
+fn a_file_without_addresses_or_roots_is_refused() {
+    check(
+        "",
+        &[
+            "site.toml: no address to listen on; add listen = [\"127.0.0.1:8080\"] before the first section",
+            "site.toml: nothing to serve; add root = \"/srv/www\" before the first section",
+        ],
+    );
+    check(
+        "root = \"/\"\nlisten = []",
+        &["site.toml:2: \"listen\" has no address, or too many; expected 1 to 64 addresses"],
+    );
+    check(
+        "root = \"/\"\nlisten = [\"1.2.3.4:80\",\n\":80\", \"1.2.3.4:80\",\n\"localhost:80\"]",
+        &[
+            "site.toml:3: \":80\" is no address; write \"0.0.0.0:PORT\" for IPv4, or \"[::]:PORT\" for IPv6",
+            "site.toml:3: \"1.2.3.4:80\" is given twice; remove one of them",
+            "site.toml:4: \"localhost:80\" is no address; names are not looked up; write \"127.0.0.1:PORT\" or \"[::1]:PORT\"",
+        ],
+    );
+}
+
+#[test]
+fn a_host_can_be_reached_and_has_something_to_serve() {
+    check_after(
+        "\n[[host]]\nroot = \"/a\"\n",
+        &[
+            "site.toml:5: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
+        ],
+    );
+    check_after(
+        "[[host]]\nnames = \"a\"\n",
+        &[
+            "site.toml:3: this host has nothing to serve; give it a root, routes, redirects or rewrites; a root is not inherited",
+        ],
+    );
+    check_after(
+        "names = \"A\"\n[[host]]\nnames = [\"b\", \"a\"]\nroot = \"/\"",
+        &["site.toml:5: the name \"a\" is given twice: site.toml:3 has it too; remove one of them"],
+    );
+    check_after(
+        "[[host]]\nnames = \"http://a/\"\nroot = \"/\"\ndefault = true\n[[host]]\nroot = \"/\"\ndefault = true\nnames = \"b\"",
+        &[
+            "site.toml:2: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
+            "site.toml:4: \"http://a/\" is no name of a host; write the name alone, without \"http://\" or a path",
+            "site.toml:9: there is a default host already; keep one \"default = true\"",
+        ],
+    );
+    check_after(
+        "names = []",
+        &["site.toml:3: \"names\" has no name in it; expected at least one, or no such key"],
+    );
+    check(
+        "listen = \"0.0.0.0:80\"\n[[host]]\nroot = \"/\"\n[[route]]\npath = \"/a\"\nanswer = 403",
+        &[
+            "site.toml:3: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
+            "site.toml:4: these routes are for the top level, which has no root; write [[host.route]] behind the host that they are for, or add a root or a route for \"/\"",
+        ],
+    );
+    check(
+        "listen = \"0.0.0.0:80\"\nnames = \"a\"\n[[host]]\nnames = \"b\"\nroot = \"/\"",
+        &[
+            "site.toml:2: the top level has names but nothing to serve; add a root, or move the names into a [[host]]",
+        ],
+    );
+}
+
+/// The root that `path` of `authority` is beneath, or what else is done.
+fn answer(site: &Site, authority: &str, path: &str) -> String {
+    use crate::plan::{Plan, Scheme, plan};
+    let path = http::target::SafePath::parse(path).unwrap();
+    match plan(site, site.host(authority), path, None, authority, Scheme::Http) {
+        Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),
+        Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
+        Plan::Status { status, .. } => status.code().to_string(),
+    }
+}
+
+#[test]
+fn hosts_are_found_by_their_names() {
+    let further = "[[host]]\nnames = [\"b.example\", \"*.c.example\"]\nroot = \"b\"\n";
+    let text = format!("{TWO_LINES}names = \"a.example\"\n{further}");
+    let site = load_files(&[("/etc/taipan/site.toml", &text)]).unwrap();
+    assert_eq!(answer(&site, "a.example", "/x"), "/srv/www /x");
+    assert_eq!(answer(&site, "other", "/x"), "/srv/www /x");
+    assert_eq!(answer(&site, "B.example:80", "/x"), "/etc/taipan/b /x");
+    assert_eq!(answer(&site, "x.c.example", "/x"), "/etc/taipan/b /x");
+
+    let site = after_two_lines(&format!("names = \"a.example\"\n{further}default = true")).unwrap();
+    assert_eq!(answer(&site, "other", "/x"), "b /x");
+    assert_eq!(answer(&site, "a.example", "/x"), "/srv/www /x");
+
+    let text =
+        format!("listen = \"0.0.0.0:80\"\nlisting = true\n{further}[[host]]\nnames = \"d\"\nroot = \"/d\"");
+    let site = load_files(&[("site.toml", &text)]).unwrap();
+    assert_eq!(answer(&site, "other", "/x"), "b /x");
+    assert_eq!(answer(&site, "d", "/x"), "/d /x");
+}
+
+#[test]
+fn a_route_does_one_thing() {
+    let site = site(
+        r#"
+        redirects = { "/old" = "/new", "/blog/" = { to = "https://b.example/$rest", status = 301 } }
+        rewrites = { "/icon" = "/img/icon.png", "/app/" = "/app/index.html" }
+        [[route]]
+        path = "/img/"
+        alias = "/mnt/images"
+        [[route]]
+        path = "/media/"
+        root = "/mnt"
+        [[route]]
+        path = "/gone"
+        answer = 410
+        [[route]]
+        path = "/app/index.html"
+        listing = true
+        [[route]]
+        path = "/to"
+        redirect = "$scheme://$host/"
+        status = 308
+        [[host]]
+        names = "www.example"
+        redirects = { "/" = "https://example.org$path" }
+        "#,
+    );
+    for (path, expected) in [
+        ("/x", "/srv/www /x"),
+        ("/old", "302 /new"),
+        ("/blog/a%20b", "301 https://b.example/a%20b"),
+        ("/icon", "/mnt/images /icon.png"),
+        ("/app/x/y", "/srv/www /app/index.html"),
+        ("/media/x", "/mnt /media/x"),
+        ("/gone", "410"),
+        ("/to", "308 http://any/"),
+    ] {
+        assert_eq!(answer(&site, "any", path), expected, "{path}");
+    }
+    assert_eq!(answer(&site, "www.example", "/a"), "302 https://example.org/a");
+}
+
+#[test]
+fn a_route_that_could_not_work_is_refused() {
+    let check_route = |lines: &str, expected: &[&str]| check_after(&format!("[[route]]\n{lines}"), expected);
+    check_route("answer = 403", &["site.toml:3: a route has no path; add path = \"/…\""]);
+    check_route("path = \"a\"", &["site.toml:4: \"a\" is no pattern of a path; begin it with a slash"]);
+    check_route(
+        "path = \"/a/\"\nalias = \"/x\"\nroot = \"/y\"",
+        &["site.toml:6: \"alias\" and \"root\" exclude each other; keep one of them"],
+    );
+    check_route(
+        "path = \"/a\"\nalias = \"/x\"",
+        &[
+            "site.toml:5: an alias cannot take the place of \"/a\"; end the path with a slash: an alias is for all that is below a folder",
+        ],
+    );
+    check_route(
+        "path = \"/a\"\nredirect = \"/x\"\nstatus = 304",
+        &["site.toml:6: 304 is no status of a redirect; expected 301, 302, 303, 307 or 308"],
+    );
+    check_route(
+        "path = \"/a\"\nstatus = 301",
+        &["site.toml:5: \"status\" is for a redirect; use answer = STATUS, or add a redirect"],
+    );
+    check_route(
+        "path = \"/a\"\nanswer = 401",
+        &["site.toml:5: \"answer\" cannot be 401, which needs a field of its own; use 403 or 404"],
+    );
+    check_route(
+        "path = \"/a\"\nanswer = 200",
+        &["site.toml:5: \"answer\" cannot be 200; expected an integer from 400 to 599"],
+    );
+    check_route(
+        "path = \"/a\"\nredirect = \"/b/$rest\"",
+        &[
+            "site.toml:5: \"/b/$rest\" is no target; $rest is what follows a prefix, and the pattern is none; use $path",
+        ],
+    );
+    check_route(
+        "path = \"/a\"\nredirect = \"b\"",
+        &[
+            "site.toml:5: \"b\" is no target; begin it with \"/\", \"$path\", \"http://\", \"https://\" or \"$scheme://\" and a host",
+        ],
+    );
+    check_route(
+        "path = \"/a\"\n[[route]]\npath = \"/a\"",
+        &["site.toml:6: the pattern \"/a\" is given twice: site.toml:4 has it too; remove one of them"],
+    );
+    check_route(
+        "path = \"/a/\"\nrewrite = \"/a/b\"",
+        &[
+            "site.toml:4: the rewrite of \"/a/\" leads back to itself; add a route with a root for the path that it leads to, or narrow the pattern",
+        ],
+    );
+    check_after(
+        "redirects = { \"/a\" = { status = 301 }, \"/b\" = { to = \"/\", code = 1 } }\nrewrites = { \"/c\" = 5 }",
+        &[
+            "site.toml:3: a redirect has no target; add to = \"/…\"",
+            "site.toml:3: unknown key \"code\"; a redirect has \"to\" and \"status\"",
+            "site.toml:4: \"/c\" cannot be an integer; expected a path",
+        ],
+    );
+    check(
+        "listen = \"0.0.0.0:80\"\n[[route]]\npath = \"/a\"",
+        &[
+            "site.toml:2: this route has nothing to answer with, as its host has no root; add root, alias, redirect, rewrite or answer to it, or a root to the host",
+        ],
+    );
+    let many: String = (0..=1000).map(|n| format!("\"/{n}\" = \"/\"\n")).collect();
+    check_after(
+        &format!("[redirects]\n{many}"),
+        &[
+            "site.toml:1004: a host has more than 1000 routes, redirects and rewrites; use patterns that match more",
+        ],
+    );
+}
+
+#[test]
+fn a_route_has_what_its_host_has_and_a_host_what_the_top_has() {
+    let site = site(
+        r#"
+        listing = true
+        index = ["a"]
+        headers = { X-A = "top", X-B = "top" }
+        cache_control = "no-cache"
+        error_pages = { 404 = "/404", 500 = "/500" }
+        types = { a = "text/a", b = "text/b" }
+        max_body = 7
+        [[host]]
+        names = "h"
+        root = "/h"
+        headers = { x-a = "host" }
+        error_pages = { 404 = "/h404" }
+        [[host.route]]
+        path = "/r/"
+        index = []
+        listing = false
+        charset = false
+        types = { a = "text/c" }
+        headers = { X-C = false }
+        cache_control = { "*.css" = "max-age=1" }
+        "#,
+    );
+    let route = site.hosts[1].routes.iter().nth(1).unwrap();
+    assert_eq!((route.files.index.len(), route.files.listing, route.max_body), (0, Listing::Off, 7));
+    assert_eq!(site.hosts[1].routes.iter().next().unwrap().files.index, ["a"]);
+    let set = |name: &str, value: &str| HeaderRule::Set(name.to_owned(), value.to_owned());
+    assert_eq!(route.headers, [HeaderRule::Remove("X-C".to_owned()), set("x-a", "host"), set("X-B", "top")]);
+    let cache: Vec<_> =
+        route.cache_control.iter().map(|(pattern, value)| format!("{pattern} {value}")).collect();
+    assert_eq!(cache, ["*.css max-age=1", "/ no-cache"]);
+    let pages: Vec<_> =
+        route.error_pages.iter().map(|(status, page)| format!("{} {page}", status.code())).collect();
+    assert_eq!(pages, ["404 /h404", "500 /500"]);
+    assert_eq!((route.files.types.lookup("x.a"), route.files.types.lookup("x.b")), ("text/c", "text/b"));
+    assert_eq!(
+        site.hosts[0].routes.iter().next().unwrap().files.types.lookup("x.b"),
+        "text/b; charset=utf-8"
+    );
+}
+
+#[test]
+fn settings_that_could_not_be_sent_are_refused() {
+    check_after(
+        "headers = { Content-Length = \"1\", \"a b\" = \"c\", X = \"a\\nb\", Y = 5, Z = \"1\", z = \"2\" }",
+        &[
+            "site.toml:3: the field \"Content-Length\" cannot be changed; the server decides it",
+            "site.toml:3: \"a b\" is no name of a field; expected letters, digits and dashes",
+            "site.toml:3: the value of \"X\" is none that a field can have; leave out control characters, and spaces at its ends",
+            "site.toml:3: \"Y\" cannot be an integer; expected a string, or false",
+            "site.toml:3: the field \"z\" is given twice; keep one; case makes no difference",
+        ],
+    );
+    check_after(
+        "[headers]\nServer = false",
+        &["site.toml:4: the field \"Server\" cannot be changed; see \"server_name\""],
+    );
+    check_after(
+        "cache_control = 5",
+        &["site.toml:3: \"cache_control\" cannot be 5; expected a string, or a table of `pattern = value`"],
+    );
+    check_after(
+        "[cache_control]\nx = \"no-store\"\n\"/a\" = \"a\\r\\nb\"",
+        &[
+            "site.toml:4: \"x\" is no pattern of a path; begin it with a slash",
+            "site.toml:5: \"a\\r\\nb\" is no value of Cache-Control; expected directives such as \"max-age=3600\"",
+        ],
+    );
+    check_after(
+        "error_pages = { 200 = \"/a\", 404 = \"/\", 500 = \"/../a\", 501 = true }",
+        &[
+            "site.toml:3: \"200\" is no status of an error; expected a number from 400 to 599",
+            "site.toml:3: \"/\" is no path of a page; expected the path of a file in this host, with a slash in front",
+            "site.toml:3: \"/../a\" is no path of a page; expected the path of a file in this host, with a slash in front",
+            "site.toml:3: \"501\" cannot be a boolean; expected a path such as \"/errors/404.html\"",
+        ],
+    );
+    check_after(
+        "types = { a = \"text\", \"a/b\" = \"text/a\" }\ncharset = \"\"\ndefault_type = \"x\"",
+        &[
+            "site.toml:3: \"text\" is not a media type, e.g. \"text/html\"; correct it or remove it",
+            "site.toml:3: \"a/b\" is not a file name extension, e.g. \"html\"; correct it or remove it",
+            "site.toml:4: \"\" is not the name of a charset, e.g. \"utf-8\"; correct it or remove it",
+            "site.toml:5: \"x\" is not a media type, e.g. \"text/html\"; correct it or remove it",
+        ],
+    );
+    check_after(
+        "index = \"a/b\"",
+        &["site.toml:3: \"a/b\" is no file name; write a name without slashes, e.g. \"index.html\""],
+    );
+}
+
+#[test]
+fn included_files_count_as_if_they_stood_there() {
+    let main =
+        "include = [\"hosts/*.toml\", \"limits.toml\"]\nlisten = \"0.0.0.0:80\"\n[limits]\nfields = 9\n";
+    let site = load_files(&[
+        ("/etc/t/site.toml", main),
+        ("/etc/t/limits.toml", "[limits]\nconnections = 5"),
+        ("/etc/t/hosts/a.toml", "[[host]]\nnames = \"a\"\nroot = \"www-a\""),
+        ("/etc/t/hosts/b.toml", "[[host]]\nnames = \"b\"\nroot = \"/b\""),
+    ])
+    .unwrap();
+    assert_eq!((site.limits.connections, site.limits.head.fields), (5, 9));
+    assert_eq!(answer(&site, "b", "/"), "/b /");
+    assert_eq!(answer(&site, "other", "/"), "/etc/t/hosts/www-a /");
+
+    let errors = |files: &[(&str, &str)]| load_files(files).map(|_| ()).unwrap_err();
+    assert_eq!(
+        errors(&[("a.toml", "include = \"b.toml\"\nroot = \"/\""), ("b.toml", "\nroot = \"/\"")]),
+        [
+            "b.toml:2: \"root\" is given twice: a.toml:2 has it too; remove one of them; what several sites have in common is one [[host]] each"
+        ]
+    );
+    assert_eq!(
+        errors(&[("a.toml", "include = \"b.toml\""), ("b.toml", "\ninclude = \"a.toml\"")]),
+        ["b.toml:2: a.toml includes itself; remove this include"]
+    );
+    assert_eq!(
+        errors(&[("a.toml", "include = [\"b.toml\", 5]")]),
+        [
+            "a.toml:1: b.toml cannot be read: entity not found; check its path and its permissions",
+            "a.toml:1: \"include\" cannot be an integer; expected a path, or an array of paths"
+        ]
+    );
+    assert_eq!(errors(&[("a/../a.toml", "include = \"../a/../a.toml\"")]).len(), 1);
+    assert_eq!(errors(&[("a.toml", "include = \"*.x\"\nx = 1"), ("b.x", "y = 1"), ("c.x", "[")]).len(), 1);
+    assert_eq!(
+        errors(&[("a.toml", &" ".repeat(MAX_FILE + 1))]),
+        ["a.toml: a.toml is larger than 1 MiB; divide it, and include the parts"]
+    );
+    let site = load_files(&[("a.toml", &format!("{TWO_LINES}include = \"none/*.toml\""))]).err();
+    assert_eq!(site, None::<Vec<String>>);
+}
+
+#[test]
+fn files_that_include_each_other_come_to_an_end() {
+    // Each includes the next by a path that was never seen before.
+    struct Endless;
+    impl Source for Endless {
+        fn read(&self, path: &Path) -> io::Result<String> {
+            Ok(format!("include = [\"x{0}\", \"y{0}\"]", path.file_name().unwrap().len()))
+        }
+        fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+            Ok(Vec::new())
+        }
+    }
+    struct Deep;
+    impl Source for Deep {
+        fn read(&self, path: &Path) -> io::Result<String> {
+            Ok(format!("include = \"x{}\"", path.display()))
+        }
+        fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+            Ok(Vec::new())
+        }
+    }
+    let errors = load(Path::new("a"), &Deep).unwrap_err();
+    assert_eq!(
+        errors[0].to_string(),
+        "xxxxxxxxa:1: files include files more than 8 levels deep; remove this include"
+    );
+    assert!(load(Path::new("a"), &Endless).unwrap_err().len() <= MAX_ERRORS);
+}
+
+#[test]
+fn all_errors_of_a_file_are_reported_and_not_endlessly_many() {
+    check_after(
+        "a = 1\nworkers = 0\n[[route]]\npath = \"x\"\nanswer = 1\n[timeouts]\nidle = 0",
+        &[
+            "site.toml:3: unknown key \"a\"; remove it; the manual lists every key",
+            "site.toml:4: \"workers\" cannot be 0; expected an integer from 1 to 1024",
+            "site.toml:6: \"x\" is no pattern of a path; begin it with a slash",
+            "site.toml:9: \"idle\" cannot be 0; expected a duration such as \"20s\", or an integer of seconds, from 10ms to 1d",
+        ],
+    );
+    let many: String = (0..500).map(|n| format!("x{n} = 1\n")).collect();
+    assert_eq!(after_two_lines(&many).map(|_| ()).unwrap_err().len(), MAX_ERRORS);
+}
+
+#[test]
+fn a_route_for_every_path_replaces_the_root() {
+    let site = site("[[route]]\npath = \"/\"\nanswer = 503");
+    let route = site.hosts[0].routes.iter().next().unwrap();
+    assert_eq!(route.action, Action::Answer(Status::SERVICE_UNAVAILABLE));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "(\\[\\[?[a-z.]{1,8}\\]\\]?|[a-z\"/.]{1,9} = [0-9a-z\"{}\\[\\]$/*.]{0,12}|\n){0,12}") {
+        let _ = load_files(&[("site.toml", &text)]);
+    }
+}

@@ -1,0 +1,161 @@
+//! TOML text becomes a tree in which everything knows its place, in the order in which it is written.
+//!
+//! Knows nothing of what the keys mean.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::error::{Errors, Place};
+
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub place: Place,
+    pub value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub enum Value {
+    Text(String),
+    /// What has more digits than fit is the greatest.
+    Integer(i128),
+    Float,
+    Flag(bool),
+    Time,
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+impl Value {
+    /// With its article, for errors.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Value::Text(_) => "a string",
+            Value::Integer(_) => "an integer",
+            Value::Float => "a float",
+            Value::Flag(_) => "a boolean",
+            Value::Time => "a date or time",
+            Value::Array(_) => "an array",
+            Value::Table(_) => "a table",
+        }
+    }
+}
+
+/// Entries as they are written, each key once.
+#[derive(Debug, Clone)]
+pub struct Table {
+    pub place: Place,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub key: String,
+    pub place: Place,
+    pub node: Node,
+}
+
+impl Table {
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    pub fn take(&mut self, key: &str) -> Option<Entry> {
+        let at = self.entries.iter().position(|entry| entry.key == key)?;
+        Some(self.entries.remove(at))
+    }
+
+    /// Takes in what another file says: tables become one, arrays of tables follow each other, and
+    /// anything else must not be in both.
+    pub fn merge(&mut self, other: Table, errors: &Errors) {
+        for new in other.entries {
+            let Some(old) = self.entries.iter_mut().find(|entry| entry.key == new.key) else {
+                self.entries.push(new);
+                continue;
+            };
+            match (&mut old.node.value, new.node.value) {
+                (Value::Table(own), Value::Table(more)) => own.merge(more, errors),
+                (Value::Array(own), Value::Array(more)) if are_tables(own) && are_tables(&more) => {
+                    own.extend(more);
+                }
+                _ => errors.add(
+                    &new.place,
+                    format!("\"{}\" is given twice: {} has it too", new.key, old.place),
+                    "remove one of them; what several sites have in common is one [[host]] each",
+                ),
+            }
+        }
+    }
+}
+
+fn are_tables(nodes: &[Node]) -> bool {
+    nodes.iter().all(|node| matches!(node.value, Value::Table(_)))
+}
+
+/// The tree of a file, without the parts that are no TOML.
+pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
+    let lines = Lines::new(text, file);
+    let (document, syntax_errors) = DeTable::parse_recoverable(text);
+    let mut last = None;
+    for error in syntax_errors {
+        // One mistake often breaks more than one rule of the grammar: the first on a line tells it.
+        let place = lines.place(error.span().map_or(0, |span| span.start));
+        if last.replace(place.line) != Some(place.line) {
+            errors.add(&place, format!("no TOML: {}", error.message()), "see https://toml.io");
+        }
+    }
+    lines.table(document.into_inner(), lines.start())
+}
+
+/// Where the lines of a file begin.
+struct Lines<'f> {
+    file: &'f Arc<Path>,
+    starts: Vec<usize>,
+}
+
+impl Lines<'_> {
+    fn new<'f>(text: &str, file: &'f Arc<Path>) -> Lines<'f> {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Lines { file, starts: ends.map(|(at, _)| at + 1).collect() }
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        let before = self.starts.partition_point(|start| *start <= offset);
+        Place { file: self.file.clone(), line: u32::try_from(before + 1).ok() }
+    }
+
+    fn start(&self) -> Place {
+        Place { file: self.file.clone(), line: None }
+    }
+
+    // The parser refuses more than 80 levels, so that this recursion ends there.
+    fn node(&self, value: Spanned<DeValue>) -> Node {
+        let place = self.place(value.span().start);
+        let value = match value.into_inner() {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            DeValue::Integer(number) => {
+                let parsed = i128::from_str_radix(number.as_str(), number.radix());
+                Value::Integer(parsed.unwrap_or(i128::MAX))
+            }
+            DeValue::Float(_) => Value::Float,
+            DeValue::Boolean(flag) => Value::Flag(flag),
+            DeValue::Datetime(_) => Value::Time,
+            DeValue::Array(nodes) => Value::Array(nodes.into_iter().map(|node| self.node(node)).collect()),
+            DeValue::Table(table) => Value::Table(self.table(table, place.clone())),
+        };
+        Node { place, value }
+    }
+
+    fn table(&self, table: DeTable, place: Place) -> Table {
+        let mut pairs: Vec<_> = table.into_iter().collect();
+        pairs.sort_by_key(|(key, _)| key.span().start);
+        let entry = |(key, value): (Spanned<DeString>, _)| Entry {
+            place: self.place(key.span().start),
+            key: key.into_inner().into_owned(),
+            node: self.node(value),
+        };
+        Table { place, entries: pairs.into_iter().map(entry).collect() }
+    }
+}

@@ -1,0 +1,238 @@
+//! How durations, sizes, addresses, log sinks and host names are written.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use http::fields::is_host;
+
+use crate::host::MAX_NAME;
+use crate::model::{Listener, Sink};
+
+/// The longest path of a Unix socket: what `sockaddr_un` has room for, but for its last NUL.
+const MAX_SOCKET_PATH: usize = 107;
+
+const DURATIONS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+const SIZES: [(&str, u64); 9] = [
+    ("B", 1),
+    ("kB", 1000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// `500ms`, `20s`, `2m`, `1h`, `1d`; a number alone is seconds.
+pub fn duration(text: &str) -> Option<Duration> {
+    scaled(text, &DURATIONS, 1000).map(Duration::from_millis)
+}
+
+/// `16KiB` (1024), `64kB` (1000) and so on; a number alone is bytes.
+pub fn size(text: &str) -> Option<u64> {
+    scaled(text, &SIZES, 1)
+}
+
+fn scaled(text: &str, units: &[(&str, u64)], alone: u64) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit {
+        "" => alone,
+        _ => units.iter().find(|(own, _)| *own == unit)?.1,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// As [`duration`] reads it, in the greatest unit that leaves no rest.
+pub fn duration_text(duration: Duration) -> String {
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    match ms {
+        0 => "0s".to_owned(),
+        _ => spelled(ms, &DURATIONS),
+    }
+}
+
+/// As [`size`] reads it, in the greatest unit of 1024 that leaves no rest.
+pub fn size_text(size: u64) -> String {
+    match size {
+        0 => "0".to_owned(),
+        _ if !size.is_multiple_of(1024) => size.to_string(),
+        _ => spelled(size, &SIZES[5..]),
+    }
+}
+
+fn spelled(value: u64, units: &[(&str, u64)]) -> String {
+    let fits = units.iter().rev().find(|(_, factor)| value.is_multiple_of(*factor));
+    fits.map_or_else(|| value.to_string(), |(unit, factor)| format!("{}{unit}", value / factor))
+}
+
+/// Errors say what to write.
+pub fn listener(text: &str, folder: &Path) -> Result<Listener, &'static str> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let joined = folder.join(path);
+        return match joined.as_os_str().len() {
+            _ if path.is_empty() => Err("write the path of the socket, e.g. \"unix:/run/taipan.sock\""),
+            ..=MAX_SOCKET_PATH => Ok(Listener::Unix(joined)),
+            _ => Err("the path of a socket has at most 107 bytes"),
+        };
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Listener::Tcp(address));
+    }
+    Err(match text.rsplit_once(':') {
+        Some(("" | "*", _)) => "write \"0.0.0.0:PORT\" for IPv4, or \"[::]:PORT\" for IPv6",
+        Some(("localhost", _)) => "names are not looked up; write \"127.0.0.1:PORT\" or \"[::1]:PORT\"",
+        _ => "write an IP address and a port, e.g. \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:PATH\"",
+    })
+}
+
+/// A word, or a path, which has a slash so that it is not taken for a misspelt word.
+pub fn sink(text: &str, folder: &Path) -> Option<Sink> {
+    Some(match text {
+        "stdout" => Sink::Stdout,
+        "stderr" => Sink::Stderr,
+        "syslog" => Sink::Syslog,
+        path if path.contains('/') && !path.ends_with('/') => Sink::File(folder.join(path)),
+        _ => return None,
+    })
+}
+
+/// Errors say what to write.
+pub fn check_host_name(name: &str) -> Result<(), &'static str> {
+    let plain = name.strip_prefix("*.").unwrap_or(name);
+    match plain {
+        "" => Err("write a name, e.g. \"example.org\""),
+        _ if plain.len() > MAX_NAME => Err("a name has at most 253 bytes"),
+        _ if !plain.is_ascii() => Err("write it as it is in a URL, in Punycode: \"xn--…\""),
+        _ if plain.contains('*') => Err("a wildcard is \"*.\" in front and nowhere else: \"*.example.org\""),
+        _ if plain.contains("://") || plain.contains('/') => {
+            Err("write the name alone, without \"http://\" or a path")
+        }
+        _ if plain.ends_with('.') => Err("leave out the last dot; it does not count"),
+        _ if !plain.starts_with('[') && plain.contains(':') => {
+            Err("leave out the port; a host has every port")
+        }
+        _ if !is_host(plain) || plain.split('.').any(str::is_empty) => {
+            Err("write a name such as \"example.org\", or an IP address")
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_are_numbers_with_a_unit() {
+        let ms = |text| duration(text).map(|duration| duration.as_millis());
+        for (text, expected) in [
+            ("20s", Some(20_000)),
+            ("500ms", Some(500)),
+            ("2m", Some(120_000)),
+            ("1h", Some(3_600_000)),
+            ("1d", Some(86_400_000)),
+            ("7", Some(7_000)),
+            ("0s", Some(0)),
+            ("", None),
+            ("s", None),
+            ("20 s", None),
+            ("-1s", None),
+            ("1.5s", None),
+            ("20S", None),
+            ("20secs", None),
+            ("18446744073709551615d", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(ms(text), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("16KiB", Some(16384)),
+            ("1MiB", Some(1 << 20)),
+            ("64kB", Some(64_000)),
+            ("3TiB", Some(3 << 40)),
+            ("5B", Some(5)),
+            ("5", Some(5)),
+            ("16kib", None),
+            ("16K", None),
+            ("1e3", None),
+            ("16777216TiB", None),
+        ] {
+            assert_eq!(size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for text in ["0s", "1ms", "1500ms", "20s", "90s", "2m", "1h", "1d"] {
+            assert_eq!(duration_text(duration(text).unwrap()), text);
+        }
+        for text in ["0", "1", "1000", "1KiB", "1500KiB", "1MiB", "32MiB", "1TiB"] {
+            assert_eq!(size_text(size(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_number_or_a_socket() {
+        let folder = Path::new("/etc/taipan");
+        for good in ["127.0.0.1:80", "[::]:8080", "0.0.0.0:0"] {
+            assert_eq!(listener(good, folder), Ok(Listener::Tcp(good.parse().unwrap())));
+        }
+        assert_eq!(listener("unix:/run/x", folder), Ok(Listener::Unix(PathBuf::from("/run/x"))));
+        assert_eq!(listener("unix:x", folder), Ok(Listener::Unix(PathBuf::from("/etc/taipan/x"))));
+        for bad in [":80", "*:80", "localhost:80", "80", "1.2.3.4", "1.2.3.4:70000", "", "example.org:80"] {
+            assert!(listener(bad, folder).is_err(), "{bad}");
+        }
+        assert!(listener(&format!("unix:/{}", "x".repeat(107)), folder).is_err());
+    }
+
+    #[test]
+    fn a_host_name_stands_alone() {
+        for good in [
+            "example.org",
+            "*.example.org",
+            "a_b.c",
+            "127.0.0.1",
+            "[::1]",
+            "localhost",
+            "xn--bcher-kva.example",
+        ] {
+            assert_eq!(check_host_name(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "*",
+            "*.",
+            "a.*.b",
+            "*x.org",
+            "a:80",
+            "[::1]:80",
+            "http://a",
+            "a/b",
+            "bücher.example",
+            "a.",
+            "a..b",
+            ".a",
+            "a b",
+        ] {
+            assert!(check_host_name(bad).is_err(), "{bad}");
+        }
+        assert!(check_host_name(&"a".repeat(254)).is_err());
+    }
+
+    #[test]
+    fn a_log_goes_to_a_word_or_a_path() {
+        let folder = Path::new("/etc");
+        assert_eq!(sink("syslog", folder), Some(Sink::Syslog));
+        assert_eq!(sink("/var/log/a", folder), Some(Sink::File("/var/log/a".into())));
+        assert_eq!(sink("./a", folder), Some(Sink::File("/etc/./a".into())));
+        for bad in ["", "stdrr", "access.log", "/var/log/"] {
+            assert_eq!(sink(bad, folder), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Which host an authority names.
+//!
+//! Case, port and a last dot do not count. A name wins over a wildcard, a longer wildcard over a shorter
+//! one; what nobody has goes to the default host, which is the first.
+
+use std::cmp::Ordering;
+use std::ops::Deref;
+
+use crate::model::Host;
+
+/// Bytes of a host name (RFC 1035 §2.3.4). What is longer has no host of its own.
+pub const MAX_NAME: usize = 253;
+
+/// The hosts of a site and the table of their names. Read like a slice; never changed.
+#[derive(Debug, Clone)]
+pub struct Hosts {
+    hosts: Vec<Host>,
+    /// Ascending.
+    names: Vec<(String, usize)>,
+    /// What follows the `*.`, ascending.
+    wildcards: Vec<(String, usize)>,
+}
+
+/// Why hosts make no table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostsError {
+    /// There is no default host.
+    None,
+    /// Two hosts have this name, or one has it twice.
+    NameTwice(String),
+}
+
+impl Hosts {
+    pub fn new(hosts: Vec<Host>) -> Result<Hosts, HostsError> {
+        if hosts.is_empty() {
+            return Err(HostsError::None);
+        }
+        let (mut names, mut wildcards) = (Vec::new(), Vec::new());
+        for (index, host) in hosts.iter().enumerate() {
+            for name in &host.names {
+                match name.strip_prefix("*.") {
+                    Some(rest) => wildcards.push((rest.to_ascii_lowercase(), index)),
+                    None => names.push((name.to_ascii_lowercase(), index)),
+                }
+            }
+        }
+        names.sort();
+        wildcards.sort();
+        let twice = |table: &[(String, usize)]| {
+            table.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[0].0.clone())
+        };
+        match (twice(&names), twice(&wildcards)) {
+            (Some(name), _) => Err(HostsError::NameTwice(name)),
+            (None, Some(rest)) => Err(HostsError::NameTwice(format!("*.{rest}"))),
+            (None, None) => Ok(Hosts { hosts, names, wildcards }),
+        }
+    }
+
+    /// The hosts of one that answers for every name.
+    pub fn only(host: Host) -> Hosts {
+        let host = Host { names: Vec::new(), ..host };
+        Hosts { hosts: vec![host], names: Vec::new(), wildcards: Vec::new() }
+    }
+
+    /// The place of the host that answers for `authority`. Allocates nothing, and looks at nothing where
+    /// there is only one host.
+    pub fn find(&self, authority: &str) -> usize {
+        if self.hosts.len() == 1 {
+            return 0;
+        }
+        let name = name_of(authority);
+        if name.len() > MAX_NAME {
+            return 0;
+        }
+        search(&self.names, name).or_else(|| self.wildcard(name)).unwrap_or(0)
+    }
+
+    /// The host at a place that [`Hosts::find`] gave; the default host for any other.
+    pub fn at(&self, place: usize) -> &Host {
+        self.hosts.get(place).unwrap_or(&self.hosts[0])
+    }
+
+    fn wildcard(&self, name: &str) -> Option<usize> {
+        if self.wildcards.is_empty() {
+            return None;
+        }
+        // At most 127 dots: see `MAX_NAME`.
+        let mut dots = name.match_indices('.').filter(|(dot, _)| *dot > 0);
+        dots.find_map(|(dot, _)| search(&self.wildcards, &name[dot + 1..]))
+    }
+}
+
+impl Deref for Hosts {
+    type Target = [Host];
+
+    fn deref(&self) -> &[Host] {
+        &self.hosts
+    }
+}
+
+/// The host of an authority: without port and last dot, as it was sent otherwise.
+pub fn name_of(authority: &str) -> &str {
+    let end = match authority.find(']') {
+        Some(bracket) => bracket + 1,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    let name = &authority[..end];
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn search(table: &[(String, usize)], name: &str) -> Option<usize> {
+    table.binary_search_by(|(own, _)| compare(own, name)).ok().map(|at| table[at].1)
+}
+
+/// `own` is in lower case.
+fn compare(own: &str, name: &str) -> Ordering {
+    own.bytes().cmp(name.bytes().map(|byte| byte.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Site;
+
+    fn hosts(names: &[&[&str]]) -> Result<Hosts, HostsError> {
+        let host = Site::folder("/srv".into(), Vec::new()).hosts[0].clone();
+        let with = |names: &&[&str]| Host {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..host.clone()
+        };
+        Hosts::new(names.iter().map(with).collect())
+    }
+
+    #[test]
+    fn a_name_wins_over_the_longest_wildcard_over_the_default() {
+        let hosts = hosts(&[
+            &["first.example"],
+            &["example.org", "*.example.org"],
+            &["*.b.example.org", "[::1]"],
+            &["a.b.example.org"],
+        ])
+        .unwrap();
+        for (authority, expected) in [
+            ("", 0),
+            (":80", 0),
+            (".", 0),
+            ("unknown", 0),
+            ("first.example", 0),
+            ("example.org", 1),
+            ("EXAMPLE.org:8080", 1),
+            ("example.org.", 1),
+            ("example.org.:80", 1),
+            ("www.Example.org", 1),
+            ("b.example.org", 1),
+            ("x.b.example.org", 2),
+            ("x.y.b.example.org", 2),
+            (".b.example.org", 1),
+            (".example.org", 0),
+            ("a.b.example.org", 3),
+            ("notexample.org", 0),
+            ("[::1]", 2),
+            ("[::1]:443", 2),
+            ("]", 0),
+        ] {
+            assert_eq!(hosts.find(authority), expected, "{authority}");
+        }
+        assert_eq!(hosts.find(&format!("{}example.org", "a.".repeat(300))), 0);
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_host() {
+        let error = |names| hosts(names).unwrap_err();
+        assert_eq!(error(&[]), HostsError::None);
+        assert_eq!(error(&[&["a"], &["b", "A"]]), HostsError::NameTwice("a".to_owned()));
+        assert_eq!(error(&[&["*.a"], &["*.a"]]), HostsError::NameTwice("*.a".to_owned()));
+        assert!(hosts(&[&["a", "*.a"], &[]]).is_ok());
+    }
+}

@@ -1,0 +1,891 @@
+//! The listing of a folder, as a page and as JSON. It is made in pieces, so that a folder with very many
+//! entries is sent while it is written. The page needs no script and nothing from elsewhere; with
+//! scripts, a click on a heading sorts without another request.
+//!
+//! Knows nothing of disks: the entries come from the caller.
+
+use std::cmp::Ordering;
+
+use http::target::encode_segment;
+
+use crate::model::Dotfiles;
+use crate::text;
+
+/// The `Content-Security-Policy` of the page: its own style and script, and nothing else.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; img-src 'self'; \
+    style-src 'sha256-Q8D98NfrdXQSvzUnrv6GRep/EhDGINnZB84mCYRQIVs='; \
+    script-src 'sha256-U7Ljld2c2tq8wj/JCl2dYpXDn/BrlMaHoCp77tsJP54='; \
+    base-uri 'none'; form-action 'none'";
+
+/// Bytes after which a piece ends, at the end of the next entry.
+pub const PIECE: usize = 64 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// One segment, without a slash behind it.
+    pub name: String,
+    pub kind: Kind,
+    /// Bytes; only a file's are shown.
+    pub size: u64,
+    /// Seconds since 1970.
+    pub modified: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Folder,
+    File,
+    /// A device, a socket, a pipe: shown without a link.
+    Other,
+}
+
+/// What is listed.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Decoded, from the root of the host, with a slash at both ends: `/a/b/`.
+    pub path: String,
+    pub entries: Vec<Entry>,
+    pub order: Order,
+    pub extent: Extent,
+}
+
+/// How much of the folder the entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    Whole,
+    /// The folder has more entries than are listed.
+    Cut,
+}
+
+/// How files are sorted; folders come first always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Order {
+    pub by: By,
+    pub direction: Direction,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum By {
+    #[default]
+    Name,
+    Size,
+    Date,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direction {
+    #[default]
+    Ascending,
+    Descending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Html,
+    Json,
+}
+
+/// A listing on its way out.
+#[derive(Debug)]
+pub struct Render {
+    page: Page,
+    format: Format,
+    stage: Stage,
+    /// The encoded name of the entry at hand; kept for its room.
+    link: String,
+}
+
+/// Whether there is more to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    More,
+    Done,
+}
+
+/// Whether an entry of this name belongs into a listing: it can be asked for, and is not hidden.
+pub fn is_listed(name: &str, dotfiles: Dotfiles) -> bool {
+    can_be_requested(name) && (dotfiles == Dotfiles::Allow || !name.starts_with('.'))
+}
+
+impl Order {
+    /// From `sort=name|size|date` and `order=asc|desc` in a query; what is unknown counts as absent.
+    pub fn from_query(query: Option<&str>) -> Order {
+        let by = match value_of(query, "sort") {
+            Some("size") => By::Size,
+            Some("date") => By::Date,
+            _ => By::Name,
+        };
+        let direction = match value_of(query, "order") {
+            Some("asc") => Direction::Ascending,
+            Some("desc") => Direction::Descending,
+            _ => by.first_direction(),
+        };
+        Order { by, direction }
+    }
+}
+
+impl Format {
+    /// `format=json` or `format=html` in the query, else what the `Accept` fields prefer. A reply varies
+    /// on `Accept`.
+    pub fn choose<'a>(query: Option<&str>, accept: impl Iterator<Item = &'a [u8]>) -> Format {
+        match value_of(query, "format") {
+            Some("json") => Format::Json,
+            Some("html") => Format::Html,
+            _ if http::negotiate::prefers_json(accept) => Format::Json,
+            _ => Format::Html,
+        }
+    }
+
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Format::Html => "text/html; charset=utf-8",
+            Format::Json => "application/json",
+        }
+    }
+}
+
+impl Render {
+    /// Sorts the entries, and leaves out those whose name cannot be asked for.
+    pub fn new(mut page: Page, format: Format) -> Render {
+        page.entries.retain(|entry| can_be_requested(&entry.name));
+        sort(&mut page.entries, page.order);
+        Render { page, format, stage: Stage::Begin, link: String::new() }
+    }
+
+    /// Appends the next piece: about [`PIECE`] bytes, and whatever one entry adds to that.
+    pub fn next_piece(&mut self, out: &mut Vec<u8>) -> Progress {
+        let full = out.len() + PIECE;
+        if self.stage == Stage::Begin {
+            self.begin(out);
+            self.stage = Stage::Entry(0);
+        }
+        while let Stage::Entry(at) = self.stage {
+            if out.len() >= full {
+                return Progress::More;
+            }
+            self.stage = match self.page.entries.get(at) {
+                Some(_) => {
+                    self.entry(at, out);
+                    Stage::Entry(at + 1)
+                }
+                None => {
+                    self.end(out);
+                    Stage::Ended
+                }
+            };
+        }
+        Progress::Done
+    }
+
+    /// All pieces at once.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        while self.next_piece(&mut out) == Progress::More {}
+        out
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        match self.format {
+            Format::Html => html_begin(&self.page, out),
+            Format::Json => json_begin(&self.page, out),
+        }
+    }
+
+    fn entry(&mut self, at: usize, out: &mut Vec<u8>) {
+        let Some(entry) = self.page.entries.get(at) else { return };
+        match self.format {
+            Format::Html => html_entry(entry, &mut self.link, out),
+            Format::Json => json_entry(at, entry, out),
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        match self.format {
+            Format::Html => out.extend_from_slice(HTML_END.as_bytes()),
+            Format::Json => json_end(&self.page, out),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    /// The entry at this index is next.
+    Entry(usize),
+    Ended,
+}
+
+const HTML_BEGIN: &str = concat!(
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>",
+    include_str!("listing/listing.css"),
+    "</style>\n<title>"
+);
+const HTML_END: &str = concat!(
+    "</tbody>\n</table>\n</main>\n<script>",
+    include_str!("listing/listing.js"),
+    "</script>\n</body>\n</html>\n"
+);
+const PARENT: &str = "<tbody><tr class=\"u\"><td><a href=\"../\">Parent folder</a></td>\
+    <td></td><td></td></tr></tbody>\n";
+
+fn html_begin(page: &Page, out: &mut Vec<u8>) {
+    push(out, HTML_BEGIN);
+    shown(&page.path, out);
+    push(out, "</title>\n</head>\n<body>\n<header>\n<h1>");
+    crumbs(&page.path, out);
+    push(out, "</h1>\n<p>");
+    total(&page.entries, out);
+    push(out, "</p>\n");
+    if page.extent == Extent::Cut {
+        push(out, "<p class=\"note\">This folder has more entries; only ");
+        text::number(page.entries.len() as u64, out);
+        push(out, " of them are shown.</p>\n");
+    }
+    push(out, "</header>\n<main>\n<table>\n<thead><tr>");
+    for by in [By::Name, By::Size, By::Date] {
+        heading(by, page.order, out);
+    }
+    push(out, "</tr></thead>\n");
+    if segments(&page.path).next().is_some() {
+        push(out, PARENT);
+    }
+    push(out, "<tbody id=\"entries\">\n");
+}
+
+/// The path as links. They are relative, so that they hold behind a proxy that takes a prefix away.
+fn crumbs(path: &str, out: &mut Vec<u8>) {
+    let depth = segments(path).count();
+    crumb("/", depth, out);
+    for (at, segment) in segments(path).enumerate() {
+        if at > 0 {
+            push(out, "<i>/</i>");
+        }
+        crumb(segment, depth - at - 1, out);
+    }
+}
+
+/// A link to the folder that is `up` folders up.
+fn crumb(name: &str, up: usize, out: &mut Vec<u8>) {
+    push(out, "<a href=\"");
+    match up {
+        0 => push(out, "./\" aria-current=\"page"),
+        _ => (0..up).for_each(|_| push(out, "../")),
+    }
+    push(out, "\">");
+    shown(name, out);
+    push(out, "</a>");
+}
+
+/// `12 folders, 345 files, 1.2 GiB`
+fn total(entries: &[Entry], out: &mut Vec<u8>) {
+    let mut parts = 0;
+    for (kind, one, many) in [
+        (Kind::Folder, " folder", " folders"),
+        (Kind::File, " file", " files"),
+        (Kind::Other, " other", " others"),
+    ] {
+        let count = entries.iter().filter(|entry| entry.kind == kind).count();
+        if count > 0 {
+            push(out, if parts > 0 { ", " } else { "" });
+            text::number(count as u64, out);
+            push(out, if count == 1 { one } else { many });
+            parts += 1;
+        }
+    }
+    let sizes = entries.iter().filter(|entry| entry.kind == Kind::File).map(|entry| entry.size);
+    match entries {
+        [] => push(out, "Empty"),
+        _ => {
+            push(out, ", ");
+            human_size(sizes.fold(0, u64::saturating_add), out);
+        }
+    }
+}
+
+fn heading(by: By, order: Order, out: &mut Vec<u8>) {
+    let chosen = order.by == by;
+    push(out, "<th scope=\"col\"");
+    if chosen {
+        push(out, " aria-sort=\"");
+        push(out, order.direction.aria());
+        push(out, "\"");
+    }
+    push(out, "><a href=\"?sort=");
+    push(out, by.word());
+    push(out, "&amp;order=");
+    let next = if chosen { order.direction.reversed() } else { by.first_direction() };
+    push(out, next.word());
+    push(out, "\">");
+    push(out, by.title());
+    push(out, "</a></th>");
+}
+
+fn html_entry(entry: &Entry, link: &mut String, out: &mut Vec<u8>) {
+    link.clear();
+    encode_segment(&entry.name, link);
+    // "./", or a name with a colon would be read as a scheme (RFC 3986 §4.2).
+    push(
+        out,
+        match entry.kind {
+            Kind::Folder => "<tr class=\"d\"><td><a href=\"./",
+            Kind::File => "<tr><td><a href=\"./",
+            Kind::Other => "<tr><td>",
+        },
+    );
+    if entry.kind != Kind::Other {
+        text::html(link, out);
+        push(out, if entry.kind == Kind::Folder { "/\">" } else { "\">" });
+    }
+    shown(&entry.name, out);
+    push(
+        out,
+        match entry.kind {
+            Kind::Folder => "/</a></td><td></td><td>",
+            Kind::File => "</a></td><td title=\"",
+            Kind::Other => "</td><td></td><td>",
+        },
+    );
+    if entry.kind == Kind::File {
+        text::number(entry.size, out);
+        push(out, if entry.size == 1 { " byte\">" } else { " bytes\">" });
+        human_size(entry.size, out);
+        push(out, "</td><td>");
+    }
+    time(entry.modified, out);
+    push(out, "</td></tr>\n");
+}
+
+/// `<time datetime="2026-11-20T07:49:41Z">2026-11-20 07:49</time>`
+fn time(modified: i64, out: &mut Vec<u8>) {
+    let full = text::rfc3339(modified);
+    push(out, "<time datetime=\"");
+    out.extend_from_slice(&full);
+    push(out, "\">");
+    out.extend_from_slice(&full[..10]);
+    push(out, " ");
+    out.extend_from_slice(&full[11..16]);
+    push(out, "</time>");
+}
+
+/// A name for the eye. The characters that turn the direction of writing are shown as U+FFFD, or
+/// `photo<U+202E>gpj.exe` would look like `photoexe.jpg`.
+fn shown(name: &str, out: &mut Vec<u8>) {
+    for (at, part) in name.split(text::turns_direction).enumerate() {
+        if at > 0 {
+            push(out, "\u{FFFD}");
+        }
+        text::html(part, out);
+    }
+}
+
+/// `345 B`, `1.2 GiB`: three digits, or two and a decimal.
+fn human_size(size: u64, out: &mut Vec<u8>) {
+    const UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
+    let unit = (0..6).find(|unit| rounded_tenths(size, *unit) < 10_240).unwrap_or(6);
+    match (unit, rounded_tenths(size, unit)) {
+        (0, _) => text::number(size, out),
+        (_, tenths) if tenths >= 1000 => text::number((tenths + 5) / 10, out),
+        (_, tenths) => {
+            text::number(tenths / 10, out);
+            out.extend_from_slice(&[b'.', b'0' + (tenths % 10) as u8]);
+        }
+    }
+    push(out, UNITS[unit]);
+}
+
+/// Tenths of 1024 to the power `unit`.
+fn rounded_tenths(size: u64, unit: usize) -> u64 {
+    let one = 1_u128 << (10 * unit);
+    ((u128::from(size) * 10 + one / 2) / one) as u64
+}
+
+fn json_begin(page: &Page, out: &mut Vec<u8>) {
+    push(out, "{\"path\":");
+    text::json(page.path.as_bytes(), out);
+    push(out, ",\"entries\":[");
+}
+
+fn json_entry(at: usize, entry: &Entry, out: &mut Vec<u8>) {
+    push(out, if at > 0 { ",\n{\"name\":" } else { "\n{\"name\":" });
+    text::json(entry.name.as_bytes(), out);
+    push(out, ",\"type\":\"");
+    push(out, entry.kind.word());
+    push(out, "\",\"size\":");
+    match entry.kind {
+        Kind::File => text::number(entry.size, out),
+        Kind::Folder | Kind::Other => push(out, "null"),
+    }
+    push(out, ",\"modified\":\"");
+    out.extend_from_slice(&text::rfc3339(entry.modified));
+    push(out, "\"}");
+}
+
+fn json_end(page: &Page, out: &mut Vec<u8>) {
+    push(
+        out,
+        match page.extent {
+            Extent::Whole => "\n],\"truncated\":false}\n",
+            Extent::Cut => "\n],\"truncated\":true}\n",
+        },
+    );
+}
+
+impl Kind {
+    const fn word(self) -> &'static str {
+        match self {
+            Kind::Folder => "folder",
+            Kind::File => "file",
+            Kind::Other => "other",
+        }
+    }
+}
+
+impl By {
+    const fn word(self) -> &'static str {
+        match self {
+            By::Name => "name",
+            By::Size => "size",
+            By::Date => "date",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            By::Name => "Name",
+            By::Size => "Size",
+            By::Date => "Modified (UTC)",
+        }
+    }
+
+    /// The direction that one looks for first: the largest, the newest.
+    const fn first_direction(self) -> Direction {
+        match self {
+            By::Name => Direction::Ascending,
+            By::Size | By::Date => Direction::Descending,
+        }
+    }
+}
+
+impl Direction {
+    const fn word(self) -> &'static str {
+        match self {
+            Direction::Ascending => "asc",
+            Direction::Descending => "desc",
+        }
+    }
+
+    const fn aria(self) -> &'static str {
+        match self {
+            Direction::Ascending => "ascending",
+            Direction::Descending => "descending",
+        }
+    }
+
+    const fn reversed(self) -> Direction {
+        match self {
+            Direction::Ascending => Direction::Descending,
+            Direction::Descending => Direction::Ascending,
+        }
+    }
+}
+
+fn sort(entries: &mut [Entry], order: Order) {
+    let directed = |ordering: Ordering| match order.direction {
+        Direction::Ascending => ordering,
+        Direction::Descending => ordering.reverse(),
+    };
+    let after_folders = |entry: &Entry| entry.kind != Kind::Folder;
+    entries.sort_by(|a, b| {
+        let chosen = match order.by {
+            By::Name => natural(&a.name, &b.name),
+            By::Size => a.shown_size().cmp(&b.shown_size()),
+            By::Date => a.modified.cmp(&b.modified),
+        };
+        after_folders(a).cmp(&after_folders(b)).then(directed(chosen)).then_with(|| natural(&a.name, &b.name))
+    });
+}
+
+impl Entry {
+    fn shown_size(&self) -> u64 {
+        match self.kind {
+            Kind::File => self.size,
+            Kind::Folder | Kind::Other => 0,
+        }
+    }
+}
+
+/// The order in which people look for names: `a2` before `A10`, whatever the case. Names that differ
+/// only in case or in leading zeros go by their bytes, so that the order is total.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    // Each turn takes at least one character off both.
+    loop {
+        let (Some(x), Some(y)) = (left.chars().next(), right.chars().next()) else {
+            return left.len().cmp(&right.len()).then_with(|| a.cmp(b));
+        };
+        let ordering = if x.is_ascii_digit() && y.is_ascii_digit() {
+            let (x, y);
+            (x, left) = split_number(left);
+            (y, right) = split_number(right);
+            x.len().cmp(&y.len()).then(x.cmp(y))
+        } else {
+            left = &left[x.len_utf8()..];
+            right = &right[y.len_utf8()..];
+            x.to_lowercase().cmp(y.to_lowercase())
+        };
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+}
+
+/// The digits that `text` begins with, without leading zeros, and the rest.
+fn split_number(text: &str) -> (&str, &str) {
+    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    (number.trim_start_matches('0'), rest)
+}
+
+fn can_be_requested(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\\']) && !name.contains(char::is_control)
+}
+
+fn value_of<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    query?.split('&').filter_map(|pair| pair.split_once('=')).find(|pair| pair.0 == name).map(|pair| pair.1)
+}
+
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|segment| !segment.is_empty())
+}
+
+fn push(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use http::target::SafePath;
+    use proptest::prelude::*;
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    fn entry(name: &str, kind: Kind, size: u64, modified: i64) -> Entry {
+        Entry { name: name.to_owned(), kind, size, modified }
+    }
+
+    fn page(path: &str, entries: Vec<Entry>) -> Page {
+        Page { path: path.to_owned(), entries, order: Order::default(), extent: Extent::Whole }
+    }
+
+    fn html(page: Page) -> String {
+        String::from_utf8(Render::new(page, Format::Html).into_bytes()).unwrap()
+    }
+
+    fn json(page: Page) -> serde_json::Value {
+        serde_json::from_slice(&Render::new(page, Format::Json).into_bytes()).unwrap()
+    }
+
+    /// The only row of a page with this entry.
+    fn row(entry: Entry) -> String {
+        let html = html(page("/", vec![entry]));
+        let (_, rows) = html.split_once("<tbody id=\"entries\">\n").unwrap();
+        rows.split_once("\n</tbody>").unwrap().0.to_owned()
+    }
+
+    #[test]
+    fn a_row_escapes_its_name_for_the_page_and_for_the_link() {
+        let time = "<time datetime=\"1970-01-01T00:01:00Z\">1970-01-01 00:01</time>";
+        for (name, link, text) in [
+            ("a.txt", "a.txt", "a.txt"),
+            (
+                "<img src=x onerror=alert(1)>",
+                "%3Cimg%20src=x%20onerror=alert(1)%3E",
+                "&lt;img src=x onerror=alert(1)&gt;",
+            ),
+            ("\"it's\" & more", "%22it&#39;s%22%20&amp;%20more", "&quot;it&#39;s&quot; &amp; more"),
+            ("javascript:alert(1)", "javascript:alert(1)", "javascript:alert(1)"),
+            ("50%20?#", "50%2520%3F%23", "50%20?#"),
+            ("日", "%E6%97%A5", "日"),
+            ("exe.\u{202e}gpj", "exe.%E2%80%AEgpj", "exe.\u{FFFD}gpj"),
+        ] {
+            let file = format!(
+                "<tr><td><a href=\"./{link}\">{text}</a></td><td title=\"2048 bytes\">2.0 KiB</td><td>{time}</td></tr>"
+            );
+            assert_eq!(row(entry(name, Kind::File, 2048, 60)), file);
+            let folder = format!(
+                "<tr class=\"d\"><td><a href=\"./{link}/\">{text}/</a></td><td></td><td>{time}</td></tr>"
+            );
+            assert_eq!(row(entry(name, Kind::Folder, 4096, 60)), folder);
+            let other = format!("<tr><td>{text}</td><td></td><td>{time}</td></tr>");
+            assert_eq!(row(entry(name, Kind::Other, 7, 60)), other);
+        }
+    }
+
+    #[test]
+    fn names_of_255_bytes_stay_whole() {
+        let name = "x".repeat(255);
+        assert!(
+            row(entry(&name, Kind::File, 1, 0))
+                .contains(&format!("./{name}\">{name}</a></td><td title=\"1 byte\">1 B"))
+        );
+    }
+
+    #[test]
+    fn the_way_up_is_relative() {
+        for (path, title, crumbs, up) in [
+            ("/", "/", "<a href=\"./\" aria-current=\"page\">/</a>", 0),
+            (
+                "/a <b>/c/",
+                "/a &lt;b&gt;/c/",
+                "<a href=\"../../\">/</a><a href=\"../\">a &lt;b&gt;</a><i>/</i><a href=\"./\" aria-current=\"page\">c</a>",
+                1,
+            ),
+        ] {
+            let html = html(page(path, Vec::new()));
+            assert!(html.contains(&format!("<title>{title}</title>")), "{html}");
+            assert!(html.contains(&format!("<h1>{crumbs}</h1>\n<p>Empty</p>")), "{html}");
+            assert_eq!(html.matches(PARENT).count(), up);
+        }
+    }
+
+    #[test]
+    fn the_total_counts_what_is_shown() {
+        let entries = vec![
+            entry("a", Kind::Folder, 4096, 0),
+            entry("b", Kind::File, 1024, 0),
+            entry("c", Kind::File, 512, 0),
+            entry("d", Kind::Other, 9, 0),
+            entry("e\n", Kind::File, 1 << 40, 0),
+        ];
+        assert!(html(page("/", entries.clone())).contains("<p>1 folder, 2 files, 1 other, 1.5 KiB</p>"));
+        let cut = html(Page { extent: Extent::Cut, ..page("/", entries) });
+        assert!(cut.contains("only 4 of them are shown"));
+    }
+
+    #[test]
+    fn folders_come_first_and_then_the_order_that_was_asked_for() {
+        let entries = || {
+            vec![
+                entry("b10", Kind::File, 5, 30),
+                entry("B9", Kind::File, 5, 20),
+                entry("a", Kind::File, 7, 10),
+                entry("z", Kind::Folder, 4096, 40),
+                entry("Y", Kind::Folder, 1, 50),
+                entry("s", Kind::Other, 99, 0),
+            ]
+        };
+        for (query, expected) in [
+            (None, "Y z a B9 b10 s"),
+            (Some("sort=name"), "Y z a B9 b10 s"),
+            (Some("sort=name&order=desc"), "z Y s b10 B9 a"),
+            (Some("sort=size"), "Y z a B9 b10 s"),
+            (Some("sort=size&order=asc"), "Y z s B9 b10 a"),
+            (Some("x&sort=date&y=1"), "Y z b10 B9 a s"),
+            (Some("order=asc&sort=date"), "z Y s a B9 b10"),
+            (Some("sort=colour&order=up"), "Y z a B9 b10 s"),
+        ] {
+            let page = Page { order: Order::from_query(query), ..page("/", entries()) };
+            let document = json(page);
+            let entries = document["entries"].as_array().unwrap().iter();
+            let names: Vec<_> = entries.map(|entry| entry["name"].as_str().unwrap()).collect();
+            assert_eq!(names.join(" "), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn headings_link_to_the_other_order() {
+        for (query, expected) in [
+            (
+                None,
+                "<th scope=\"col\" aria-sort=\"ascending\"><a href=\"?sort=name&amp;order=desc\">Name</a></th>\
+                 <th scope=\"col\"><a href=\"?sort=size&amp;order=desc\">Size</a></th>\
+                 <th scope=\"col\"><a href=\"?sort=date&amp;order=desc\">Modified (UTC)</a></th>",
+            ),
+            (
+                Some("sort=size"),
+                "<th scope=\"col\"><a href=\"?sort=name&amp;order=asc\">Name</a></th>\
+                 <th scope=\"col\" aria-sort=\"descending\"><a href=\"?sort=size&amp;order=asc\">Size</a></th>\
+                 <th scope=\"col\"><a href=\"?sort=date&amp;order=desc\">Modified (UTC)</a></th>",
+            ),
+        ] {
+            let html = html(Page { order: Order::from_query(query), ..page("/", Vec::new()) });
+            assert!(html.contains(expected), "{html}");
+        }
+    }
+
+    #[test]
+    fn names_sort_as_people_read_them() {
+        let sorted = [
+            "",
+            "0",
+            "00",
+            "01",
+            "1",
+            "2",
+            "10",
+            "18446744073709551617",
+            "A1b",
+            "a01c",
+            "A2",
+            "a10",
+            "a10b",
+            "ab",
+            "É",
+            "é",
+        ];
+        for (at, a) in sorted.iter().enumerate() {
+            for b in &sorted[at + 1..] {
+                assert_eq!(natural(a, b), Ordering::Less, "{a} {b}");
+                assert_eq!(natural(b, a), Ordering::Greater, "{b} {a}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (size, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (102_348, "99.9 KiB"),
+            (102_349, "100 KiB"),
+            (1_048_524, "1024 KiB"),
+            (1_048_525, "1.0 MiB"),
+            (1_234_567, "1.2 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            let mut out = Vec::new();
+            human_size(size, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn json_tells_the_same() {
+        let entries =
+            vec![entry("a\"\u{202e}é", Kind::File, u64::MAX, 60), entry("d", Kind::Folder, 4096, -1)];
+        let expected = serde_json::json!({
+            "path": "/x \"y\"/",
+            "entries": [
+                { "name": "d", "type": "folder", "size": null, "modified": "1969-12-31T23:59:59Z" },
+                { "name": "a\"\u{202e}é", "type": "file", "size": u64::MAX, "modified": "1970-01-01T00:01:00Z" },
+            ],
+            "truncated": true,
+        });
+        assert_eq!(json(Page { extent: Extent::Cut, ..page("/x \"y\"/", entries) }), expected);
+        let empty = serde_json::json!({ "path": "/", "entries": [], "truncated": false });
+        assert_eq!(json(page("/", Vec::new())), empty);
+    }
+
+    #[test]
+    fn the_query_decides_on_the_format_before_the_fields() {
+        for (query, accept, expected) in [
+            (None, "text/html", Format::Html),
+            (None, "*/*", Format::Html),
+            (None, "application/json", Format::Json),
+            (Some("format=json"), "text/html", Format::Json),
+            (Some("sort=name&format=html"), "application/json", Format::Html),
+            (Some("format=xml"), "application/json", Format::Json),
+        ] {
+            assert_eq!(
+                Format::choose(query, [accept.as_bytes()].into_iter()),
+                expected,
+                "{query:?} {accept}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_or_cannot_be_asked_for_is_not_listed() {
+        for (name, denied, allowed) in [
+            ("a", true, true),
+            (".git", false, true),
+            ("..a", false, true),
+            ("a\u{202e}", true, true),
+            ("", false, false),
+            (".", false, false),
+            ("..", false, false),
+            ("a/b", false, false),
+            ("a\\b", false, false),
+            ("a\nb", false, false),
+            ("a\u{7f}", false, false),
+            ("a\u{9b}", false, false),
+        ] {
+            assert_eq!(is_listed(name, Dotfiles::Deny), denied, "{name:?}");
+            assert_eq!(is_listed(name, Dotfiles::Allow), allowed, "{name:?}");
+            let root = SafePath::parse("/").unwrap();
+            assert_eq!(root.join(name).is_some(), allowed, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_policy_allows_the_style_and_the_script_of_the_page() {
+        let html = html(page("/", Vec::new()));
+        for (directive, tag) in [("style-src", "style"), ("script-src", "script")] {
+            let (_, text) = html.split_once(&format!("<{tag}>")).unwrap();
+            let (text, _) = text.split_once(&format!("</{tag}>")).unwrap();
+            let expected = format!("{directive} 'sha256-{}'", base64(&Sha256::digest(text)));
+            assert!(CONTENT_SECURITY_POLICY.contains(&expected), "CONTENT_SECURITY_POLICY needs {expected}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_small_and_make_the_whole() {
+        let entries: Vec<_> = (0..5000).map(|at| entry(&format!("name {at}"), Kind::File, at, 0)).collect();
+        for format in [Format::Html, Format::Json] {
+            let mut render = Render::new(page("/", entries.clone()), format);
+            let (mut pieces, mut whole, mut progress) = (0, Vec::new(), Progress::More);
+            while progress == Progress::More {
+                let mut piece = Vec::new();
+                progress = render.next_piece(&mut piece);
+                assert!(!piece.is_empty() && piece.len() < PIECE + 8 * 1024);
+                whole.extend_from_slice(&piece);
+                pieces += 1;
+            }
+            assert_eq!(whole, Render::new(page("/", entries.clone()), format).into_bytes());
+            assert!(pieces >= whole.len() / (PIECE + 8 * 1024) && pieces > 3);
+            assert_eq!(render.next_piece(&mut Vec::new()), Progress::Done);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_names_is_total(mut names in prop::collection::vec("[aA0-2é.]{0,6}", 0..12)) {
+            names.sort_by(|a, b| natural(a, b));
+            for (at, a) in names.iter().enumerate() {
+                for b in &names[at..] {
+                    prop_assert_eq!(natural(a, b).is_eq(), a == b);
+                    prop_assert!(natural(a, b).is_le());
+                    prop_assert!(natural(b, a).is_ge());
+                }
+            }
+        }
+
+        #[test]
+        fn no_name_breaks_the_page_or_the_document(names in prop::collection::vec(any::<String>(), 0..8), path: String) {
+            let entries: Vec<_> = names.iter().map(|name| entry(name, Kind::File, 1, 0)).collect();
+            let listed = names.iter().filter(|name| can_be_requested(name)).count();
+            let document = json(page(&path, entries.clone()));
+            prop_assert_eq!(document["path"].as_str(), Some(path.as_str()));
+            prop_assert_eq!(document["entries"].as_array().unwrap().len(), listed);
+            let bare = html(page("/", Vec::new())).matches('<').count();
+            // Six elements per row, each with a start and an end, whatever the name.
+            prop_assert_eq!(html(page("/", entries)).matches('<').count(), bare + listed * 12);
+        }
+    }
+
+    fn base64(bytes: &[u8]) -> String {
+        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let groups = bytes.chunks(3).flat_map(|group| {
+            let bits = group.iter().chain([&0; 2]).take(3).fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+            let digit = move |at: usize| match at <= group.len() {
+                true => ALPHABET[(bits >> (18 - 6 * at) & 63) as usize] as char,
+                false => '=',
+            };
+            (0..4).map(digit)
+        });
+        groups.collect()
+    }
+}

@@ -1,0 +1,409 @@
+//! One line per exchange for the access log, and one per message for the error log. Whatever a client
+//! sent, a line is one line of printable ASCII (the error log: of printable text).
+//!
+//! Knows nothing of where the lines go.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::date;
+use http::status::Status;
+
+use crate::model::{Level, LogFormat};
+use crate::text;
+
+/// An exchange that has ended, as the access log tells it.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    pub client: Client,
+    /// As the client sent it; empty when it sent none.
+    pub host: &'a str,
+    /// Who the client proved to be.
+    pub user: Option<&'a str>,
+    /// When the request came: seconds since 1970.
+    pub time: i64,
+    /// `None` when the head never became whole, or was none.
+    pub request: Option<Request<'a>>,
+    pub status: Status,
+    /// Bytes of the reply's body that were handed to the system.
+    pub sent: u64,
+    pub referer: Option<&'a [u8]>,
+    pub user_agent: Option<&'a [u8]>,
+    pub duration_micros: u64,
+    /// Why the connection ended before the exchange did, in a few words.
+    pub ended: Option<&'a str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    Ip(IpAddr),
+    /// A Unix socket: its peers have no address.
+    Unix,
+}
+
+/// The request line, as it was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub method: &'a str,
+    pub target: &'a str,
+    /// `HTTP/1.1`
+    pub version: &'a str,
+}
+
+/// The text of the last second that was written, which is the text of the next line, nearly always.
+#[derive(Debug, Clone)]
+pub struct TimeText {
+    time: i64,
+    /// `20/Nov/2026:07:49:41 +0000`
+    common: [u8; 26],
+    rfc3339: [u8; text::RFC3339_LEN],
+}
+
+impl TimeText {
+    pub fn new(time: i64) -> TimeText {
+        TimeText { time, common: common_time(time), rfc3339: text::rfc3339(time) }
+    }
+
+    fn at(&mut self, time: i64) -> &TimeText {
+        if self.time != time {
+            *self = TimeText::new(time);
+        }
+        self
+    }
+}
+
+/// Appends one line, with its newline.
+///
+/// `Common` and `Combined` begin as those formats are known, so that their old readers understand them,
+/// and go on with the host, the seconds that the exchange took, and why the connection ended early:
+///
+/// ```text
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 example.org 0.000123 -
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "write timeout"
+/// ```
+///
+/// What is absent is `-`; `"`, `\`, controls and all that is not ASCII are
+/// `\xHH`. `Json` is an object with the same keys in every line; what is absent is `null`.
+pub fn write(format: LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut Vec<u8>) {
+    let time = time.at(line.time);
+    match format {
+        LogFormat::Common => {
+            common(line, time, out);
+            extras(line, out);
+        }
+        LogFormat::Combined => {
+            common(line, time, out);
+            out.push(b' ');
+            quoted(line.referer, out);
+            out.push(b' ');
+            quoted(line.user_agent, out);
+            extras(line, out);
+        }
+        LogFormat::Json => json(line, time, out),
+    }
+    out.push(b'\n');
+}
+
+/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`. Controls in `text`, newlines
+/// among them, become `\u{h}`. `time` in seconds since 1970.
+pub fn error_line(level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&text::rfc3339(time));
+    out.extend_from_slice(match level {
+        Level::Error => b" error: ",
+        Level::Warn => b" warn: ",
+        Level::Info => b" info: ",
+        Level::Debug => b" debug: ",
+    });
+    text::line(text, out);
+    out.push(b'\n');
+}
+
+/// Up to and including the bytes sent: what every format of this family begins with.
+fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+    client(line.client, out);
+    out.extend_from_slice(b" - ");
+    word(line.user.unwrap_or_default(), out);
+    out.extend_from_slice(b" [");
+    out.extend_from_slice(&time.common);
+    out.extend_from_slice(b"] \"");
+    match &line.request {
+        Some(request) => {
+            text::quoted(request.method.as_bytes(), out);
+            out.push(b' ');
+            // A space in a target would move the fields behind it.
+            text::word(request.target.as_bytes(), out);
+            out.push(b' ');
+            text::quoted(request.version.as_bytes(), out);
+        }
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(b"\" ");
+    text::number(line.status.code().into(), out);
+    out.push(b' ');
+    text::number(line.sent, out);
+}
+
+fn extras(line: &Line<'_>, out: &mut Vec<u8>) {
+    out.push(b' ');
+    word(line.host, out);
+    out.push(b' ');
+    text::seconds(line.duration_micros, out);
+    out.push(b' ');
+    match line.ended {
+        Some(reason) => quoted(Some(reason.as_bytes()), out),
+        None => out.push(b'-'),
+    }
+}
+
+fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+    let request = line.request.as_ref();
+    out.extend_from_slice(b"{\"time\":\"");
+    out.extend_from_slice(&time.rfc3339);
+    out.extend_from_slice(b"\",\"client\":\"");
+    client(line.client, out);
+    out.push(b'"');
+    member(b",\"host\":", Some(line.host.as_bytes()).filter(|host| !host.is_empty()), out);
+    member(b",\"user\":", line.user.map(str::as_bytes), out);
+    member(b",\"method\":", request.map(|request| request.method.as_bytes()), out);
+    member(b",\"target\":", request.map(|request| request.target.as_bytes()), out);
+    member(b",\"version\":", request.map(|request| request.version.as_bytes()), out);
+    out.extend_from_slice(b",\"status\":");
+    text::number(line.status.code().into(), out);
+    out.extend_from_slice(b",\"sent\":");
+    text::number(line.sent, out);
+    out.extend_from_slice(b",\"duration\":");
+    text::seconds(line.duration_micros, out);
+    member(b",\"referer\":", line.referer, out);
+    member(b",\"user_agent\":", line.user_agent, out);
+    member(b",\"ended\":", line.ended.map(str::as_bytes), out);
+    out.push(b'}');
+}
+
+fn member(name: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    match value {
+        Some(value) => text::json(value, out),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn quoted(value: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.push(b'"');
+    text::quoted(value.unwrap_or(b"-"), out);
+    out.push(b'"');
+}
+
+fn word(value: &str, out: &mut Vec<u8>) {
+    text::word(if value.is_empty() { b"-" } else { value.as_bytes() }, out);
+}
+
+fn client(client: Client, out: &mut Vec<u8>) {
+    match client {
+        // An IPv4 client of a socket for both families is the same client.
+        Client::Ip(address) => match address.to_canonical() {
+            IpAddr::V4(address) => ipv4(address, out),
+            IpAddr::V6(address) => {
+                let written = write!(out, "{address}");
+                debug_assert!(written.is_ok(), "a Vec takes every byte");
+            }
+        },
+        Client::Unix => out.extend_from_slice(b"unix:"),
+    }
+}
+
+fn ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
+    let [first, rest @ ..] = address.octets();
+    text::number(first.into(), out);
+    for octet in rest {
+        out.push(b'.');
+        text::number(octet.into(), out);
+    }
+}
+
+fn common_time(time: i64) -> [u8; 26] {
+    const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let civil = date::civil(time);
+    let month = 3 * (usize::from(civil.month).clamp(1, 12) - 1);
+    let mut text = *b"00/---/0000:00:00:00 +0000";
+    text::digits(civil.day.into(), &mut text[..2]);
+    text[3..6].copy_from_slice(&MONTHS[month..month + 3]);
+    text::digits(civil.year.into(), &mut text[7..11]);
+    text::digits(civil.hour.into(), &mut text[12..14]);
+    text::digits(civil.minute.into(), &mut text[15..17]);
+    text::digits(civil.second.into(), &mut text[18..20]);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIME: i64 = 1_795_160_981;
+
+    fn plain() -> Line<'static> {
+        Line {
+            client: Client::Ip([192, 0, 2, 7].into()),
+            host: "example.org",
+            user: None,
+            time: TIME,
+            request: Some(Request { method: "GET", target: "/a?b", version: "HTTP/1.1" }),
+            status: Status::OK,
+            sent: 2448,
+            referer: None,
+            user_agent: Some(b"curl/8"),
+            duration_micros: 123,
+            ended: None,
+        }
+    }
+
+    fn check(format: LogFormat, line: &Line<'_>, expected: &str) {
+        let mut out = Vec::new();
+        write(format, line, &mut TimeText::new(0), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
+    }
+
+    #[test]
+    fn a_line_begins_as_its_format_is_known() {
+        let line = plain();
+        check(
+            LogFormat::Common,
+            &line,
+            r#"192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET /a?b HTTP/1.1" 200 2448 example.org 0.000123 -"#,
+        );
+        check(
+            LogFormat::Combined,
+            &line,
+            r#"192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET /a?b HTTP/1.1" 200 2448 "-" "curl/8" example.org 0.000123 -"#,
+        );
+        check(
+            LogFormat::Json,
+            &line,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null}"#,
+        );
+    }
+
+    #[test]
+    fn what_is_absent_is_a_dash_or_null() {
+        let line = Line {
+            client: Client::Unix,
+            host: "",
+            request: None,
+            status: Status::REQUEST_TIMEOUT,
+            sent: 0,
+            user_agent: None,
+            ended: Some("head timeout"),
+            ..plain()
+        };
+        check(
+            LogFormat::Combined,
+            &line,
+            r#"unix: - - [20/Nov/2026:07:49:41 +0000] "-" 408 0 "-" "-" - 0.000123 "head timeout""#,
+        );
+        check(
+            LogFormat::Json,
+            &line,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"head timeout"}"#,
+        );
+    }
+
+    #[test]
+    fn nothing_in_a_request_can_forge_a_line() {
+        let line = Line {
+            host: "a b\"",
+            user: Some("o'neil jr"),
+            request: Some(Request { method: "G\"", target: "/ \u{1b}]0;x\u{7}", version: "HTTP/1.1" }),
+            referer: Some(b"\xff\x9b2J"),
+            user_agent: Some(b"x\" 200 1\r\n192.0.2.9 - - \\"),
+            ..plain()
+        };
+        check(
+            LogFormat::Combined,
+            &line,
+            r#"192.0.2.7 - o'neil\x20jr [20/Nov/2026:07:49:41 +0000] "G\x22 /\x20\x1b]0;x\x07 HTTP/1.1" 200 2448 "\xff\x9b2J" "x\x22 200 1\x0d\x0a192.0.2.9 - - \x5c" a\x20b\x22 0.000123 -"#,
+        );
+        check(
+            LogFormat::Json,
+            &line,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null}"#,
+        );
+    }
+
+    #[test]
+    fn addresses_are_bare() {
+        for (address, expected) in [
+            ("0.0.0.0", "0.0.0.0 "),
+            ("255.10.9.100", "255.10.9.100 "),
+            ("2001:db8::1", "2001:db8::1 "),
+            ("::ffff:192.0.2.7", "192.0.2.7 "),
+        ] {
+            let mut out = Vec::new();
+            let line = Line { client: Client::Ip(address.parse().unwrap()), ..plain() };
+            write(LogFormat::Common, &line, &mut TimeText::new(TIME), &mut out);
+            assert!(out.starts_with(expected.as_bytes()), "{address}");
+        }
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_line() {
+        let mut time = TimeText::new(TIME);
+        for (at, expected) in [
+            (TIME, "20/Nov/2026:07:49:41 +0000"),
+            (TIME + 1, "20/Nov/2026:07:49:42 +0000"),
+            (TIME, "20/Nov/2026:07:49:41 +0000"),
+            (0, "01/Jan/1970:00:00:00 +0000"),
+            (i64::MAX, "31/Dec/9999:23:59:59 +0000"),
+        ] {
+            let mut out = Vec::new();
+            write(LogFormat::Common, &Line { time: at, ..plain() }, &mut time, &mut out);
+            assert_eq!(&out[15..41], expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        for (level, text, expected) in [
+            (Level::Error, "it broke", "2026-11-20T07:49:41Z error: it broke\n"),
+            (Level::Warn, "a\nb", "2026-11-20T07:49:41Z warn: a\\u{a}b\n"),
+            (Level::Info, "日本\u{202e}", "2026-11-20T07:49:41Z info: 日本\\u{202e}\n"),
+            (Level::Debug, "", "2026-11-20T07:49:41Z debug: \n"),
+        ] {
+            let mut out = Vec::new();
+            error_line(level, TIME, text, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_make_exactly_one_line(
+            host in ".*", target in ".*", user in ".*", ended in ".*",
+            referer: Vec<u8>, user_agent: Vec<u8>, time: i64, sent: u64, duration_micros: u64,
+        ) {
+            let line = Line {
+                host: &host, user: Some(&user), time, sent, duration_micros,
+                request: Some(Request { method: &user, target: &target, version: &host }),
+                referer: Some(&referer), user_agent: Some(&user_agent), ended: Some(&ended),
+                ..plain()
+            };
+            for (format, quotes) in [(LogFormat::Common, 4), (LogFormat::Combined, 8)] {
+                let out = lines_of(format, &line);
+                prop_assert_eq!(out.bytes().filter(|&byte| byte == b'"').count(), quotes);
+            }
+            let out = lines_of(LogFormat::Json, &line);
+            let read: serde_json::Value = serde_json::from_str(&out).unwrap();
+            prop_assert_eq!(read["host"].as_str().unwrap_or_default(), host);
+            prop_assert_eq!(read["target"].as_str(), Some(target.as_str()));
+            prop_assert_eq!(read["user_agent"].as_str(), Some(&*String::from_utf8_lossy(&user_agent)));
+        }
+    }
+
+    fn lines_of(format: LogFormat, line: &Line<'_>) -> String {
+        let mut out = Vec::new();
+        write(format, line, &mut TimeText::new(0), &mut out);
+        assert_eq!(out.pop(), Some(b'\n'));
+        assert!(out.iter().all(|byte| (b' '..=b'~').contains(byte)), "{out:?}");
+        String::from_utf8(out).unwrap()
+    }
+}

@@ -1,0 +1,206 @@
+//! What a site may use at worst, summed over all of its limits: memory and descriptors, line by line.
+//!
+//! The sums are upper bounds, reached only if every connection does the most expensive thing at the same
+//! time. What the kernel keeps for sockets is not in them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::model::{Action, Listing, Route, Sink, Site};
+
+/// A worker's buffer for input, and the most that one connection keeps of it.
+pub const INPUT: u64 = 64 * 1024;
+/// The most that one connection keeps of an answer besides files, and a worker of one being composed.
+pub const OUTPUT: u64 = 64 * 1024;
+/// A connection's task, and what it knows of its request.
+pub const TASK: u64 = 2 * 1024;
+/// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and the piece it makes.
+pub const INFLATE: u64 = 112 * 1024;
+/// A cached file or miss, without its path.
+pub const CACHE_ENTRY: u64 = 512;
+/// A look-up that waits for a disk thread, without its path.
+pub const LOOKUP: u64 = 512;
+/// The stack of a disk thread.
+pub const DISK_STACK: u64 = 256 * 1024;
+/// An entry of a listing: a name of 255 bytes, and the rest.
+pub const LISTING_ENTRY: u64 = 320;
+/// A block of log lines.
+pub const LOG_BLOCK: u64 = 32 * 1024;
+/// The two nested epolls of a worker, its wake-up, and one to spare.
+pub const WORKER_DESCRIPTORS: u64 = 4;
+/// What a disk thread has open at once: a folder, a file, a neighbour of it.
+pub const DISK_DESCRIPTORS: u64 = 3;
+/// Standard streams, signals, the socket of syslog, and some to spare.
+pub const PROCESS_DESCRIPTORS: u64 = 16;
+
+/// `count` of something, `each` with so many bytes, or so many descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    pub what: &'static str,
+    pub each: u64,
+    pub count: u64,
+}
+
+impl Use {
+    pub fn sum(&self) -> u64 {
+        self.each.saturating_mul(self.count)
+    }
+}
+
+/// Of all lines.
+pub fn total(uses: &[Use]) -> u64 {
+    uses.iter().fold(0, |sum, line| sum.saturating_add(line.sum()))
+}
+
+/// Bytes of memory. What no route of the site needs is left out.
+pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
+    let (limits, cache) = (&site.limits, &site.cache);
+    let workers = workers as u64;
+    let of_each_worker = |count: usize| (count as u64).saturating_mul(workers);
+    let connections = of_each_worker(limits.connections);
+    let path = limits.head.target as u64;
+    let listing_entries = match any_route(site, |route| route.files.listing == Listing::On) {
+        true => limits.listing_entries as u64,
+        false => 0,
+    };
+    let inflates = any_route(site, |route| route.files.gunzip);
+    let block = |count| Use { what: "blocks of log lines", each: LOG_BLOCK, count };
+    let mut uses = vec![
+        Use { what: "buffers of workers", each: INPUT + OUTPUT, count: workers },
+        Use {
+            what: "connections: task, unread input, unsent answer",
+            each: TASK + INPUT + OUTPUT,
+            count: connections,
+        },
+        Use {
+            what: "connections: decompression",
+            each: if inflates { INFLATE } else { 0 },
+            count: connections,
+        },
+        Use { what: "connections: listings", each: listing_entries * LISTING_ENTRY, count: connections },
+        Use {
+            what: "cache: entries and their paths",
+            each: CACHE_ENTRY + path,
+            count: of_each_worker(cache.entries),
+        },
+        Use { what: "cache: content", each: cache.bytes as u64, count: workers },
+        Use { what: "stacks of disk threads", each: DISK_STACK, count: of_each_worker(limits.disk_threads) },
+        Use {
+            what: "look-ups that wait for a disk",
+            each: LOOKUP + path,
+            count: of_each_worker(limits.disk_queue),
+        },
+        block((site.log.queue as u64).saturating_add(workers.saturating_mul(logs(site).len() as u64))),
+    ];
+    uses.retain(|line| line.sum() > 0);
+    uses
+}
+
+/// Descriptors. Compare with the limit of the process.
+pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
+    let workers = workers as u64;
+    let line = |what, each: u64, of_each_worker: usize| Use {
+        what,
+        each,
+        count: (of_each_worker as u64).saturating_mul(workers),
+    };
+    vec![
+        line("connections: socket, and file being sent", 2, site.limits.connections),
+        line("files that the cache keeps open", 1, site.cache.descriptors),
+        line("listeners", 1, site.listeners.len()),
+        line("roots", 1, roots(site).len()),
+        line("disk threads", DISK_DESCRIPTORS, site.limits.disk_threads),
+        line("event loops", WORKER_DESCRIPTORS, 1),
+        Use { what: "log files", each: 1, count: logs(site).len() as u64 },
+        Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
+    ]
+}
+
+fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
+    site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
+}
+
+fn roots(site: &Site) -> BTreeSet<&Path> {
+    let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
+    let roots = routes.filter_map(|route| match &route.action {
+        Action::Files { root, .. } => Some(root.as_path()),
+        Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+    });
+    roots.collect()
+}
+
+/// The files that logs are written to.
+fn logs(site: &Site) -> BTreeSet<&Path> {
+    let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
+    let sinks = own.chain(&site.log.access).map(|log| &log.sink).chain([&site.log.error]);
+    let files = sinks.filter_map(|sink| match sink {
+        Sink::File(path) => Some(path.as_path()),
+        Sink::Stdout | Sink::Stderr | Sink::Syslog => None,
+    });
+    files.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        let mut site = Site::folder("/srv".into(), Vec::new());
+        site.limits.connections = 100;
+        site.limits.disk_threads = 2;
+        site.limits.disk_queue = 10;
+        site.limits.listing_entries = 1000;
+        site.limits.head.target = 1000;
+        site.cache.entries = 50;
+        site.cache.bytes = 1_000_000;
+        site.cache.descriptors = 7;
+        site.log.queue = 4;
+        site
+    }
+
+    #[test]
+    fn the_sum_follows_from_the_limits() {
+        let uses = worst_case(&site(), 2);
+        let expected = 2 * (INPUT + OUTPUT)
+            + 200 * (TASK + INPUT + OUTPUT + INFLATE + 1000 * LISTING_ENTRY)
+            + 100 * (CACHE_ENTRY + 1000)
+            + 2_000_000
+            + 4 * DISK_STACK
+            + 20 * (LOOKUP + 1000)
+            + 4 * LOG_BLOCK;
+        assert_eq!(total(&uses), expected);
+        assert_eq!(total(&descriptors(&site(), 2)), 2 * (200 + 7 + 1 + 6 + 4) + 16);
+    }
+
+    #[test]
+    fn what_nobody_needs_costs_nothing() {
+        let mut site = site();
+        site.cache.bytes = 0;
+        site.cache.entries = 0;
+        let files = crate::model::FileRules { gunzip: false, ..Default::default() };
+        let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
+        let mut host = site.hosts[0].clone();
+        host.routes = crate::route::Routes::only(Route { files, ..fallback });
+        site.hosts = crate::host::Hosts::only(host);
+        let whats: Vec<_> = worst_case(&site, 1).iter().map(|line| line.what).collect();
+        assert_eq!(
+            whats,
+            [
+                "buffers of workers",
+                "connections: task, unread input, unsent answer",
+                "stacks of disk threads",
+                "look-ups that wait for a disk",
+                "blocks of log lines",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_limits_overflow_the_sum() {
+        let mut site = site();
+        site.limits.connections = usize::MAX;
+        site.cache.bytes = usize::MAX;
+        assert_eq!(total(&worst_case(&site, usize::MAX)), u64::MAX);
+        assert_eq!(total(&descriptors(&site, usize::MAX)), u64::MAX);
+    }
+}

@@ -1,0 +1,348 @@
+//! The site: the one thing that every way of configuring the server becomes. Plain data, complete and
+//! valid: every default is filled in, every route carries all of its settings, so that nothing that
+//! answers a request ever asks where a setting came from.
+//!
+//! Knows nothing of TOML, files on disk or sockets.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::negotiate::Coding;
+use http::status::Status;
+use http::target::SafePath;
+
+use crate::host::Hosts;
+use crate::mime::Types;
+use crate::plan::Template;
+use crate::route::{Pattern, Routes};
+
+/// Everything the server does, in one value.
+#[derive(Debug, Clone)]
+pub struct Site {
+    pub listeners: Vec<Listener>,
+    /// `None`: one worker per core that the process may use.
+    pub workers: Option<NonZeroUsize>,
+    /// Given up to after the listeners are bound, when started as root.
+    pub user: Option<String>,
+    pub group: Option<String>,
+    pub pid_file: Option<PathBuf>,
+    /// The value of `Server`; `None` conceals it.
+    pub server_name: Option<String>,
+    /// The first is the default host: it answers for every name that no other host has.
+    pub hosts: Hosts,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+    pub cache: CacheLimits,
+    pub log: Log,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Listener {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// A name of its own with its own root, routes and settings.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Without port. `*.example.org` stands for every name below `example.org`.
+    pub names: Vec<String>,
+    pub routes: Routes,
+    /// An access log of its own; `None`: the one of the site.
+    pub access_log: Option<AccessLog>,
+}
+
+/// What is done for the paths that a pattern matches: complete in itself.
+#[derive(Debug, Clone)]
+pub struct Route {
+    pub pattern: Pattern,
+    pub action: Action,
+    pub files: FileRules,
+    pub headers: Vec<HeaderRule>,
+    /// `Cache-Control` by pattern of the path, the first that matches.
+    pub cache_control: Vec<(Pattern, String)>,
+    /// Paths, inside the same host, of pages to show in place of the built-in ones. Each status once.
+    pub error_pages: Vec<(Status, SafePath<'static>)>,
+    /// Bytes of a request body that are read and thrown away where nobody wants them; more is 413.
+    pub max_body: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// The request's path beneath `root`, after `strip` leading segments of it are taken away
+    /// (`alias` in the configuration).
+    Files { root: PathBuf, strip: usize },
+    /// 301, 302, 303, 307 or 308 to another place.
+    Redirect { status: Status, to: Template },
+    /// Another path of the same host, looked up again (at most [`crate::plan::MAX_REWRITES`] times).
+    Rewrite { to: Template },
+    /// Nothing but a status and its error page.
+    Answer(Status),
+}
+
+#[derive(Debug, Clone)]
+pub struct FileRules {
+    pub index: Vec<String>,
+    pub listing: Listing,
+    pub dotfiles: Dotfiles,
+    pub symlinks: Symlinks,
+    /// Precompressed neighbours that are looked for, in order of preference.
+    pub precompressed: Vec<Coding>,
+    /// Serve `X` from `X.gz` when there is no `X`.
+    pub gunzip: bool,
+    pub etag: EtagFrom,
+    pub types: Arc<Types>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dotfiles {
+    /// 404, except below `/.well-known/`.
+    Deny,
+    Allow,
+}
+
+/// What a symbolic link may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Anything beneath the root.
+    Beneath,
+    /// Anywhere, if link and target have the same owner.
+    Owner,
+    /// Nothing: a path with a link in it is 403.
+    Never,
+    /// Anywhere.
+    Follow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EtagFrom {
+    /// Size, modification time with nanoseconds, and inode.
+    Stat,
+    /// A hash of the content, for files that fit the cache's file limit; `Stat` for larger ones.
+    Content,
+    Off,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderRule {
+    /// Set the field, in place of any the server would send by itself.
+    Set(String, String),
+    Remove(String),
+}
+
+/// Counts and bytes. Each has a safe default and a key of its own in the configuration.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections per worker.
+    pub connections: usize,
+    /// Requests on one connection; then it is closed. 0: no limit.
+    pub requests: u32,
+    pub head: http::head::Limits,
+    /// Bytes of a request body that are read and thrown away where nobody wants them.
+    pub body: u64,
+    /// Bytes per second that a client must send, or take, after the timeout of that phase. 0: any.
+    pub min_rate: u64,
+    /// Threads per worker for what can wait for a disk.
+    pub disk_threads: usize,
+    /// Look-ups that may wait for a disk thread, per worker; more are 503.
+    pub disk_queue: usize,
+    /// Entries in one listing; more are left out, and the page says so.
+    pub listing_entries: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Timeouts {
+    pub head: Duration,
+    pub body: Duration,
+    pub write: Duration,
+    pub idle: Duration,
+    pub linger: Duration,
+    /// A look-up on a disk: 503 when it takes longer.
+    pub disk: Duration,
+    /// For what runs when SIGTERM comes.
+    pub shutdown: Duration,
+}
+
+/// The open-file cache of one worker.
+#[derive(Debug, Clone)]
+pub struct CacheLimits {
+    pub entries: usize,
+    pub descriptors: usize,
+    pub bytes: usize,
+    /// Larger files are sent from their descriptor.
+    pub file: u64,
+    /// A cached file is compared with the disk at most this often.
+    pub check: Duration,
+    /// How long a miss is remembered.
+    pub missing: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub struct Log {
+    pub access: Option<AccessLog>,
+    pub error: Sink,
+    pub level: Level,
+    /// Blocks of lines that may wait for the writer; more are dropped and counted.
+    pub queue: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLog {
+    pub sink: Sink,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Sink {
+    Stdout,
+    Stderr,
+    Syslog,
+    File(PathBuf),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Common,
+    Combined,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Site {
+    /// One folder for every name, with listings: what `taipan DIR` serves. Everything else has its
+    /// default.
+    pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
+        let files = FileRules { listing: Listing::On, ..FileRules::default() };
+        let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
+        let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };
+        Site {
+            listeners,
+            workers: None,
+            user: None,
+            group: None,
+            pid_file: None,
+            server_name: Some(SERVER_NAME.to_owned()),
+            hosts: Hosts::only(host),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            cache: CacheLimits::default(),
+            log: Log::default(),
+        }
+    }
+
+    /// The place in `hosts` of the one that answers for `authority`.
+    pub fn host(&self, authority: &str) -> usize {
+        self.hosts.find(authority)
+    }
+}
+
+/// What `Server` says unless the configuration names something else.
+pub const SERVER_NAME: &str = "taipan";
+
+impl Route {
+    /// With the default of every setting.
+    pub fn new(pattern: Pattern, action: Action) -> Route {
+        Route {
+            pattern,
+            action,
+            files: FileRules::default(),
+            headers: Vec::new(),
+            cache_control: Vec::new(),
+            error_pages: Vec::new(),
+            max_body: Limits::default().body,
+        }
+    }
+
+    /// What it is called in explanations: its pattern.
+    pub fn name(&self) -> &Pattern {
+        &self.pattern
+    }
+}
+
+impl HeaderRule {
+    /// The name of the field.
+    pub fn name(&self) -> &str {
+        match self {
+            HeaderRule::Set(name, _) | HeaderRule::Remove(name) => name,
+        }
+    }
+}
+
+impl Default for FileRules {
+    fn default() -> FileRules {
+        FileRules {
+            index: vec!["index.html".to_owned()],
+            listing: Listing::Off,
+            dotfiles: Dotfiles::Deny,
+            symlinks: Symlinks::Beneath,
+            precompressed: vec![Coding::Br, Coding::Zstd, Coding::Gzip],
+            gunzip: true,
+            etag: EtagFrom::Stat,
+            types: Arc::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 10_000,
+            requests: 0,
+            head: http::head::Limits::default(),
+            body: 1024 * 1024,
+            min_rate: 500,
+            disk_threads: 8,
+            disk_queue: 1024,
+            listing_entries: 50_000,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            head: Duration::from_secs(20),
+            body: Duration::from_secs(20),
+            write: Duration::from_secs(20),
+            idle: Duration::from_secs(60),
+            linger: Duration::from_secs(5),
+            disk: Duration::from_secs(30),
+            shutdown: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for CacheLimits {
+    fn default() -> CacheLimits {
+        CacheLimits {
+            entries: 4096,
+            descriptors: 1024,
+            bytes: 32 * 1024 * 1024,
+            file: 64 * 1024,
+            check: Duration::from_secs(1),
+            missing: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { access: None, error: Sink::Stderr, level: Level::Warn, queue: 256 }
+    }
+}

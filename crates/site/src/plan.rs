@@ -1,0 +1,624 @@
+//! Where a path leads: rewrites are followed, redirects composed, and what is left is a path beneath a
+//! root, or a status.
+//!
+//! Knows nothing of what is on the disk.
+
+use std::fmt;
+use std::path::Path;
+
+use http::status::Status;
+use http::target::{SafePath, encode_path};
+
+use crate::host::name_of;
+use crate::model::{Action, Dotfiles, Host, Route, Site};
+use crate::route::Pattern;
+
+/// Rewrites of one request.
+pub const MAX_REWRITES: usize = 10;
+/// Variables in one template.
+pub const MAX_VARIABLES: usize = 8;
+/// Bytes of a path after a rewrite.
+const MAX_REWRITTEN: usize = 16 * 1024;
+
+/// What is to be done for a path.
+#[derive(Debug)]
+pub enum Plan<'s, 'p> {
+    Files(Files<'s, 'p>),
+    Redirect { route: &'s Route, status: Status, location: String },
+    Status { route: &'s Route, status: Status, why: Why },
+}
+
+/// Something beneath a root, if it is there.
+#[derive(Debug)]
+pub struct Files<'s, 'p> {
+    pub route: &'s Route,
+    pub root: &'s Path,
+    /// The path of the request, or the one that a rewrite led to.
+    pub path: SafePath<'p>,
+    /// Segments in front of `path` that are not beneath `root`.
+    strip: usize,
+}
+
+impl Files<'_, '_> {
+    /// The path beneath `root`.
+    pub fn below(&self) -> SafePath<'_> {
+        // The pattern of an alias has all the segments that are taken away, and so has the path.
+        self.path.beneath(self.strip).unwrap_or_else(|| self.path.clone())
+    }
+}
+
+/// Why a plan is nothing but a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The route says so.
+    Answer,
+    /// A segment begins with a dot.
+    Dotfile,
+    /// More than [`MAX_REWRITES`], or to a path that cannot be.
+    Rewrite,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::Answer => "the route says so",
+            Why::Dotfile => "a segment begins with a dot",
+            Why::Rewrite => "the rewrites do not come to an end, or to no path",
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+/// `host` is what [`crate::host::Hosts::find`] gave; `authority` and `query` are as they were sent.
+/// Allocates only for a rewrite and a redirect.
+pub fn plan<'s, 'p>(
+    site: &'s Site,
+    host: usize,
+    path: SafePath<'p>,
+    query: Option<&str>,
+    authority: &str,
+    scheme: Scheme,
+) -> Plan<'s, 'p> {
+    let host = site.hosts.at(host);
+    let mut path = path;
+    for _ in 0..=MAX_REWRITES {
+        let route = host.routes.get(host.routes.find(&path));
+        match &route.action {
+            Action::Files { root, strip } => return files(route, root, *strip, path),
+            Action::Answer(status) => return Plan::Status { route, status: *status, why: Why::Answer },
+            Action::Redirect { status, to } => {
+                let values = Values { host, authority, scheme, query, path: path.as_str(), route };
+                return Plan::Redirect { route, status: *status, location: to.location(&values) };
+            }
+            Action::Rewrite { to } => match to.path(path.as_str(), &route.pattern) {
+                Some(next) => path = next,
+                None => break,
+            },
+        }
+    }
+    let route = host.routes.get(host.routes.find(&path));
+    Plan::Status { route, status: Status::INTERNAL_SERVER_ERROR, why: Why::Rewrite }
+}
+
+fn files<'s, 'p>(route: &'s Route, root: &'s Path, strip: usize, path: SafePath<'p>) -> Plan<'s, 'p> {
+    // The request's path and not the one below: an alias can give a dot folder another name, and what
+    // was hidden by the request's is not to be found there either.
+    if route.files.dotfiles == Dotfiles::Deny && path.hidden() {
+        return Plan::Status { route, status: Status::NOT_FOUND, why: Why::Dotfile };
+    }
+    Plan::Files(Files { route, root, path, strip })
+}
+
+fn safe_path(decoded: &str) -> Option<SafePath<'static>> {
+    let mut encoded = String::from("/");
+    encode_path(decoded, &mut encoded);
+    SafePath::parse(&encoded).ok().map(SafePath::into_owned)
+}
+
+/// The target of a redirect or a rewrite, with variables: `$path`, `$rest`, `$query`, `$host`, `$scheme`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Variable(Variable),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variable {
+    /// The whole path, with its leading slash.
+    Path,
+    /// What follows the pattern's prefix, without a leading slash.
+    Rest,
+    /// The query with its `?`, or nothing when it is absent or empty.
+    Query,
+    /// The name that was asked for, without port.
+    Host,
+    Scheme,
+}
+
+impl Variable {
+    const ALL: [(&str, Variable); 5] = [
+        ("path", Variable::Path),
+        ("rest", Variable::Rest),
+        ("query", Variable::Query),
+        ("host", Variable::Host),
+        ("scheme", Variable::Scheme),
+    ];
+}
+
+/// Why a text is no target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateError {
+    /// Neither a path nor an `http` or `https` URL.
+    RedirectStart,
+    RewriteStart,
+    Control,
+    Percent,
+    UnknownVariable,
+    /// In a rewrite.
+    OnlyInRedirect,
+    TooManyVariables,
+    /// Where a request could change the host that a redirect leads to.
+    RestInAuthority,
+    /// `.` or `..` that lead above the root.
+    NoPath,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TemplateError::RedirectStart => {
+                "begin it with \"/\", \"$path\", \"http://\", \"https://\" or \"$scheme://\" and a host"
+            }
+            TemplateError::RewriteStart => "begin it with \"/\" or \"$path\": a rewrite stays in its host",
+            TemplateError::Control => "leave out the control character",
+            TemplateError::Percent => "write a percent sign as %25",
+            TemplateError::UnknownVariable => {
+                "the variables are $path, $rest, $query, $host and $scheme; a dollar sign is $$"
+            }
+            TemplateError::OnlyInRedirect => "a rewrite knows only $path and $rest",
+            TemplateError::TooManyVariables => "use at most eight variables",
+            TemplateError::RestInAuthority => {
+                "put a slash before $rest, or whoever asks could lead the redirect to another host"
+            }
+            TemplateError::NoPath => "the path must not lead above the root",
+        })
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl Template {
+    /// A URL, or a path with query, as it stands in `Location`. What no URL may have in it is
+    /// percent-encoded.
+    pub fn redirect(text: &str) -> Result<Template, TemplateError> {
+        let template = Template::parse(text)?;
+        let has_bad_percent = |piece: &Piece| matches!(piece, Piece::Literal(text) if !is_encoded(text));
+        if template.pieces.iter().any(has_bad_percent) {
+            return Err(TemplateError::Percent);
+        }
+        if !template.starts_as_path() {
+            template.check_authority()?;
+        }
+        Ok(template)
+    }
+
+    /// A path of the same host, written decoded.
+    pub fn rewrite(text: &str) -> Result<Template, TemplateError> {
+        let template = Template::parse(text)?;
+        if !template.starts_as_path() {
+            return Err(TemplateError::RewriteStart);
+        }
+        if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| template.uses(*name)) {
+            return Err(TemplateError::OnlyInRedirect);
+        }
+        match template.path("x", &Pattern::EVERYTHING) {
+            Some(_) => Ok(template),
+            None => Err(TemplateError::NoPath),
+        }
+    }
+
+    pub fn uses(&self, variable: Variable) -> bool {
+        self.pieces.contains(&Piece::Variable(variable))
+    }
+
+    /// Whether every request is led to the same place.
+    pub fn is_constant(&self) -> bool {
+        !self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(_)))
+    }
+
+    /// The path that a rewrite of `path` leads to.
+    pub fn path(&self, path: &str, pattern: &Pattern) -> Option<SafePath<'static>> {
+        let mut decoded = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => decoded.push_str(text),
+                Piece::Variable(Variable::Path) => decoded.extend(["/", path]),
+                Piece::Variable(Variable::Rest) => decoded.push_str(pattern.rest(path)),
+                Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+            }
+        }
+        (decoded.len() <= MAX_REWRITTEN).then(|| safe_path(&decoded))?
+    }
+
+    fn location(&self, values: &Values) -> String {
+        let mut location = String::with_capacity(self.text.len() + values.path.len() + 16);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => encode_url(text, &mut location),
+                Piece::Variable(variable) => values.write(*variable, &mut location),
+            }
+        }
+        // Two slashes in front would make the first segment a host (RFC 3986 §4.2).
+        if self.starts_as_path() {
+            let path = location.trim_start_matches('/').len();
+            location.drain(..location.len() - path);
+            location.insert(0, '/');
+        }
+        location
+    }
+
+    fn parse(text: &str) -> Result<Template, TemplateError> {
+        if text.chars().any(char::is_control) {
+            return Err(TemplateError::Control);
+        }
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((literal, after)) = rest.split_once('$') {
+            push_literal(&mut pieces, literal);
+            rest = match after.strip_prefix('$') {
+                Some(after) => {
+                    push_literal(&mut pieces, "$");
+                    after
+                }
+                None => {
+                    let (variable, after) = variable(after).ok_or(TemplateError::UnknownVariable)?;
+                    pieces.push(Piece::Variable(variable));
+                    after
+                }
+            };
+        }
+        push_literal(&mut pieces, rest);
+        let variables = pieces.iter().filter(|piece| matches!(piece, Piece::Variable(_))).count();
+        if variables > MAX_VARIABLES {
+            return Err(TemplateError::TooManyVariables);
+        }
+        Ok(Template { text: text.to_owned(), pieces })
+    }
+
+    fn starts_as_path(&self) -> bool {
+        match self.pieces.first() {
+            Some(Piece::Literal(text)) => text.starts_with('/') && !text.starts_with("//"),
+            Some(Piece::Variable(variable)) => *variable == Variable::Path,
+            None => false,
+        }
+    }
+
+    /// `http://`, `https://` or `$scheme://`, and then a host that the configuration alone, or the
+    /// request's own host, decides.
+    fn check_authority(&self) -> Result<(), TemplateError> {
+        let after_scheme = match &self.pieces[..] {
+            [Piece::Literal(text), ..] => text.strip_prefix("http://").or(text.strip_prefix("https://")),
+            [Piece::Variable(Variable::Scheme), Piece::Literal(text), ..] => text.strip_prefix("://"),
+            _ => None,
+        };
+        let first = after_scheme.ok_or(TemplateError::RedirectStart)?;
+        let skip = 1 + usize::from(matches!(self.pieces[0], Piece::Variable(_)));
+        let mut has_host = !first.is_empty();
+        if first.starts_with(['/', '?', '#', '\\']) {
+            return Err(TemplateError::RedirectStart);
+        }
+        if first.contains(['/', '?', '#']) {
+            return Ok(());
+        }
+        for piece in &self.pieces[skip..] {
+            match piece {
+                Piece::Literal(text) if text.starts_with(['/', '?', '#']) && !has_host => break,
+                Piece::Literal(text) if text.contains(['/', '?', '#']) => return Ok(()),
+                Piece::Literal(_) | Piece::Variable(Variable::Host) => has_host = true,
+                Piece::Variable(Variable::Path | Variable::Query) => break,
+                Piece::Variable(Variable::Rest | Variable::Scheme) => {
+                    return Err(TemplateError::RestInAuthority);
+                }
+            }
+        }
+        if has_host { Ok(()) } else { Err(TemplateError::RedirectStart) }
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn push_literal(pieces: &mut Vec<Piece>, text: &str) {
+    match pieces.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Literal(before)) => before.push_str(text),
+        _ => pieces.push(Piece::Literal(text.to_owned())),
+    }
+}
+
+/// `name` or `{name}` at the start, and what follows.
+fn variable(text: &str) -> Option<(Variable, &str)> {
+    let (name, after) = match text.strip_prefix('{') {
+        Some(braced) => braced.split_once('}')?,
+        None => {
+            text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len()))
+        }
+    };
+    Variable::ALL.iter().find(|(own, _)| *own == name).map(|(_, variable)| (*variable, after))
+}
+
+/// Whether each percent sign begins an encoded byte.
+fn is_encoded(text: &str) -> bool {
+    let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    bytes
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte != b'%' || hex(bytes.get(at + 1)) && hex(bytes.get(at + 2)))
+}
+
+/// The characters of a URL stay as they are, `%` among them; every other byte is percent-encoded.
+fn encode_url(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => encode_byte(byte, out),
+            b'!'..=b'~' => out.push(char::from(byte)),
+            _ => encode_byte(byte, out),
+        }
+    }
+}
+
+fn encode_byte(byte: u8, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    out.extend(['%', digit(byte >> 4), digit(byte)]);
+}
+
+/// What the variables of a redirect stand for.
+struct Values<'a> {
+    host: &'a Host,
+    authority: &'a str,
+    scheme: Scheme,
+    query: Option<&'a str>,
+    /// Decoded, without the leading slash.
+    path: &'a str,
+    route: &'a Route,
+}
+
+impl Values<'_> {
+    fn write(&self, variable: Variable, out: &mut String) {
+        match variable {
+            Variable::Path => {
+                out.push('/');
+                encode_path(self.path, out);
+            }
+            Variable::Rest => encode_path(self.route.pattern.rest(self.path), out),
+            Variable::Query => {
+                if let Some(query) = self.query.filter(|query| !query.is_empty()) {
+                    out.push('?');
+                    encode_url(query, out);
+                }
+            }
+            Variable::Host => out.push_str(self.host_name()),
+            Variable::Scheme => out.push_str(self.scheme.as_str()),
+        }
+    }
+
+    /// The name that was asked for; the host's own where there was none, as HTTP/1.0 may leave it out.
+    fn host_name(&self) -> &str {
+        let sent = name_of(self.authority);
+        if !sent.is_empty() && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b)) {
+            return sent;
+        }
+        let plain = self.host.names.iter().find(|name| !name.starts_with('*'));
+        plain.map_or("localhost", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::Hosts;
+    use crate::route::Routes;
+
+    fn files_in(root: &str, strip: usize) -> Action {
+        Action::Files { root: PathBuf::from(root), strip }
+    }
+
+    fn redirect(to: &str) -> Action {
+        Action::Redirect { status: Status::FOUND, to: Template::redirect(to).unwrap() }
+    }
+
+    fn rewrite(to: &str) -> Action {
+        Action::Rewrite { to: Template::rewrite(to).unwrap() }
+    }
+
+    /// `/srv`, and these routes.
+    fn site(routes: Vec<(&str, Action)>) -> Site {
+        let mut site = Site::folder("/srv".into(), Vec::new());
+        let mut host = site.hosts[0].clone();
+        let fallback = host.routes.iter().next().unwrap().clone();
+        let route = |(pattern, action)| {
+            let pattern = Pattern::parse(pattern).unwrap();
+            Route { pattern, action, ..fallback.clone() }
+        };
+        let routes = routes.into_iter().map(route).collect();
+        host.routes = Routes::new(fallback.clone(), routes).unwrap();
+        site.hosts = Hosts::new(vec![host]).unwrap();
+        site
+    }
+
+    /// The plan for `path?query` in one line.
+    fn outcome(site: &Site, target: &str) -> String {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let path = SafePath::parse(path).unwrap();
+        match plan(site, 0, path, query, "Example.org:8080", Scheme::Http) {
+            Plan::Files(files) => {
+                format!("{} {} {}", files.root.display(), files.path.as_str(), files.below().as_str())
+            }
+            Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
+            Plan::Status { status, why, .. } => format!("{} {why:?}", status.code()),
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_files_elsewhere_or_nowhere() {
+        let site = site(vec![
+            ("/downloads/", files_in("/mnt/files", 1)),
+            ("/a/b/", files_in("/mnt/b", 2)),
+            ("/other/", files_in("/mnt/other", 0)),
+            ("/gone", Action::Answer(Status::new(410).unwrap())),
+            ("/one", rewrite("/two")),
+            ("/two", rewrite("/downloads/x y")),
+            ("/loop", rewrite("/loop")),
+            ("/user/", rewrite("/home/$rest/public")),
+            ("/grow/", rewrite("/grow$path$path$path")),
+        ]);
+        for (target, expected) in [
+            ("/", "/srv  "),
+            ("/x/y.html", "/srv x/y.html x/y.html"),
+            ("/downloads", "/mnt/files downloads "),
+            ("/downloads/", "/mnt/files downloads/ "),
+            ("/downloads/x%20%3F", "/mnt/files downloads/x ? x ?"),
+            ("/downloads/x/", "/mnt/files downloads/x/ x/"),
+            ("/a/b/c/d", "/mnt/b a/b/c/d c/d"),
+            ("/other/x", "/mnt/other other/x other/x"),
+            ("/gone", "410 Answer"),
+            ("/one", "/mnt/files downloads/x y x y"),
+            ("/loop", "500 Rewrite"),
+            ("/grow/a", "500 Rewrite"),
+            ("/user/ann", "/srv home/ann/public home/ann/public"),
+            ("/user", "/srv home/public home/public"),
+            ("/.git/config", "404 Dotfile"),
+            ("/downloads/.x", "404 Dotfile"),
+            ("/.well-known/x", "/srv .well-known/x .well-known/x"),
+        ] {
+            assert_eq!(outcome(&site, target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_composed_of_what_was_asked() {
+        fn check(pattern: &str, to: &str, target: &str, expected: &str) {
+            let site = site(vec![(pattern, redirect(to))]);
+            assert_eq!(outcome(&site, target), format!("302 {expected}"), "{pattern} {to} {target}");
+        }
+        check("/a", "/b", "/a?x", "/b");
+        check("/a", "/b$query", "/a?x=1&y=%20", "/b?x=1&y=%20");
+        check("/a", "/b$query", "/a", "/b");
+        check("/a", "/b$query", "/a?", "/b");
+        check("/a", "/ä b?c#d", "/a", "/%C3%A4%20b?c#d");
+        check("/a/", "/b/$rest", "/a/x%20y/%C3%A4/", "/b/x%20y/%C3%A4/");
+        check("/a/", "/b/$rest", "/a", "/b/");
+        check("/a/", "/${rest}2$$", "/a/x", "/x2$");
+        check("/", "https://$host$path$query", "/x%25?y", "https://Example.org/x%25?y");
+        check("/", "$scheme://www.$host/x", "/", "http://www.Example.org/x");
+        check("/", "/$path", "/evil.example/x", "/evil.example/x");
+        check("/", "$path$path", "/x", "/x/x");
+        check("/", "/$rest", "//evil.example//x", "/evil.example/x");
+        check("/", "https://a.example?from=$path", "/x?y", "https://a.example?from=/x");
+        check("*.php", "/new$path", "/x.php", "/new/x.php");
+    }
+
+    #[test]
+    fn a_host_that_was_not_sent_is_the_own_one() {
+        let mut site = site(vec![("/", redirect("https://$host/"))]);
+        let location = |site: &Site, authority| match plan(
+            site,
+            0,
+            SafePath::parse("/").unwrap(),
+            None,
+            authority,
+            Scheme::Http,
+        ) {
+            Plan::Redirect { location, .. } => location,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(location(&site, ""), "https://localhost/");
+        let host = Host { names: vec!["*.b".to_owned(), "a.b".to_owned()], ..site.hosts[0].clone() };
+        site.hosts = Hosts::new(vec![host]).unwrap();
+        assert_eq!(location(&site, ""), "https://a.b/");
+        assert_eq!(location(&site, "x\r\ny"), "https://a.b/");
+        assert_eq!(location(&site, "[::1]:80"), "https://[::1]/");
+    }
+
+    #[test]
+    fn a_target_that_leads_astray_is_refused() {
+        fn check(made: Result<Template, TemplateError>, expected: TemplateError) {
+            assert_eq!(made, Err(expected));
+        }
+        use TemplateError::*;
+        for to in
+            ["", "x", "//x", "ftp://x/", "$host/", "http://", "http:///x", "https://$path", "https://$query"]
+        {
+            check(Template::redirect(to), RedirectStart);
+        }
+        check(Template::redirect("/a\r\nSet-Cookie: b"), Control);
+        check(Template::redirect("/100%"), Percent);
+        check(Template::redirect("/%2"), Percent);
+        for to in ["/$", "/$x", "/$pathx", "/${path", "/$ rest"] {
+            check(Template::redirect(to), UnknownVariable);
+        }
+        check(Template::redirect("https://example.org$rest"), RestInAuthority);
+        check(Template::redirect("https://$rest/"), RestInAuthority);
+        check(Template::redirect(&"/$path".repeat(9)), TooManyVariables);
+        check(Template::rewrite("x"), RewriteStart);
+        check(Template::rewrite("https://x/"), RewriteStart);
+        check(Template::rewrite("/x$query"), OnlyInRedirect);
+        check(Template::rewrite("/$host/x"), OnlyInRedirect);
+        check(Template::rewrite("/../x"), NoPath);
+        for to in
+            ["https://$host/$rest", "https://a.example$path", "http://$host", "$scheme://a.example/$rest"]
+        {
+            assert!(Template::redirect(to).is_ok(), "{to}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_adds_a_line_or_a_host_to_a_redirect(
+            path in "/[ -~é\u{1}-\u{1f}]{0,30}", query in "\\PC{0,20}", authority in "\\PC{0,20}",
+        ) {
+            let site = site(vec![("/", redirect("$path$query")), ("/s/", redirect("https://$host/$rest"))]);
+            let Ok(path) = SafePath::parse(&path) else { return Ok(()) };
+            if let Plan::Redirect { location, .. } =
+                plan(&site, 0, path, Some(&query), &authority, Scheme::Https)
+            {
+                prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{location:?}");
+                let local = location.starts_with('/') && !location.starts_with("//");
+                prop_assert!(local || location.starts_with("https://"), "{location:?}");
+            }
+        }
+    }
+}
