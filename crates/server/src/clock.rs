@@ -1,0 +1,75 @@
+//! The time as one worker sees it: the wall clock to the second, with its text for `Date`, and a coarse
+//! count of ticks for deadlines. Reading it costs no system call.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often deadlines are looked at.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// Ticks since the worker started; wraps after 34 years.
+pub type Ticks = u32;
+
+pub struct Clock {
+    now: Cell<i64>,
+    date: Cell<[u8; http::date::LEN]>,
+    ticks: Cell<Ticks>,
+}
+
+impl Clock {
+    pub fn start() -> Clock {
+        let now = wall();
+        Clock { now: Cell::new(now), date: Cell::new(http::date::format(now)), ticks: Cell::new(0) }
+    }
+
+    /// Seconds since 1970, read anew; the text of `Date` follows when the second changes.
+    #[inline]
+    pub fn read(&self) -> i64 {
+        let now = wall();
+        if now != self.now.get() {
+            self.now.set(now);
+            self.date.set(http::date::format(now));
+        }
+        now
+    }
+
+    /// The second last read.
+    #[inline]
+    pub fn now(&self) -> i64 {
+        self.now.get()
+    }
+
+    /// The value of `Date` for the second last read.
+    #[inline]
+    pub fn date(&self) -> [u8; http::date::LEN] {
+        self.date.get()
+    }
+
+    #[inline]
+    pub fn ticks(&self) -> Ticks {
+        self.ticks.get()
+    }
+
+    pub fn tick(&self) {
+        self.ticks.set(self.ticks.get().wrapping_add(1));
+    }
+}
+
+/// A duration in ticks, rounded up, so that no deadline comes early.
+pub fn in_ticks(duration: Duration) -> Ticks {
+    duration.as_millis().div_ceil(TICK.as_millis()).try_into().unwrap_or(Ticks::MAX)
+}
+
+/// Microseconds of a clock that only goes forward.
+#[inline]
+pub fn micros() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+}
+
+#[inline]
+fn wall() -> i64 {
+    clock_gettime(ClockId::RealtimeCoarse).tv_sec
+}

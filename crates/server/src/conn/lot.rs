@@ -1,0 +1,232 @@
+//! The parking lot, where connections are as long as nothing keeps them waiting: a descriptor in an epoll
+//! instance of the lot's own, which is itself one descriptor in the worker's loop, and a slot in a table.
+//! No task, no buffer, no registration with the runtime.
+//!
+//! Most requests are answered right here: what comes is read into the worker's buffer, answered from what
+//! is known, and sent, all without waiting. Whatever has to wait gets a task (`task`) and comes back when
+//! it is done.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use slab::Slab;
+use tokio::io::unix::AsyncFd;
+
+use super::h1::{Http1, Next};
+use super::output::{self, Manner, Output, Sent};
+use super::stream::{Bare, Family};
+use super::task::Start;
+use super::Peer;
+use crate::clock::Ticks;
+use crate::worker::Worker;
+
+/// Connections that are looked at in one turn of the loop, before tasks have theirs.
+const EVENTS_PER_TURN: usize = 256;
+/// After so many have come back from tasks, the memory of these is given back to the kernel.
+const TRIM_AFTER: usize = 128;
+
+pub struct Lot {
+    epoll: AsyncFd<OwnedFd>,
+    slots: RefCell<Slab<Slot>>,
+    events: RefCell<Vec<Event>>,
+    untrimmed: Cell<usize>,
+}
+
+/// A connection at rest.
+struct Slot {
+    fd: OwnedFd,
+    family: Family,
+    requests: u32,
+    deadline: Ticks,
+    peer: Peer,
+}
+
+/// What becomes of a connection after a visit.
+enum Visit {
+    Stay,
+    Close,
+    /// It has to wait for something.
+    Leave(Http1, Start),
+}
+
+impl Lot {
+    /// To be called within the worker's runtime.
+    pub fn open() -> io::Result<Lot> {
+        let epoll = crate::sys::watch(epoll::create(CreateFlags::CLOEXEC)?)?;
+        Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default(), untrimmed: Cell::new(0) })
+    }
+
+    /// Takes a connection in, until it has something to say or the deadline has come.
+    pub fn admit(&self, fd: OwnedFd, family: Family, peer: Peer, requests: u32, deadline: Ticks) -> io::Result<()> {
+        let mut slots = self.slots.borrow_mut();
+        let entry = slots.vacant_entry();
+        let data = EventData::new_u64(entry.key() as u64);
+        // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
+        // already is told of at once.
+        let what = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(self.epoll.get_ref(), &fd, data, what)?;
+        entry.insert(Slot { fd, family, requests, deadline, peer });
+        if requests > 0 {
+            self.untrimmed.set(self.untrimmed.get() + 1);
+        }
+        Ok(())
+    }
+
+    /// Closes those whose deadline has passed.
+    pub fn sweep(&self, now: Ticks) {
+        let mut slots = self.slots.borrow_mut();
+        slots.retain(|_, slot| (slot.deadline.wrapping_sub(now) as i32) > 0);
+        if slots.is_empty() && slots.capacity() > 0 {
+            *slots = Slab::new();
+        }
+        if self.untrimmed.get() >= TRIM_AFTER {
+            self.untrimmed.set(0);
+            crate::sys::trim_heap();
+        }
+    }
+
+    /// Closes the one that has waited longest. `false`: there is none.
+    pub fn evict(&self) -> bool {
+        let mut slots = self.slots.borrow_mut();
+        let oldest = slots.iter().min_by_key(|(_, slot)| slot.deadline).map(|(key, _)| key);
+        oldest.is_some_and(|key| {
+            slots.remove(key);
+            true
+        })
+    }
+
+    pub fn close_all(&self) {
+        *self.slots.borrow_mut() = Slab::new();
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.borrow().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.borrow().is_empty()
+    }
+
+    /// Waits until connections have something to say, and notes which.
+    async fn events(&self) -> io::Result<()> {
+        let mut ready = self.epoll.readable().await?;
+        let mut events = self.events.borrow_mut();
+        events.clear();
+        events.reserve(EVENTS_PER_TURN);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(self.epoll.get_ref(), rustix::buffer::spare_capacity(&mut events), Some(&at_once)) {
+            // As many as fit: there may be more, so this is asked again.
+            Ok(n) if n == EVENTS_PER_TURN => {}
+            Ok(_) => ready.clear_ready(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+/// Answers the connections of the lot, for as long as the worker lives.
+pub async fn serve(worker: Rc<Worker>) -> io::Error {
+    loop {
+        if let Err(error) = worker.lot.events().await {
+            return error;
+        }
+        let events = std::mem::take(&mut *worker.lot.events.borrow_mut());
+        for event in &events {
+            // A panic ends the connection that caused it; the hook has logged it.
+            let key = event.data.u64() as usize;
+            let flags = event.flags;
+            if catch_unwind(AssertUnwindSafe(|| visit(&worker, key, flags))).is_err() {
+                worker.lot.slots.borrow_mut().try_remove(key);
+            }
+        }
+        *worker.lot.events.borrow_mut() = events;
+    }
+}
+
+/// Lets a connection have its say, and moves it to where it belongs after that.
+#[inline]
+fn visit(worker: &Rc<Worker>, key: usize, flags: EventFlags) {
+    let mut slots = worker.lot.slots.borrow_mut();
+    let Some(slot) = slots.get_mut(key) else { return };
+    match hear(worker, slot, flags) {
+        Visit::Stay => {}
+        Visit::Close => drop(slots.remove(key)),
+        Visit::Leave(http, start) => {
+            let slot = slots.remove(key);
+            drop(slots);
+            // Fails only for a descriptor that is not there, and then there is nothing to take out.
+            _ = epoll::delete(worker.lot.epoll.get_ref(), &slot.fd);
+            worker.give_task(slot.fd, slot.family, slot.peer, http, start);
+        }
+    }
+}
+
+/// Reads what has come, answers, and sends, as far as nothing has to wait.
+#[inline]
+fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
+    loop {
+        let read = {
+            let desk = &mut *worker.desk.borrow_mut();
+            recv(&slot.fd, desk.space_behind(&[]), RecvFlags::DONTWAIT).map(|(_, n)| (n, n == desk.buffer.len()))
+        };
+        let (have, full) = match read {
+            Ok((0, _)) => return Visit::Close,
+            Ok(read) => read,
+            Err(Errno::AGAIN) => return Visit::Stay,
+            Err(Errno::INTR) => continue,
+            Err(_) => return Visit::Close,
+        };
+        let mut http = Http1::new(slot.peer, slot.requests);
+        http.began = worker.access_time();
+        match http.respond(worker, have) {
+            Next::Send(output) => match send(worker, slot, http, output) {
+                Visit::Stay => {}
+                other => return other,
+            },
+            // Nothing has been used up that `rest` does not have.
+            Next::Read(_) | Next::Fetch(_) | Next::Later(_) => return Visit::Leave(http, Start::Input),
+        }
+        // A short read has emptied the socket. But where the peer has closed its side there comes no
+        // further edge: the end must be read now.
+        if !full && !flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            return Visit::Stay;
+        }
+    }
+}
+
+#[inline]
+fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -> Visit {
+    let why = loop {
+        match output.send(&Bare(slot.fd.as_fd())) {
+            Ok(Sent::All) => break None,
+            Ok(Sent::Slice | Sent::Piece) => return Visit::Leave(http, Start::Answer(output)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Visit::Leave(http, Start::Answer(output));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Some(output::why(&error)),
+        }
+    };
+    let manner = output.manner;
+    worker.finish(output, why);
+    match manner {
+        _ if why.is_some() => Visit::Close,
+        Manner::Leave => Visit::Close,
+        Manner::Close => Visit::Leave(http, Start::Linger),
+        Manner::Stay | Manner::StayOld if !http.is_idle() => Visit::Leave(http, Start::Input),
+        Manner::Stay | Manner::StayOld => {
+            slot.requests = http.requests;
+            slot.deadline = worker.idle_deadline();
+            Visit::Stay
+        }
+    }
+}
+

@@ -1,0 +1,267 @@
+//! Connections. At rest, and as long as nothing has to wait, a connection is a slot in the parking `lot`;
+//! where it must wait it has a `task`, with a seat in the worker's table, a phase, and a deadline for each
+//! phase. What the bytes mean is `h1`'s affair, and how answers leave `output`'s.
+//!
+//! A connection does not know what it carries.
+
+pub mod lot;
+
+pub mod h1;
+
+pub mod output;
+
+pub mod task;
+
+pub mod stream;
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::task::Waker;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::clock::{Ticks, in_ticks};
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    Ip(SocketAddr),
+    Unix,
+}
+
+impl Peer {
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Peer::Ip(address) => Some(address.ip().to_canonical()),
+            Peer::Unix => None,
+        }
+    }
+}
+
+/// Where a connection stands. Each phase has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Part of a request head is here.
+    Head,
+    /// A request body is being read.
+    Body,
+    /// The answer waits for a disk.
+    Fetch,
+    /// The client has not yet taken all of an answer.
+    Write,
+    /// Between two requests, or before the first.
+    Idle,
+    /// The last answer is sent; the client has not closed yet (RFC 9112 §9.6).
+    Linger,
+}
+
+/// What the worker asks of a connection when it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Nothing has happened for a while: give up task and buffers.
+    Park,
+    /// The phase's time is over: has enough been sent to go on?
+    Weigh,
+    /// The deadline has passed.
+    Late,
+}
+
+/// The deadlines of all phases, in ticks, and the least rate that extends them.
+#[derive(Debug, Clone)]
+pub struct Deadlines {
+    pub head: Ticks,
+    body: Ticks,
+    write: Ticks,
+    fetch: Ticks,
+    pub idle: Ticks,
+    linger: Ticks,
+    /// Bytes per tick.
+    rate: u64,
+}
+
+/// A task whose connection has been silent this long gives it back to the lot.
+const PARK_AFTER: Ticks = 4;
+
+impl Deadlines {
+    pub fn new(timeouts: &site::model::Timeouts, bytes_per_second: u64) -> Deadlines {
+        let per_second = in_ticks(std::time::Duration::from_secs(1));
+        Deadlines {
+            head: in_ticks(timeouts.head),
+            body: in_ticks(timeouts.body),
+            write: in_ticks(timeouts.write),
+            // The disk has a deadline of its own; this one only stands behind it.
+            fetch: in_ticks(timeouts.disk) * 2 + per_second,
+            idle: in_ticks(timeouts.idle),
+            linger: in_ticks(timeouts.linger),
+            rate: bytes_per_second.div_ceil(u64::from(per_second)),
+        }
+    }
+
+    /// How long a phase may last before it is looked at.
+    pub fn of(&self, phase: Phase) -> Ticks {
+        match phase {
+            Phase::Head => self.head,
+            Phase::Body => self.body,
+            Phase::Fetch => self.fetch,
+            Phase::Write => self.write,
+            Phase::Idle => self.idle,
+            Phase::Linger => self.linger,
+        }
+    }
+
+    /// Is this many bytes in one whole phase enough to be granted another?
+    pub fn is_enough(&self, phase: Phase, bytes: u64) -> bool {
+        bytes >= self.rate * u64::from(self.of(phase)).max(1)
+    }
+
+    fn call(&self, seat: &Seat, now: Ticks) -> Option<Call> {
+        let phase = seat.phase.get();
+        let lasted = now.wrapping_sub(seat.since.get());
+        let over = lasted >= self.of(phase);
+        match phase {
+            Phase::Idle => (lasted >= PARK_AFTER).then_some(Call::Park),
+            Phase::Head | Phase::Body | Phase::Write => over.then_some(Call::Weigh),
+            Phase::Fetch | Phase::Linger => over.then_some(Call::Late),
+        }
+    }
+}
+
+/// A connection's place in its worker's table.
+pub struct Seat {
+    phase: Cell<Phase>,
+    /// When the phase, or the present window of it, began.
+    since: Cell<Ticks>,
+    /// Bytes that came or went in this window.
+    bytes: Cell<u64>,
+    call: Cell<Option<Call>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Seat {
+    /// Begins a phase, and with it a new deadline.
+    #[inline]
+    pub fn enter(&self, phase: Phase, now: Ticks) {
+        self.phase.set(phase);
+        self.since.set(now);
+        self.bytes.set(0);
+        self.call.set(None);
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Counts what came or went in this window.
+    pub fn moved(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    pub fn window(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// What the worker asks, once; and who is to be woken when it asks again.
+    #[inline]
+    pub fn called(&self, waker: &Waker) -> Option<Call> {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            *kept = Some(waker.clone());
+        }
+        self.call.take()
+    }
+
+    fn ask(&self, call: Call) {
+        self.call.set(Some(call));
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// All connections of a worker that have a task; the others are in the lot.
+pub struct Seats {
+    seats: RefCell<Slab<Rc<Seat>>>,
+    taken: Notify,
+    left: Notify,
+}
+
+/// A seat that is given back when dropped, however its connection ends.
+pub struct Seated {
+    pub seat: Rc<Seat>,
+    key: usize,
+    seats: Rc<Seats>,
+}
+
+impl Seats {
+    pub fn new() -> Rc<Seats> {
+        Rc::new(Seats { seats: RefCell::new(Slab::new()), taken: Notify::new(), left: Notify::new() })
+    }
+
+    pub fn take(self: &Rc<Seats>, phase: Phase, now: Ticks) -> Seated {
+        let seat = Rc::new(Seat {
+            phase: Cell::new(phase),
+            since: Cell::new(now),
+            bytes: Cell::new(0),
+            call: Cell::new(None),
+            waker: RefCell::new(None),
+        });
+        let key = self.seats.borrow_mut().insert(seat.clone());
+        self.wake_clock();
+        Seated { seat, key, seats: self.clone() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.seats.borrow().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// There is a connection, here or in the lot: deadlines count.
+    pub fn wake_clock(&self) {
+        self.taken.notify_waiters();
+    }
+
+    /// Waits until somebody comes.
+    pub async fn taken(&self) {
+        self.taken.notified().await;
+    }
+
+    /// Waits until somebody leaves.
+    pub async fn left(&self) {
+        self.left.notified().await;
+    }
+
+    /// Calls on every connection whose phase has lasted too long.
+    pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
+        for (_, seat) in &*self.seats.borrow() {
+            if let Some(call) = deadlines.call(seat, now) {
+                seat.ask(call);
+            }
+        }
+    }
+
+    /// Ends the connections that are between two requests; the others see that the worker is leaving.
+    pub fn send_idle_home(&self) {
+        for (_, seat) in &*self.seats.borrow() {
+            if seat.phase() == Phase::Idle {
+                seat.ask(Call::Late);
+            }
+        }
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        let mut seats = self.seats.seats.borrow_mut();
+        seats.remove(self.key);
+        // What a wave of connections needed is given back after it.
+        if seats.is_empty() && seats.capacity() > 1024 {
+            seats.shrink_to_fit();
+        }
+        self.seats.left.notify_waiters();
+    }
+}

@@ -1,0 +1,279 @@
+//! Answers on their way out over HTTP/1.1: what was gathered, one reply behind it, and how far it got.
+
+use std::io;
+
+use http::head::Version;
+
+use super::stream::{self, More, Wire};
+use crate::files::look;
+use crate::log::access::Records;
+use crate::serve::{Body, FilePart, Part, Reply};
+use crate::worker::Worker;
+
+/// Pipelined answers are gathered up to about this many bytes per write.
+const GATHER: usize = 64 * 1024;
+/// The most that one `sendfile` is asked for. Measured: moderate slices keep the pages in the cache of
+/// the core that copies them.
+pub const SLICE: u64 = 256 * 1024;
+/// Slices per turn of the loop; then the other connections have theirs.
+const SLICES_PER_TURN: usize = 4;
+
+/// How the connection goes on after an answer, which is not the reply's business.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// HTTP/1.1, staying open: nothing to say.
+    Stay,
+    /// HTTP/1.0, staying open.
+    StayOld,
+    /// Closing because the client asked for it: it will send no more.
+    Leave,
+    /// Closing because we want to: the client may still be sending.
+    Close,
+}
+
+impl Manner {
+    pub fn closes(self) -> bool {
+        matches!(self, Manner::Leave | Manner::Close)
+    }
+}
+
+/// How the end of a body of unknown length is marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    /// By closing, for HTTP/1.0.
+    None,
+}
+
+/// The line that the head still needs, to say how the connection goes on and how the body ends.
+#[inline]
+pub fn connection_line(reply: &Reply, manner: Manner, version: Version) -> &'static [u8] {
+    match (coding(reply, version), manner) {
+        (Coding::None, Manner::Stay) => b"",
+        (Coding::None, Manner::StayOld) => b"Connection: keep-alive\r\n",
+        (Coding::None, Manner::Leave | Manner::Close) => b"Connection: close\r\n",
+        (Coding::Chunked, Manner::Leave | Manner::Close) => b"Transfer-Encoding: chunked\r\nConnection: close\r\n",
+        (Coding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
+    }
+}
+
+fn coding(reply: &Reply, version: Version) -> Coding {
+    match version {
+        Version::Http11 if reply.is_streamed() => Coding::Chunked,
+        _ => Coding::None,
+    }
+}
+
+/// Requests answered together in one write.
+pub struct Batch {
+    out: Vec<u8>,
+    reply: Option<Reply>,
+    coding: Coding,
+    pub records: Records,
+    manner: Manner,
+}
+
+impl Batch {
+    /// With buffers lent by the worker.
+    pub fn new(out: Vec<u8>, records: Records) -> Batch {
+        Batch { out, reply: None, coding: Coding::None, records, manner: Manner::Stay }
+    }
+
+    /// Adds an answer, with the `line` that `connection_line` gave for it. A lone one without a line,
+    /// the usual case, is sent straight from its block; only others are copied together.
+    #[inline]
+    pub fn push(&mut self, mut reply: Reply, manner: Manner, version: Version, line: &[u8]) {
+        if let Some(before) = self.reply.take() {
+            self.out.extend_from_slice(before.bytes());
+        }
+        self.manner = manner;
+        self.coding = coding(&reply, version);
+        if !line.is_empty() {
+            reply.block.write_with(line, &mut self.out);
+            self.out.extend_from_slice(&reply.block.bytes()[reply.block.head_len()..reply.end]);
+            reply.end = 0;
+        }
+        self.reply = Some(reply);
+    }
+
+    /// Does another answer fit into this write?
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        let open = self.reply.as_ref().is_none_or(|r| matches!(r.body, Body::Nothing));
+        open && !self.manner.closes() && self.out.len() < GATHER
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.reply.is_none()
+    }
+
+    #[inline]
+    pub fn finish(mut self) -> Output {
+        // With anything gathered, a small reply goes out in the same write.
+        if !self.out.is_empty()
+            && let Some(reply) = &mut self.reply
+            && matches!(reply.body, Body::Nothing)
+        {
+            self.out.extend_from_slice(reply.bytes());
+            self.reply = None;
+        }
+        Output { out: self.out, reply: self.reply, at: 0, sent: 0, taken: 0, coding: self.coding, records: self.records, manner: self.manner }
+    }
+
+    pub fn into_buffers(self) -> (Vec<u8>, Records) {
+        (self.out, self.records)
+    }
+}
+
+/// Bytes on their way out.
+pub struct Output {
+    out: Vec<u8>,
+    reply: Option<Reply>,
+    /// How far into `out` and the block behind it.
+    at: usize,
+    /// Everything that has left, for the log.
+    pub sent: u64,
+    /// What the client had taken when it was last weighed.
+    taken: u64,
+    coding: Coding,
+    pub records: Records,
+    pub manner: Manner,
+}
+
+/// How far one turn of sending came.
+pub enum Sent {
+    All,
+    /// Enough for this turn.
+    Slice,
+    /// What there was; the body's source is to be asked for more.
+    Piece,
+}
+
+impl Output {
+    /// Sends what the socket takes, at most a few slices. `WouldBlock`: call again when it takes more.
+    #[inline]
+    pub fn send(&mut self, stream: &impl Wire) -> io::Result<Sent> {
+        self.send_bytes(stream)?;
+        let Some(reply) = &mut self.reply else { return Ok(Sent::All) };
+        match &mut reply.body {
+            Body::Nothing => Ok(Sent::All),
+            Body::File(part) => send_file(stream, part, &mut self.sent),
+            Body::Parts(_) => self.send_parts(stream),
+            Body::Stream(_) => Ok(Sent::Piece),
+        }
+    }
+
+    /// Asks the body's source for more, once all there was has been sent.
+    pub async fn next_piece(&mut self, worker: &Worker) -> io::Result<()> {
+        let Some(Reply { end, body: Body::Stream(source), .. }) = &mut self.reply else { return Ok(()) };
+        let piece = source.next(worker).await?;
+        // The head has been sent; what is left of the reply is its source.
+        *end = 0;
+        self.out.clear();
+        self.at = 0;
+        match (piece, self.coding) {
+            (Some(piece), Coding::None) => self.out = piece,
+            (Some(piece), Coding::Chunked) => {
+                http::chunked::encode_head(piece.len(), &mut self.out);
+                self.out.extend_from_slice(&piece);
+                self.out.extend_from_slice(http::chunked::CRLF);
+            }
+            (None, Coding::Chunked) => {
+                self.out.extend_from_slice(http::chunked::LAST);
+                self.reply = None;
+            }
+            (None, Coding::None) => self.reply = None,
+        }
+        Ok(())
+    }
+
+    /// How much of it the client has had since this was last asked.
+    pub fn taken(&mut self, unacknowledged: u64) -> u64 {
+        let taken = self.sent.saturating_sub(unacknowledged);
+        taken - std::mem::replace(&mut self.taken, taken).min(taken)
+    }
+
+    /// The buffers, to be lent again.
+    pub fn into_buffers(mut self) -> (Vec<u8>, Records) {
+        self.out.clear();
+        self.records.clear();
+        (self.out, self.records)
+    }
+
+    #[inline]
+    fn send_bytes(&mut self, stream: &impl Wire) -> io::Result<()> {
+        let block = self.reply.as_ref().map_or(&[][..], Reply::bytes);
+        let follows = match self.reply.as_ref().map(|r| &r.body) {
+            Some(Body::File(_) | Body::Parts(_)) => More::Follows,
+            _ => More::Nothing,
+        };
+        let total = self.out.len() + block.len();
+        while self.at < total {
+            let (rest, more) = match self.at.checked_sub(self.out.len()) {
+                None if block.is_empty() => (&self.out[self.at..], follows),
+                None => (&self.out[self.at..], More::Follows),
+                Some(at) => (&block[at..], follows),
+            };
+            let sent = stream.try_write(|fd| stream::send(fd, rest, more))?;
+            self.at += sent;
+            self.sent += sent as u64;
+        }
+        Ok(())
+    }
+
+    fn send_parts(&mut self, stream: &impl Wire) -> io::Result<Sent> {
+        let Some(Reply { body: Body::Parts(parts), .. }) = &mut self.reply else { return Ok(Sent::All) };
+        while let Some(part) = parts.front_mut() {
+            match part {
+                Part::File(file) => match send_file(stream, file, &mut self.sent)? {
+                    Sent::All => {}
+                    other => return Ok(other),
+                },
+                Part::Bytes(bytes) => {
+                    let n = stream.try_write(|fd| stream::send(fd, bytes, More::Nothing))?;
+                    self.sent += n as u64;
+                    bytes.drain(..n);
+                    if !bytes.is_empty() {
+                        continue;
+                    }
+                }
+            }
+            parts.pop_front();
+        }
+        Ok(Sent::All)
+    }
+}
+
+fn send_file(stream: &impl Wire, part: &mut FilePart, sent: &mut u64) -> io::Result<Sent> {
+    for _ in 0..SLICES_PER_TURN {
+        let slice = part.left.min(SLICE);
+        // Before the last bytes leave, the file must still be the one that the head describes; if it is
+        // not, the answer ends short, and the client can tell.
+        if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
+            return Err(io::Error::other(CHANGED));
+        }
+        let n = stream.try_write(|fd| {
+            Ok(rustix::fs::sendfile(fd, &part.file.fd, Some(&mut part.at), slice as usize)?)
+        })?;
+        if n == 0 {
+            return Err(io::Error::other(CHANGED));
+        }
+        *sent += n as u64;
+        part.left -= n as u64;
+        if part.left == 0 {
+            return Ok(Sent::All);
+        }
+    }
+    Ok(Sent::Slice)
+}
+
+/// Why answers end short of their length, for the log.
+pub const CLIENT_CLOSED: &str = "client closed";
+const CHANGED: &str = "file changed while it was sent";
+
+/// Why sending failed: the only errors that are not the socket's are ours.
+pub fn why(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::Other { CHANGED } else { CLIENT_CLOSED }
+}
+

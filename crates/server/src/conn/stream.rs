@@ -1,0 +1,134 @@
+//! A connected socket, whatever family it is of: reads, sends, and sends from files.
+//!
+//! Knows nothing of what the bytes mean.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::net::{SendFlags, Shutdown};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Is there more to come at once? Then the kernel waits for it before it sends a packet that is not full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum More {
+    Follows,
+    Nothing,
+}
+
+impl Stream {
+    /// Into the unfilled part of `buf`; nothing filled means that the peer has closed its side.
+    #[inline]
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+            Stream::Unix(s) => Pin::new(s).poll_read(cx, buf),
+        }
+    }
+
+    #[inline]
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(s) => s.poll_write_ready(cx),
+            Stream::Unix(s) => s.poll_write_ready(cx),
+        }
+    }
+
+    /// No more will be sent; the peer reads an end.
+    pub fn shut_down(&self) {
+        // Fails only when the peer is gone, and then there is nobody to tell.
+        _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
+    }
+
+    /// What is not sent yet is forgotten when this is closed, and the peer reads a reset.
+    pub fn reset(&self) {
+        _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(std::time::Duration::ZERO));
+    }
+
+    /// The bare socket, which this runtime forgets.
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Stream::Tcp(s) => s.into_std()?.into(),
+            Stream::Unix(s) => s.into_std()?.into(),
+        })
+    }
+
+    /// Bytes that are sent but that the peer has not acknowledged.
+    pub fn unacknowledged(&self) -> u64 {
+        crate::sys::unsent(self.as_fd()).unwrap_or(0)
+    }
+
+    /// Takes up a bare socket.
+    pub fn adopt(fd: OwnedFd, family: Family) -> io::Result<Stream> {
+        Ok(match family {
+            Family::Tcp => Stream::Tcp(TcpStream::from_std(fd.into())?),
+            Family::Unix => Stream::Unix(UnixStream::from_std(fd.into())?),
+        })
+    }
+
+    pub fn family(&self) -> Family {
+        match self {
+            Stream::Tcp(_) => Family::Tcp,
+            Stream::Unix(_) => Family::Unix,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Tcp,
+    Unix,
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Unix(s) => s.as_fd(),
+        }
+    }
+}
+
+/// Something that bytes can be written to without waiting.
+pub trait Wire {
+    /// Runs `send` on the descriptor, if it is not known to be full; a `WouldBlock` is remembered.
+    fn try_write<T>(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
+}
+
+impl Wire for Stream {
+    #[inline]
+    fn try_write<T>(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        match self {
+            Stream::Tcp(s) => s.try_io(Interest::WRITABLE, || send(s.as_fd())),
+            Stream::Unix(s) => s.try_io(Interest::WRITABLE, || send(s.as_fd())),
+        }
+    }
+}
+
+/// A socket that no runtime knows.
+pub struct Bare<'a>(pub BorrowedFd<'a>);
+
+impl Wire for Bare<'_> {
+    #[inline]
+    fn try_write<T>(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        send(self.0)
+    }
+}
+
+/// One send; never a signal when the peer is gone.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], more: More) -> io::Result<usize> {
+    let flags = match more {
+        More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
+        More::Nothing => SendFlags::NOSIGNAL,
+    };
+    Ok(rustix::net::send(fd, bytes, flags)?)
+}

@@ -1,0 +1,195 @@
+//! Opens what a path names beneath a root, and nothing else: `openat2(2)` where the kernel has it, a walk
+//! one component at a time where it has not, and where a rule needs a look at each link.
+//!
+//! The only door to the file system for anything that a client asked for. Takes no string that was not a
+//! `SafePath`.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use http::target::SafePath;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use site::model::Symlinks;
+
+/// As `path_resolution(7)`: more links than this are a loop.
+const MAX_LINKS: usize = 40;
+/// `openat2` says EAGAIN when a rename elsewhere crossed its path; it is asked again this often.
+const RACES: usize = 8;
+
+/// A folder that files are served from.
+#[derive(Debug, Clone)]
+pub struct Root {
+    pub fd: Arc<OwnedFd>,
+    /// Where it really is, to recognise absolute links that lead back into it.
+    pub path: Arc<PathBuf>,
+}
+
+impl Root {
+    pub fn open(path: &Path) -> std::io::Result<Root> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = fs::open(path, flags, Mode::empty())?;
+        Ok(Root { fd: Arc::new(fd), path: Arc::new(path.canonicalize()?) })
+    }
+}
+
+/// May the call wait for a disk?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Only what the kernel has in memory; anything else is `OpenError::WouldWait`.
+    Never,
+    Allowed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenError {
+    Missing,
+    Denied,
+    WouldWait,
+    /// Neither the client's nor the file's fault: no descriptors, no memory, a broken disk.
+    Local(Errno),
+}
+
+impl From<Errno> for OpenError {
+    fn from(errno: Errno) -> OpenError {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenError::Missing,
+            Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV => OpenError::Denied,
+            errno => OpenError::Local(errno),
+        }
+    }
+}
+
+/// Opens `path` beneath `root` with `flags`, as far as `symlinks` lets links be followed.
+pub fn open(root: &Root, path: &SafePath<'_>, symlinks: Symlinks, flags: OFlags, wait: Wait) -> Result<OwnedFd, OpenError> {
+    let name = match path.as_str().trim_end_matches('/') {
+        "" => ".",
+        name => name,
+    };
+    let flags = flags | OFlags::CLOEXEC;
+    match open_at_once(root, name, symlinks, flags, wait) {
+        // Absolute links may still lead back beneath the root, and owners must be compared link by link.
+        Err(Errno::XDEV) if symlinks == Symlinks::Beneath => walk(root, name, symlinks, flags, wait),
+        Err(Errno::LOOP) if symlinks == Symlinks::Owner => walk(root, name, symlinks, flags, wait),
+        Err(Errno::NOSYS) => walk(root, name, symlinks, flags, wait),
+        Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::Never => Err(OpenError::WouldWait),
+        Err(errno) => Err(errno.into()),
+        Ok(fd) => Ok(fd),
+    }
+}
+
+fn open_at_once(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
+    let rule = match symlinks {
+        Symlinks::Beneath => ResolveFlags::BENEATH,
+        Symlinks::Owner | Symlinks::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        Symlinks::Follow => ResolveFlags::empty(),
+    };
+    let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+    let resolve = rule | ResolveFlags::NO_MAGICLINKS | cached;
+    for _ in 0..RACES {
+        match fs::openat2(&root.fd, name, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if wait == Wait::Allowed => {}
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// `open`, one component at a time.
+fn walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait: Wait) -> Result<OwnedFd, OpenError> {
+    if wait == Wait::Never {
+        return Err(OpenError::WouldWait);
+    }
+    // What is still to be walked, last component first.
+    let mut ahead: Vec<PathBuf> = parts(Path::new(name));
+    // The folders walked so far; none is the start itself.
+    let mut folders: Vec<OwnedFd> = Vec::new();
+    let mut start = root.fd.try_clone().map_err(|_| Errno::MFILE)?;
+    let mut links = 0;
+    while let Some(part) = ahead.pop() {
+        let here = folders.last().map_or(start.as_fd(), AsFd::as_fd);
+        if part.as_os_str() == ".." {
+            match folders.pop() {
+                Some(_) => continue,
+                None if matches!(symlinks, Symlinks::Beneath | Symlinks::Never) => return Err(OpenError::Denied),
+                None => {
+                    start = fs::openat(start, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+                    continue;
+                }
+            }
+        }
+        let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(here, &part, step, Mode::empty())?;
+        if kind(&fd)? == FileType::Symlink {
+            links += 1;
+            if links > MAX_LINKS || !may_follow(symlinks, here, &fd, &part)? {
+                return Err(OpenError::Denied);
+            }
+            let target = read_link(&fd)?;
+            let target = if target.is_absolute() {
+                folders.clear();
+                match symlinks {
+                    Symlinks::Beneath | Symlinks::Never => match target.strip_prefix(&*root.path) {
+                        Ok(inside) => inside.to_path_buf(),
+                        Err(_) => return Err(OpenError::Denied),
+                    },
+                    Symlinks::Owner | Symlinks::Follow => {
+                        start = fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+                        target
+                    }
+                }
+            } else {
+                target
+            };
+            ahead.extend(parts(&target));
+        } else if ahead.is_empty() {
+            return open_last(here, &part, fd, flags);
+        } else {
+            folders.push(fd);
+        }
+    }
+    // The path ended in a folder that was entered: by `..`, or because it is the root.
+    let here = folders.last().map_or(start.as_fd(), AsFd::as_fd);
+    Ok(fs::openat(here, ".", flags, Mode::empty())?)
+}
+
+/// The last component, which `found` shows not to be a link: opened by name, unless it has been exchanged.
+fn open_last(here: BorrowedFd<'_>, part: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
+    if flags.contains(OFlags::PATH) {
+        return Ok(found);
+    }
+    Ok(fs::openat(here, part, flags | OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+fn may_follow(symlinks: Symlinks, here: BorrowedFd<'_>, link: &OwnedFd, name: &Path) -> Result<bool, Errno> {
+    Ok(match symlinks {
+        Symlinks::Never => false,
+        Symlinks::Beneath | Symlinks::Follow => true,
+        Symlinks::Owner => fs::fstat(link)?.st_uid == fs::statat(here, name, AtFlags::empty())?.st_uid,
+    })
+}
+
+fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {
+    Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode))
+}
+
+/// The components of a path, last one first; `.` and the leading slash are dropped.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let keep = |c: Component<'_>| match c {
+        Component::Normal(name) => Some(PathBuf::from(name)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(keep).collect()
+}
+
+fn read_link(link: &OwnedFd) -> Result<PathBuf, Errno> {
+    let target = fs::readlinkat(link, "", Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! One look at the disk: what stands under a path, opened. Runs in the loop as long as the kernel answers
+//! from memory, and once more on a helper thread when it would have to wait.
+//!
+//! Knows nothing of requests: it finds, it does not decide.
+
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+
+use http::negotiate::Coding;
+use http::target::SafePath;
+use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use site::model::{FileRules, Symlinks};
+
+use super::beneath::{self, OpenError, Root, Wait};
+
+/// What tells two states of a file apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub device: (u32, u32),
+    pub inode: u64,
+    pub size: u64,
+    /// Nanoseconds since 1970.
+    pub modified: i128,
+    /// Of the inode: permissions, owner, links.
+    pub changed: i128,
+}
+
+impl Stamp {
+    pub fn modified_seconds(&self) -> i64 {
+        self.modified.div_euclid(1_000_000_000) as i64
+    }
+}
+
+/// What to look for, and where.
+#[derive(Debug, Clone)]
+pub struct Query {
+    pub root: Root,
+    pub path: SafePath<'static>,
+    pub index: Vec<String>,
+    pub symlinks: Symlinks,
+    pub neighbours: Vec<Coding>,
+    pub gunzip: bool,
+    /// Files up to this size are read.
+    pub read_up_to: u64,
+}
+
+impl Query {
+    pub fn new(root: Root, path: SafePath<'static>, rules: &FileRules, read_up_to: u64) -> Query {
+        let FileRules { index, symlinks, precompressed, gunzip, .. } = rules;
+        Query {
+            root,
+            path,
+            index: index.clone(),
+            symlinks: *symlinks,
+            neighbours: precompressed.clone(),
+            gunzip: *gunzip,
+            read_up_to,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub enum Found {
+    Missing,
+    /// No permission, a link that leads outside, or something that is neither file nor folder.
+    Denied,
+    /// A folder, and no index in it. The stamp is the folder's.
+    Folder(Stamp),
+    /// At least one representation; the first is the plain one if there is one.
+    File { name: String, variants: Vec<Variant> },
+}
+
+/// One representation of a file: as it is, or a precompressed neighbour.
+#[derive(Debug)]
+pub struct Variant {
+    pub stamp: Stamp,
+    pub coding: Coding,
+    pub fd: OwnedFd,
+    /// The content, when it is small enough to keep.
+    pub body: Option<Vec<u8>>,
+}
+
+/// Looks. `known` are the stamps of what was found before: if nothing has changed, `Ok(None)`.
+pub fn look(query: &Query, known: &[Stamp], wait: Wait) -> Result<Option<Found>, OpenError> {
+    let seen = match see(query, wait) {
+        Ok(seen) => seen,
+        Err(OpenError::Missing) => return Ok(Some(Found::Missing)),
+        Err(OpenError::Denied) => return Ok(Some(Found::Denied)),
+        Err(error) => return Err(error),
+    };
+    if !known.is_empty() && seen.stamps().eq(known.iter().copied()) {
+        return Ok(None);
+    }
+    match seen {
+        Seen::Folder(stamp) => Ok(Some(Found::Folder(stamp))),
+        Seen::Files(files) => match load(query, files, wait) {
+            Ok(found) => Ok(Some(found)),
+            Err(OpenError::Missing) => Ok(Some(Found::Missing)),
+            Err(OpenError::Denied) => Ok(Some(Found::Denied)),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Is `fd` still what `stamp` says, as far as its first `stamp.size` bytes go? A file that only grew is.
+pub fn unchanged(fd: &OwnedFd, stamp: &Stamp) -> bool {
+    fs::fstat(fd).is_ok_and(|now| {
+        let (size, modified) = (now.st_size as u64, nanoseconds(now.st_mtime, now.st_mtime_nsec as u32));
+        size > stamp.size || (size == stamp.size && modified == stamp.modified)
+    })
+}
+
+/// What a look sees before anything is opened for reading.
+enum Seen {
+    Folder(Stamp),
+    Files(Vec<Sight>),
+}
+
+struct Sight {
+    path: SafePath<'static>,
+    coding: Coding,
+    stamp: Stamp,
+}
+
+impl Seen {
+    fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        let (folder, files) = match self {
+            Seen::Folder(stamp) => (Some(*stamp), &[][..]),
+            Seen::Files(files) => (None, &files[..]),
+        };
+        folder.into_iter().chain(files.iter().map(|f| f.stamp))
+    }
+}
+
+fn see(query: &Query, wait: Wait) -> Result<Seen, OpenError> {
+    let (kind, stamp) = match stat(query, &query.path, wait) {
+        Err(OpenError::Missing) if !query.path.is_folder() => {
+            return see_files(query, &query.path, None, wait)?.ok_or(OpenError::Missing);
+        }
+        result => result?,
+    };
+    match kind {
+        FileType::RegularFile if query.path.is_folder() => Err(OpenError::Missing),
+        FileType::RegularFile => see_files(query, &query.path, Some(stamp), wait)?.ok_or(OpenError::Missing),
+        FileType::Directory if query.path.is_folder() => see_index(query, stamp, wait),
+        FileType::Directory => Ok(Seen::Folder(stamp)),
+        _ => Err(OpenError::Denied),
+    }
+}
+
+fn see_index(query: &Query, folder: Stamp, wait: Wait) -> Result<Seen, OpenError> {
+    for name in &query.index {
+        let Some(path) = query.path.join(name) else { continue };
+        let stamp = match stat(query, &path, wait) {
+            Ok((FileType::RegularFile, stamp)) => Some(stamp),
+            Ok(_) => continue,
+            Err(OpenError::Missing) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(seen) = see_files(query, &path, stamp, wait)? {
+            return Ok(seen);
+        }
+    }
+    Ok(Seen::Folder(folder))
+}
+
+/// `path` itself, if it is there, and the compressed files beside it.
+fn see_files(query: &Query, path: &SafePath<'static>, plain: Option<Stamp>, wait: Wait) -> Result<Option<Seen>, OpenError> {
+    let mut files = Vec::new();
+    if let Some(stamp) = plain {
+        files.push(Sight { path: path.clone(), coding: Coding::Identity, stamp });
+    }
+    let wanted: &[Coding] = match plain {
+        Some(_) => &query.neighbours,
+        None if query.gunzip => &[Coding::Gzip],
+        None => &[],
+    };
+    for &coding in wanted {
+        let Some(beside) = path.beside(coding.extension()) else { continue };
+        match stat(query, &beside, wait) {
+            Ok((FileType::RegularFile, stamp)) => files.push(Sight { path: beside, coding, stamp }),
+            // A neighbour that cannot be had is as good as none: the plain file is still right.
+            Ok(_) | Err(OpenError::Missing | OpenError::Denied) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((!files.is_empty()).then_some(Seen::Files(files)))
+}
+
+fn stat(query: &Query, path: &SafePath<'_>, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
+    let fd = beneath::open(&query.root, path, query.symlinks, OFlags::PATH, wait)?;
+    stat_opened(&fd, wait)
+}
+
+fn stat_opened(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
+    let sync = if wait == Wait::Never { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
+    let st = fs::statx(fd, "", AtFlags::EMPTY_PATH | sync, StatxFlags::BASIC_STATS)?;
+    let stamp = Stamp {
+        device: (st.stx_dev_major, st.stx_dev_minor),
+        inode: st.stx_ino,
+        size: st.stx_size,
+        modified: nanoseconds(st.stx_mtime.tv_sec, st.stx_mtime.tv_nsec),
+        changed: nanoseconds(st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec),
+    };
+    Ok((FileType::from_raw_mode(st.stx_mode.into()), stamp))
+}
+
+fn load(query: &Query, files: Vec<Sight>, wait: Wait) -> Result<Found, OpenError> {
+    let name = query_name(&files[0]);
+    let mut variants = Vec::with_capacity(files.len());
+    for sight in files {
+        match load_one(query, &sight, wait) {
+            Ok(variant) => variants.push(variant),
+            // As above: without its neighbour the plain file is still right.
+            Err(OpenError::Denied | OpenError::Missing) if !variants.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Found::File { name, variants })
+}
+
+/// The name that gives the type: without `.gz` where only that is there.
+fn query_name(first: &Sight) -> String {
+    let name = first.path.name();
+    name.strip_suffix(first.coding.extension()).unwrap_or(name).to_owned()
+}
+
+fn load_one(query: &Query, sight: &Sight, wait: Wait) -> Result<Variant, OpenError> {
+    // What was seen was a regular file; were it exchanged for a FIFO meanwhile, NONBLOCK keeps this from waiting.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = beneath::open(&query.root, &sight.path, query.symlinks, flags, wait)?;
+    let (kind, stamp) = stat_opened(&fd, wait)?;
+    if kind != FileType::RegularFile {
+        return Err(OpenError::Denied);
+    }
+    let body = if stamp.size <= query.read_up_to { read(&fd, stamp.size as usize, wait)? } else { None };
+    Ok(Variant { stamp, coding: sight.coding, fd, body })
+}
+
+/// The first `size` bytes; `None` when there are fewer, because the file is being changed.
+fn read(fd: &OwnedFd, size: usize, wait: Wait) -> Result<Option<Vec<u8>>, OpenError> {
+    let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+    let mut body = vec![0; size];
+    let mut have = 0;
+    while have < size {
+        match preadv2(fd, &mut [IoSliceMut::new(&mut body[have..])], have as u64, flags) {
+            Ok(0) => return Ok(None),
+            Ok(n) => have += n,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::Never => return Err(OpenError::WouldWait),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Some(body))
+}
+
+fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
+}

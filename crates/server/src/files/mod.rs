@@ -1,0 +1,320 @@
+//! The open-file cache of one worker: under each path what was found there, with its head ready to be
+//! sent, and the whole body when it is small. An entry is compared with the disk at most once per
+//! configured interval, a miss is remembered briefly, and what was used longest ago is forgotten first.
+//!
+//! Knows nothing of requests.
+
+pub mod beneath;
+pub mod look;
+pub mod table;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::reply::Block;
+use http::status::Status;
+use http::target::SafePath;
+use rustix::io::Errno;
+use site::decide::Resource;
+use site::model::CacheLimits;
+use tokio::sync::Notify;
+
+use crate::disk::Busy;
+use crate::log;
+use crate::serve::OpenFile;
+use crate::worker::Worker;
+use beneath::{OpenError, Root, Wait};
+use look::{Found, Query, Stamp, look};
+use table::{Cost, Table};
+
+/// What stands under a path, ready to be served.
+pub struct Entry {
+    pub resource: Resource,
+    /// How each representation of `resource` is served.
+    pub forms: Vec<Form>,
+    stamps: Vec<Stamp>,
+    /// The second in which the disk was last asked.
+    checked: Cell<i64>,
+}
+
+/// A representation, ready to be served.
+pub struct Form {
+    /// The head of the full answer, with a small body behind it.
+    pub block: RefCell<Rc<Block>>,
+    /// The second of the `Date` in `block`.
+    pub dated: Cell<i64>,
+    pub content: Content,
+}
+
+/// Where the body of a representation comes from.
+pub enum Content {
+    /// It stands in the block.
+    InBlock,
+    File(Rc<OpenFile>),
+    /// A gzip file that is inflated while it is sent.
+    Inflated(Rc<OpenFile>),
+}
+
+/// A rendered listing, valid while its folder has this stamp.
+pub struct ListingPage {
+    pub block: Rc<Block>,
+    pub folder: Stamp,
+    pub made: i64,
+}
+
+enum Cached {
+    Entry(Rc<Entry>),
+    Listing(Rc<ListingPage>),
+}
+
+/// What a look-up gives.
+pub enum Lookup {
+    Hit(Rc<Entry>),
+    /// The disk has to be asked, and may wait.
+    Fetch(Fetch),
+    Failed(Status),
+}
+
+/// A look-up under way. Whoever wants the same thing waits for the same one.
+pub struct Fetch {
+    host: usize,
+    path: SafePath<'static>,
+    look: Rc<Pending>,
+}
+
+/// What came of it.
+pub struct Fetched {
+    host: usize,
+    path: SafePath<'static>,
+    pub result: Result<Rc<Entry>, Status>,
+}
+
+#[derive(Default)]
+struct Pending {
+    result: RefCell<Option<Result<Rc<Entry>, Status>>>,
+    done: Notify,
+}
+
+pub struct Files {
+    table: RefCell<Table<Cached>>,
+    roots: RefCell<HashMap<PathBuf, (Root, i64)>>,
+    pending: RefCell<HashMap<(usize, SafePath<'static>), Rc<Pending>>>,
+    check: i64,
+    missing: i64,
+    read_up_to: u64,
+}
+
+impl Files {
+    pub fn new(limits: &CacheLimits) -> Files {
+        let CacheLimits { entries, descriptors, bytes, .. } = *limits;
+        Files {
+            table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
+            roots: RefCell::default(),
+            pending: RefCell::default(),
+            check: whole_seconds(limits.check),
+            missing: whole_seconds(limits.missing),
+            read_up_to: limits.file,
+        }
+    }
+
+    /// What is known about a path and need not be compared with the disk yet.
+    #[inline]
+    pub fn get(&self, host: usize, path: &str, now: i64) -> Option<Rc<Entry>> {
+        match self.table.borrow_mut().get(host as u32, path) {
+            Some(Cached::Entry(entry)) if self.is_fresh(entry, now) => Some(entry.clone()),
+            _ => None,
+        }
+    }
+
+    /// Asks the disk about `query`, which is what stands under `path` of `host`.
+    pub fn find(worker: &Rc<Worker>, host: usize, path: &SafePath<'_>, wanted: &Wanted<'_>, now: i64) -> Lookup {
+        let files = &worker.files;
+        let root = match files.root(wanted.root, now) {
+            Ok(root) => root,
+            Err(error) => {
+                log::error(format_args!("cannot open the root {}: {error}", wanted.root.display()));
+                return Lookup::Failed(Status::INTERNAL_SERVER_ERROR);
+            }
+        };
+        let query = Query::new(root, wanted.below.clone().into_owned(), wanted.rules, files.read_up_to);
+        let known = files.known(host, path.as_str());
+        let stamps = known.as_ref().map_or(&[][..], |e| &e.stamps);
+        match look(&query, stamps, Wait::Never) {
+            Ok(found) => Lookup::Hit(files.settle(worker, host, path, known, found, now)),
+            Err(OpenError::Local(errno)) => Lookup::Failed(files.trouble(path.as_str(), errno)),
+            Err(_) => Lookup::Fetch(Files::fetch(worker, host, path, query, known)),
+        }
+    }
+
+    /// A rendered listing of the folder as `folder` shows it.
+    pub fn listing(&self, host: usize, key: &str, folder: &Stamp, now: i64) -> Option<Rc<ListingPage>> {
+        match self.table.borrow_mut().get(host as u32, key) {
+            Some(Cached::Listing(page)) if page.folder == *folder && now - page.made < LISTING_AGE => {
+                Some(page.clone())
+            }
+            _ => None,
+        }
+    }
+
+    pub fn keep_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
+        let bytes = page.block.bytes().len();
+        self.table.borrow_mut().insert(host as u32, key, Cached::Listing(page), bytes, 0);
+    }
+
+    /// The root's descriptor. Its path is looked up again after a while: releases are often switched by
+    /// exchanging a link.
+    pub fn root(&self, path: &Path, now: i64) -> std::io::Result<Root> {
+        let mut roots = self.roots.borrow_mut();
+        if let Some((root, opened)) = roots.get(path)
+            && now - opened < self.check.max(1)
+        {
+            return Ok(root.clone());
+        }
+        let root = Root::open(path)?;
+        roots.insert(path.to_owned(), (root.clone(), now));
+        Ok(root)
+    }
+
+    fn is_fresh(&self, entry: &Entry, now: i64) -> bool {
+        let age = now - entry.checked.get();
+        match entry.resource {
+            Resource::Missing => (0..self.missing).contains(&age),
+            _ => (0..self.check).contains(&age),
+        }
+    }
+
+    fn known(&self, host: usize, path: &str) -> Option<Rc<Entry>> {
+        match self.table.borrow_mut().get(host as u32, path) {
+            Some(Cached::Entry(entry)) => Some(entry.clone()),
+            _ => None,
+        }
+    }
+
+    fn fetch(worker: &Rc<Worker>, host: usize, path: &SafePath<'_>, query: Query, known: Option<Rc<Entry>>) -> Fetch {
+        let key = (host, path.clone().into_owned());
+        if let Some(look) = worker.files.pending.borrow().get(&key) {
+            return Fetch { host, path: key.1, look: look.clone() };
+        }
+        let pending = Rc::<Pending>::default();
+        worker.files.pending.borrow_mut().insert(key.clone(), pending.clone());
+        let fetch = Fetch { host, path: key.1.clone(), look: pending.clone() };
+        let worker = worker.clone();
+        tokio::task::spawn_local(async move {
+            let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
+            let looked = worker.disk.run(move || look(&query, &stamps, Wait::Allowed)).await;
+            let now = worker.clock.read();
+            let result = match looked {
+                Ok(Ok(found)) => Ok(worker.files.settle(&worker, host, &key.1, known, found, now)),
+                Ok(Err(OpenError::Local(errno))) => Err(worker.files.trouble(key.1.as_str(), errno)),
+                Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
+                Err(busy) => Err(worker.files.busy(key.1.as_str(), busy)),
+            };
+            worker.files.pending.borrow_mut().remove(&key);
+            *pending.result.borrow_mut() = Some(result);
+            pending.done.notify_waiters();
+        });
+        fetch
+    }
+
+    /// Takes what a look found into the table.
+    fn settle(&self, worker: &Worker, host: usize, path: &SafePath<'_>, known: Option<Rc<Entry>>, found: Option<Found>, now: i64) -> Rc<Entry> {
+        let Some(found) = found else {
+            // Nothing has changed, so there is something known.
+            let entry = known.unwrap_or_else(|| Rc::new(Entry::empty(Resource::Missing, now)));
+            entry.checked.set(now);
+            return entry;
+        };
+        let entry = Rc::new(Entry::of(worker, host, path, found, now));
+        let (bytes, descriptors) = entry.cost();
+        self.table.borrow_mut().insert(host as u32, path.as_str(), Cached::Entry(entry.clone()), bytes, descriptors);
+        entry
+    }
+
+    fn trouble(&self, path: &str, errno: Errno) -> Status {
+        log::error(format_args!("cannot open /{path}: {errno}"));
+        match errno {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::SERVICE_UNAVAILABLE,
+            _ => Status::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn busy(&self, path: &str, busy: Busy) -> Status {
+        let why = match busy {
+            Busy::Full => "too many look-ups wait for a disk",
+            Busy::Late => "the disk did not answer in time",
+            Busy::Failed => "the look-up failed",
+        };
+        log::warn(format_args!("/{path}: {why}"));
+        Status::SERVICE_UNAVAILABLE
+    }
+}
+
+/// Where to look for a path.
+pub struct Wanted<'a> {
+    pub root: &'a Path,
+    pub below: SafePath<'a>,
+    pub rules: &'a site::model::FileRules,
+}
+
+/// Seconds after which a listing is made anew even if its folder has not changed: the sizes and times
+/// of the files in it may have.
+const LISTING_AGE: i64 = 10;
+
+impl Fetch {
+    pub async fn wait(self) -> Fetched {
+        loop {
+            let done = self.look.done.notified();
+            if let Some(result) = &*self.look.result.borrow() {
+                return Fetched { host: self.host, path: self.path.clone(), result: result.clone() };
+            }
+            done.await;
+        }
+    }
+}
+
+impl Fetched {
+    /// Is this what was looked up for that path?
+    pub fn is(&self, host: usize, path: &str) -> bool {
+        self.host == host && self.path.as_str() == path
+    }
+}
+
+impl Entry {
+    /// What a look found, made ready to be served.
+    fn of(worker: &Worker, host: usize, path: &SafePath<'_>, found: Found, now: i64) -> Entry {
+        match found {
+            Found::Missing => Entry::empty(Resource::Missing, now),
+            Found::Denied => Entry::empty(Resource::Denied, now),
+            Found::Folder(stamp) => Entry { stamps: vec![stamp], ..Entry::empty(Resource::Folder, now) },
+            Found::File { name, variants } => {
+                let stamps = variants.iter().map(|v| v.stamp).collect();
+                let ready = crate::serve::file::prepare(worker, host, path, &name, variants);
+                let (representations, forms) = ready.into_iter().unzip();
+                Entry { resource: Resource::File(representations), forms, stamps, checked: Cell::new(now) }
+            }
+        }
+    }
+
+    fn empty(resource: Resource, now: i64) -> Entry {
+        Entry { resource, forms: Vec::new(), stamps: Vec::new(), checked: Cell::new(now) }
+    }
+
+    /// The folder's own stamp, if it is one.
+    pub fn folder_stamp(&self) -> Option<Stamp> {
+        matches!(self.resource, Resource::Folder).then(|| self.stamps.first().copied()).flatten()
+    }
+
+    /// Bytes and descriptors that keeping it costs.
+    fn cost(&self) -> (usize, usize) {
+        let bytes = self.forms.iter().map(|f| f.block.borrow().bytes().len() + 256).sum::<usize>();
+        let descriptors = self.forms.iter().filter(|f| !matches!(f.content, Content::InBlock)).count();
+        (bytes + size_of::<Entry>(), descriptors)
+    }
+}
+
+fn whole_seconds(duration: Duration) -> i64 {
+    duration.as_millis().div_ceil(1000).try_into().unwrap_or(i64::MAX)
+}

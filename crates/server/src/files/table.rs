@@ -1,0 +1,219 @@
+//! A table of bounded size that forgets what was used longest ago.
+//!
+//! Each entry has a cost in bytes and in descriptors; the caller says what the entries may cost
+//! together. Knows nothing of files.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use slab::Slab;
+
+/// What entries may cost together, or what one costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    pub entries: usize,
+    pub descriptors: usize,
+    pub bytes: usize,
+}
+
+impl Cost {
+    const NONE: Cost = Cost { entries: 0, descriptors: 0, bytes: 0 };
+
+    fn exceeds(self, limit: Cost) -> bool {
+        self.entries > limit.entries || self.descriptors > limit.descriptors || self.bytes > limit.bytes
+    }
+}
+
+/// Entries by host and path.
+pub struct Table<V> {
+    index: HashTable<usize>,
+    hasher: RandomState,
+    slots: Slab<Slot<V>>,
+    /// The two ends of the chain of slots in order of use.
+    newest: usize,
+    oldest: usize,
+    cost: Cost,
+    limit: Cost,
+}
+
+struct Slot<V> {
+    host: u32,
+    path: Box<str>,
+    value: V,
+    cost: Cost,
+    newer: usize,
+    older: usize,
+}
+
+const NO_SLOT: usize = usize::MAX;
+
+impl<V> Table<V> {
+    pub fn new(limit: Cost) -> Table<V> {
+        Table {
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+            slots: Slab::new(),
+            newest: NO_SLOT,
+            oldest: NO_SLOT,
+            cost: Cost::NONE,
+            limit,
+        }
+    }
+
+    /// The value, which is from now on the one used last.
+    #[inline]
+    pub fn get(&mut self, host: u32, path: &str) -> Option<&mut V> {
+        let slot = self.find(host, path)?;
+        if slot != self.newest {
+            self.unlink(slot);
+            self.link_newest(slot);
+        }
+        Some(&mut self.slots[slot].value)
+    }
+
+    /// Puts `value` in the place of any other with the same key, then forgets as much as needed. A value
+    /// that alone costs more than all may is not kept.
+    pub fn insert(&mut self, host: u32, path: &str, value: V, bytes: usize, descriptors: usize) {
+        self.remove(host, path);
+        let cost = Cost { entries: 1, descriptors, bytes: bytes + path.len() + size_of::<Slot<V>>() };
+        if cost.exceeds(self.limit) {
+            return;
+        }
+        let hash = self.hash(host, path);
+        let slot = Slot { host, path: path.into(), value, cost, newer: NO_SLOT, older: NO_SLOT };
+        let slot = self.slots.insert(slot);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.index.insert_unique(hash, slot, |&s| hash_of(hasher, slots[s].host, &slots[s].path));
+        self.link_newest(slot);
+        self.charge(cost);
+        while self.cost.exceeds(self.limit) {
+            self.forget(self.oldest);
+        }
+    }
+
+    pub fn remove(&mut self, host: u32, path: &str) {
+        if let Some(slot) = self.find(host, path) {
+            self.forget(slot);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    #[inline]
+    fn find(&self, host: u32, path: &str) -> Option<usize> {
+        let same = |&slot: &usize| {
+            let slot = &self.slots[slot];
+            slot.host == host && *slot.path == *path
+        };
+        self.index.find(self.hash(host, path), same).copied()
+    }
+
+    #[inline]
+    fn hash(&self, host: u32, path: &str) -> u64 {
+        hash_of(&self.hasher, host, path)
+    }
+
+    fn forget(&mut self, slot: usize) {
+        let hash = self.hash(self.slots[slot].host, &self.slots[slot].path);
+        if let Ok(found) = self.index.find_entry(hash, |&s| s == slot) {
+            found.remove();
+        }
+        self.unlink(slot);
+        let cost = self.slots.remove(slot).cost;
+        self.cost.entries -= cost.entries;
+        self.cost.descriptors -= cost.descriptors;
+        self.cost.bytes -= cost.bytes;
+    }
+
+    fn charge(&mut self, cost: Cost) {
+        self.cost.entries += cost.entries;
+        self.cost.descriptors += cost.descriptors;
+        self.cost.bytes += cost.bytes;
+    }
+
+    fn link_newest(&mut self, slot: usize) {
+        self.slots[slot].older = self.newest;
+        self.slots[slot].newer = NO_SLOT;
+        match self.newest {
+            NO_SLOT => self.oldest = slot,
+            newest => self.slots[newest].newer = slot,
+        }
+        self.newest = slot;
+    }
+
+    fn unlink(&mut self, slot: usize) {
+        let (newer, older) = (self.slots[slot].newer, self.slots[slot].older);
+        match newer {
+            NO_SLOT => self.newest = older,
+            newer => self.slots[newer].older = older,
+        }
+        match older {
+            NO_SLOT => self.oldest = newer,
+            older => self.slots[older].newer = newer,
+        }
+    }
+}
+
+#[inline]
+fn hash_of(hasher: &RandomState, host: u32, path: &str) -> u64 {
+    hasher.hash_one((host, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(entries: usize, descriptors: usize, bytes: usize) -> Table<&'static str> {
+        Table::new(Cost { entries, descriptors, bytes })
+    }
+
+    fn keys(table: &Table<&'static str>, among: &[&'static str]) -> Vec<&'static str> {
+        among.iter().copied().filter(|k| table.find(0, k).is_some()).collect()
+    }
+
+    #[test]
+    fn forgets_what_was_used_longest_ago() {
+        let mut t = table(3, 100, 1 << 20);
+        for k in ["a", "b", "c"] {
+            t.insert(0, k, k, 0, 0);
+        }
+        assert_eq!(t.get(0, "a"), Some(&mut "a"));
+        t.insert(0, "d", "d", 0, 0);
+        assert_eq!(keys(&t, &["a", "b", "c", "d"]), ["a", "c", "d"]);
+    }
+
+    #[test]
+    fn holds_the_limits_of_descriptors_and_bytes() {
+        let mut t = table(100, 2, 1 << 20);
+        for k in ["a", "b", "c"] {
+            t.insert(0, k, k, 0, 1);
+        }
+        assert_eq!(keys(&t, &["a", "b", "c"]), ["b", "c"]);
+        let mut t = table(100, 100, 1000);
+        t.insert(0, "a", "a", 600, 0);
+        t.insert(0, "b", "b", 600, 0);
+        assert_eq!(keys(&t, &["a", "b"]), ["b"]);
+        t.insert(0, "huge", "huge", 10_000, 0);
+        assert_eq!(keys(&t, &["b", "huge"]), ["b"]);
+    }
+
+    #[test]
+    fn replaces_and_keeps_hosts_apart() {
+        let mut t = table(10, 10, 1 << 20);
+        t.insert(0, "a", "zero", 10, 1);
+        t.insert(1, "a", "one", 10, 1);
+        t.insert(0, "a", "again", 10, 1);
+        assert_eq!((t.get(0, "a").copied(), t.get(1, "a").copied()), (Some("again"), Some("one")));
+        assert_eq!(t.len(), 2);
+        t.remove(0, "a");
+        t.remove(1, "a");
+        assert_eq!((t.len(), t.cost, t.newest, t.oldest), (0, Cost::NONE, NO_SLOT, NO_SLOT));
+    }
+}

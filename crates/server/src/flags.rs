@@ -1,0 +1,528 @@
+//! The command line. Every command and every flag stands once, in the two tables below: the parser,
+//! `--help`, the manual page and the shell completions are made from them.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the program is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Serve(Serve),
+    Check { config: PathBuf },
+    Explain(Explain),
+    Healthcheck { url: String, timeout: Duration },
+    Generate(Document),
+    Help,
+    Version,
+}
+
+/// A folder, or a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    Folder(PathBuf),
+    Config(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serve {
+    pub what: What,
+    /// In place of the configured ones, or of the default; empty: not given.
+    pub listen: Vec<String>,
+    pub workers: Option<usize>,
+    pub access_log: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explain {
+    pub what: What,
+    pub method: String,
+    pub url: String,
+    pub fields: Vec<String>,
+}
+
+/// What is made from the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    Man,
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Why a command line is none: one line, with what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(pub String);
+
+struct CommandRow {
+    /// Empty: the command that is meant when none is named.
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+}
+
+const COMMANDS: &[CommandRow] = &[
+    CommandRow {
+        name: "",
+        arguments: "[DIR]",
+        help: "Serve the files in DIR, with listings (default: the current folder)",
+    },
+    CommandRow { name: "check", arguments: "-c FILE", help: "Check a configuration, and show what its limits cost" },
+    CommandRow {
+        name: "explain",
+        arguments: "METHOD URL",
+        help: "Show, hop by hop, how a request would be answered, without a socket",
+    },
+    CommandRow { name: "healthcheck", arguments: "URL", help: "Request URL once; exit with 0 if the answer is 2xx or 3xx" },
+    CommandRow {
+        name: "generate",
+        arguments: "man|bash|zsh|fish",
+        help: "Print the manual page, or the completions for a shell",
+    },
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Config,
+    Listen,
+    Workers,
+    AccessLog,
+    Root,
+    Header,
+    Timeout,
+    Help,
+    Version,
+}
+
+struct FlagRow {
+    key: Key,
+    long: &'static str,
+    short: Option<char>,
+    value: Option<&'static str>,
+    /// Commands that know it; empty: all.
+    commands: &'static [&'static str],
+    /// Begins with a verb and ends with the default.
+    help: &'static str,
+}
+
+const FLAGS: &[FlagRow] = &[
+    FlagRow {
+        key: Key::Config,
+        long: "config",
+        short: Some('c'),
+        value: Some("FILE"),
+        commands: &["", "check", "explain"],
+        help: "Read the configuration from FILE (default: none)",
+    },
+    FlagRow {
+        key: Key::Listen,
+        long: "listen",
+        short: Some('l'),
+        value: Some("ADDRESS"),
+        commands: &[""],
+        help: "Listen on ADDRESS, as 127.0.0.1:8080, [::1]:8080, :8080 for all, or unix:/path; \
+               may be repeated (default: 127.0.0.1:8080, or what is configured)",
+    },
+    FlagRow {
+        key: Key::Workers,
+        long: "workers",
+        short: Some('w'),
+        value: Some("N"),
+        commands: &[""],
+        help: "Run N workers (default: one per core that the process may use)",
+    },
+    FlagRow {
+        key: Key::AccessLog,
+        long: "access-log",
+        short: None,
+        value: Some("WHERE"),
+        commands: &[""],
+        help: "Write one line per request to WHERE: stdout, stderr, syslog, off, or a file \
+               (default: stdout if that is a terminal, else off; or what is configured)",
+    },
+    FlagRow {
+        key: Key::Root,
+        long: "root",
+        short: Some('r'),
+        value: Some("DIR"),
+        commands: &["explain"],
+        help: "Explain for the folder DIR, where there is no configuration (default: the current folder)",
+    },
+    FlagRow {
+        key: Key::Header,
+        long: "header",
+        short: Some('H'),
+        value: Some("FIELD"),
+        commands: &["explain"],
+        help: "Add a field to the request, as \"Range: bytes=0-99\"; may be repeated (default: none)",
+    },
+    FlagRow {
+        key: Key::Timeout,
+        long: "timeout",
+        short: None,
+        value: Some("SECONDS"),
+        commands: &["healthcheck"],
+        help: "Wait at most SECONDS for the answer (default: 5)",
+    },
+    FlagRow {
+        key: Key::Help,
+        long: "help",
+        short: Some('h'),
+        value: None,
+        commands: &[],
+        help: "Print this help (default: off)",
+    },
+    FlagRow {
+        key: Key::Version,
+        long: "version",
+        short: Some('V'),
+        value: None,
+        commands: &[],
+        help: "Print the version (default: off)",
+    },
+];
+
+/// What was given, before it is known whether it makes a command.
+#[derive(Default)]
+struct Given {
+    command: &'static str,
+    arguments: Vec<OsString>,
+    config: Option<PathBuf>,
+    listen: Vec<String>,
+    workers: Option<usize>,
+    access_log: Option<String>,
+    root: Option<PathBuf>,
+    fields: Vec<String>,
+    timeout: Option<u64>,
+}
+
+/// Reads the arguments behind the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    use lexopt::Arg;
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut given = Given::default();
+    let mut first = true;
+    let mut used: Vec<&FlagRow> = Vec::new();
+    while let Some(argument) = parser.next().map_err(usage)? {
+        let flag = match argument {
+            Arg::Value(value) => {
+                let named = COMMANDS.iter().find(|c| !c.name.is_empty() && value == c.name);
+                match named {
+                    Some(command) if first => given.command = command.name,
+                    _ => given.arguments.push(value),
+                }
+                first = false;
+                continue;
+            }
+            Arg::Long(name) => FLAGS.iter().find(|f| f.long == name).ok_or_else(|| unknown(&format!("--{name}")))?,
+            Arg::Short(c) => FLAGS.iter().find(|f| f.short == Some(c)).ok_or_else(|| unknown(&format!("-{c}")))?,
+        };
+        match flag.key {
+            Key::Help => return Ok(Command::Help),
+            Key::Version => return Ok(Command::Version),
+            key => given.set(key, parser.value().map_err(usage)?)?,
+        }
+        used.push(flag);
+    }
+    if let Some(flag) = used.iter().find(|f| !f.commands.contains(&given.command)) {
+        let command = if given.command.is_empty() { "serving" } else { given.command };
+        return Err(UsageError(format!("--{} means nothing for {command}; see taipan --help", flag.long)));
+    }
+    given.command()
+}
+
+impl Given {
+    fn set(&mut self, key: Key, value: OsString) -> Result<(), UsageError> {
+        match key {
+            Key::Config => self.config = Some(value.into()),
+            Key::Root => self.root = Some(value.into()),
+            Key::Listen => self.listen.push(text(value)?),
+            Key::Header => self.fields.push(text(value)?),
+            Key::AccessLog => self.access_log = Some(text(value)?),
+            Key::Workers => self.workers = Some(number(value, "--workers")?.max(1)),
+            Key::Timeout => self.timeout = Some(number(value, "--timeout")? as u64),
+            Key::Help | Key::Version => {}
+        }
+        Ok(())
+    }
+
+    fn command(self) -> Result<Command, UsageError> {
+        match self.command {
+            "check" => {
+                self.exactly(0, "check takes no argument but -c FILE")?;
+                let config = self.config.ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
+                Ok(Command::Check { config })
+            }
+            "explain" => {
+                self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
+                let what = what(self.config, self.root)?;
+                let mut arguments = self.arguments.into_iter();
+                let (method, url) = (text(arguments.next().unwrap_or_default())?, text(arguments.next().unwrap_or_default())?);
+                Ok(Command::Explain(Explain { what, method, url, fields: self.fields }))
+            }
+            "healthcheck" => {
+                self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
+                let url = text(self.arguments.into_iter().next().unwrap_or_default())?;
+                Ok(Command::Healthcheck { url, timeout: Duration::from_secs(self.timeout.unwrap_or(5)) })
+            }
+            "generate" => {
+                self.exactly(1, "generate takes one of man, bash, zsh and fish")?;
+                match self.arguments[0].to_str() {
+                    Some("man") => Ok(Command::Generate(Document::Man)),
+                    Some("bash") => Ok(Command::Generate(Document::Bash)),
+                    Some("zsh") => Ok(Command::Generate(Document::Zsh)),
+                    Some("fish") => Ok(Command::Generate(Document::Fish)),
+                    _ => Err(UsageError("generate takes one of man, bash, zsh and fish".into())),
+                }
+            }
+            _ => {
+                if self.arguments.len() > 1 {
+                    return Err(UsageError("only one folder can be served; write a configuration for more".into()));
+                }
+                let Given { listen, workers, access_log, config, arguments, .. } = self;
+                let what = what(config, arguments.into_iter().next().map(PathBuf::from))?;
+                Ok(Command::Serve(Serve { what, listen, workers, access_log }))
+            }
+        }
+    }
+
+    fn exactly(&self, count: usize, otherwise: &str) -> Result<(), UsageError> {
+        if self.arguments.len() == count { Ok(()) } else { Err(UsageError(otherwise.to_owned())) }
+    }
+}
+
+fn what(config: Option<PathBuf>, folder: Option<PathBuf>) -> Result<What, UsageError> {
+    match (config, folder) {
+        (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
+        (Some(config), None) => Ok(What::Config(config)),
+        (None, folder) => Ok(What::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
+    }
+}
+
+/// `--help`.
+pub fn help() -> String {
+    let mut out = String::from("taipan, a small, fast web server\n\nUsage:\n");
+    for row in COMMANDS {
+        let line = format!("taipan {} {}", row.name, row.arguments).replace("  ", " ");
+        _ = writeln!(out, "  {line:<36} {}", row.help);
+    }
+    _ = writeln!(out, "  {:<36} {}", "taipan -c FILE", "Serve what FILE configures");
+    out.push_str("\nFlags:\n");
+    for flag in FLAGS {
+        _ = writeln!(out, "  {}", spelled(flag));
+        for line in wrapped(flag.help, 80) {
+            _ = writeln!(out, "        {line}");
+        }
+    }
+    out
+}
+
+/// The manual page, for man(1).
+pub fn man() -> String {
+    let mut out = format!(".TH TAIPAN 1 \"\" \"taipan {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
+    out.push_str(".SH NAME\ntaipan \\- a small, fast web server\n.SH SYNOPSIS\n");
+    for row in COMMANDS {
+        _ = writeln!(out, ".br\n.B taipan {}\n{}", row.name, roff(row.arguments));
+    }
+    out.push_str(".br\n.B taipan\n\\-c FILE\n.SH COMMANDS\n");
+    for row in COMMANDS {
+        let name = format!("{} {}", row.name, row.arguments);
+        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(name.trim()), roff(row.help));
+    }
+    out.push_str(".SH OPTIONS\n");
+    for flag in FLAGS {
+        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(&spelled(flag)), roff(flag.help));
+    }
+    out.push_str(
+        ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\
+         Stop now.\n.TP\n.B SIGUSR1\nOpen the log files again.\n.SH EXIT STATUS\n\
+         0 after a requested end, 1 if a check found something, 2 if it could not start.\n",
+    );
+    out
+}
+
+/// Completions for a shell; for `Document::Man` the manual page.
+pub fn document(document: Document) -> String {
+    match document {
+        Document::Man => man(),
+        Document::Bash => bash(),
+        Document::Zsh => zsh(),
+        Document::Fish => fish(),
+    }
+}
+
+fn bash() -> String {
+    let mut words: Vec<String> = COMMANDS.iter().map(|c| c.name.to_owned()).filter(|n| !n.is_empty()).collect();
+    for flag in FLAGS {
+        words.push(format!("--{}", flag.long));
+        words.extend(flag.short.map(|c| format!("-{c}")));
+    }
+    format!(
+        "_taipan() {{\n    COMPREPLY=($(compgen -W '{}' -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n}}\n\
+         complete -o default -F _taipan taipan\n",
+        words.join(" ")
+    )
+}
+
+fn zsh() -> String {
+    let mut out = String::from("#compdef taipan\n_arguments \\\n");
+    for flag in FLAGS {
+        let help = flag.help.replace(['[', ']', '\'', ':'], " ");
+        let value = flag.value.map_or(String::new(), |v| format!(":{v}:_files"));
+        _ = writeln!(out, "    '*--{}[{help}]{value}' \\", flag.long);
+    }
+    let names: Vec<&str> = COMMANDS.iter().map(|c| c.name).filter(|n| !n.is_empty()).collect();
+    _ = writeln!(out, "    '1:command or folder:_alternative \"commands:command:({})\" \"files:folder:_files -/\"' \\", names.join(" "));
+    out.push_str("    '*:argument:_files'\n");
+    out
+}
+
+fn fish() -> String {
+    let mut out = String::new();
+    for row in COMMANDS.iter().filter(|c| !c.name.is_empty()) {
+        _ = writeln!(out, "complete -c taipan -n __fish_use_subcommand -a {} -d '{}'", row.name, row.help);
+    }
+    for flag in FLAGS {
+        let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
+        let value = if flag.value.is_some() { " -r" } else { "" };
+        _ = writeln!(out, "complete -c taipan -l {}{short}{value} -d '{}'", flag.long, flag.help.replace('\'', ""));
+    }
+    out
+}
+
+fn spelled(flag: &FlagRow) -> String {
+    let short = flag.short.map_or(String::new(), |c| format!("-{c}, "));
+    let value = flag.value.map_or(String::new(), |v| format!(" {v}"));
+    format!("{short}--{}{value}", flag.long)
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            let space = if lines[last].is_empty() { "" } else { " " };
+            _ = write!(lines[last], "{space}{word}");
+        }
+    }
+    lines
+}
+
+fn roff(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('-', "\\-")
+}
+
+fn text(value: OsString) -> Result<String, UsageError> {
+    value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
+}
+
+fn number(value: OsString, flag: &str) -> Result<usize, UsageError> {
+    let value = text(value)?;
+    value.parse().map_err(|_| UsageError(format!("{flag} takes a number, not \"{value}\"")))
+}
+
+fn unknown(flag: &str) -> UsageError {
+    let near = |name: &str| strsim::damerau_levenshtein(name, flag.trim_start_matches('-'));
+    match FLAGS.iter().map(|f| f.long).min_by_key(|name| near(name)) {
+        Some(name) if near(name) <= 3 => UsageError(format!("unknown flag {flag}; did you mean --{name}?")),
+        _ => UsageError(format!("unknown flag {flag}; see taipan --help")),
+    }
+}
+
+fn usage(error: lexopt::Error) -> UsageError {
+    UsageError(format!("{error}; see taipan --help"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, UsageError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    fn serve(what: What) -> Serve {
+        Serve { what, listen: Vec::new(), workers: None, access_log: None }
+    }
+
+    #[test]
+    fn commands() {
+        let folder = |dir: &str| What::Folder(dir.into());
+        let table = [
+            ("", Command::Serve(serve(folder(".")))),
+            ("/srv", Command::Serve(serve(folder("/srv")))),
+            ("./check", Command::Serve(serve(folder("./check")))),
+            ("-c a.toml", Command::Serve(serve(What::Config("a.toml".into())))),
+            (
+                "x -l :1 --listen=[::1]:2 -w 3 --access-log off",
+                Command::Serve(Serve {
+                    what: folder("x"),
+                    listen: vec![":1".into(), "[::1]:2".into()],
+                    workers: Some(3),
+                    access_log: Some("off".into()),
+                }),
+            ),
+            ("check -c a.toml", Command::Check { config: "a.toml".into() }),
+            ("-c a.toml check", Command::Check { config: "a.toml".into() }),
+            (
+                "explain GET /x -H Range:bytes=0-1 --root /srv",
+                Command::Explain(Explain {
+                    what: folder("/srv"),
+                    method: "GET".into(),
+                    url: "/x".into(),
+                    fields: vec!["Range:bytes=0-1".into()],
+                }),
+            ),
+            (
+                "healthcheck http://a/ --timeout 2",
+                Command::Healthcheck { url: "http://a/".into(), timeout: Duration::from_secs(2) },
+            ),
+            ("generate fish", Command::Generate(Document::Fish)),
+            ("--help", Command::Help),
+            ("check -V", Command::Version),
+        ];
+        for (line, expected) in table {
+            assert_eq!(parsed(line), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let table = [
+            ("--lisen :1", "did you mean --listen?"),
+            ("--zzzzzzzz", "see taipan --help"),
+            ("a b", "only one folder"),
+            ("a -c b", "not both"),
+            ("check", "taipan check -c FILE"),
+            ("check -c a b", "takes no argument"),
+            ("explain GET", "a method and a URL"),
+            ("healthcheck", "one URL"),
+            ("generate tcsh", "man, bash, zsh and fish"),
+            ("--workers many", "takes a number"),
+            ("check -c a --listen :1", "means nothing for check"),
+            ("-c", "taipan --help"),
+        ];
+        for (line, expected) in table {
+            let UsageError(text) = parsed(line).unwrap_err();
+            assert!(text.contains(expected), "{line}: {text}");
+            assert!(!text.contains('\n'), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_flag_is_in_every_document() {
+        for flag in FLAGS {
+            let long = format!("--{}", flag.long);
+            assert!(help().contains(&long));
+            assert!(man().contains(&roff(&long)));
+            for shell in [bash(), zsh()] {
+                assert!(shell.contains(&long));
+            }
+            assert!(fish().contains(&format!("-l {}", flag.long)));
+            assert!(flag.help.ends_with(')') && flag.help.contains("(default: "), "{long}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `taipan healthcheck URL`: one request from the command line, for containers that have no curl.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Enough for a status line.
+const READ: u64 = 256;
+
+/// Exits with 0 if the answer to GET is 2xx or 3xx, with 1 otherwise.
+pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
+    match status(url, timeout) {
+        Ok(status) if (200..400).contains(&status) => {
+            println!("{url}: {status}");
+            ExitCode::SUCCESS
+        }
+        Ok(status) => {
+            eprintln!("taipan: {url}: {status}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("taipan: {url}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `http://host[:port]/path` or `unix:/path/of/socket[:/path]`.
+fn status(url: &str, timeout: Duration) -> io::Result<u16> {
+    if let Some(rest) = url.strip_prefix("unix:") {
+        let (socket, path) = rest.split_once(":/").map_or((rest, String::new()), |(s, p)| (s, p.to_owned()));
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        return ask(stream, "localhost", &format!("/{path}"));
+    }
+    let rest = url.strip_prefix("http://").ok_or_else(|| io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path"))?;
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let (host, port) = http::fields::host_and_port(authority);
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let address = (name, port.unwrap_or(80)).to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such host"))?;
+    let stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    ask(stream, authority, path)
+}
+
+fn ask(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result<u16> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: taipan-healthcheck\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    // A reset after the status line does not make it less of an answer.
+    let read = stream.take(READ).read_to_end(&mut answer);
+    let line = String::from_utf8_lossy(&answer);
+    let code = line.strip_prefix("HTTP/1.").and_then(|l| l.get(2..5)).and_then(|c| c.parse().ok());
+    code.ok_or_else(|| read.err().unwrap_or_else(|| io::Error::other("the answer is not HTTP")))
+}

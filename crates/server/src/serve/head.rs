@@ -1,0 +1,72 @@
+//! Response heads as the configuration wants them: `Server` or none, and the fields that a route adds or
+//! takes away. Every head that leaves the server is written here.
+
+use http::reply::{Block, Builder};
+use http::status::Status;
+use site::model::{HeaderRule, Route};
+
+use crate::worker::Worker;
+
+pub struct HeadWriter<'a> {
+    builder: Builder,
+    rules: &'a [HeaderRule],
+}
+
+/// Fields that say how the message is framed. No configuration changes them.
+const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-range"];
+
+impl<'a> HeadWriter<'a> {
+    /// `route` is `None` where a request was refused before it had one.
+    pub fn new(worker: &Worker, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+        let rules = route.map_or(&[][..], |r| &r.headers);
+        let head = HeadWriter { builder: Builder::new(status, &worker.clock.date()), rules };
+        match &worker.site.server_name {
+            Some(name) => head.field("Server", name),
+            None => head,
+        }
+    }
+
+    /// Adds a field, unless the route sets it otherwise or takes it away.
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> HeadWriter<'a> {
+        let ruled = |rule: &HeaderRule| match rule {
+            HeaderRule::Set(ruled, _) | HeaderRule::Remove(ruled) => ruled.eq_ignore_ascii_case(name),
+        };
+        if is_framing(name) || !self.rules.iter().any(ruled) {
+            self.builder = self.builder.field(name, value);
+        }
+        self
+    }
+
+    pub fn optional(self, name: &str, value: Option<impl AsRef<[u8]>>) -> HeadWriter<'a> {
+        match value {
+            Some(value) => self.field(name, value),
+            None => self,
+        }
+    }
+
+    pub fn length(mut self, bytes: u64) -> HeadWriter<'a> {
+        self.builder = self.builder.number("Content-Length", bytes);
+        self
+    }
+
+    /// The head, followed by `body`.
+    pub fn finish_with(self, body: &[u8]) -> Block {
+        let mut builder = self.builder;
+        for rule in self.rules {
+            if let HeaderRule::Set(name, value) = rule
+                && !is_framing(name)
+            {
+                builder = builder.field(name, value);
+            }
+        }
+        builder.finish_with(body)
+    }
+
+    pub fn finish(self) -> Block {
+        self.finish_with(&[])
+    }
+}
+
+fn is_framing(name: &str) -> bool {
+    FRAMING.iter().any(|f| f.eq_ignore_ascii_case(name))
+}

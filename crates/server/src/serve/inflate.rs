@@ -1,0 +1,71 @@
+//! A gzip file for those who do not accept gzip: inflated piece by piece on a helper thread, as the
+//! client takes it, so that neither a huge file nor a bomb costs more than a piece.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use flate2::read::MultiGzDecoder;
+
+use super::OpenFile;
+use crate::worker::Worker;
+
+const PIECE: usize = 64 * 1024;
+
+pub struct Inflate {
+    file: Rc<OpenFile>,
+    state: State,
+}
+
+enum State {
+    New,
+    Running(Box<MultiGzDecoder<Reader>>),
+    Ended,
+}
+
+impl Inflate {
+    pub fn new(file: Rc<OpenFile>) -> Inflate {
+        Inflate { file, state: State::New }
+    }
+
+    /// The next piece; `None` at the end. Errors: the file is not gzip, or cannot be read.
+    pub async fn next(&mut self, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
+        let mut decoder = match std::mem::replace(&mut self.state, State::Ended) {
+            State::New => Box::new(MultiGzDecoder::new(Reader { fd: self.file.fd.try_clone()?, at: 0 })),
+            State::Running(decoder) => decoder,
+            State::Ended => return Ok(None),
+        };
+        let work = move || {
+            let mut piece = Vec::with_capacity(PIECE);
+            let read = (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece);
+            read.map(|_| (decoder, piece))
+        };
+        let (decoder, piece) = worker.disk.run(work).await.map_err(|_| io::Error::other("the disk is too slow"))??;
+        if piece.is_empty() {
+            return Ok(None);
+        }
+        self.state = State::Running(decoder);
+        Ok(Some(piece))
+    }
+}
+
+/// All of a small gzip file, if it inflates to at most `limit` bytes.
+pub fn small(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
+    let mut plain = Vec::new();
+    let read = MultiGzDecoder::new(gzip).take(limit + 1).read_to_end(&mut plain);
+    (read.is_ok() && plain.len() as u64 <= limit).then_some(plain)
+}
+
+/// Reads a descriptor from a place of its own: others read the same file.
+struct Reader {
+    fd: OwnedFd,
+    at: u64,
+}
+
+impl Read for Reader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = rustix::io::pread(&self.fd, buf, self.at)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}

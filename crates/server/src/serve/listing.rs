@@ -1,0 +1,179 @@
+//! Folders without an index: read and rendered on a helper thread. A listing of ordinary size is kept
+//! until its folder changes; a huge one is made while it is sent.
+
+use std::io;
+use std::rc::Rc;
+
+use http::status::Status;
+use http::target::SafePath;
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, StatxFlags, statx};
+use site::listing::{CONTENT_SECURITY_POLICY, Entry, Extent, Format, Kind, Order, Page, Progress, Render, is_listed};
+use site::model::{Dotfiles, Route, Symlinks};
+
+use super::head::HeadWriter;
+use super::{Body, Reply, Source, fixed};
+use crate::files::ListingPage;
+use crate::files::beneath::{self, OpenError, Root, Wait};
+use crate::files::look::Stamp;
+use crate::log;
+use crate::worker::Worker;
+
+/// A rendered listing up to this size is sent with its length, and kept.
+const KEEP: usize = 1024 * 1024;
+
+/// What is to be listed, and how.
+pub struct Wanted {
+    pub host: usize,
+    /// Of the request, decoded.
+    pub path: SafePath<'static>,
+    pub root: Root,
+    /// The folder beneath the root.
+    pub below: SafePath<'static>,
+    pub folder: Stamp,
+    pub order: Order,
+    pub format: Format,
+}
+
+/// The rest of a listing that is made while it is sent.
+pub struct Pieces {
+    ready: Vec<u8>,
+    render: Option<Render>,
+}
+
+impl Pieces {
+    pub async fn next(&mut self, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
+        if !self.ready.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.ready)));
+        }
+        let Some(mut render) = self.render.take() else { return Ok(None) };
+        let work = move || {
+            let mut piece = Vec::new();
+            let progress = render.next_piece(&mut piece);
+            (render, piece, progress)
+        };
+        let (render, piece, progress) = worker.disk.run(work).await.map_err(|_| io::Error::other("no helper thread"))?;
+        self.render = (progress == Progress::More).then_some(render);
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+}
+
+/// The listing, if one is kept that still holds.
+pub fn kept(worker: &Worker, wanted: &Wanted, now: i64) -> Option<Reply> {
+    let page = worker.files.listing(wanted.host, &key(wanted), &wanted.folder, now)?;
+    let mut block = page.block.clone();
+    Rc::make_mut(&mut block).set_date(&worker.clock.date());
+    Some(Reply::block(block))
+}
+
+/// Reads and renders.
+pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
+    let route = worker.route(wanted.host, &wanted.path);
+    let job = Job {
+        root: wanted.root.clone(),
+        below: wanted.below.clone(),
+        title: format!("/{}", wanted.path.as_str()),
+        order: wanted.order,
+        format: wanted.format,
+        symlinks: route.files.symlinks,
+        dotfiles: route.files.dotfiles,
+        limit: worker.site.limits.listing_entries,
+    };
+    match worker.disk.run(move || job.run()).await {
+        Ok(Ok((page, None))) => {
+            let block = Rc::new(head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page));
+            let made = worker.clock.read();
+            let kept = Rc::new(ListingPage { block: block.clone(), folder: wanted.folder, made });
+            worker.files.keep_listing(wanted.host, &key(&wanted), kept);
+            Reply::block(block)
+        }
+        Ok(Ok((ready, render))) => {
+            let source = Source::Listing(Box::new(Pieces { ready, render }));
+            Reply { body: Body::Stream(source), ..Reply::block(head(&worker, route, wanted.format).finish()) }
+        }
+        Ok(Err(OpenError::Denied)) => fixed::status(&worker, Some(route), Status::FORBIDDEN),
+        Ok(Err(OpenError::Missing)) => fixed::status(&worker, Some(route), Status::NOT_FOUND),
+        Ok(Err(error)) => {
+            log::error(format_args!("cannot list /{}: {error:?}", wanted.path.as_str()));
+            fixed::status(&worker, Some(route), Status::INTERNAL_SERVER_ERROR)
+        }
+        Err(_) => fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE),
+    }
+}
+
+fn head<'a>(worker: &Worker, route: &'a Route, format: Format) -> HeadWriter<'a> {
+    let head = HeadWriter::new(worker, Some(route), Status::OK)
+        .field("Content-Type", format.content_type())
+        .field("Vary", "Accept");
+    match format {
+        Format::Html => head.field("Content-Security-Policy", CONTENT_SECURITY_POLICY),
+        Format::Json => head,
+    }
+}
+
+/// No path has a NUL, so this key is no file's.
+fn key(wanted: &Wanted) -> String {
+    format!("{}\0{:?}{:?}{:?}", wanted.path.as_str(), wanted.order.by, wanted.order.direction, wanted.format)
+}
+
+/// What a helper thread does.
+struct Job {
+    root: Root,
+    below: SafePath<'static>,
+    title: String,
+    order: Order,
+    format: Format,
+    symlinks: Symlinks,
+    dotfiles: Dotfiles,
+    limit: usize,
+}
+
+impl Job {
+    /// The first bytes, at most about `KEEP`, and what makes the rest if there is more.
+    fn run(self) -> Result<(Vec<u8>, Option<Render>), OpenError> {
+        let (entries, extent) = self.read()?;
+        let page = Page { path: self.title, entries, order: self.order, extent };
+        let mut render = Render::new(page, self.format);
+        let mut ready = Vec::new();
+        while render.next_piece(&mut ready) == Progress::More {
+            if ready.len() >= KEEP {
+                return Ok((ready, Some(render)));
+            }
+        }
+        Ok((ready, None))
+    }
+
+    fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = beneath::open(&self.root, &self.below, self.symlinks, flags, Wait::Allowed)?;
+        let mut entries = Vec::new();
+        for found in Dir::read_from(&fd)? {
+            let found = found?;
+            let Ok(name) = found.file_name().to_str() else { continue };
+            if name == "." || name == ".." || !is_listed(name, self.dotfiles) {
+                continue;
+            }
+            if entries.len() == self.limit {
+                return Ok((entries, Extent::Cut));
+            }
+            entries.extend(self.entry(&fd, name));
+        }
+        Ok((entries, Extent::Whole))
+    }
+
+    /// `None` for what has gone meanwhile, and for a link that may not be followed.
+    fn entry(&self, folder: &std::os::fd::OwnedFd, name: &str) -> Option<Entry> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let mut st = statx(folder, name, flags, StatxFlags::BASIC_STATS).ok()?;
+        if FileType::from_raw_mode(st.stx_mode.into()) == FileType::Symlink {
+            let path = self.below.join(name)?;
+            let target = beneath::open(&self.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed).ok()?;
+            st = statx(&target, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+        }
+        let kind = match FileType::from_raw_mode(st.stx_mode.into()) {
+            FileType::Directory => Kind::Folder,
+            FileType::RegularFile => Kind::File,
+            _ => Kind::Other,
+        };
+        Some(Entry { name: name.to_owned(), kind, size: st.stx_size, modified: st.stx_mtime.tv_sec })
+    }
+}

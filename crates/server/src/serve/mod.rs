@@ -1,0 +1,120 @@
+//! Fetching the answer that was decided on. A `serve` knows nothing of its client and nothing of the
+//! protocol: it gives a `Reply`, and whoever carries it asks for as much of it as can be sent.
+
+pub mod file;
+pub mod fixed;
+pub mod head;
+pub mod inflate;
+pub mod listing;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use http::reply::Block;
+use http::status::Status;
+
+use crate::files::look::Stamp;
+use crate::worker::Worker;
+
+/// An answer: a head with, often, the whole body right behind it, and what follows.
+pub struct Reply {
+    pub block: Rc<Block>,
+    /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
+    pub end: usize,
+    pub body: Body,
+}
+
+/// What follows the block.
+pub enum Body {
+    Nothing,
+    File(FilePart),
+    Parts(VecDeque<Part>),
+    /// Of unknown length, made while it is sent.
+    Stream(Source),
+}
+
+pub enum Part {
+    Bytes(Vec<u8>),
+    File(FilePart),
+}
+
+/// `left` bytes of a file from `at`.
+#[derive(Clone)]
+pub struct FilePart {
+    pub file: Rc<OpenFile>,
+    pub at: u64,
+    pub left: u64,
+}
+
+/// A file that stays open for as long as somebody is being sent it.
+pub struct OpenFile {
+    pub fd: OwnedFd,
+    /// What it was when its head was written.
+    pub stamp: Stamp,
+}
+
+/// Bodies that are made piece by piece, on demand.
+pub enum Source {
+    Inflate(Box<inflate::Inflate>),
+    Listing(Box<listing::Pieces>),
+}
+
+impl Source {
+    /// The next piece, never empty; `None` at the end. Errors: the body cannot be completed.
+    pub async fn next(&mut self, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Source::Inflate(source) => source.next(worker).await,
+            Source::Listing(source) => source.next(worker).await,
+        }
+    }
+}
+
+impl Reply {
+    /// The whole block and nothing behind it.
+    pub fn block(block: impl Into<Rc<Block>>) -> Reply {
+        let block = block.into();
+        Reply { end: block.bytes().len(), block, body: Body::Nothing }
+    }
+
+    pub fn status(&self) -> Status {
+        self.block.status()
+    }
+
+    /// The same answer to HEAD.
+    pub fn without_body(mut self) -> Reply {
+        self.end = self.block.head_len();
+        self.body = Body::Nothing;
+        self
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.block.bytes()[..self.end]
+    }
+
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.body, Body::Stream(_))
+    }
+
+    /// Bytes of content; `None` where they are known only when they have been sent.
+    #[inline]
+    pub fn content_length(&self) -> Option<u64> {
+        let behind = match &self.body {
+            Body::Nothing => 0,
+            Body::File(part) => part.left,
+            Body::Parts(parts) => parts.iter().map(Part::len).sum(),
+            Body::Stream(_) => return None,
+        };
+        Some((self.end - self.block.head_len()) as u64 + behind)
+    }
+}
+
+impl Part {
+    pub fn len(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::File(part) => part.left,
+        }
+    }
+}
