@@ -1,0 +1,142 @@
+//! The practical floor of a web server: edge-triggered epoll, one thread, one block sent for
+//! every read. It takes whatever arrives for one request and never looks at it, so a server that
+//! parses, finds files and keeps time can come near its cost but not below it.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::ExitCode;
+use std::{env, io};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+
+const USAGE: &str = "usage: limit ADDRESS:PORT BYTES, for example: limit 127.0.0.1:8080 2448";
+const BACKLOG: i32 = 4096;
+const EVENTS_PER_TURN: usize = 512;
+const READ_BUFFER: usize = 64 * 1024;
+const LISTENER: u64 = u64::MAX;
+
+struct Connection {
+    socket: OwnedFd,
+    /// Bytes of the block that the socket has not taken yet.
+    unsent: usize,
+}
+
+enum Fate {
+    Keep,
+    Drop,
+}
+
+fn main() -> ExitCode {
+    bench::exit("limit", arguments().and_then(|(at, size)| serve(at, size)))
+}
+
+fn arguments() -> io::Result<(SocketAddr, usize)> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let parsed = match &words[..] {
+        [at, size] => at.parse().ok().zip(size.parse().ok()),
+        _ => None,
+    };
+    parsed.ok_or_else(|| io::Error::other(USAGE))
+}
+
+fn serve(at: SocketAddr, size: usize) -> io::Result<()> {
+    let listener = listen(at)?;
+    let block = block(size);
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut buffer = vec![0; READ_BUFFER];
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
+    loop {
+        events.clear();
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            if event.data.u64() == LISTENER {
+                accept(&listener, &epoll, &mut connections)?;
+                continue;
+            }
+            let slot = &mut connections[event.data.u64() as usize];
+            if let Some(connection) = slot
+                && let Fate::Drop = turn(connection, event.flags, &block, &mut buffer)
+            {
+                *slot = None;
+            }
+        }
+    }
+}
+
+/// TCP_NODELAY on a listener is inherited by what it accepts.
+fn listen(at: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let listener = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&listener, true)?;
+    sockopt::set_tcp_nodelay(&listener, true)?;
+    net::bind(&listener, &at)?;
+    net::listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+/// The head has the fields, and about the bytes, of a file's head.
+fn block(size: usize) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nServer: limit\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+         Content-Type: text/html; charset=utf-8\r\nContent-Length: {size}\r\n\
+         Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nETag: \"69559e80-990\"\r\n\r\n"
+    );
+    let mut block = head.into_bytes();
+    block.resize(block.len() + size, b'x');
+    block
+}
+
+/// Accepts at most as many as the backlog holds; the listener is level-triggered for the rest.
+fn accept(listener: &OwnedFd, epoll: &OwnedFd, connections: &mut Vec<Option<Connection>>) -> io::Result<()> {
+    for _ in 0..BACKLOG {
+        let Ok(socket) = net::accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) else {
+            break;
+        };
+        let slot = socket.as_raw_fd() as usize;
+        // OUT costs nothing while edge-triggered: it is reported only after a full send buffer.
+        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(epoll, &socket, EventData::new_u64(slot as u64), interest)?;
+        if connections.len() <= slot {
+            connections.resize_with(slot + 1, || None);
+        }
+        connections[slot] = Some(Connection { socket, unsent: 0 });
+    }
+    Ok(())
+}
+
+fn turn(connection: &mut Connection, ready: EventFlags, block: &[u8], buffer: &mut [u8]) -> Fate {
+    if ready.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+        return Fate::Drop;
+    }
+    if connection.unsent == 0 && ready.contains(EventFlags::IN) {
+        match net::recv(&connection.socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, 0)) => return Fate::Drop,
+            Ok(_) => connection.unsent = block.len(),
+            Err(Errno::AGAIN) => return Fate::Keep,
+            Err(_) => return Fate::Drop,
+        }
+    }
+    send(connection, block)
+}
+
+/// Sends until the block or the send buffer ends; each pass takes from `unsent`.
+fn send(connection: &mut Connection, block: &[u8]) -> Fate {
+    while connection.unsent > 0 {
+        let rest = &block[block.len() - connection.unsent..];
+        match net::send(&connection.socket, rest, SendFlags::NOSIGNAL) {
+            Ok(sent) => connection.unsent -= sent,
+            Err(Errno::AGAIN) => return Fate::Keep,
+            Err(_) => return Fate::Drop,
+        }
+    }
+    Fate::Keep
+}
