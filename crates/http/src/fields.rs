@@ -47,6 +47,16 @@ impl<'a, Lines: Iterator<Item = &'a [u8]>> Iterator for List<'a, Lines> {
 
 /// Where `wanted` first stands outside a quoted string (RFC 9110 §5.6.4).
 pub fn unquoted(bytes: &[u8], wanted: u8) -> Option<usize> {
+    // Most lists have no quotes, and need not be read with them in mind.
+    let first = bytes.iter().position(|&byte| byte == wanted || byte == b'"')?;
+    match bytes[first] == wanted {
+        true => Some(first),
+        false => unquoted_behind(first, bytes, wanted),
+    }
+}
+
+/// As `unquoted`, where up to `first` there is neither a quote nor what is wanted.
+fn unquoted_behind(first: usize, bytes: &[u8], wanted: u8) -> Option<usize> {
     #[derive(Clone, Copy)]
     enum Within {
         Text,
@@ -54,7 +64,7 @@ pub fn unquoted(bytes: &[u8], wanted: u8) -> Option<usize> {
         Escape,
     }
     let mut within = Within::Text;
-    bytes.iter().position(|&byte| {
+    let found = bytes[first..].iter().position(|&byte| {
         let found = matches!(within, Within::Text) && byte == wanted;
         within = match (within, byte) {
             (Within::Text, b'"') => Within::Quotes,
@@ -63,12 +73,28 @@ pub fn unquoted(bytes: &[u8], wanted: u8) -> Option<usize> {
             (Within::Quotes | Within::Escape, _) => Within::Quotes,
         };
         found
-    })
+    })?;
+    Some(first + found)
 }
 
 /// RFC 9110 §5.6.2; never empty.
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_len(bytes) == bytes.len()
+}
+
+/// Whether the token `name` is `known`, in any case. `known` has letters, digits and hyphens only. By
+/// words, as this is asked of every field of every head.
+#[inline]
+pub fn is_name(name: &[u8], known: &str) -> bool {
+    let (words, rest) = name.as_chunks();
+    let (known_words, known_rest) = known.as_bytes().as_chunks();
+    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    // Of what a known name has, only letters have bit 6, and theirs is the case in bit 5.
+    let case = |known: u64| (known >> 1) & (ONES * 0x20);
+    let same = |bytes: u64, known: u64| (bytes ^ known) & !case(known) == 0;
+    name.len() == known.len()
+        && words.iter().zip(known_words).all(|(bytes, known)| same(word(bytes), word(known)))
+        && rest.iter().zip(known_rest).all(|(byte, known)| same((*byte).into(), (*known).into()))
 }
 
 /// How many bytes at the start can be part of a token.
@@ -83,21 +109,29 @@ pub fn target_len(bytes: &[u8]) -> usize {
     span(bytes, TARGET)
 }
 
+/// As `target_len`, up to the first question mark.
+pub(crate) fn target_path_len(bytes: &[u8]) -> usize {
+    span(bytes, TARGET_PATH)
+}
+
+/// How many bytes at the start can stand in a segment of a path as they are: ASCII without controls,
+/// and nothing that separates or escapes.
+pub(crate) fn segment_len(bytes: &[u8]) -> usize {
+    span(bytes, SEGMENT)
+}
+
 /// How many bytes at the start are neither a control nor DEL: field content, but for HTAB (RFC 9110
 /// §5.5). Eight at a time, as values are most of what a head consists of.
 pub fn text_len(bytes: &[u8]) -> usize {
-    let mut words = bytes.chunks_exact(8);
+    let (words, tail) = bytes.as_chunks();
     let mut len = 0;
-    for word in words.by_ref() {
-        let mut eight = [0; 8];
-        eight.copy_from_slice(word);
-        let stops = controls(u64::from_le_bytes(eight));
+    for word in words {
+        let stops = controls(u64::from_le_bytes(*word));
         if stops != 0 {
             return len + (stops.trailing_zeros() / 8) as usize;
         }
-        len += 8;
+        len += word.len();
     }
-    let tail = words.remainder();
     len + tail.iter().position(u8::is_ascii_control).unwrap_or(tail.len())
 }
 
@@ -152,29 +186,39 @@ pub fn exact_digits(bytes: &[u8]) -> Option<u64> {
 /// Never empty: RFC 9110 §4.2.1 has a URI with an empty host refused. Narrower than RFC 3986 in three
 /// points that nobody uses and that are read in different ways: no `IPvFuture`, no zone, 255 bytes.
 pub fn is_host(host: &str) -> bool {
-    let bytes = host.as_bytes();
-    match bytes {
+    match host.as_bytes() {
         [] => false,
         [b'[', ..] => host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
             .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()),
-        _ => bytes.len() <= MAX_HOST && (span(bytes, HOST) == bytes.len() || is_escaped_host(bytes)),
+        name => name.len() <= MAX_HOST && is_escaped_host(name),
     }
 }
 
 /// `host [":" port]` (RFC 9110 §7.2); the port may be empty (RFC 3986 §3.2.3), its number is at most
 /// 65535. `user@` is refused (RFC 9110 §4.2.4).
-pub fn is_authority(authority: &str) -> bool {
+pub fn is_authority(authority: &[u8]) -> bool {
+    let (name, rest) = authority.split_at(span(authority, HOST));
+    match (name.len(), rest) {
+        (1..=MAX_HOST, []) => true,
+        (1..=MAX_HOST, [b':', port @ ..]) => is_port(port),
+        _ => std::str::from_utf8(authority).is_ok_and(is_unusual_authority),
+    }
+}
+
+/// With brackets or escapes, if it is one.
+#[cold]
+fn is_unusual_authority(authority: &str) -> bool {
     let (host, port) = split_port(authority);
-    is_host(host) && port.is_none_or(|port| port.is_empty() || port_number(port).is_some())
+    is_host(host) && port.is_none_or(|port| is_port(port.as_bytes()))
 }
 
 /// The two parts of an authority; the host keeps its case and its brackets. Of what `is_authority`
 /// refuses, the first part is everything up to the last colon.
 pub fn host_and_port(authority: &str) -> (&str, Option<u16>) {
     let (host, port) = split_port(authority);
-    (host, port.and_then(port_number))
+    (host, port.and_then(|port| port_number(port.as_bytes())))
 }
 
 fn split_port(authority: &str) -> (&str, Option<&str>) {
@@ -185,9 +229,23 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn port_number(port: &str) -> Option<u16> {
-    // `u16::from_str` would take a sign.
-    (port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())).then(|| port.parse().ok()).flatten()
+fn is_port(port: &[u8]) -> bool {
+    port.is_empty() || port_number(port).is_some()
+}
+
+/// At most five digits.
+fn port_number(port: &[u8]) -> Option<u16> {
+    if !(1..=5).contains(&port.len()) {
+        return None;
+    }
+    let mut number = 0;
+    for byte in port {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u32::from(byte - b'0');
+    }
+    u16::try_from(number).ok()
 }
 
 fn is_escaped_host(mut bytes: &[u8]) -> bool {
@@ -204,20 +262,40 @@ fn is_escaped_host(mut bytes: &[u8]) -> bool {
 /// The top bit of every byte below 0x20 or equal to 0x7F. Exact up to and including the first of them,
 /// which is all that is asked: a borrow disturbs only the bytes above.
 const fn controls(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
     const TOPS: u64 = ONES * 0x80;
-    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-    let deletes = word ^ (ONES * 0x7f);
-    let is_delete = deletes.wrapping_sub(ONES) & !deletes;
-    (below_space | is_delete) & TOPS
+    let below_space = word.wrapping_sub(ONES * 0x20);
+    // Seven bits and one more carry into the eighth, and no further, if all seven are set.
+    let is_delete = (word & !TOPS) + ONES;
+    (below_space | is_delete) & !word & TOPS
 }
+
+/// A word of eight bytes, each of which is 1.
+const ONES: u64 = u64::MAX / 255;
 
 const TOKEN: u8 = 1;
 const HOST: u8 = 2;
 const TARGET: u8 = 4;
+const TARGET_PATH: u8 = 8;
+const SEGMENT: u8 = 16;
 
+/// How many bytes at the start belong to `class`. By eights: the steps within one need no counting. Never
+/// inlined: after a system call, one copy that every class warms for the next is worth more than the call.
+#[inline(never)]
 fn span(bytes: &[u8], class: u8) -> usize {
-    bytes.iter().position(|&byte| CLASSES[usize::from(byte)] & class == 0).unwrap_or(bytes.len())
+    let (eights, tail) = bytes.as_chunks::<8>();
+    let mut len = 0;
+    for eight in eights {
+        if let Some(at) = first_outside(eight, class) {
+            return len + at;
+        }
+        len += eight.len();
+    }
+    len + first_outside(tail, class).unwrap_or(tail.len())
+}
+
+#[inline(always)]
+fn first_outside(bytes: &[u8], class: u8) -> Option<usize> {
+    bytes.iter().position(|&byte| CLASSES[usize::from(byte)] & class == 0)
 }
 
 /// Which classes each byte belongs to.
@@ -231,6 +309,12 @@ static CLASSES: [u8; 256] = {
         }
         if mark.is_ascii_graphic() && !matches!(mark, b'"' | b'<' | b'>' | b'#') {
             classes[byte] |= TARGET;
+        }
+        if classes[byte] & TARGET != 0 && mark != b'?' {
+            classes[byte] |= TARGET_PATH;
+        }
+        if matches!(mark, b' '..=b'~') && !matches!(mark, b'/' | b'\\' | b'%') {
+            classes[byte] |= SEGMENT;
         }
         byte += 1;
     }
@@ -385,7 +469,7 @@ mod tests {
             (&long, false, &long, None),
         ];
         for (text, valid, host, port) in rows {
-            assert_eq!(is_authority(text), *valid, "{text}");
+            assert_eq!(is_authority(text.as_bytes()), *valid, "{text}");
             assert_eq!(host_and_port(text), (*host, *port), "{text}");
         }
     }
@@ -395,6 +479,16 @@ mod tests {
         for byte in 0..=255u8 {
             let expected = usize::from(byte.is_ascii_graphic() && !b"\"<>#".contains(&byte));
             assert_eq!(target_len(&[byte]), expected, "{byte:#x}");
+            let expected = if byte == b'?' { 0 } else { expected };
+            assert_eq!(target_path_len(&[byte]), expected, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn segments_are_text_that_needs_no_decoding() {
+        for byte in 0..=255u8 {
+            let expected = usize::from((b' '..=b'~').contains(&byte) && !b"/\\%".contains(&byte));
+            assert_eq!(segment_len(&[byte]), expected, "{byte:#x}");
         }
     }
 
@@ -408,6 +502,55 @@ mod tests {
         }
 
         #[test]
+        fn a_run_ends_at_the_first_byte_of_another_class(
+            bytes in prop::collection::vec(prop_oneof![8 => b'a'..=b'z', 1 => any::<u8>()], 0..40),
+        ) {
+            for class in [TOKEN, HOST, TARGET, TARGET_PATH, SEGMENT] {
+                let naive = bytes.iter().position(|byte| CLASSES[usize::from(*byte)] & class == 0);
+                prop_assert_eq!(span(&bytes, class), naive.unwrap_or(bytes.len()));
+            }
+        }
+
+        /// As the standard library compares, of all tokens.
+        #[test]
+        fn a_name_is_known_in_any_case(
+            known in "[a-zA-Z0-9-]{1,20}",
+            other in "[!#-'*+.0-9A-Z^-z|~-]{1,20}",
+        ) {
+            let (upper, lower) = (known.to_uppercase(), known.to_lowercase());
+            for name in [upper, lower, known.replace('-', "_"), other.clone()] {
+                prop_assert_eq!(is_name(name.as_bytes(), &known), name.eq_ignore_ascii_case(&known));
+            }
+            let at = known.len() / 2;
+            let changed = format!("{}{}{}", &known[..at], &other[..1], &known[at + 1..]);
+            prop_assert_eq!(is_name(changed.as_bytes(), &known), changed.eq_ignore_ascii_case(&known));
+        }
+
+        #[test]
+        fn an_authority_is_a_host_and_perhaps_a_port(text in "[a%5:@.\\[\\]é]{0,12}|[a-c.]{1,3}:[0-9]{0,6}") {
+            let (host, port) = split_port(&text);
+            let port_is_valid = port.is_none_or(|port| port.is_empty() || host_and_port(&text).1.is_some());
+            prop_assert_eq!(is_authority(text.as_bytes()), is_host(host) && port_is_valid);
+        }
+
+        #[test]
+        fn what_is_quoted_separates_nothing(text in r#"[ab,"\\]{0,12}"#) {
+            let mut quoted = false;
+            let mut escaped = false;
+            let naive = text.bytes().position(|byte| {
+                let found = byte == b',' && !quoted;
+                (quoted, escaped) = match byte {
+                    _ if escaped => (quoted, false),
+                    b'"' => (!quoted, false),
+                    b'\\' => (quoted, quoted),
+                    _ => (quoted, false),
+                };
+                found
+            });
+            prop_assert_eq!(unquoted(text.as_bytes(), b','), naive);
+        }
+
+        #[test]
         fn a_list_of_plain_members_is_split_at_commas(text in "[a-c, \t]{0,30}") {
             let trimmed = text.split(',').map(|member| member.trim_matches([' ', '\t']).as_bytes());
             let naive: Vec<_> = trimmed.filter(|member| !member.is_empty()).collect();
@@ -417,7 +560,7 @@ mod tests {
         #[test]
         fn a_host_with_a_port_is_an_authority(host in "[a-z0-9.-]{1,20}", port: u16) {
             let authority = format!("{host}:{port}");
-            prop_assert!(is_authority(&authority));
+            prop_assert!(is_authority(authority.as_bytes()));
             prop_assert_eq!(host_and_port(&authority), (&*host, Some(port)));
         }
     }

@@ -10,7 +10,9 @@ use std::ops::BitOr;
 
 use arrayvec::ArrayVec;
 
-use crate::fields::{is_authority, list, target_len, text_len, token_len, trim_ows};
+use crate::fields::{
+    is_authority, is_name, list, target_len, target_path_len, text_len, token_len, trim_ows,
+};
 use crate::framing::{self, Framing, FramingError};
 use crate::status::Status;
 use crate::target::{Target, TargetError};
@@ -68,7 +70,7 @@ pub struct Limits {
 /// controls but for HTAB. It may hold bytes beyond ASCII, in no certain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
-    pub name: &'a str,
+    pub name: &'a [u8],
     pub value: &'a [u8],
 }
 
@@ -93,8 +95,8 @@ pub struct Head<'a> {
     pub fields: &'a [Field<'a>],
     pub names: Names,
     /// Host and port that are asked: of the target if it has them, else of `Host` (RFC 9112 §3.3).
-    /// Valid in any case, and empty only for HTTP/1.0 without `Host`.
-    pub authority: &'a str,
+    /// Valid in any case, so it is ASCII, and empty only for HTTP/1.0 without `Host`.
+    pub authority: &'a [u8],
     pub persistence: Persistence,
     pub framing: Framing,
     /// A body will come, and its sender waits for `100 Continue` first (RFC 9110 §10.1.1).
@@ -148,9 +150,10 @@ pub fn parse<'a: 's, 's>(
     store: &'s mut FieldStore<'a>,
     limits: &Limits,
 ) -> Result<Option<(Head<'s>, usize)>, HeadError> {
-    let mut cursor = Cursor { bytes: &input[..input.len().min(limits.head)], at: 0 };
+    let allowed = &input[..input.len().min(limits.head)];
+    let mut cursor = Cursor { rest: allowed };
     match cursor.head(store, limits) {
-        Ok(head) => Ok(Some((head, cursor.at))),
+        Ok(head) => Ok(Some((head, allowed.len() - cursor.rest.len()))),
         Err(Stop::Refused(error)) => Err(error),
         Err(Stop::End) if input.len() >= limits.head => Err(HeadError::TooLarge),
         Err(Stop::End) => Ok(None),
@@ -212,9 +215,9 @@ impl Version {
 }
 
 impl<'a> Head<'a> {
-    /// The values of all lines with this name, in order. `name` in any case.
+    /// The values of all lines with this name, in order. `name` as for `fields::is_name`.
     pub fn values(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let named = move |field: &&Field| field.name.eq_ignore_ascii_case(name);
+        let named = move |field: &&Field| is_name(field.name, name);
         self.fields.iter().filter(named).map(|field| field.value)
     }
 
@@ -240,10 +243,10 @@ macro_rules! names {
             $($(pub const $name: Names = Names(1 << $bit);)*)*
 
             /// The set with this one name; the empty set if it has no bit.
-            pub fn of(name: &str) -> Names {
+            pub fn of(name: &[u8]) -> Names {
                 match name.len() {
                     $($len => {
-                        $(if name.eq_ignore_ascii_case($text) { return Names::$name; })*
+                        $(if is_name(name, $text) { return Names::$name; })*
                         Names::NONE
                     })*
                     _ => Names::NONE,
@@ -390,10 +393,9 @@ impl From<HeadError> for Stop {
     }
 }
 
-/// Reads on from `at`; never beyond the end, where every read is `Stop::End`.
+/// Reads on from the start of `rest`; where that is empty, every read is `Stop::End`.
 struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    rest: &'a [u8],
 }
 
 struct RequestLine<'a> {
@@ -439,55 +441,71 @@ impl<'a> Cursor<'a> {
 
     /// RFC 9112 §3.
     fn request_line(&mut self, max_target: usize) -> Result<RequestLine<'a>, Stop> {
+        let line = self.rest;
         let (method, token) = self.method()?;
-        let raw_target = self.target(max_target)?;
+        let (target, mark) = self.target(max_target)?;
         let version = self.version()?;
-        self.line_end(HeadError::VersionSyntax)?;
-        let target = Target::of_valid_bytes(method, raw_target).map_err(HeadError::Target)?;
+        // All of the line is ASCII by now. To be told so once is cheaper than once for each part.
+        let line = std::str::from_utf8(&line[..line.len() - self.rest.len()])
+            .map_err(|_| HeadError::Target(TargetError::Byte))?;
+        let (token, behind) = line.split_at(token.len());
+        let raw_target = &behind[1..=target.len()];
+        let target = Target::of_valid_bytes(method, raw_target, mark).map_err(HeadError::Target)?;
         Ok(RequestLine { method, token, raw_target, target, version })
     }
 
-    fn method(&mut self) -> Result<(Method, &'a str), Stop> {
-        let token = self.take(token_len(&self.rest()[..self.rest().len().min(MAX_METHOD + 1)]));
+    /// With the space behind it.
+    fn method(&mut self) -> Result<(Method, &'a [u8]), Stop> {
+        if self.skip(b"GET ") {
+            return Ok((Method::Get, b"GET"));
+        }
+        let token = self.take(token_len(&self.rest[..self.rest.len().min(MAX_METHOD + 1)]));
         if token.len() > MAX_METHOD {
             return Err(HeadError::MethodTooLong.into());
         }
         match (token.len(), self.next()?) {
-            (1.., b' ') => match Method::from_bytes(token) {
-                Method::Unknown => Ok((Method::Unknown, ascii(token, HeadError::Method)?)),
-                method => Ok((method, method.as_str())),
-            },
+            (1.., b' ') => Ok((Method::from_bytes(token), token)),
             (_, b'\r' | b'\n') => Err(HeadError::RequestLine.into()),
             (0, TLS_HANDSHAKE) => Err(HeadError::TlsHandshake.into()),
             _ => Err(HeadError::Method.into()),
         }
     }
 
-    fn target(&mut self, max: usize) -> Result<&'a str, Stop> {
-        let target = self.take(target_len(self.rest()));
+    /// With the space behind it, and the place of its first question mark, or else of its end.
+    fn target(&mut self, max: usize) -> Result<(&'a [u8], usize), Stop> {
+        let mark = target_path_len(self.rest);
+        let target = match self.rest.get(mark) {
+            Some(b'?') => self.take(mark + target_len(&self.rest[mark..])),
+            _ => self.take(mark),
+        };
         if target.len() > max {
             return Err(HeadError::TargetTooLong.into());
         }
         match (target.len(), self.next()?) {
-            (1.., b' ') => ascii(target, HeadError::Target(TargetError::Byte)),
+            (1.., b' ') => Ok((target, mark)),
             (_, b' ' | b'\r' | b'\n') => Err(HeadError::RequestLine.into()),
             _ => Err(HeadError::Target(TargetError::Byte).into()),
         }
     }
 
-    /// RFC 9112 §2.3; the letters are case-sensitive.
+    /// RFC 9112 §2.3, with the end of its line; the letters are case-sensitive.
     fn version(&mut self) -> Result<Version, Stop> {
+        if self.skip(b"HTTP/1.1\r\n") {
+            return Ok(Version::Http11);
+        }
         for letter in b"HTTP/" {
             self.expect(*letter, HeadError::VersionSyntax)?;
         }
         let major = self.digit()?;
         self.expect(b'.', HeadError::VersionSyntax)?;
         let minor = self.digit()?;
-        match (major, minor) {
-            (b'1', b'0') => Ok(Version::Http10),
-            (b'1', _) => Ok(Version::Http11),
-            _ => Err(HeadError::Version.into()),
-        }
+        let version = match (major, minor) {
+            (b'1', b'0') => Version::Http10,
+            (b'1', _) => Version::Http11,
+            _ => return Err(HeadError::Version.into()),
+        };
+        self.line_end(HeadError::VersionSyntax)?;
+        Ok(version)
     }
 
     fn digit(&mut self) -> Result<u8, Stop> {
@@ -519,10 +537,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// RFC 9112 §5.1, with its colon.
-    fn field_name(&mut self) -> Result<&'a str, Stop> {
-        let name = self.take(token_len(self.rest()));
+    fn field_name(&mut self) -> Result<&'a [u8], Stop> {
+        let name = self.take(token_len(self.rest));
         match (name.len(), self.next()?) {
-            (1.., b':') => ascii(name, HeadError::FieldName),
+            (1.., b':') => Ok(name),
             (0, b' ' | b'\t') => Err(HeadError::Folded.into()),
             (_, b' ' | b'\t') => Err(HeadError::SpaceBeforeColon.into()),
             (_, b'\n') => Err(HeadError::BareLf.into()),
@@ -532,13 +550,12 @@ impl<'a> Cursor<'a> {
 
     /// RFC 9110 §5.5, with the end of its line.
     fn field_value(&mut self) -> Result<&'a [u8], Stop> {
-        let from = self.at;
-        self.at += text_len(self.rest());
-        while self.peek()? == b'\t' {
-            self.at += 1;
-            self.at += text_len(self.rest());
+        let line = self.rest;
+        let mut len = text_len(line);
+        while let Some(b'\t') = line.get(len) {
+            len += 1 + text_len(&line[len + 1..]);
         }
-        let value = &self.bytes[from..self.at];
+        let value = self.take(len);
         self.line_end(HeadError::FieldValue)?;
         Ok(trim_ows(value))
     }
@@ -546,58 +563,63 @@ impl<'a> Cursor<'a> {
     /// CRLF and nothing else: whoever takes a bare LF for the end of a line sees other lines than
     /// whoever does not (RFC 9112 §2.2 only allows it).
     fn line_end(&mut self, otherwise: HeadError) -> Result<(), Stop> {
-        match self.next()? {
-            b'\r' => self.expect(b'\n', HeadError::BareCr),
-            b'\n' => Err(HeadError::BareLf.into()),
+        match *self.rest {
+            [b'\r', b'\n', ref rest @ ..] => {
+                self.rest = rest;
+                Ok(())
+            }
+            [] | [b'\r'] => Err(Stop::End),
+            [b'\r', ..] => Err(HeadError::BareCr.into()),
+            [b'\n', ..] => Err(HeadError::BareLf.into()),
             _ => Err(otherwise.into()),
         }
+    }
+
+    /// For what nearly everyone sends: takes all of it in one look, or nothing.
+    fn skip(&mut self, usual: &[u8]) -> bool {
+        let rest = self.rest.strip_prefix(usual);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
     }
 
     fn expect(&mut self, wanted: u8, error: HeadError) -> Result<(), Stop> {
         if self.next()? == wanted { Ok(()) } else { Err(error.into()) }
     }
 
-    fn rest(&self) -> &'a [u8] {
-        self.bytes.get(self.at..).unwrap_or_default()
-    }
-
     fn peek(&self) -> Result<u8, Stop> {
-        self.bytes.get(self.at).copied().ok_or(Stop::End)
+        self.rest.first().copied().ok_or(Stop::End)
     }
 
     fn next(&mut self) -> Result<u8, Stop> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Ok(byte)
+        let (byte, rest) = self.rest.split_first().ok_or(Stop::End)?;
+        self.rest = rest;
+        Ok(*byte)
     }
 
     fn take(&mut self, len: usize) -> &'a [u8] {
-        let taken = &self.rest()[..len];
-        self.at += len;
+        let (taken, rest) = self.rest.split_at(len);
+        self.rest = rest;
         taken
     }
-}
-
-/// What has been found to be ASCII already.
-fn ascii(bytes: &[u8], error: HeadError) -> Result<&str, Stop> {
-    std::str::from_utf8(bytes).map_err(|_| error.into())
 }
 
 /// RFC 9112 §3.2 and §3.3. An empty `Host` is valid where the target has no authority, yet a target of
 /// http has one, and RFC 9110 §4.2.1 has an empty one refused. An absolute target makes `Host` of no
 /// account (§3.2.2), but not its validity.
-fn authority<'a>(target: Target<'a>, version: Version, host: Option<&'a [u8]>) -> Result<&'a str, HeadError> {
+fn authority<'a>(
+    target: Target<'a>,
+    version: Version,
+    host: Option<&'a [u8]>,
+) -> Result<&'a [u8], HeadError> {
     let host = match (host, version) {
-        (Some(host), _) => {
-            let host = std::str::from_utf8(host).map_err(|_| HeadError::HostInvalid)?;
-            is_authority(host).then_some(host).ok_or(HeadError::HostInvalid)?
-        }
-        (None, Version::Http10) => "",
+        (Some(host), _) if is_authority(host) => host,
+        (Some(_), _) => return Err(HeadError::HostInvalid),
+        (None, Version::Http10) => b"",
         (None, Version::Http11) => return Err(HeadError::HostMissing),
     };
     Ok(match target {
-        Target::Absolute { authority, .. } | Target::Authority(authority) => authority,
-        Target::Origin { .. } | Target::Asterisk => host,
+        Target::Origin { .. } => host,
+        _ => target.authority().map_or(host, str::as_bytes),
     })
 }
 
@@ -648,7 +670,7 @@ mod tests {
         let Head { token, raw_target, version, authority, persistence, framing, .. } = head;
         let wait = if head.expects_continue { " wait" } else { "" };
         let rest = if used < input.len() { " rest" } else { "" };
-        let version = version.as_str();
+        let (version, authority) = (version.as_str(), std::str::from_utf8(authority).unwrap());
         Ok(format!("{token} {raw_target} {version} [{authority}] {framing:?} {persistence:?}{wait}{rest}"))
     }
 
@@ -979,17 +1001,17 @@ mod tests {
         let mut all = Names::NONE;
         for (len, bit, text) in NAMED {
             assert_eq!(text.len(), *len, "{text}");
-            assert_eq!(Names::of(text), Names(1 << bit), "{text}");
-            assert_eq!(Names::of(&text.to_ascii_uppercase()), Names(1 << bit), "{text}");
+            assert_eq!(Names::of(text.as_bytes()), Names(1 << bit), "{text}");
+            assert_eq!(Names::of(text.to_ascii_uppercase().as_bytes()), Names(1 << bit), "{text}");
             assert!(!all.intersects(Names(1 << bit)), "{text}");
             all.insert(Names(1 << bit));
             assert_eq!(
-                Names::of(&text.replace('-', "_")),
+                Names::of(text.replace('-', "_").as_bytes()),
                 if text.contains('-') { Names::NONE } else { Names(1 << bit) }
             );
         }
         for unknown in ["", "x", "hosts", "hose", "content-lengtj", "x-forwarded-host"] {
-            assert!(Names::of(unknown).is_empty(), "{unknown}");
+            assert!(Names::of(unknown.as_bytes()).is_empty(), "{unknown}");
         }
         assert!(all.contains(Names::CONDITIONAL));
         assert!(!Names::HOST.intersects(Names::CONDITIONAL) && !Names::IF_MATCH.contains(Names::CONDITIONAL));
@@ -1114,7 +1136,8 @@ mod tests {
                 prop_assert_eq!(request.method, Some(head.token));
                 prop_assert_eq!(request.path, Some(head.raw_target));
                 prop_assert_eq!(request.version, Some(head.version as u8));
-                let theirs: Vec<_> = request.headers.iter().map(|field| (field.name, field.value)).collect();
+                let theirs = request.headers.iter().map(|field| (field.name.as_bytes(), field.value));
+                let theirs: Vec<_> = theirs.collect();
                 let ours: Vec<_> = head.fields.iter().map(|field| (field.name, field.value)).collect();
                 prop_assert_eq!(ours, theirs);
             }
@@ -1129,7 +1152,7 @@ mod tests {
                 prop_assert_eq!(head.fields.len(), 2);
                 // A colon in the name ends it sooner.
                 let (name, value) = input["POST / HTTP/1.1\r\nHost: h\r\n".len()..].split_once(':').unwrap();
-                prop_assert_eq!(head.fields[1].name, name);
+                prop_assert_eq!(head.fields[1].name, name.as_bytes());
                 let value = value.trim_matches(['\r', '\n']).trim_matches([' ', '\t']);
                 prop_assert_eq!(head.fields[1].value, value.as_bytes());
             }

@@ -98,7 +98,8 @@ pub fn closing(boundary: &str) -> String {
 
 /// The `Content-Length` of a reply in parts, in bytes.
 pub fn multipart_length(boundary: &str, content_type: Option<&str>, ranges: &[ByteRange], size: u64) -> u64 {
-    let part = |range: &ByteRange| part_head(boundary, content_type, *range, size).len() as u64 + range.len;
+    let head = |range: &ByteRange| part_head(boundary, content_type, *range, size).len() as u64;
+    let part = |range: &ByteRange| head(range).saturating_add(range.len);
     let parts = ranges.iter().map(part).fold(0, u64::saturating_add);
     parts.saturating_add(closing(boundary).len() as u64)
 }
@@ -315,6 +316,8 @@ mod tests {
         );
         assert_eq!(part_head("B", None, range, 100), "\r\n--B\r\nContent-Range: bytes 5-14/100\r\n\r\n");
         assert_eq!(closing("B"), "\r\n--B--\r\n");
+        let everything = ByteRange { from: 0, len: u64::MAX };
+        assert_eq!(multipart_length("B", None, &[everything], u64::MAX), u64::MAX);
     }
 
     /// Which bytes are asked for, one by one. `None`: the field does not count.

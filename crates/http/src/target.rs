@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::fields::{host_and_port, is_authority, target_len};
+use crate::fields::{host_and_port, is_authority, segment_len, target_len, target_path_len};
 use crate::head::Method;
 
 /// A request target, taken apart and not yet decoded.
@@ -64,21 +64,36 @@ impl<'a> Target<'a> {
     /// Takes `raw` apart in the form that `method` demands.
     pub fn parse(method: Method, raw: &'a str) -> Result<Target<'a>, TargetError> {
         match target_len(raw.as_bytes()) == raw.len() {
-            true => Target::of_valid_bytes(method, raw),
+            true => Target::of_valid_bytes(method, raw, target_path_len(raw.as_bytes())),
             false => Err(TargetError::Byte),
         }
     }
 
-    /// As `parse`, for a target whose bytes the head parser has already looked at.
-    pub(crate) fn of_valid_bytes(method: Method, raw: &'a str) -> Result<Target<'a>, TargetError> {
-        match (method, raw) {
-            (Method::Connect, _) => authority_form(raw),
-            (Method::Options, "*") => Ok(Target::Asterisk),
-            _ if raw.starts_with('/') => {
-                let (path, query) = split_query(raw);
-                Ok(Target::Origin { path, query })
-            }
+    /// As `parse`, for a target whose bytes the head parser has already looked at, and so knows where
+    /// the first question mark is, or else the end.
+    #[inline]
+    pub(crate) fn of_valid_bytes(
+        method: Method,
+        raw: &'a str,
+        mark: usize,
+    ) -> Result<Target<'a>, TargetError> {
+        if raw.starts_with('/') && method != Method::Connect {
+            let (path, query) = split_query(raw, mark);
+            return Ok(Target::Origin { path, query });
+        }
+        match method {
+            Method::Connect => authority_form(raw),
+            Method::Options if raw == "*" => Ok(Target::Asterisk),
             _ => absolute_form(raw),
+        }
+    }
+
+    /// The authority of the forms that have one: what a proxy is sent, and so hardly ever a server.
+    #[cold]
+    pub fn authority(&self) -> Option<&'a str> {
+        match *self {
+            Target::Absolute { authority, .. } | Target::Authority(authority) => Some(authority),
+            Target::Origin { .. } | Target::Asterisk => None,
         }
     }
 
@@ -249,23 +264,26 @@ impl PathError {
     }
 }
 
-fn split_query(raw: &str) -> (&str, Option<&str>) {
-    match raw.bytes().position(|byte| byte == b'?') {
-        Some(mark) => (&raw[..mark], Some(&raw[mark + 1..])),
+/// At the question mark, if there is one at `mark`.
+fn split_query(raw: &str, mark: usize) -> (&str, Option<&str>) {
+    match raw.split_at_checked(mark) {
+        Some((path, query)) => (path, query.strip_prefix('?')),
         None => (raw, None),
     }
 }
 
 /// The port is not optional here (RFC 9112 §3.2.3).
+#[cold]
 fn authority_form(raw: &str) -> Result<Target<'_>, TargetError> {
     match raw {
         _ if raw.contains('/') || raw == "*" => Err(TargetError::Form),
         _ if raw.contains('@') => Err(TargetError::UserInfo),
-        _ if !is_authority(raw) || host_and_port(raw).1.is_none() => Err(TargetError::Authority),
+        _ if !is_authority(raw.as_bytes()) || host_and_port(raw).1.is_none() => Err(TargetError::Authority),
         _ => Ok(Target::Authority(raw)),
     }
 }
 
+#[cold]
 fn absolute_form(raw: &str) -> Result<Target<'_>, TargetError> {
     let (scheme, rest) = raw.split_once("://").ok_or(TargetError::Form)?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -276,32 +294,26 @@ fn absolute_form(raw: &str) -> Result<Target<'_>, TargetError> {
     if authority.contains('@') {
         return Err(TargetError::UserInfo);
     }
-    if !is_authority(authority) {
+    if !is_authority(authority.as_bytes()) {
         return Err(TargetError::Authority);
     }
-    match split_query(rest) {
+    match split_query(rest, target_path_len(rest.as_bytes())) {
         ("", query) => Ok(Target::Absolute { authority, path: "/", query }),
         (path, query) => Ok(Target::Absolute { authority, path, query }),
     }
 }
 
-/// Whether the bytes behind the first slash are a safe path as they stand.
-fn is_plain(path: &[u8]) -> bool {
-    let mut before = b'/';
-    for (at, &byte) in path.iter().enumerate() {
-        match (before, byte) {
-            (b'/', b'/') => return false,
-            (b'/', b'.') if is_dot_segment(&path[at..]) => return false,
-            (_, b'%' | b'\\' | ..=0x1f | 0x7f..) => return false,
-            _ => before = byte,
+/// Whether the bytes behind the first slash are a safe path as they stand. Bounded: every turn takes one
+/// segment.
+fn is_plain(mut path: &[u8]) -> bool {
+    loop {
+        match path.split_at(segment_len(path)) {
+            (b"." | b"..", _) | (b"", [b'/', ..]) => return false,
+            (_, []) => return true,
+            (_, [b'/', rest @ ..]) => path = rest,
+            _ => return false,
         }
     }
-    true
-}
-
-/// Whether a segment that begins here is `.` or `..`.
-fn is_dot_segment(path: &[u8]) -> bool {
-    matches!(path, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
 }
 
 /// Each escape once. What comes out has only the separators that were raw slashes.
