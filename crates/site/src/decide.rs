@@ -97,7 +97,7 @@ fn decide_file(head: &Head<'_>, forms: &[Representation], now: i64) -> Decision 
         Verdict::Proceed => {}
     }
     // Range is defined for GET alone (RFC 9110 §14.2), and of no use where the size is not known.
-    let (Method::Get, Some(size), Some(wanted)) = (head.method, form.size, head.value("range")) else {
+    let (Method::Get, Some(size), Some(wanted)) = (head.method, form.size, head.only("range")) else {
         return Decision::Full(chosen);
     };
     if !conditional::range_applies(head, &validators, now) {

@@ -15,9 +15,9 @@ pub const MAX_NAME: usize = 253;
 #[derive(Debug, Clone)]
 pub struct Hosts {
     hosts: Vec<Host>,
-    /// Ascending.
+    /// In lower case, and ascending as `compare` has it.
     names: Vec<(String, usize)>,
-    /// What follows the `*.`, ascending.
+    /// What follows the `*.`, in the same way.
     wildcards: Vec<(String, usize)>,
 }
 
@@ -44,8 +44,8 @@ impl Hosts {
                 }
             }
         }
-        names.sort();
-        wildcards.sort();
+        names.sort_by(|(one, _), (other, _)| compare(one, other.as_bytes()));
+        wildcards.sort_by(|(one, _), (other, _)| compare(one, other.as_bytes()));
         let twice = |table: &[(String, usize)]| {
             table.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[0].0.clone())
         };
@@ -64,7 +64,7 @@ impl Hosts {
 
     /// The place of the host that answers for `authority`. Allocates nothing, and looks at nothing where
     /// there is only one host.
-    pub fn find(&self, authority: &str) -> usize {
+    pub fn find(&self, authority: &[u8]) -> usize {
         if self.hosts.len() == 1 {
             return 0;
         }
@@ -80,13 +80,13 @@ impl Hosts {
         self.hosts.get(place).unwrap_or(&self.hosts[0])
     }
 
-    fn wildcard(&self, name: &str) -> Option<usize> {
+    fn wildcard(&self, name: &[u8]) -> Option<usize> {
         if self.wildcards.is_empty() {
             return None;
         }
-        // At most 127 dots: see `MAX_NAME`.
-        let mut dots = name.match_indices('.').filter(|(dot, _)| *dot > 0);
-        dots.find_map(|(dot, _)| search(&self.wildcards, &name[dot + 1..]))
+        // At most 252 dots: see `MAX_NAME`.
+        let mut dots = (1..name.len()).filter(|dot| name[*dot] == b'.');
+        dots.find_map(|dot| search(&self.wildcards, &name[dot + 1..]))
     }
 }
 
@@ -99,22 +99,23 @@ impl Deref for Hosts {
 }
 
 /// The host of an authority: without port and last dot, as it was sent otherwise.
-pub fn name_of(authority: &str) -> &str {
-    let end = match authority.find(']') {
-        Some(bracket) => bracket + 1,
-        None => authority.find(':').unwrap_or(authority.len()),
+pub fn name_of(authority: &[u8]) -> &[u8] {
+    // From the end, where the port is. The colons of `[::1]` are within the brackets.
+    let name = match authority.iter().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(at) if authority[at] == b':' => &authority[..at],
+        _ => authority,
     };
-    let name = &authority[..end];
-    name.strip_suffix('.').unwrap_or(name)
+    name.strip_suffix(b".").unwrap_or(name)
 }
 
-fn search(table: &[(String, usize)], name: &str) -> Option<usize> {
+fn search(table: &[(String, usize)], name: &[u8]) -> Option<usize> {
     table.binary_search_by(|(own, _)| compare(own, name)).ok().map(|at| table[at].1)
 }
 
-/// `own` is in lower case.
-fn compare(own: &str, name: &str) -> Ordering {
-    own.bytes().cmp(name.bytes().map(|byte| byte.to_ascii_lowercase()))
+/// By length first: most names are told apart by it. `own` is in lower case.
+fn compare(own: &str, name: &[u8]) -> Ordering {
+    let letters = || own.bytes().cmp(name.iter().map(u8::to_ascii_lowercase));
+    own.len().cmp(&name.len()).then_with(letters)
 }
 
 #[cfg(test)]
@@ -162,9 +163,9 @@ mod tests {
             ("[::1]:443", 2),
             ("]", 0),
         ] {
-            assert_eq!(hosts.find(authority), expected, "{authority}");
+            assert_eq!(hosts.find(authority.as_bytes()), expected, "{authority}");
         }
-        assert_eq!(hosts.find(&format!("{}example.org", "a.".repeat(300))), 0);
+        assert_eq!(hosts.find(format!("{}example.org", "a.".repeat(300)).as_bytes()), 0);
     }
 
     #[test]

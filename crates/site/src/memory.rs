@@ -63,7 +63,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         true => limits.listing_entries as u64,
         false => 0,
     };
-    let inflates = any_route(site, |route| route.files.gunzip);
+    let inflates = if any_route(site, |route| route.files.gunzip) { INFLATE } else { 0 };
     let block = |count| Use { what: "blocks of log lines", each: LOG_BLOCK, count };
     let mut uses = vec![
         Use { what: "buffers of workers", each: INPUT + OUTPUT, count: workers },
@@ -73,11 +73,15 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: connections,
         },
         Use {
-            what: "connections: decompression",
-            each: if inflates { INFLATE } else { 0 },
-            count: connections,
+            what: "answers made while they are sent",
+            each: inflates.max(listing_entries.saturating_mul(LISTING_ENTRY)),
+            count: of_each_worker(limits.streams),
         },
-        Use { what: "connections: listings", each: listing_entries * LISTING_ENTRY, count: connections },
+        Use {
+            what: "listings being read",
+            each: listing_entries.saturating_mul(LISTING_ENTRY),
+            count: of_each_worker(limits.disk_threads),
+        },
         Use {
             what: "cache: entries and their paths",
             each: CACHE_ENTRY + path,
@@ -162,7 +166,8 @@ mod tests {
     fn the_sum_follows_from_the_limits() {
         let uses = worst_case(&site(), 2);
         let expected = 2 * (INPUT + OUTPUT)
-            + 200 * (TASK + INPUT + OUTPUT + INFLATE + 1000 * LISTING_ENTRY)
+            + 200 * (TASK + INPUT + OUTPUT)
+            + (128 + 4) * 1000 * LISTING_ENTRY
             + 100 * (CACHE_ENTRY + 1000)
             + 2_000_000
             + 4 * DISK_STACK

@@ -155,6 +155,8 @@ pub struct Limits {
     pub disk_threads: usize,
     /// Look-ups that may wait for a disk thread, per worker; more are 503.
     pub disk_queue: usize,
+    /// Answers per worker that are made while they are sent: huge listings, and inflated files.
+    pub streams: usize,
     /// Entries in one listing; more are left out, and the page says so.
     pub listing_entries: usize,
 }
@@ -247,7 +249,7 @@ impl Site {
     }
 
     /// The place in `hosts` of the one that answers for `authority`.
-    pub fn host(&self, authority: &str) -> usize {
+    pub fn host(&self, authority: &[u8]) -> usize {
         self.hosts.find(authority)
     }
 }
@@ -302,14 +304,15 @@ impl Default for FileRules {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections: 10_000,
+            connections: 16_384,
             requests: 0,
             head: http::head::Limits::default(),
             body: 1024 * 1024,
             min_rate: 500,
             disk_threads: 8,
             disk_queue: 1024,
-            listing_entries: 50_000,
+            streams: 64,
+            listing_entries: 10_000,
         }
     }
 }

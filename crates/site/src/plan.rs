@@ -90,7 +90,7 @@ pub fn plan<'s, 'p>(
     host: usize,
     path: SafePath<'p>,
     query: Option<&str>,
-    authority: &str,
+    authority: &[u8],
     scheme: Scheme,
 ) -> Plan<'s, 'p> {
     let host = site.hosts.at(host);
@@ -401,7 +401,7 @@ fn encode_byte(byte: u8, out: &mut String) {
 /// What the variables of a redirect stand for.
 struct Values<'a> {
     host: &'a Host,
-    authority: &'a str,
+    authority: &'a [u8],
     scheme: Scheme,
     query: Option<&'a str>,
     /// Decoded, without the leading slash.
@@ -430,7 +430,7 @@ impl Values<'_> {
 
     /// The name that was asked for; the host's own where there was none, as HTTP/1.0 may leave it out.
     fn host_name(&self) -> &str {
-        let sent = name_of(self.authority);
+        let sent = std::str::from_utf8(name_of(self.authority)).unwrap_or_default();
         if !sent.is_empty() && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b)) {
             return sent;
         }
@@ -483,7 +483,7 @@ mod tests {
             None => (target, None),
         };
         let path = SafePath::parse(path).unwrap();
-        match plan(site, 0, path, query, "Example.org:8080", Scheme::Http) {
+        match plan(site, 0, path, query, b"Example.org:8080", Scheme::Http) {
             Plan::Files(files) => {
                 format!("{} {} {}", files.root.display(), files.path.as_str(), files.below().as_str())
             }
@@ -554,12 +554,12 @@ mod tests {
     #[test]
     fn a_host_that_was_not_sent_is_the_own_one() {
         let mut site = site(vec![("/", redirect("https://$host/"))]);
-        let location = |site: &Site, authority| match plan(
+        let location = |site: &Site, authority: &str| match plan(
             site,
             0,
             SafePath::parse("/").unwrap(),
             None,
-            authority,
+            authority.as_bytes(),
             Scheme::Http,
         ) {
             Plan::Redirect { location, .. } => location,
@@ -613,7 +613,7 @@ mod tests {
             let site = site(vec![("/", redirect("$path$query")), ("/s/", redirect("https://$host/$rest"))]);
             let Ok(path) = SafePath::parse(&path) else { return Ok(()) };
             if let Plan::Redirect { location, .. } =
-                plan(&site, 0, path, Some(&query), &authority, Scheme::Https)
+                plan(&site, 0, path, Some(&query), authority.as_bytes(), Scheme::Https)
             {
                 prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{location:?}");
                 let local = location.starts_with('/') && !location.starts_with("//");

@@ -102,6 +102,7 @@ fn limits(top: &Section) -> Limits {
     set("fields", &mut limits.head.fields);
     set("disk_threads", &mut limits.disk_threads);
     set("disk_queue", &mut limits.disk_queue);
+    set("streams", &mut limits.streams);
     set("listing_entries", &mut limits.listing_entries);
     set_size("head", &mut limits.head.head);
     set_size("target", &mut limits.head.target);

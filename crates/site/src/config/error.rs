@@ -46,9 +46,14 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
+        f.write_str(&shown(&self.file))?;
         self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
     }
+}
+
+/// A path within an error: on one line, whatever is in it.
+pub fn shown(path: &Path) -> String {
+    path.to_string_lossy().escape_debug().to_string()
 }
 
 /// The errors found so far.

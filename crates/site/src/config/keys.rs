@@ -568,7 +568,7 @@ static KEYS: &[Key] = &[
         example: "[\"gzip\"]",
         meaning: "What compressed neighbours of a file (`.br`, `.zst`, `.gz`) are sent in its place to \
                   those who accept them, the preferred one first.",
-        more: "`[]` turns it off. A neighbour must have the same content as its file: its age is not compared.",
+        more: "`[]` turns it off. A neighbour must have the same content as its file; one that is older than its file is not sent.",
     },
     Key {
         name: "gunzip",
@@ -656,7 +656,7 @@ static KEYS: &[Key] = &[
         name: "connections",
         scopes: LIMITS,
         kind: Kind::Count { min: 1, max: 1_000_000 },
-        initial: Initial::Value("10000"),
+        initial: Initial::Value("16384"),
         example: "500",
         meaning: "Connections of one worker.",
         more: "Where they are used up, the longest idle one is closed for a new one.",
@@ -735,10 +735,20 @@ static KEYS: &[Key] = &[
         more: "",
     },
     Key {
+        name: "streams",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Value("64"),
+        example: "8",
+        meaning: "Answers per worker that are made while they are sent; more are answered with 503.",
+        more: "Those are listings of more than a mebibyte, and gzip files that are inflated for a client \
+               that does not accept gzip.",
+    },
+    Key {
         name: "listing_entries",
         scopes: LIMITS,
         kind: Kind::Count { min: 1, max: 1_000_000 },
-        initial: Initial::Value("50000"),
+        initial: Initial::Value("10000"),
         example: "1000",
         meaning: "Entries in a listing; the rest is left out, and the page says so.",
         more: "",

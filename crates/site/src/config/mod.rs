@@ -30,7 +30,7 @@ pub use keys::{manual, renewed};
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;
-use error::{Errors, Place};
+use error::{Errors, Place, shown};
 
 /// Bytes of one file.
 pub const MAX_FILE: usize = 1024 * 1024;
@@ -86,12 +86,12 @@ impl Loader<'_> {
         let text = match self.source.read(file) {
             Ok(text) if text.len() <= MAX_FILE => text,
             Ok(_) => {
-                let what = format!("{} is larger than 1 MiB", file.display());
+                let what = format!("{} is larger than 1 MiB", shown(file));
                 self.errors.add(asked, what, "divide it, and include the parts");
                 return None;
             }
             Err(error) => {
-                let what = format!("{} cannot be read: {error}", file.display());
+                let what = format!("{} cannot be read: {error}", shown(file));
                 self.errors.add(asked, what, "check its path and its permissions");
                 return None;
             }
@@ -107,7 +107,7 @@ impl Loader<'_> {
 
     fn obstacle(&self, file: &Arc<Path>) -> Option<String> {
         if self.open.contains(file) {
-            return Some(format!("{} includes itself", file.display()));
+            return Some(format!("{} includes itself", shown(file)));
         }
         if self.open.len() > MAX_DEPTH {
             return Some(format!("files include files more than {MAX_DEPTH} levels deep"));
@@ -144,7 +144,7 @@ impl Loader<'_> {
             return vec![path];
         }
         self.source.expand(&path).unwrap_or_else(|error| {
-            let what = format!("{} cannot be looked up: {error}", path.display());
+            let what = format!("{} cannot be looked up: {error}", shown(&path));
             self.errors.add(&node.place, what, "check the folder and its permissions");
             Vec::new()
         })

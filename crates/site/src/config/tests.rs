@@ -281,6 +281,14 @@ fn what_is_no_toml_has_its_line() {
     );
     let deep = format!("a = {}", "[".repeat(200));
     assert!(load_files(&[("site.toml", &deep)]).is_err());
+    let level = format!("{{ {} = ", ["a"; 79].join("."));
+    let deep = format!("\na = {}1{}", level.repeat(75), " }".repeat(75));
+    check_after(
+        &deep,
+        &[
+            "site.toml:4: tables and arrays are more than 16 levels deep; remove this; the manual lists every key",
+        ],
+    );
 }
 
 #[test]
@@ -355,7 +363,7 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
 fn answer(site: &Site, authority: &str, path: &str) -> String {
     use crate::plan::{Plan, Scheme, plan};
     let path = http::target::SafePath::parse(path).unwrap();
-    match plan(site, site.host(authority), path, None, authority, Scheme::Http) {
+    match plan(site, site.host(authority.as_bytes()), path, None, authority.as_bytes(), Scheme::Http) {
         Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),
         Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
         Plan::Status { status, .. } => status.code().to_string(),
@@ -627,6 +635,16 @@ fn included_files_count_as_if_they_stood_there() {
         [
             "a.toml:1: b.toml cannot be read: entity not found; check its path and its permissions",
             "a.toml:1: \"include\" cannot be an integer; expected a path, or an array of paths"
+        ]
+    );
+    assert_eq!(
+        errors(&[
+            ("a.toml", "include = [\"b\\nc\", \"d\\u0001\"]\n\"e\\nf\" = 1"),
+            ("d\u{1}", "\"e\\nf\" = 1")
+        ]),
+        [
+            "a.toml:1: b\\nc cannot be read: entity not found; check its path and its permissions",
+            "d\u{1}:1: \"e\\nf\" is given twice: a.toml:2 has it too; remove one of them; what several sites have in common is one [[host]] each"
         ]
     );
     assert_eq!(errors(&[("a/../a.toml", "include = \"../a/../a.toml\"")]).len(), 1);

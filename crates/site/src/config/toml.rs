@@ -10,6 +10,9 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::error::{Errors, Place};
 
+/// Tables and arrays within each other; the deepest key has five around it.
+const MAX_LEVELS: usize = 16;
+
 #[derive(Debug, Clone)]
 pub struct Node {
     pub place: Place,
@@ -82,7 +85,7 @@ impl Table {
                 }
                 _ => errors.add(
                     &new.place,
-                    format!("\"{}\" is given twice: {} has it too", new.key, old.place),
+                    format!("\"{}\" is given twice: {} has it too", new.key.escape_debug(), old.place),
                     "remove one of them; what several sites have in common is one [[host]] each",
                 ),
             }
@@ -96,7 +99,7 @@ fn are_tables(nodes: &[Node]) -> bool {
 
 /// The tree of a file, without the parts that are no TOML.
 pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
-    let lines = Lines::new(text, file);
+    let lines = Lines::new(text, file, errors);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     let mut last = None;
     for error in syntax_errors {
@@ -106,19 +109,20 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
             errors.add(&place, format!("no TOML: {}", error.message()), "see https://toml.io");
         }
     }
-    lines.table(document.into_inner(), lines.start())
+    lines.table(document.into_inner(), lines.start(), 0)
 }
 
 /// Where the lines of a file begin.
 struct Lines<'f> {
     file: &'f Arc<Path>,
     starts: Vec<usize>,
+    errors: &'f Errors,
 }
 
 impl Lines<'_> {
-    fn new<'f>(text: &str, file: &'f Arc<Path>) -> Lines<'f> {
+    fn new<'f>(text: &str, file: &'f Arc<Path>, errors: &'f Errors) -> Lines<'f> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Lines { file, starts: ends.map(|(at, _)| at + 1).collect() }
+        Lines { file, starts: ends.map(|(at, _)| at + 1).collect(), errors }
     }
 
     fn place(&self, offset: usize) -> Place {
@@ -130,8 +134,8 @@ impl Lines<'_> {
         Place { file: self.file.clone(), line: None }
     }
 
-    // The parser refuses more than 80 levels, so that this recursion ends there.
-    fn node(&self, value: Spanned<DeValue>) -> Node {
+    /// The value of a key, or of an array, `level` levels deep.
+    fn node(&self, value: Spanned<DeValue>, level: usize) -> Node {
         let place = self.place(value.span().start);
         let value = match value.into_inner() {
             DeValue::String(text) => Value::Text(text.into_owned()),
@@ -142,20 +146,40 @@ impl Lines<'_> {
             DeValue::Float(_) => Value::Float,
             DeValue::Boolean(flag) => Value::Flag(flag),
             DeValue::Datetime(_) => Value::Time,
-            DeValue::Array(nodes) => Value::Array(nodes.into_iter().map(|node| self.node(node)).collect()),
-            DeValue::Table(table) => Value::Table(self.table(table, place.clone())),
+            deep if level >= MAX_LEVELS => {
+                let what = format!("tables and arrays are more than {MAX_LEVELS} levels deep");
+                self.errors.add(&place, what, "remove this; the manual lists every key");
+                dismantle(deep);
+                Value::Array(Vec::new())
+            }
+            DeValue::Array(nodes) => {
+                Value::Array(nodes.into_iter().map(|node| self.node(node, level + 1)).collect())
+            }
+            DeValue::Table(table) => Value::Table(self.table(table, place.clone(), level + 1)),
         };
         Node { place, value }
     }
 
-    fn table(&self, table: DeTable, place: Place) -> Table {
+    fn table(&self, table: DeTable, place: Place, level: usize) -> Table {
         let mut pairs: Vec<_> = table.into_iter().collect();
         pairs.sort_by_key(|(key, _)| key.span().start);
         let entry = |(key, value): (Spanned<DeString>, _)| Entry {
             place: self.place(key.span().start),
             key: key.into_inner().into_owned(),
-            node: self.node(value),
+            node: self.node(value, level),
         };
         Table { place, entries: pairs.into_iter().map(entry).collect() }
+    }
+}
+
+/// Drops a value without recursion: a few kilobytes of dotted keys within braces are thousands of levels.
+fn dismantle(value: DeValue) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            DeValue::Array(nodes) => rest.extend(nodes.into_iter().map(Spanned::into_inner)),
+            DeValue::Table(table) => rest.extend(table.into_iter().map(|(_, value)| value.into_inner())),
+            _ => {}
+        }
     }
 }
