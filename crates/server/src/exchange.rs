@@ -58,9 +58,18 @@ pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, fetched: &[Fetc
     (exchange.plan(path), Trust::Kept)
 }
 
+/// Bytes of a body that are read and thrown away where nobody wants them.
+pub fn body_limit(worker: &Worker, head: &Head<'_>) -> u64 {
+    let host = worker.site.hosts.find(head.authority);
+    match head.target.path().map(SafePath::parse) {
+        Some(Ok(path)) => worker.route(host, &path).max_body,
+        _ => worker.site.limits.body,
+    }
+}
+
 /// The answer to a request that could not be read.
-pub fn refuse(worker: &Worker, status: Status) -> Reply {
-    fixed::status(worker, None, status)
+pub fn refuse(worker: &Worker, method: Method, status: Status) -> Reply {
+    for_method(method, fixed::status(worker, None, status))
 }
 
 struct Exchange<'a> {
@@ -112,7 +121,8 @@ impl Exchange<'_> {
         if let Some(entry) = self.worker.files.get(self.host, path.as_str(), self.now) {
             return Lookup::Hit(entry);
         }
-        let wanted = files::Wanted { root: planned.root, below: planned.below(), rules: &planned.route.files };
+        let wanted =
+            files::Wanted { root: planned.root, below: planned.below(), rules: &planned.route.files };
         Files::find(self.worker, self.host, path, &wanted, self.now)
     }
 
@@ -134,7 +144,9 @@ impl Exchange<'_> {
             Decision::Full(chosen) => file::full(self.worker, entry, chosen),
             Decision::NotModified(chosen) => file::not_modified(self.worker, self.route(path), entry, chosen),
             Decision::Part(chosen, part) => file::part(self.worker, self.route(path), entry, chosen, part),
-            Decision::Parts(chosen, parts) => file::parts(self.worker, self.route(path), entry, chosen, &parts),
+            Decision::Parts(chosen, parts) => {
+                file::parts(self.worker, self.route(path), entry, chosen, &parts)
+            }
             Decision::Unsatisfiable(chosen) => {
                 fixed::unsatisfiable(self.worker, Some(self.route(path)), entry.size(chosen))
             }
@@ -163,7 +175,8 @@ impl Exchange<'_> {
 
     fn list(&self, path: &SafePath<'_>, entry: &Entry) -> Answer {
         let Head { target, authority, .. } = *self.head;
-        let planned = plan(&self.worker.site, self.host, path.clone(), target.query(), authority, Scheme::Http);
+        let planned =
+            plan(&self.worker.site, self.host, path.clone(), target.query(), authority, Scheme::Http);
         let (Plan::Files(planned), Some(folder)) = (planned, entry.folder_stamp()) else {
             return self.status(self.route(path), Status::NOT_FOUND);
         };
@@ -192,7 +205,8 @@ impl Exchange<'_> {
         let Some((_, page)) = page else {
             return Answer::Now(self.finish(fixed::status(self.worker, Some(route), status)));
         };
-        let planned = plan(&self.worker.site, self.host, page.clone(), None, self.head.authority, Scheme::Http);
+        let planned =
+            plan(&self.worker.site, self.host, page.clone(), None, self.head.authority, Scheme::Http);
         if let Plan::Files(planned) = planned {
             match self.find(page, &planned) {
                 Lookup::Hit(entry) => {

@@ -5,9 +5,8 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use http::head::{self, FieldStore, Head};
+use http::head::{self, FieldStore, Head, Method};
 use http::target::SafePath;
-use site::model::Action;
 use site::plan::{Plan, Scheme, Why, plan};
 
 use crate::exchange::{self, Answer};
@@ -15,8 +14,8 @@ use crate::files::beneath::Wait;
 use crate::files::look::{Found, Query, look};
 use crate::flags::Explain;
 use crate::serve::{Body, Reply};
-use crate::worker::Worker;
 use crate::start;
+use crate::worker::Worker;
 
 pub fn explain(asked: &Explain) -> ExitCode {
     let site = match start::load(&asked.what) {
@@ -66,11 +65,12 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
         Ok(None) => return Err(io::Error::other("that is no complete request")),
         Err(error) => {
             println!("request   refused: {error}");
-            println!("reply\n{}", indented(&exchange::refuse(worker, error.status())));
+            println!("reply\n{}", indented(&exchange::refuse(worker, Method::Unknown, error.status())));
             return Ok(());
         }
     };
-    println!("request   {} {} for host \"{}\"", head.token, head.raw_target, head.authority);
+    let authority = String::from_utf8_lossy(head.authority);
+    println!("request   {} {} for host \"{authority}\"", head.token, head.raw_target);
     let host = worker.site.hosts.find(head.authority);
     let names = worker.site.hosts.at(host).names.join(", ");
     println!("host      {}", if names.is_empty() { "the default host".to_owned() } else { names });
@@ -92,15 +92,18 @@ fn tell_plan(worker: &Worker, host: usize, head: &Head<'_>) -> io::Result<()> {
         }
     };
     println!("path      /{}", path.as_str());
+    let asked = path.clone();
     match plan(&worker.site, host, path, head.target.query(), head.authority, Scheme::Http) {
         Plan::Redirect { route, status, location } => {
             println!("route     {}: {status}, to {location}", route.pattern);
         }
-        Plan::Status { route, status, why } => println!("route     {}: {status} ({})", route.pattern, reason(why)),
+        Plan::Status { route, status, why } => {
+            println!("route     {}: {status} ({})", route.pattern, reason(why))
+        }
         Plan::Files(planned) => {
             let route = planned.route;
             println!("route     {}: files beneath {}", route.pattern, planned.root.display());
-            if let Action::Rewrite { .. } = route.action {
+            if planned.path != asked {
                 println!("rewritten /{}", planned.path.as_str());
             }
             let root = worker.files.root(planned.root, worker.clock.now())?;
@@ -127,11 +130,17 @@ fn reason(why: Why) -> &'static str {
 fn tell_found(found: &Found) {
     match found {
         Found::Missing => println!("found     nothing"),
-        Found::Denied => println!("found     something that may not be served: permissions, a link, or no file"),
+        Found::Denied => {
+            println!("found     something that may not be served: permissions, a link, or no file")
+        }
         Found::Folder(_) => println!("found     a folder without an index"),
         Found::File { name, variants } => {
             for variant in variants {
-                println!("found     {name}: {} bytes, coding {}", variant.stamp.size, variant.coding.as_str());
+                println!(
+                    "found     {name}: {} bytes, coding {}",
+                    variant.stamp.size,
+                    variant.coding.as_str()
+                );
             }
         }
     }

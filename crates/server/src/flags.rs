@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,13 +69,21 @@ const COMMANDS: &[CommandRow] = &[
         arguments: "[DIR]",
         help: "Serve the files in DIR, with listings (default: the current folder)",
     },
-    CommandRow { name: "check", arguments: "-c FILE", help: "Check a configuration, and show what its limits cost" },
+    CommandRow {
+        name: "check",
+        arguments: "-c FILE",
+        help: "Check a configuration, and show what its limits cost",
+    },
     CommandRow {
         name: "explain",
         arguments: "METHOD URL",
         help: "Show, hop by hop, how a request would be answered, without a socket",
     },
-    CommandRow { name: "healthcheck", arguments: "URL", help: "Request URL once; exit with 0 if the answer is 2xx or 3xx" },
+    CommandRow {
+        name: "healthcheck",
+        arguments: "URL",
+        help: "Request URL once; exit with 0 if the answer is 2xx or 3xx",
+    },
     CommandRow {
         name: "generate",
         arguments: "man|bash|zsh|fish",
@@ -215,8 +224,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
                 first = false;
                 continue;
             }
-            Arg::Long(name) => FLAGS.iter().find(|f| f.long == name).ok_or_else(|| unknown(&format!("--{name}")))?,
-            Arg::Short(c) => FLAGS.iter().find(|f| f.short == Some(c)).ok_or_else(|| unknown(&format!("-{c}")))?,
+            Arg::Long(name) => {
+                FLAGS.iter().find(|f| f.long == name).ok_or_else(|| unknown(&format!("--{name}")))?
+            }
+            Arg::Short(c) => {
+                FLAGS.iter().find(|f| f.short == Some(c)).ok_or_else(|| unknown(&format!("-{c}")))?
+            }
         };
         match flag.key {
             Key::Help => return Ok(Command::Help),
@@ -240,8 +253,8 @@ impl Given {
             Key::Listen => self.listen.push(text(value)?),
             Key::Header => self.fields.push(text(value)?),
             Key::AccessLog => self.access_log = Some(text(value)?),
-            Key::Workers => self.workers = Some(number(value, "--workers")?.max(1)),
-            Key::Timeout => self.timeout = Some(number(value, "--timeout")? as u64),
+            Key::Workers => self.workers = Some(number(value, "--workers", 1..=1024)?),
+            Key::Timeout => self.timeout = Some(number(value, "--timeout", 1..=3600)? as u64),
             Key::Help | Key::Version => {}
         }
         Ok(())
@@ -251,14 +264,19 @@ impl Given {
         match self.command {
             "check" => {
                 self.exactly(0, "check takes no argument but -c FILE")?;
-                let config = self.config.ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
+                let config = self
+                    .config
+                    .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
                 Ok(Command::Check { config })
             }
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
                 let what = what(self.config, self.root)?;
                 let mut arguments = self.arguments.into_iter();
-                let (method, url) = (text(arguments.next().unwrap_or_default())?, text(arguments.next().unwrap_or_default())?);
+                let (method, url) = (
+                    text(arguments.next().unwrap_or_default())?,
+                    text(arguments.next().unwrap_or_default())?,
+                );
                 Ok(Command::Explain(Explain { what, method, url, fields: self.fields }))
             }
             "healthcheck" => {
@@ -278,7 +296,9 @@ impl Given {
             }
             _ => {
                 if self.arguments.len() > 1 {
-                    return Err(UsageError("only one folder can be served; write a configuration for more".into()));
+                    return Err(UsageError(
+                        "only one folder can be served; write a configuration for more".into(),
+                    ));
                 }
                 let Given { listen, workers, access_log, config, arguments, .. } = self;
                 let what = what(config, arguments.into_iter().next().map(PathBuf::from))?;
@@ -307,7 +327,8 @@ pub fn help() -> String {
         let line = format!("taipan {} {}", row.name, row.arguments).replace("  ", " ");
         _ = writeln!(out, "  {line:<36} {}", row.help);
     }
-    _ = writeln!(out, "  {:<36} {}", "taipan -c FILE", "Serve what FILE configures");
+    let line = "taipan -c FILE";
+    _ = writeln!(out, "  {line:<36} Serve what FILE configures");
     out.push_str("\nFlags:\n");
     for flag in FLAGS {
         _ = writeln!(out, "  {}", spelled(flag));
@@ -353,7 +374,8 @@ pub fn document(document: Document) -> String {
 }
 
 fn bash() -> String {
-    let mut words: Vec<String> = COMMANDS.iter().map(|c| c.name.to_owned()).filter(|n| !n.is_empty()).collect();
+    let mut words: Vec<String> =
+        COMMANDS.iter().map(|c| c.name.to_owned()).filter(|n| !n.is_empty()).collect();
     for flag in FLAGS {
         words.push(format!("--{}", flag.long));
         words.extend(flag.short.map(|c| format!("-{c}")));
@@ -373,7 +395,11 @@ fn zsh() -> String {
         _ = writeln!(out, "    '*--{}[{help}]{value}' \\", flag.long);
     }
     let names: Vec<&str> = COMMANDS.iter().map(|c| c.name).filter(|n| !n.is_empty()).collect();
-    _ = writeln!(out, "    '1:command or folder:_alternative \"commands:command:({})\" \"files:folder:_files -/\"' \\", names.join(" "));
+    _ = writeln!(
+        out,
+        "    '1:command or folder:_alternative \"commands:command:({})\" \"files:folder:_files -/\"' \\",
+        names.join(" ")
+    );
     out.push_str("    '*:argument:_files'\n");
     out
 }
@@ -386,7 +412,12 @@ fn fish() -> String {
     for flag in FLAGS {
         let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
         let value = if flag.value.is_some() { " -r" } else { "" };
-        _ = writeln!(out, "complete -c taipan -l {}{short}{value} -d '{}'", flag.long, flag.help.replace('\'', ""));
+        _ = writeln!(
+            out,
+            "complete -c taipan -l {}{short}{value} -d '{}'",
+            flag.long,
+            flag.help.replace('\'', "")
+        );
     }
     out
 }
@@ -419,9 +450,12 @@ fn text(value: OsString) -> Result<String, UsageError> {
     value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
 }
 
-fn number(value: OsString, flag: &str) -> Result<usize, UsageError> {
+fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<usize, UsageError> {
     let value = text(value)?;
-    value.parse().map_err(|_| UsageError(format!("{flag} takes a number, not \"{value}\"")))
+    value.parse().ok().filter(|n| among.contains(n)).ok_or_else(|| {
+        let (least, most) = (among.start(), among.end());
+        UsageError(format!("{flag} takes a number from {least} to {most}, not \"{value}\""))
+    })
 }
 
 fn unknown(flag: &str) -> UsageError {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Enough for a status line.
 const READ: u64 = 256;
@@ -29,26 +29,30 @@ pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
 
 /// `http://host[:port]/path` or `unix:/path/of/socket[:/path]`.
 fn status(url: &str, timeout: Duration) -> io::Result<u16> {
+    let until = Instant::now() + timeout;
     if let Some(rest) = url.strip_prefix("unix:") {
         let (socket, path) = rest.split_once(":/").map_or((rest, String::new()), |(s, p)| (s, p.to_owned()));
         let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(timeout))?;
-        stream.set_write_timeout(Some(timeout))?;
-        return ask(stream, "localhost", &format!("/{path}"));
+        return ask(Deadline { stream, until }, "localhost", &format!("/{path}"));
     }
-    let rest = url.strip_prefix("http://").ok_or_else(|| io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path"))?;
+    let rest = url.strip_prefix("http://").ok_or_else(|| {
+        io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path")
+    })?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let (host, port) = http::fields::host_and_port(authority);
     let name = host.trim_start_matches('[').trim_end_matches(']');
-    let address = (name, port.unwrap_or(80)).to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such host"))?;
+    let address = (name, port.unwrap_or(80))
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::other("no such host"))?;
     let stream = TcpStream::connect_timeout(&address, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
-    ask(stream, authority, path)
+    ask(Deadline { stream, until }, authority, path)
 }
 
 fn ask(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result<u16> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: taipan-healthcheck\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: taipan-healthcheck\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     // A reset after the status line does not make it less of an answer.
@@ -56,4 +60,55 @@ fn ask(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result
     let line = String::from_utf8_lossy(&answer);
     let code = line.strip_prefix("HTTP/1.").and_then(|l| l.get(2..5)).and_then(|c| c.parse().ok());
     code.ok_or_else(|| read.err().unwrap_or_else(|| io::Error::other("the answer is not HTTP")))
+}
+
+/// A stream that has a deadline for all of its reads and writes together.
+struct Deadline<S> {
+    stream: S,
+    until: Instant,
+}
+
+trait Timed {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
+}
+
+impl Timed for TcpStream {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
+
+impl Timed for UnixStream {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
+
+impl<S: Timed> Deadline<S> {
+    fn hurry(&self) -> io::Result<()> {
+        match self.until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")),
+            left => self.stream.set_timeout(left),
+        }
+    }
+}
+
+impl<S: Timed + Read> Read for Deadline<S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.hurry()?;
+        self.stream.read(buf)
+    }
+}
+
+impl<S: Timed + Write> Write for Deadline<S> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.hurry()?;
+        self.stream.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }

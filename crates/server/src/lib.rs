@@ -4,8 +4,8 @@
 //!
 //! Effects only: what is answered is decided in `site`, what a message means in `http`.
 
-pub mod flags;
 pub mod config;
+pub mod flags;
 pub mod start;
 
 pub mod worker;
@@ -27,5 +27,6 @@ pub mod log;
 pub mod clock;
 pub mod explain;
 pub mod healthcheck;
+pub mod places;
 pub mod privilege;
 pub mod sys;

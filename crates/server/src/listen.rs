@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen, socket_with,
+    sockopt,
 };
 use site::model::Listener as Address;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::conn::Peer;
@@ -86,21 +88,13 @@ impl Socket {
 }
 
 impl Listener {
-    /// The next connection, which does not block and is not inherited by children.
+    /// The next connection, as a socket that does not block and is not inherited by children.
     pub async fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        loop {
-            let mut ready = self.fd.readable().await?;
-            match acceptfrom_with(self.fd.get_ref(), flags) {
-                Ok((fd, address)) => {
-                    let ip = address.and_then(|a| SocketAddr::try_from(a).ok());
-                    return Ok((fd, ip.map_or(Peer::Unix, Peer::Ip)));
-                }
-                Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        let accept = |fd: &OwnedFd| Ok(acceptfrom_with(fd, flags)?);
+        let (fd, address) = self.fd.async_io(Interest::READABLE, accept).await?;
+        let ip = address.and_then(|a| SocketAddr::try_from(a).ok());
+        Ok((fd, ip.map_or(Peer::Unix, Peer::Ip)))
     }
 
     pub fn family(&self) -> Family {

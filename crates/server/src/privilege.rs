@@ -12,13 +12,18 @@ pub fn drop(site: &Site) -> Result<(), String> {
             None => Ok(()),
         };
     };
-    let user = User::from_name(name).ok().flatten().ok_or_else(|| format!("there is no user \"{name}\"; create it"))?;
+    let user = User::from_name(name)
+        .ok()
+        .flatten()
+        .ok_or_else(|| format!("there is no user \"{name}\"; create it"))?;
     let group = match &site.group {
-        Some(name) => Group::from_name(name)
-            .ok()
-            .flatten()
-            .ok_or_else(|| format!("there is no group \"{name}\"; create it"))?
-            .gid,
+        Some(name) => {
+            Group::from_name(name)
+                .ok()
+                .flatten()
+                .ok_or_else(|| format!("there is no group \"{name}\"; create it"))?
+                .gid
+        }
         None => user.gid,
     };
     if !root {

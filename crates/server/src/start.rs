@@ -8,8 +8,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use site::memory::{self, Use};
 use site::model::{AccessLog, Action, Listener, LogFormat, Sink, Site};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -22,6 +24,8 @@ use crate::{config, log, privilege};
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 /// It could not start: the command line, the configuration, an address, a file.
 const COULD_NOT_START: u8 = 2;
+/// How long a worker that is told to stop may take to write its last log lines.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// As a shell says of a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -53,8 +57,32 @@ pub fn check(path: &Path) -> ExitCode {
     if !problems.is_empty() {
         return ExitCode::FAILURE;
     }
+    let workers = workers(&site).get();
     println!("{}: the configuration is good", path.display());
+    println!("\nMemory at worst, with {workers} workers:");
+    print_uses(&memory::worst_case(&site, workers), bytes);
+    println!(
+        "\nDescriptors at worst, of {} that this process may have:",
+        getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+    );
+    print_uses(&memory::descriptors(&site, workers), |n| n.to_string());
     ExitCode::SUCCESS
+}
+
+fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {
+    for line in uses {
+        println!("  {:>10}  = {:>7} x {:>10}  {}", text(line.sum()), line.count, text(line.each), line.what);
+    }
+    println!("  {:>10}  in all", text(memory::total(uses)));
+}
+
+/// In the largest unit of which there is one.
+fn bytes(n: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, size)| n >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", n as f64 / *size as f64),
+        None => format!("{n} B"),
+    }
 }
 
 /// The site that a command line asks for. Errors: lines that say what to do.
@@ -63,7 +91,9 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     if !asked.listen.is_empty() {
         let read = |text: &String| {
             listen::parse(text).ok_or_else(|| {
-                vec![format!("--listen {text}: not an address; write 127.0.0.1:8080, [::1]:8080, :8080 or unix:/path")]
+                vec![format!(
+                    "--listen {text}: not an address; write 127.0.0.1:8080, [::1]:8080, :8080 or unix:/path"
+                )]
             })
         };
         site.listeners = asked.listen.iter().map(read).collect::<Result<_, _>>()?;
@@ -86,7 +116,8 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
 pub fn load(what: &What) -> Result<Site, Vec<String>> {
     match what {
         What::Config(path) => {
-            let site = config::load(path).map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+            let site = config::load(path)
+                .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
             let problems = missing_roots(&site);
             if problems.is_empty() { Ok(site) } else { Err(problems) }
         }
@@ -102,7 +133,9 @@ fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let root = folder.canonicalize().map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => format!("there is no folder {shown}; create it, or name another"),
-        io::ErrorKind::PermissionDenied => format!("no permission to reach {shown}; run as a user who may read it"),
+        io::ErrorKind::PermissionDenied => {
+            format!("no permission to reach {shown}; run as a user who may read it")
+        }
         _ => format!("cannot open {shown}: {e}"),
     })?;
     match fs::read_dir(&root) {
@@ -125,7 +158,8 @@ fn missing_roots(site: &Site) -> Vec<String> {
             if let Action::Files { root, .. } = &route.action
                 && !root.is_dir()
             {
-                let problem = format!("the root {} is not a folder that can be reached; create it", root.display());
+                let problem =
+                    format!("the root {} is not a folder that can be reached; create it", root.display());
                 if !problems.contains(&problem) {
                     problems.push(problem);
                 }
@@ -156,7 +190,7 @@ struct Running {
     commands: Vec<UnboundedSender<Command>>,
     ended: UnboundedReceiver<io::Result<()>>,
     addresses: Vec<Listener>,
-    pid_file: Option<PathBuf>,
+    site: Site,
 }
 
 impl Running {
@@ -174,7 +208,6 @@ impl Running {
         }
         privilege::drop(&site).map_err(line)?;
         log_panics();
-        announce(&site, &addresses);
         let (tell, ended) = unbounded_channel();
         let (mut threads, mut commands) = (Vec::new(), Vec::new());
         for (number, sockets) in per_worker.into_iter().enumerate() {
@@ -185,19 +218,19 @@ impl Running {
             threads.push(thread.map_err(|e| line(format!("cannot start a worker: {e}")))?);
             commands.push(command);
         }
-        Ok(Running { threads, commands, ended, addresses, pid_file: site.pid_file })
+        Ok(Running { threads, commands, ended, addresses, site })
     }
 
     /// Waits for signals, and for workers that end by themselves.
     fn until_told(mut self) -> ExitCode {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let code = match runtime {
             Ok(runtime) => runtime.block_on(self.watch()),
             Err(error) => Err(error),
         };
         log::flush();
         listen::remove_sockets(&self.addresses);
-        if let Some(path) = &self.pid_file {
+        if let Some(path) = &self.site.pid_file {
             _ = fs::remove_file(path);
         }
         code.unwrap_or_else(|error| {
@@ -211,15 +244,18 @@ impl Running {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut reopen = signal(SignalKind::user_defined1())?;
         let mut hang_up = signal(SignalKind::hangup())?;
-        let mut left = 0;
+        // Only now: whoever reads this may send signals.
+        announce(&self.site, &self.addresses);
+        let (mut left, mut code, mut stopping) = (0, ExitCode::SUCCESS, false);
         loop {
             tokio::select! {
-                _ = terminate.recv() => {
-                    for worker in &self.commands {
-                        _ = worker.send(Command::Leave);
-                    }
+                _ = terminate.recv() => self.tell(Command::Leave),
+                _ = interrupt.recv() => {
+                    self.tell(Command::Stop);
+                    code = ExitCode::from(INTERRUPTED);
+                    stopping = true;
                 }
-                _ = interrupt.recv() => return Ok(ExitCode::from(INTERRUPTED)),
+                () = tokio::time::sleep(STOP_PATIENCE), if stopping => return Ok(code),
                 _ = reopen.recv() => log::reopen(),
                 _ = hang_up.recv() => {
                     log::warn(format_args!("SIGHUP changes nothing; restart to read the configuration again"));
@@ -228,10 +264,17 @@ impl Running {
                     ended?;
                     left += 1;
                     if left == self.threads.len() {
-                        return Ok(ExitCode::SUCCESS);
+                        return Ok(code);
                     }
                 }
             }
+        }
+    }
+
+    fn tell(&self, command: Command) {
+        for worker in &self.commands {
+            // A worker that has ended needs to be told nothing.
+            _ = worker.send(command);
         }
     }
 }
@@ -275,7 +318,11 @@ fn announce_tcp(address: SocketAddr) {
         a => format!("http://{a}/"),
     };
     if !address.ip().is_unspecified() {
-        let from = if address.ip().is_loopback() { "from this machine only" } else { "from the networks of that address" };
+        let from = if address.ip().is_loopback() {
+            "from this machine only"
+        } else {
+            "from the networks of that address"
+        };
         eprintln!("  {}  {from}", url(address.ip()));
         return;
     }

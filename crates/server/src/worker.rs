@@ -13,7 +13,7 @@ use site::plan::{Plan, Scheme};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
-use crate::clock::{self, Clock, Ticks};
+use crate::clock::{self, Clock};
 use crate::conn::h1::Http1;
 use crate::conn::lot::{self, Lot};
 use crate::conn::output::Output;
@@ -25,6 +25,7 @@ use crate::files::Files;
 use crate::listen::{Listener, Socket};
 use crate::log;
 use crate::log::access::{self, AccessLogs, Records};
+use crate::places::Places;
 
 /// Bytes read at once; a head and what was pipelined behind it.
 const READ: usize = 64 * 1024;
@@ -42,6 +43,8 @@ pub struct Worker {
     pub desk: RefCell<Desk>,
     pub files: Files,
     pub disk: Disk,
+    /// For answers that are made while they are sent.
+    pub streams: Places,
     pub lot: Lot,
     pub access: AccessLogs,
     seats: Rc<Seats>,
@@ -54,6 +57,8 @@ pub struct Worker {
 pub enum Command {
     /// Accept no more, finish what runs, and end.
     Leave,
+    /// End.
+    Stop,
 }
 
 /// The buffers that the connections of a worker lend to one another.
@@ -89,10 +94,14 @@ async fn work(site: Site, sockets: Vec<Socket>, mut commands: UnboundedReceiver<
     spawn_local(lot::serve(worker.clone()));
     spawn_local(keep_time(worker.clone()));
     spawn_local(hand_over_lines(worker.clone()));
-    // A closed channel is a main thread that is gone: leave, too.
-    let (Some(Command::Leave) | None) = commands.recv().await;
-    accepting.iter().for_each(tokio::task::JoinHandle::abort);
-    worker.leave().await;
+    if commands.recv().await == Some(Command::Leave) {
+        accepting.iter().for_each(tokio::task::JoinHandle::abort);
+        tokio::select! {
+            () = worker.leave() => {}
+            // The only other command, or a main thread that is gone.
+            _ = commands.recv() => {}
+        }
+    }
     Ok(())
 }
 
@@ -105,6 +114,7 @@ impl Worker {
             desk: RefCell::new(Desk::new(site.limits.head.head)),
             files: Files::new(&site.cache),
             disk: Disk::new(site.limits.disk_queue, site.timeouts.disk),
+            streams: Places::new(site.limits.streams),
             lot: Lot::open()?,
             access: AccessLogs::new(&site),
             seats: Seats::new(),
@@ -116,7 +126,7 @@ impl Worker {
 
     /// The route that a path ends at, after rewrites.
     pub fn route(&self, host: usize, path: &SafePath<'_>) -> &Route {
-        match site::plan::plan(&self.site, host, path.clone(), None, "", Scheme::Http) {
+        match site::plan::plan(&self.site, host, path.clone(), None, b"", Scheme::Http) {
             Plan::Files(planned) => planned.route,
             Plan::Redirect { route, .. } | Plan::Status { route, .. } => route,
         }
@@ -152,12 +162,6 @@ impl Worker {
         self.leaving.get()
     }
 
-    /// When a connection that is idle from now on is to be closed.
-    #[inline]
-    pub fn idle_deadline(&self) -> Ticks {
-        self.clock.ticks().wrapping_add(self.deadlines.idle)
-    }
-
     /// Writes the log lines of an answer that has left, or failed, and takes its buffers back.
     #[inline]
     pub fn finish(&self, output: Output, ended: Option<&str>) {
@@ -167,8 +171,7 @@ impl Worker {
 
     /// A new connection goes to the lot, where its first request is awaited.
     fn welcome(&self, fd: OwnedFd, family: Family, peer: Peer) {
-        let deadline = self.clock.ticks().wrapping_add(self.deadlines.head);
-        if let Err(error) = self.lot.admit(fd, family, peer, 0, deadline) {
+        if let Err(error) = self.lot.admit(fd, family, peer, 0, self.clock.ticks()) {
             log::error(format_args!("cannot take a connection in: {error}"));
         }
         self.seats.wake_clock();
@@ -192,7 +195,7 @@ impl Worker {
     /// Waits until another connection may come. The one that has been silent longest makes room.
     async fn room(&self) {
         while self.connections() >= self.site.limits.connections {
-            if !self.lot.evict() {
+            if !self.lot.evict(self.clock.ticks()) {
                 self.seats.left().await;
             }
         }
@@ -210,7 +213,6 @@ impl Worker {
         if tokio::time::timeout(self.site.timeouts.shutdown, everybody).await.is_err() {
             log::warn(format_args!("{} connections were not finished in time", self.seats.len()));
         }
-        self.access.flush();
     }
 }
 
@@ -239,7 +241,10 @@ impl Desk {
     }
 
     #[inline]
-    pub fn take_back(&mut self, (out, records): (Vec<u8>, Records)) {
+    pub fn take_back(&mut self, (mut out, mut records): (Vec<u8>, Records)) {
+        // Nothing of one client's is ever lent to another.
+        out.clear();
+        records.clear();
         // What one large answer needed is not kept for ever.
         if out.capacity() <= READ * 2 {
             self.out = out;
@@ -250,12 +255,18 @@ impl Desk {
 
 async fn accept(worker: Rc<Worker>, listener: Listener) {
     loop {
-        worker.room().await;
         match listener.accept().await {
-            Ok((fd, peer)) => worker.welcome(fd, listener.family(), peer),
+            Ok((fd, peer)) => {
+                // One may wait here, the others wait in the kernel.
+                worker.room().await;
+                worker.welcome(fd, listener.family(), peer);
+            }
             Err(error) => {
                 // ECONNABORTED and the like are the peer's affair; the others pass only with time.
-                if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)) {
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)
+                ) {
                     log::error(format_args!("cannot accept a connection: {error}"));
                     tokio::time::sleep(ACCEPT_REST).await;
                 }
@@ -274,7 +285,7 @@ async fn keep_time(worker: Rc<Worker>) {
         worker.clock.tick();
         let now = worker.clock.ticks();
         worker.seats.sweep(&worker.deadlines, now);
-        worker.lot.sweep(now);
+        worker.lot.sweep(&worker.deadlines, now);
     }
 }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use http::chunked::{self, Event};
 use http::framing::Framing;
-use http::head::{self, FieldStore, Head, HeadError, Persistence, Version};
+use http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
 use http::status::Status;
 
 use super::Peer;
@@ -61,6 +61,8 @@ pub enum Part {
 struct Held {
     head: Vec<u8>,
     body: Unwanted,
+    /// Bytes of content that are read; more is 413.
+    limit: u64,
 }
 
 /// How much of the body is still to come.
@@ -157,18 +159,18 @@ impl Http1 {
         match head::parse(input, &mut store, &worker.site.limits.head) {
             Ok(None) if input.is_empty() => Taken::Partial(0, Part::All),
             Ok(None) => Taken::Partial(0, Part::Head),
-            Err(error) => self.refuse(worker, error, input, batch),
+            Err(error) => self.refuse_head(worker, error, input, batch),
             Ok(Some((head, used))) => match body_of(worker, &head) {
                 Ok(None) => match self.answer(worker, &head, batch) {
                     None => Taken::Some(used),
                     Some(next) => Taken::Paused(next, 0),
                 },
-                Ok(Some(body)) => {
-                    self.held = Some(Held { head: input[..used].to_vec(), body });
+                Ok(Some((body, limit))) => {
+                    self.held = Some(Held { head: input[..used].to_vec(), body, limit });
                     Taken::Some(used)
                 }
                 Err(status) => {
-                    self.push(worker, exchange::refuse(worker, status), Some(&head), Manner::Close, batch);
+                    self.refuse(worker, status, Some(&head), batch);
                     Taken::Some(input.len())
                 }
             },
@@ -177,14 +179,13 @@ impl Http1 {
 
     /// Reads on in an unwanted body, and answers its request when it is through.
     fn take_held(&mut self, worker: &Rc<Worker>, held: &mut Held, input: &[u8], batch: &mut Batch) -> Taken {
-        let limit = worker.site.limits.body;
-        let used = match held.body.skip(input, limit) {
+        let used = match held.body.skip(input, held.limit) {
             Ok((n, Progress::More)) => return Taken::Partial(n, Part::Body),
             Ok((n, Progress::Through)) => n,
             Err(status) => {
                 let mut store = FieldStore::new();
                 let head = parse_held(worker, &held.head, &mut store);
-                self.push(worker, exchange::refuse(worker, status), head.as_ref(), Manner::Close, batch);
+                self.refuse(worker, status, head.as_ref(), batch);
                 return Taken::Some(input.len());
             }
         };
@@ -236,7 +237,14 @@ impl Http1 {
     }
 
     #[inline]
-    fn push(&mut self, worker: &Worker, reply: Reply, head: Option<&Head<'_>>, manner: Manner, batch: &mut Batch) {
+    fn push(
+        &mut self,
+        worker: &Worker,
+        reply: Reply,
+        head: Option<&Head<'_>>,
+        manner: Manner,
+        batch: &mut Batch,
+    ) {
         self.requests = self.requests.saturating_add(1);
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = output::connection_line(&reply, manner, version);
@@ -246,10 +254,18 @@ impl Http1 {
         batch.push(reply, manner, version, line);
     }
 
-    /// A head that is none: 4xx or 5xx, and the connection closes, for nobody knows where the next one
-    /// would begin.
-    fn refuse(&mut self, worker: &Worker, error: HeadError, input: &[u8], batch: &mut Batch) -> Taken {
-        let reply = exchange::refuse(worker, error.status());
+    /// An answer after which the connection closes, for nobody knows where the next request would begin.
+    fn refuse(&mut self, worker: &Worker, status: Status, head: Option<&Head<'_>>, batch: &mut Batch) {
+        let method = head.map_or(Method::Unknown, |h| h.method);
+        let reply = exchange::refuse(worker, method, status);
+        self.push(worker, reply, head, Manner::Close, batch);
+    }
+
+    /// As `refuse`, for a head that is none. Even so, one that begins as HEAD does gets no content.
+    fn refuse_head(&mut self, worker: &Worker, error: HeadError, input: &[u8], batch: &mut Batch) -> Taken {
+        let start = input.strip_prefix(b"\r\n").unwrap_or(input);
+        let method = if start.starts_with(b"HEAD ") { Method::Head } else { Method::Unknown };
+        let reply = exchange::refuse(worker, method, error.status());
         self.push(worker, reply, None, Manner::Close, batch);
         Taken::Some(input.len())
     }
@@ -269,7 +285,8 @@ impl Http1 {
 
     /// The answer to a request of which only a part is here.
     fn incomplete(&mut self, worker: &Rc<Worker>, status: Status) -> Option<Batch> {
-        if self.is_idle() {
+        // An empty line that nothing follows is no request (RFC 9112 §2.2).
+        if self.held.is_none() && self.rest.trim_ascii_start().is_empty() {
             return None;
         }
         worker.clock.read();
@@ -279,32 +296,42 @@ impl Http1 {
         self.rest = Vec::new();
         let mut store = FieldStore::new();
         let head = held.as_ref().and_then(|h| parse_held(worker, &h.head, &mut store));
-        self.push(worker, exchange::refuse(worker, status), head.as_ref(), Manner::Close, &mut batch);
+        self.refuse(worker, status, head.as_ref(), &mut batch);
         Some(batch)
     }
 }
 
 /// A head that was whole before, and so is now.
-fn parse_held<'a: 's, 's>(worker: &Worker, bytes: &'a [u8], store: &'s mut FieldStore<'a>) -> Option<Head<'s>> {
+fn parse_held<'a: 's, 's>(
+    worker: &Worker,
+    bytes: &'a [u8],
+    store: &'s mut FieldStore<'a>,
+) -> Option<Head<'s>> {
     let parsed = head::parse(bytes, store, &worker.site.limits.head);
     parsed.ok().flatten().map(|(head, _)| head)
 }
 
-/// The body that must be read before the request is answered. With `Expect` the client waits for
-/// leave to send it; it gets its answer instead, and the connection closes.
-fn body_of(worker: &Worker, head: &Head<'_>) -> Result<Option<Unwanted>, Status> {
+/// The body that must be read before the request is answered, and how much of it may come. With `Expect`
+/// the client waits for leave to send it; it gets its answer instead, and the connection closes.
+fn body_of(worker: &Worker, head: &Head<'_>) -> Result<Option<(Unwanted, u64)>, Status> {
+    if head.expects_continue || !head.framing.has_body() {
+        return Ok(None);
+    }
+    let limit = exchange::body_limit(worker, head);
     match head.framing {
-        _ if head.expects_continue => Ok(None),
-        Framing::None | Framing::Sized(0) => Ok(None),
-        Framing::Sized(n) if n > worker.site.limits.body => Err(Status::CONTENT_TOO_LARGE),
-        Framing::Sized(n) => Ok(Some(Unwanted::Sized(n))),
-        Framing::Chunked => Ok(Some(Unwanted::chunked())),
+        Framing::Sized(n) if n > limit => Err(Status::CONTENT_TOO_LARGE),
+        Framing::Sized(n) => Ok(Some((Unwanted::Sized(n), limit))),
+        Framing::Chunked => Ok(Some((Unwanted::chunked(), limit))),
+        Framing::None => Ok(None),
     }
 }
 
 impl Unwanted {
     fn chunked() -> Unwanted {
-        Unwanted::Chunked { decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())), seen: 0 }
+        Unwanted::Chunked {
+            decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())),
+            seen: 0,
+        }
     }
 
     /// Throws away what of `input` belongs to the body, and says how much that was. Errors: the status

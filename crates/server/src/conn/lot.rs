@@ -23,12 +23,14 @@ use super::h1::{Http1, Next};
 use super::output::{self, Manner, Output, Sent};
 use super::stream::{Bare, Family};
 use super::task::Start;
-use super::Peer;
+use super::{Deadlines, Peer, Phase};
 use crate::clock::Ticks;
 use crate::worker::Worker;
 
 /// Connections that are looked at in one turn of the loop, before tasks have theirs.
 const EVENTS_PER_TURN: usize = 256;
+/// Full buffers that a connection may send in one visit; then it gets a task, and others have their turn.
+const READS_PER_VISIT: usize = 4;
 /// After so many have come back from tasks, the memory of these is given back to the kernel.
 const TRIM_AFTER: usize = 128;
 
@@ -44,7 +46,8 @@ struct Slot {
     fd: OwnedFd,
     family: Family,
     requests: u32,
-    deadline: Ticks,
+    /// When it last had something to say, or came.
+    since: Ticks,
     peer: Peer,
 }
 
@@ -53,7 +56,13 @@ enum Visit {
     Stay,
     Close,
     /// It has to wait for something.
-    Leave(Http1, Start),
+    Leave(Box<(Http1, Start)>),
+}
+
+impl Visit {
+    fn leave(http: Http1, start: Start) -> Visit {
+        Visit::Leave(Box::new((http, start)))
+    }
 }
 
 impl Lot {
@@ -63,8 +72,15 @@ impl Lot {
         Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default(), untrimmed: Cell::new(0) })
     }
 
-    /// Takes a connection in, until it has something to say or the deadline has come.
-    pub fn admit(&self, fd: OwnedFd, family: Family, peer: Peer, requests: u32, deadline: Ticks) -> io::Result<()> {
+    /// Takes a connection in, until it has something to say or its deadline has come.
+    pub fn admit(
+        &self,
+        fd: OwnedFd,
+        family: Family,
+        peer: Peer,
+        requests: u32,
+        since: Ticks,
+    ) -> io::Result<()> {
         let mut slots = self.slots.borrow_mut();
         let entry = slots.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
@@ -72,17 +88,20 @@ impl Lot {
         // already is told of at once.
         let what = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(self.epoll.get_ref(), &fd, data, what)?;
-        entry.insert(Slot { fd, family, requests, deadline, peer });
+        entry.insert(Slot { fd, family, requests, since, peer });
         if requests > 0 {
             self.untrimmed.set(self.untrimmed.get() + 1);
         }
         Ok(())
     }
 
-    /// Closes those whose deadline has passed.
-    pub fn sweep(&self, now: Ticks) {
+    /// Closes those whose deadline has passed: that of a first request, or that between requests.
+    pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
         let mut slots = self.slots.borrow_mut();
-        slots.retain(|_, slot| (slot.deadline.wrapping_sub(now) as i32) > 0);
+        slots.retain(|_, slot| {
+            let phase = if slot.requests == 0 { Phase::Head } else { Phase::Idle };
+            now.wrapping_sub(slot.since) < deadlines.of(phase)
+        });
         if slots.is_empty() && slots.capacity() > 0 {
             *slots = Slab::new();
         }
@@ -93,9 +112,9 @@ impl Lot {
     }
 
     /// Closes the one that has waited longest. `false`: there is none.
-    pub fn evict(&self) -> bool {
+    pub fn evict(&self, now: Ticks) -> bool {
         let mut slots = self.slots.borrow_mut();
-        let oldest = slots.iter().min_by_key(|(_, slot)| slot.deadline).map(|(key, _)| key);
+        let oldest = slots.iter().max_by_key(|(_, slot)| now.wrapping_sub(slot.since)).map(|(key, _)| key);
         oldest.is_some_and(|key| {
             slots.remove(key);
             true
@@ -159,7 +178,8 @@ fn visit(worker: &Rc<Worker>, key: usize, flags: EventFlags) {
     match hear(worker, slot, flags) {
         Visit::Stay => {}
         Visit::Close => drop(slots.remove(key)),
-        Visit::Leave(http, start) => {
+        Visit::Leave(leaving) => {
+            let (http, start) = *leaving;
             let slot = slots.remove(key);
             drop(slots);
             // Fails only for a descriptor that is not there, and then there is nothing to take out.
@@ -172,10 +192,11 @@ fn visit(worker: &Rc<Worker>, key: usize, flags: EventFlags) {
 /// Reads what has come, answers, and sends, as far as nothing has to wait.
 #[inline]
 fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
-    loop {
+    for _ in 0..READS_PER_VISIT {
         let read = {
             let desk = &mut *worker.desk.borrow_mut();
-            recv(&slot.fd, desk.space_behind(&[]), RecvFlags::DONTWAIT).map(|(_, n)| (n, n == desk.buffer.len()))
+            recv(&slot.fd, desk.space_behind(&[]), RecvFlags::DONTWAIT)
+                .map(|(_, n)| (n, n == desk.buffer.len()))
         };
         let (have, full) = match read {
             Ok((0, _)) => return Visit::Close,
@@ -192,7 +213,7 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
                 other => return other,
             },
             // Nothing has been used up that `rest` does not have.
-            Next::Read(_) | Next::Fetch(_) | Next::Later(_) => return Visit::Leave(http, Start::Input),
+            Next::Read(_) | Next::Fetch(_) | Next::Later(_) => return Visit::leave(http, Start::Input),
         }
         // A short read has emptied the socket. But where the peer has closed its side there comes no
         // further edge: the end must be read now.
@@ -200,6 +221,7 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
             return Visit::Stay;
         }
     }
+    Visit::leave(Http1::new(slot.peer, slot.requests), Start::Input)
 }
 
 #[inline]
@@ -207,9 +229,9 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
     let why = loop {
         match output.send(&Bare(slot.fd.as_fd())) {
             Ok(Sent::All) => break None,
-            Ok(Sent::Slice | Sent::Piece) => return Visit::Leave(http, Start::Answer(output)),
+            Ok(Sent::Slice | Sent::Piece) => return Visit::leave(http, Start::Answer(output)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Visit::Leave(http, Start::Answer(output));
+                return Visit::leave(http, Start::Answer(output));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => break Some(output::why(&error)),
@@ -220,13 +242,12 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
     match manner {
         _ if why.is_some() => Visit::Close,
         Manner::Leave => Visit::Close,
-        Manner::Close => Visit::Leave(http, Start::Linger),
-        Manner::Stay | Manner::StayOld if !http.is_idle() => Visit::Leave(http, Start::Input),
+        Manner::Close => Visit::leave(http, Start::Linger),
+        Manner::Stay | Manner::StayOld if !http.is_idle() => Visit::leave(http, Start::Input),
         Manner::Stay | Manner::StayOld => {
             slot.requests = http.requests;
-            slot.deadline = worker.idle_deadline();
+            slot.since = worker.clock.ticks();
             Visit::Stay
         }
     }
 }
-

@@ -71,11 +71,11 @@ pub enum Call {
 /// The deadlines of all phases, in ticks, and the least rate that extends them.
 #[derive(Debug, Clone)]
 pub struct Deadlines {
-    pub head: Ticks,
+    head: Ticks,
     body: Ticks,
     write: Ticks,
     fetch: Ticks,
-    pub idle: Ticks,
+    idle: Ticks,
     linger: Ticks,
     /// Bytes per tick.
     rate: u64,
@@ -113,7 +113,10 @@ impl Deadlines {
 
     /// Is this many bytes in one whole phase enough to be granted another?
     pub fn is_enough(&self, phase: Phase, bytes: u64) -> bool {
-        bytes >= self.rate * u64::from(self.of(phase)).max(1)
+        // Without a least rate a head still has to be whole in time: nobody needs longer.
+        let unlimited = self.rate == 0 && phase != Phase::Head;
+        let fast = self.rate > 0 && bytes >= self.rate * u64::from(self.of(phase)).max(1);
+        unlimited || fast
     }
 
     fn call(&self, seat: &Seat, now: Ticks) -> Option<Call> {

@@ -16,7 +16,7 @@ const GATHER: usize = 64 * 1024;
 /// the core that copies them.
 pub const SLICE: u64 = 256 * 1024;
 /// Slices per turn of the loop; then the other connections have theirs.
-const SLICES_PER_TURN: usize = 4;
+const SLICES_PER_TURN: usize = 1;
 
 /// How the connection goes on after an answer, which is not the reply's business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,9 @@ pub fn connection_line(reply: &Reply, manner: Manner, version: Version) -> &'sta
         (Coding::None, Manner::Stay) => b"",
         (Coding::None, Manner::StayOld) => b"Connection: keep-alive\r\n",
         (Coding::None, Manner::Leave | Manner::Close) => b"Connection: close\r\n",
-        (Coding::Chunked, Manner::Leave | Manner::Close) => b"Transfer-Encoding: chunked\r\nConnection: close\r\n",
+        (Coding::Chunked, Manner::Leave | Manner::Close) => {
+            b"Transfer-Encoding: chunked\r\nConnection: close\r\n"
+        }
         (Coding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
     }
 }
@@ -118,9 +120,19 @@ impl Batch {
             self.out.extend_from_slice(reply.bytes());
             self.reply = None;
         }
-        Output { out: self.out, reply: self.reply, at: 0, sent: 0, taken: 0, coding: self.coding, records: self.records, manner: self.manner }
+        Output {
+            out: self.out,
+            reply: self.reply,
+            at: 0,
+            sent: 0,
+            taken: 0,
+            coding: self.coding,
+            records: self.records,
+            manner: self.manner,
+        }
     }
 
+    /// The buffers of what is not to be sent.
     pub fn into_buffers(self) -> (Vec<u8>, Records) {
         (self.out, self.records)
     }
@@ -195,9 +207,7 @@ impl Output {
     }
 
     /// The buffers, to be lent again.
-    pub fn into_buffers(mut self) -> (Vec<u8>, Records) {
-        self.out.clear();
-        self.records.clear();
+    pub fn into_buffers(self) -> (Vec<u8>, Records) {
         (self.out, self.records)
     }
 
@@ -276,4 +286,3 @@ const CHANGED: &str = "file changed while it was sent";
 pub fn why(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::Other { CHANGED } else { CLIENT_CLOSED }
 }
-

@@ -11,7 +11,6 @@ use rustix::net::{SendFlags, Shutdown};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),

@@ -97,6 +97,9 @@ impl Task {
         }
         loop {
             if self.http.is_idle() {
+                if self.worker.is_leaving() {
+                    return Ok(End::Close);
+                }
                 if self.waited == Waited::No {
                     return Ok(End::Park);
                 }
@@ -256,7 +259,9 @@ impl Task {
         let Task { stream, peer, worker, http, .. } = self;
         let family = stream.family();
         // A connection that cannot be parked is closed: it was idle.
-        _ = stream.into_fd().and_then(|fd| worker.lot.admit(fd, family, peer, http.requests, worker.idle_deadline()));
+        _ = stream
+            .into_fd()
+            .and_then(|fd| worker.lot.admit(fd, family, peer, http.requests, worker.clock.ticks()));
     }
 }
 

@@ -64,7 +64,13 @@ impl From<Errno> for OpenError {
 }
 
 /// Opens `path` beneath `root` with `flags`, as far as `symlinks` lets links be followed.
-pub fn open(root: &Root, path: &SafePath<'_>, symlinks: Symlinks, flags: OFlags, wait: Wait) -> Result<OwnedFd, OpenError> {
+pub fn open(
+    root: &Root,
+    path: &SafePath<'_>,
+    symlinks: Symlinks,
+    flags: OFlags,
+    wait: Wait,
+) -> Result<OwnedFd, OpenError> {
     let name = match path.as_str().trim_end_matches('/') {
         "" => ".",
         name => name,
@@ -81,7 +87,13 @@ pub fn open(root: &Root, path: &SafePath<'_>, symlinks: Symlinks, flags: OFlags,
     }
 }
 
-fn open_at_once(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
+fn open_at_once(
+    root: &Root,
+    name: &str,
+    symlinks: Symlinks,
+    flags: OFlags,
+    wait: Wait,
+) -> Result<OwnedFd, Errno> {
     let rule = match symlinks {
         Symlinks::Beneath => ResolveFlags::BENEATH,
         Symlinks::Owner | Symlinks::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
@@ -99,7 +111,13 @@ fn open_at_once(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait
 }
 
 /// `open`, one component at a time.
-fn walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait: Wait) -> Result<OwnedFd, OpenError> {
+fn walk(
+    root: &Root,
+    name: &str,
+    symlinks: Symlinks,
+    flags: OFlags,
+    wait: Wait,
+) -> Result<OwnedFd, OpenError> {
     if wait == Wait::Never {
         return Err(OpenError::WouldWait);
     }
@@ -114,9 +132,16 @@ fn walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait: Wait) 
         if part.as_os_str() == ".." {
             match folders.pop() {
                 Some(_) => continue,
-                None if matches!(symlinks, Symlinks::Beneath | Symlinks::Never) => return Err(OpenError::Denied),
+                None if matches!(symlinks, Symlinks::Beneath | Symlinks::Never) => {
+                    return Err(OpenError::Denied);
+                }
                 None => {
-                    start = fs::openat(start, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+                    start = fs::openat(
+                        start,
+                        "..",
+                        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                        Mode::empty(),
+                    )?;
                     continue;
                 }
             }
@@ -137,7 +162,8 @@ fn walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags, wait: Wait) 
                         Err(_) => return Err(OpenError::Denied),
                     },
                     Symlinks::Owner | Symlinks::Follow => {
-                        start = fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+                        start =
+                            fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
                         target
                     }
                 }

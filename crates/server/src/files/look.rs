@@ -68,7 +68,10 @@ pub enum Found {
     /// A folder, and no index in it. The stamp is the folder's.
     Folder(Stamp),
     /// At least one representation; the first is the plain one if there is one.
-    File { name: String, variants: Vec<Variant> },
+    File {
+        name: String,
+        variants: Vec<Variant>,
+    },
 }
 
 /// One representation of a file: as it is, or a precompressed neighbour.
@@ -166,7 +169,12 @@ fn see_index(query: &Query, folder: Stamp, wait: Wait) -> Result<Seen, OpenError
 }
 
 /// `path` itself, if it is there, and the compressed files beside it.
-fn see_files(query: &Query, path: &SafePath<'static>, plain: Option<Stamp>, wait: Wait) -> Result<Option<Seen>, OpenError> {
+fn see_files(
+    query: &Query,
+    path: &SafePath<'static>,
+    plain: Option<Stamp>,
+    wait: Wait,
+) -> Result<Option<Seen>, OpenError> {
     let mut files = Vec::new();
     if let Some(stamp) = plain {
         files.push(Sight { path: path.clone(), coding: Coding::Identity, stamp });
@@ -179,13 +187,21 @@ fn see_files(query: &Query, path: &SafePath<'static>, plain: Option<Stamp>, wait
     for &coding in wanted {
         let Some(beside) = path.beside(coding.extension()) else { continue };
         match stat(query, &beside, wait) {
-            Ok((FileType::RegularFile, stamp)) => files.push(Sight { path: beside, coding, stamp }),
+            Ok((FileType::RegularFile, stamp)) if plain.is_none_or(|plain| is_of(&stamp, &plain)) => {
+                files.push(Sight { path: beside, coding, stamp });
+            }
             // A neighbour that cannot be had is as good as none: the plain file is still right.
             Ok(_) | Err(OpenError::Missing | OpenError::Denied) => {}
             Err(error) => return Err(error),
         }
     }
     Ok((!files.is_empty()).then_some(Seen::Files(files)))
+}
+
+/// A neighbour that is older than the plain file was made of another one. In whole seconds: not every
+/// compressor copies the fraction of the time.
+fn is_of(neighbour: &Stamp, plain: &Stamp) -> bool {
+    neighbour.modified_seconds() >= plain.modified_seconds()
 }
 
 fn stat(query: &Query, path: &SafePath<'_>, wait: Wait) -> Result<(FileType, Stamp), OpenError> {

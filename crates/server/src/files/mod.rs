@@ -130,7 +130,13 @@ impl Files {
     }
 
     /// Asks the disk about `query`, which is what stands under `path` of `host`.
-    pub fn find(worker: &Rc<Worker>, host: usize, path: &SafePath<'_>, wanted: &Wanted<'_>, now: i64) -> Lookup {
+    pub fn find(
+        worker: &Rc<Worker>,
+        host: usize,
+        path: &SafePath<'_>,
+        wanted: &Wanted<'_>,
+        now: i64,
+    ) -> Lookup {
         let files = &worker.files;
         let root = match files.root(wanted.root, now) {
             Ok(root) => root,
@@ -193,7 +199,13 @@ impl Files {
         }
     }
 
-    fn fetch(worker: &Rc<Worker>, host: usize, path: &SafePath<'_>, query: Query, known: Option<Rc<Entry>>) -> Fetch {
+    fn fetch(
+        worker: &Rc<Worker>,
+        host: usize,
+        path: &SafePath<'_>,
+        query: Query,
+        known: Option<Rc<Entry>>,
+    ) -> Fetch {
         let key = (host, path.clone().into_owned());
         if let Some(look) = worker.files.pending.borrow().get(&key) {
             return Fetch { host, path: key.1, look: look.clone() };
@@ -220,7 +232,15 @@ impl Files {
     }
 
     /// Takes what a look found into the table.
-    fn settle(&self, worker: &Worker, host: usize, path: &SafePath<'_>, known: Option<Rc<Entry>>, found: Option<Found>, now: i64) -> Rc<Entry> {
+    fn settle(
+        &self,
+        worker: &Worker,
+        host: usize,
+        path: &SafePath<'_>,
+        known: Option<Rc<Entry>>,
+        found: Option<Found>,
+        now: i64,
+    ) -> Rc<Entry> {
         let Some(found) = found else {
             // Nothing has changed, so there is something known.
             let entry = known.unwrap_or_else(|| Rc::new(Entry::empty(Resource::Missing, now)));
@@ -229,7 +249,13 @@ impl Files {
         };
         let entry = Rc::new(Entry::of(worker, host, path, found, now));
         let (bytes, descriptors) = entry.cost();
-        self.table.borrow_mut().insert(host as u32, path.as_str(), Cached::Entry(entry.clone()), bytes, descriptors);
+        self.table.borrow_mut().insert(
+            host as u32,
+            path.as_str(),
+            Cached::Entry(entry.clone()),
+            bytes,
+            descriptors,
+        );
         entry
     }
 

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use http::fields::is_name;
 use http::head::{Head, Version};
 use http::status::Status;
 use site::log_line::{self, Client, Line, Request, TimeText};
@@ -196,15 +197,14 @@ impl Records {
             length: reply.content_length(),
         };
         if let Some(head) = asked.head {
-            item.request = Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
-            item.host = self.keep(head.authority.as_bytes());
+            item.request =
+                Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
+            item.host = self.keep(head.authority);
             for field in head.fields {
-                match field.name.len() {
-                    7 if field.name.eq_ignore_ascii_case("referer") => item.referer = Some(self.keep(field.value)),
-                    10 if field.name.eq_ignore_ascii_case("user-agent") => {
-                        item.user_agent = Some(self.keep(field.value));
-                    }
-                    _ => {}
+                if is_name(field.name, "referer") {
+                    item.referer = Some(self.keep(field.value));
+                } else if is_name(field.name, "user-agent") {
+                    item.user_agent = Some(self.keep(field.value));
                 }
             }
         }

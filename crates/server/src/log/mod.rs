@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use site::log_line;
 use site::model::{Level, Log, Sink};
 
-use sink::Open;
+use sink::OpenSink;
 
 /// Blocks kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
@@ -55,7 +55,7 @@ pub fn start(log: &Log, access: impl Iterator<Item = Sink>) -> Result<(), String
             sinks.push(sink);
         }
     }
-    let open = sinks.iter().map(Open::open).collect::<Result<Vec<_>, String>>()?;
+    let open = sinks.iter().map(OpenSink::open).collect::<Result<Vec<_>, String>>()?;
     let (queue, receiver) = sync_channel(log.queue);
     let logs = Logs {
         queue,
@@ -117,7 +117,9 @@ impl Logs {
     fn send(&self, block: Block) {
         match self.queue.try_send(Message::Block(block)) {
             Ok(()) => {}
-            Err(TrySendError::Full(Message::Block(block)) | TrySendError::Disconnected(Message::Block(block))) => {
+            Err(
+                TrySendError::Full(Message::Block(block)) | TrySendError::Disconnected(Message::Block(block)),
+            ) => {
                 self.dropped.fetch_add(block.count, Ordering::Relaxed);
                 self.recycle(block.lines);
             }
@@ -139,7 +141,7 @@ impl Logs {
 }
 
 /// The log thread.
-fn write(queue: &Receiver<Message>, mut sinks: Vec<Open>) {
+fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
     let mut reported = SystemTime::UNIX_EPOCH;
     for message in queue {
         match message {
@@ -149,11 +151,11 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<Open>) {
                     logs.recycle(block.lines);
                 }
             }
-            Message::Reopen => sinks.iter_mut().for_each(Open::reopen),
+            Message::Reopen => sinks.iter_mut().for_each(OpenSink::reopen),
             Message::Flush(done) => _ = done.send(()),
         }
         let lost = LOGS.get().map_or(0, |logs| logs.dropped.load(Ordering::Relaxed));
-        let lost = lost + sinks.iter().map(Open::lost).sum::<u64>();
+        let lost = lost + sinks.iter().map(OpenSink::lost).sum::<u64>();
         if lost > 0 && reported.elapsed().is_ok_and(|t| t >= REPORT_EVERY) {
             reported = SystemTime::now();
             report(&mut sinks, lost);
@@ -161,11 +163,11 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<Open>) {
     }
 }
 
-fn report(sinks: &mut [Open], lost: u64) {
+fn report(sinks: &mut [OpenSink], lost: u64) {
     if let Some(logs) = LOGS.get() {
         logs.dropped.store(0, Ordering::Relaxed);
     }
-    sinks.iter_mut().for_each(Open::forgive);
+    sinks.iter_mut().for_each(OpenSink::forgive);
     let text = format!("{lost} log lines were dropped: the disk or the reader of a log is too slow, or full");
     let mut line = Vec::new();
     log_line::error_line(Level::Error, now(), &text, &mut line);

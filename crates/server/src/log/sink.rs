@@ -12,7 +12,7 @@ const DAEMON: &str = "/dev/log";
 /// Facility daemon, severity info (RFC 3164 §4.1.1).
 const PRIORITY: u8 = 3 * 8 + 6;
 
-pub struct Open {
+pub struct OpenSink {
     sink: Sink,
     to: To,
     /// Lines that could not be written.
@@ -28,8 +28,8 @@ enum To {
     Daemon(Option<UnixDatagram>),
 }
 
-impl Open {
-    pub fn open(sink: &Sink) -> Result<Open, String> {
+impl OpenSink {
+    pub fn open(sink: &Sink) -> Result<OpenSink, String> {
         let to = match sink {
             Sink::Stdout => To::Stdout,
             Sink::Stderr => To::Stderr,
@@ -43,12 +43,12 @@ impl Open {
                     .map_err(|e| format!("cannot open the log {}: {e}", path.display()))?,
             ),
         };
-        Ok(Open { sink: sink.clone(), to, lost: 0, torn: false })
+        Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
     }
 
     /// The old file is kept when the new one cannot be had.
     pub fn reopen(&mut self) {
-        match Open::open(&self.sink) {
+        match OpenSink::open(&self.sink) {
             Ok(new) => self.to = new.to,
             Err(why) => super::error(format_args!("{why}; the old one is still written")),
         }

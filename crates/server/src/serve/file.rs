@@ -12,6 +12,7 @@ use http::target::SafePath;
 use site::decide::{Representation, Resource};
 use site::model::{EtagFrom, Route};
 
+use super::fixed;
 use super::head::HeadWriter;
 use super::inflate::Inflate;
 use super::{Body, FilePart, OpenFile, Part, Reply, Source};
@@ -20,7 +21,13 @@ use crate::files::{Content, Entry, Form};
 use crate::worker::Worker;
 
 /// Makes representations, and their full answers, of what was found. `path` is the request's.
-pub fn prepare(worker: &Worker, host: usize, path: &SafePath<'_>, name: &str, variants: Vec<Variant>) -> Vec<(Representation, Form)> {
+pub fn prepare(
+    worker: &Worker,
+    host: usize,
+    path: &SafePath<'_>,
+    name: &str,
+    variants: Vec<Variant>,
+) -> Vec<(Representation, Form)> {
     let route = worker.route(host, path);
     let types = &route.files.types;
     // An encoded file asked for by its own name is what its name says, with no coding.
@@ -49,10 +56,11 @@ pub fn full(worker: &Worker, entry: &Entry, chosen: usize) -> Reply {
     let block = form.block(worker);
     let body = match &form.content {
         Content::InBlock => Body::Nothing,
-        Content::File(file) => {
-            Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size })
-        }
-        Content::Inflated(file) => Body::Stream(Source::Inflate(Box::new(Inflate::new(file.clone())))),
+        Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
+        Content::Inflated(file) => match worker.streams.take() {
+            Some(place) => Body::Stream(Source::Inflate(Box::new(Inflate::new(file.clone(), place)))),
+            None => return fixed::status(worker, None, Status::SERVICE_UNAVAILABLE),
+        },
     };
     Reply { end: block.bytes().len(), block, body }
 }
@@ -60,9 +68,11 @@ pub fn full(worker: &Worker, entry: &Entry, chosen: usize) -> Reply {
 /// 304, with the fields that a 200 would have had and that caches keep (RFC 9110 §15.4.5).
 pub fn not_modified(worker: &Worker, route: &Route, entry: &Entry, chosen: usize) -> Reply {
     let kept = ["etag", "last-modified", "cache-control", "expires", "vary", "content-location"];
-    let head = copy_fields(HeadWriter::new(worker, Some(route), Status::NOT_MODIFIED), &entry.forms[chosen], |name| {
-        kept.iter().any(|k| k.eq_ignore_ascii_case(name))
-    });
+    let head = copy_fields(
+        HeadWriter::new(worker, Some(route), Status::NOT_MODIFIED),
+        &entry.forms[chosen],
+        |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)),
+    );
     Reply::block(head.finish())
 }
 
@@ -70,7 +80,8 @@ pub fn not_modified(worker: &Worker, route: &Route, entry: &Entry, chosen: usize
 pub fn part(worker: &Worker, route: &Route, entry: &Entry, chosen: usize, wanted: ByteRange) -> Reply {
     let form = &entry.forms[chosen];
     let size = entry.size(chosen);
-    let head = copy_fields(HeadWriter::new(worker, Some(route), Status::PARTIAL_CONTENT), form, is_of_the_file);
+    let head =
+        copy_fields(HeadWriter::new(worker, Some(route), Status::PARTIAL_CONTENT), form, is_of_the_file);
     let head = head.field("Content-Range", range::content_range(wanted, size)).length(wanted.len);
     match form.part(wanted) {
         Part::Bytes(bytes) => Reply::block(head.finish_with(&bytes)),
@@ -92,10 +103,12 @@ pub fn parts(worker: &Worker, route: &Route, entry: &Entry, chosen: usize, wante
         pieces.push_back(form.part(one));
     }
     pieces.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
-    let length = pieces.iter().map(Part::len).sum();
+    let length = pieces.iter().map(Part::length).sum();
     let head = HeadWriter::new(worker, Some(route), Status::PARTIAL_CONTENT);
-    let head = copy_fields(head, form, |name| is_of_the_file(name) && !name.eq_ignore_ascii_case("content-type"));
-    let head = head.field("Content-Type", format!("multipart/byteranges; boundary={boundary}")).length(length);
+    let head =
+        copy_fields(head, form, |name| is_of_the_file(name) && !name.eq_ignore_ascii_case("content-type"));
+    let head =
+        head.field("Content-Type", format!("multipart/byteranges; boundary={boundary}")).length(length);
     Reply { body: Body::Parts(pieces), ..Reply::block(head.finish()) }
 }
 
@@ -152,7 +165,13 @@ impl Shared<'_> {
         (representation, form)
     }
 
-    fn representation(&self, variant: &Variant, coding: Coding, size: Option<u64>, mark: &str) -> Representation {
+    fn representation(
+        &self,
+        variant: &Variant,
+        coding: Coding,
+        size: Option<u64>,
+        mark: &str,
+    ) -> Representation {
         let stamp = &variant.stamp;
         let etag = match (self.route.files.etag, &variant.body) {
             (EtagFrom::Off, _) => None,

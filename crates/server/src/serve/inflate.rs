@@ -8,6 +8,7 @@ use std::rc::Rc;
 use flate2::read::MultiGzDecoder;
 
 use super::OpenFile;
+use crate::places::Place;
 use crate::worker::Worker;
 
 const PIECE: usize = 64 * 1024;
@@ -15,6 +16,7 @@ const PIECE: usize = 64 * 1024;
 pub struct Inflate {
     file: Rc<OpenFile>,
     state: State,
+    _place: Place,
 }
 
 enum State {
@@ -24,8 +26,8 @@ enum State {
 }
 
 impl Inflate {
-    pub fn new(file: Rc<OpenFile>) -> Inflate {
-        Inflate { file, state: State::New }
+    pub fn new(file: Rc<OpenFile>, place: Place) -> Inflate {
+        Inflate { file, state: State::New, _place: place }
     }
 
     /// The next piece; `None` at the end. Errors: the file is not gzip, or cannot be read.
@@ -40,7 +42,8 @@ impl Inflate {
             let read = (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece);
             read.map(|_| (decoder, piece))
         };
-        let (decoder, piece) = worker.disk.run(work).await.map_err(|_| io::Error::other("the disk is too slow"))??;
+        let (decoder, piece) =
+            worker.disk.run(work).await.map_err(|_| io::Error::other("the disk is too slow"))??;
         if piece.is_empty() {
             return Ok(None);
         }

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use http::status::Status;
 use http::target::SafePath;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, StatxFlags, statx};
-use site::listing::{CONTENT_SECURITY_POLICY, Entry, Extent, Format, Kind, Order, Page, Progress, Render, is_listed};
+use site::listing::{
+    CONTENT_SECURITY_POLICY, Entry, Extent, Format, Kind, Order, Page, Progress, Render, is_listed,
+};
 use site::model::{Dotfiles, Route, Symlinks};
 
 use super::head::HeadWriter;
@@ -16,6 +18,7 @@ use crate::files::ListingPage;
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::look::Stamp;
 use crate::log;
+use crate::places::Place;
 use crate::worker::Worker;
 
 /// A rendered listing up to this size is sent with its length, and kept.
@@ -38,6 +41,7 @@ pub struct Wanted {
 pub struct Pieces {
     ready: Vec<u8>,
     render: Option<Render>,
+    _place: Place,
 }
 
 impl Pieces {
@@ -51,7 +55,8 @@ impl Pieces {
             let progress = render.next_piece(&mut piece);
             (render, piece, progress)
         };
-        let (render, piece, progress) = worker.disk.run(work).await.map_err(|_| io::Error::other("no helper thread"))?;
+        let (render, piece, progress) =
+            worker.disk.run(work).await.map_err(|_| io::Error::other("no helper thread"))?;
         self.render = (progress == Progress::More).then_some(render);
         Ok((!piece.is_empty()).then_some(piece))
     }
@@ -80,14 +85,18 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
     };
     match worker.disk.run(move || job.run()).await {
         Ok(Ok((page, None))) => {
-            let block = Rc::new(head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page));
+            let block =
+                Rc::new(head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page));
             let made = worker.clock.read();
             let kept = Rc::new(ListingPage { block: block.clone(), folder: wanted.folder, made });
             worker.files.keep_listing(wanted.host, &key(&wanted), kept);
             Reply::block(block)
         }
         Ok(Ok((ready, render))) => {
-            let source = Source::Listing(Box::new(Pieces { ready, render }));
+            let Some(place) = worker.streams.take() else {
+                return fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE);
+            };
+            let source = Source::Listing(Box::new(Pieces { ready, render, _place: place }));
             Reply { body: Body::Stream(source), ..Reply::block(head(&worker, route, wanted.format).finish()) }
         }
         Ok(Err(OpenError::Denied)) => fixed::status(&worker, Some(route), Status::FORBIDDEN),

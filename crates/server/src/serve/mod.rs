@@ -103,7 +103,7 @@ impl Reply {
         let behind = match &self.body {
             Body::Nothing => 0,
             Body::File(part) => part.left,
-            Body::Parts(parts) => parts.iter().map(Part::len).sum(),
+            Body::Parts(parts) => parts.iter().map(Part::length).sum(),
             Body::Stream(_) => return None,
         };
         Some((self.end - self.block.head_len()) as u64 + behind)
@@ -111,7 +111,7 @@ impl Reply {
 }
 
 impl Part {
-    pub fn len(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
             Part::File(part) => part.left,

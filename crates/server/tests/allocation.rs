@@ -1,0 +1,91 @@
+//! A keep-alive GET of a warm small file allocates nothing: a worker is run in this process, with an
+//! allocator that counts what its thread asks for.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use server::{listen, worker};
+use site::model::{Listener, Site};
+
+struct Counting;
+
+static IN_WORKER: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: every call is the system allocator's, with the same arguments; counting touches no memory of theirs.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if IS_WORKER.try_with(Cell::get).unwrap_or(false) {
+            IN_WORKER.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One request and its whole answer of `length` bytes.
+fn get(client: &mut TcpStream, length: usize) {
+    client.write_all(b"GET /file.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n").unwrap();
+    let mut answer = vec![0; length];
+    client.read_exact(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+fn first_answer(client: &mut TcpStream) -> usize {
+    client.write_all(b"GET /file.html HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"</html>") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    answer.len()
+}
+
+#[test]
+fn a_warm_request_allocates_nothing() {
+    let root = std::env::temp_dir().join(format!("taipan-allocation-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("file.html"), format!("{}</html>", "x".repeat(2000))).unwrap();
+    let address = listen::parse("127.0.0.1:0").unwrap();
+    let mut bound = listen::bind_all(&[address], 1).unwrap();
+    let Listener::Tcp(address) = bound.addresses[0] else { panic!("a TCP address") };
+    let sockets = bound.per_worker.remove(0);
+    let mut site = Site::folder(root.clone(), Vec::new());
+    // Looking at the disk again, once a second, is not part of a warm request.
+    site.cache.check = std::time::Duration::from_secs(3600);
+    let (leave, commands) = tokio::sync::mpsc::unbounded_channel();
+    let worker = std::thread::spawn(move || {
+        IS_WORKER.set(true);
+        worker::run(site, sockets, commands)
+    });
+    let mut client = TcpStream::connect(address).unwrap();
+    let length = first_answer(&mut client);
+    for _ in 0..100 {
+        get(&mut client, length);
+    }
+    let before = IN_WORKER.load(Ordering::Relaxed);
+    for _ in 0..10_000 {
+        get(&mut client, length);
+    }
+    let after = IN_WORKER.load(Ordering::Relaxed);
+    leave.send(worker::Command::Leave).unwrap();
+    worker.join().unwrap().unwrap();
+    std::fs::remove_dir_all(&root).unwrap();
+    assert_eq!(after - before, 0, "allocations in 10000 requests");
+}
