@@ -1,0 +1,286 @@
+//! A client that sends what it is told and nothing else.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::PATIENCE;
+use crate::response::{Length, Malformed, Response, chunked, find};
+
+/// One connection, and what was read from it and not used yet.
+#[derive(Debug)]
+pub struct Client {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub enum Broken {
+    /// Closed after so many bytes of a response.
+    Closed {
+        after: usize,
+    },
+    Reset,
+    /// Nothing came for as long as one is willing to wait.
+    Silent,
+    Malformed(Malformed),
+    Failed(io::Error),
+}
+
+impl Client {
+    /// Panics if nobody listens there.
+    pub fn tcp(address: SocketAddr) -> Client {
+        let stream =
+            TcpStream::connect(address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
+        // Bytes that are sent alone must arrive alone.
+        stream.set_nodelay(true).expect("it is a TCP socket");
+        Client::of(Socket::Tcp(stream))
+    }
+
+    /// Panics if nobody listens there.
+    pub fn unix(path: &Path) -> Client {
+        let stream = UnixStream::connect(path);
+        Client::of(Socket::Unix(
+            stream.unwrap_or_else(|e| panic!("cannot connect to {}: {e}", path.display())),
+        ))
+    }
+
+    fn of(socket: Socket) -> Client {
+        let mut client = Client { socket, buffer: Vec::new() };
+        client.set_patience(PATIENCE);
+        client
+    }
+
+    /// The same connection once more, so that one thread can send while another reads. What was read and
+    /// not used stays here.
+    pub fn another_handle(&self) -> Client {
+        let socket = match &self.socket {
+            Socket::Tcp(s) => s.try_clone().map(Socket::Tcp),
+            Socket::Unix(s) => s.try_clone().map(Socket::Unix),
+        };
+        Client { socket: socket.expect("there is a descriptor left"), buffer: Vec::new() }
+    }
+
+    /// How long a read may wait; 10 s at first.
+    pub fn set_patience(&mut self, patience: Duration) {
+        let patience = Some(patience);
+        let set = match &self.socket {
+            Socket::Tcp(s) => s.set_read_timeout(patience).and_then(|()| s.set_write_timeout(patience)),
+            Socket::Unix(s) => s.set_read_timeout(patience).and_then(|()| s.set_write_timeout(patience)),
+        };
+        set.expect("the duration is not zero");
+    }
+
+    /// Sends all of it. Panics if the server does not take it.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
+        self.try_send(bytes).expect("the server takes it");
+        self
+    }
+
+    /// Sends all of it, to a server that may have closed.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(s) => s.write_all(bytes.as_ref()),
+            Socket::Unix(s) => s.write_all(bytes.as_ref()),
+        }
+    }
+
+    /// Sends one byte after the other, each in a packet of its own.
+    pub fn dribble(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
+        for byte in bytes.as_ref() {
+            self.send([*byte]);
+        }
+        self
+    }
+
+    /// Says that no more will be sent; what is answered can still be read.
+    pub fn half_close(&mut self) {
+        let shut = match &self.socket {
+            Socket::Tcp(s) => s.shutdown(Shutdown::Write),
+            Socket::Unix(s) => s.shutdown(Shutdown::Write),
+        };
+        shut.expect("the server is still there");
+    }
+
+    /// `GET path` as HTTP/1.1 for the host `localhost`, and its answer.
+    pub fn get(&mut self, path: &str) -> Response {
+        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    }
+
+    /// As `get`, with further field lines, each with its CRLF.
+    pub fn get_with(&mut self, path: &str, fields: &str) -> Response {
+        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+    }
+
+    /// Sends a request, and reads its answer; a request that begins with `HEAD ` gets one without body.
+    pub fn ask(&mut self, request: impl AsRef<[u8]>) -> Response {
+        let request = request.as_ref();
+        self.send(request);
+        if request.starts_with(b"HEAD ") { self.read_response_to_head() } else { self.read_response() }
+    }
+
+    /// The next response. Panics if there is none.
+    pub fn read_response(&mut self) -> Response {
+        self.try_read_response().unwrap_or_else(|e| panic!("no response: {e}"))
+    }
+
+    /// The next response, to a HEAD.
+    pub fn read_response_to_head(&mut self) -> Response {
+        self.try_read(true).unwrap_or_else(|e| panic!("no response: {e}"))
+    }
+
+    /// The next response, if there is one.
+    pub fn try_read_response(&mut self) -> Result<Response, Broken> {
+        self.try_read(false)
+    }
+
+    /// The next response, to a HEAD, if there is one.
+    pub fn try_read_response_to_head(&mut self) -> Result<Response, Broken> {
+        self.try_read(true)
+    }
+
+    fn try_read(&mut self, to_head: bool) -> Result<Response, Broken> {
+        let mut seen = 0;
+        let end = loop {
+            // The empty line may have begun in what was already looked at.
+            let from = usize::saturating_sub(seen, 3);
+            if let Some(at) = find(&self.buffer[from..], b"\r\n\r\n") {
+                break from + at + 4;
+            }
+            seen = self.buffer.len();
+            self.read_more()?;
+        };
+        let mut response = Response::parse_head(&self.buffer[..end]).map_err(Broken::Malformed)?;
+        let used = match response.length(to_head).map_err(Broken::Malformed)? {
+            Length::Sized(len) => {
+                while self.buffer.len() < end + len {
+                    self.read_more()?;
+                }
+                response.body = self.buffer[end..end + len].to_vec();
+                end + len
+            }
+            Length::Chunked => loop {
+                if let Some((body, trailers, len)) =
+                    chunked(&self.buffer[end..]).map_err(Broken::Malformed)?
+                {
+                    (response.body, response.trailers) = (body, trailers);
+                    break end + len;
+                }
+                self.read_more()?;
+            },
+            Length::UntilClose => {
+                while self.fill().map_err(Broken::of)? > 0 {}
+                response.body = self.buffer[end..].to_vec();
+                self.buffer.len()
+            }
+        };
+        self.buffer.drain(..used);
+        Ok(response)
+    }
+
+    /// All that comes until the server closes. Panics if it does not, or if the connection is reset.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        while self.fill().expect("the server closes") > 0 {}
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// What has come and can come without waiting further: one read.
+    pub fn read_some(&mut self) -> io::Result<Vec<u8>> {
+        if self.buffer.is_empty() {
+            self.fill()?;
+        }
+        Ok(std::mem::take(&mut self.buffer))
+    }
+
+    /// Waits for the server to close, and says whether it did so without another byte; a reset will do.
+    pub fn is_closed(&mut self) -> bool {
+        if !self.buffer.is_empty() {
+            return false;
+        }
+        match self.fill() {
+            Ok(n) => n == 0,
+            Err(e) => e.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    /// As `is_closed`, but a reset is not good enough: it may destroy what was sent before it.
+    pub fn is_finished(&mut self) -> bool {
+        self.buffer.is_empty() && matches!(self.fill(), Ok(0))
+    }
+
+    /// Bytes of the receive buffer in the kernel, so that the server notices who does not read.
+    pub fn set_receive_buffer(&mut self, bytes: usize) {
+        rustix::net::sockopt::set_socket_recv_buffer_size(self.as_fd(), bytes).expect("it is a socket");
+    }
+
+    /// At least one byte more, or the reason why not.
+    fn read_more(&mut self) -> Result<(), Broken> {
+        match self.fill() {
+            Ok(0) => Err(Broken::Closed { after: self.buffer.len() }),
+            Ok(_) => Ok(()),
+            Err(e) => Err(Broken::of(e)),
+        }
+    }
+
+    /// One read to the end of the buffer.
+    fn fill(&mut self) -> io::Result<usize> {
+        const MOST: usize = 32 * 1024;
+        let len = self.buffer.len();
+        self.buffer.resize(len + MOST, 0);
+        let read = loop {
+            let space = &mut self.buffer[len..];
+            let read = match &mut self.socket {
+                Socket::Tcp(s) => s.read(space),
+                Socket::Unix(s) => s.read(space),
+            };
+            match read {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        self.buffer.truncate(len + *read.as_ref().unwrap_or(&0));
+        read
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Tcp(s) => s.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
+        }
+    }
+}
+
+impl Broken {
+    fn of(error: io::Error) -> Broken {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Broken::Silent,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Broken::Reset,
+            _ => Broken::Failed(error),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Closed { after } => write!(out, "closed after {after} bytes"),
+            Broken::Reset => out.write_str("reset"),
+            Broken::Silent => out.write_str("nothing comes"),
+            Broken::Malformed(what) => what.fmt(out),
+            Broken::Failed(error) => error.fmt(out),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A folder of the test's own, which goes with it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// A new empty folder, removed with all that is in it when dropped.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    #[expect(clippy::new_without_default, reason = "a default that touches the disk would surprise")]
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("taipan-e2e-{}-{number}", process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+        let path = path.canonicalize().expect("it is there");
+        Folder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file of this name, with the folders on the way to it.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.on_the_way(name);
+        fs::write(&path, content).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+        path
+    }
+
+    /// A folder of this name, with those on the way to it.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+        path
+    }
+
+    /// A symbolic link of this name.
+    pub fn symlink(&self, name: &str, to: impl AsRef<Path>) -> PathBuf {
+        let path = self.on_the_way(name);
+        symlink(to, &path).unwrap_or_else(|e| panic!("cannot link {}: {e}", path.display()));
+        path
+    }
+
+    /// Gives a file the time of its last change, in seconds since 1970.
+    pub fn set_modified(&self, name: &str, seconds: u64) {
+        let path = self.0.join(name);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let set = File::open(&path).and_then(|file| file.set_modified(time));
+        set.unwrap_or_else(|e| panic!("cannot date {}: {e}", path.display()));
+    }
+
+    fn on_the_way(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        let parent = path.parent().expect("it is below the folder");
+        fs::create_dir_all(parent).unwrap_or_else(|e| panic!("cannot make {}: {e}", parent.display()));
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed stays for the system to clean up.
+        _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,45 @@
+//! Tests that start the real program and speak to it over real sockets.
+//!
+//! A test makes a [`Site`], starts it, and speaks to the [`Server`] through a [`Client`], byte by byte
+//! where it matters. Nothing here knows how the server works: what it says is read with a reader of its
+//! own, which accepts only what RFC 9112 allows.
+
+mod client;
+mod download;
+mod folder;
+mod output;
+mod program;
+mod random;
+mod response;
+mod server;
+mod site;
+mod talk;
+mod tools;
+
+use std::time::Duration;
+
+pub use rustix::process::Signal;
+
+pub use client::{Broken, Client};
+pub use folder::Folder;
+pub use output::Lines;
+pub use program::{command, program, run};
+pub use random::Random;
+pub use response::{Malformed, Response, chunked};
+pub use server::{Address, Server};
+pub use site::Site;
+pub use talk::{Rows, Talk, talk};
+pub use tools::{command_without_privilege, ended, is_root, tool, without_privilege};
+
+/// How long anything may take that should happen at once.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What of a text fits on a line of a failed assertion.
+pub fn shown(bytes: impl AsRef<[u8]>) -> String {
+    const MOST: usize = 400;
+    let bytes = bytes.as_ref();
+    match bytes.len() {
+        ..=MOST => format!("\"{}\"", bytes.escape_ascii()),
+        len => format!("\"{}\"… ({len} bytes)", bytes[..MOST].escape_ascii()),
+    }
+}

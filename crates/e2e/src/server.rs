@@ -1,0 +1,208 @@
+//! The running program: where it listens, what it says, and its end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Client;
+use crate::folder::Folder;
+use crate::output::Lines;
+use crate::response::Response;
+use crate::{PATIENCE, program};
+
+/// The program at work. Ends with the test, which fails if a connection has panicked.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    ended: Option<ExitStatus>,
+    errors: Lines,
+    output: Lines,
+    home: Option<Folder>,
+    panics_allowed: bool,
+}
+
+/// Where a server can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Server {
+    /// `taipan DIR --listen 127.0.0.1:0`
+    pub fn folder(folder: impl AsRef<Path>) -> Server {
+        let mut command = program::command();
+        command.arg(folder.as_ref()).args(["--listen", "127.0.0.1:0"]);
+        Server::start(command, 1, None, false)
+    }
+
+    /// Starts `command`, and waits until it has said where it listens, `listeners` times. Its folder
+    /// goes when the server has ended.
+    pub fn start(
+        mut command: Command,
+        listeners: usize,
+        home: Option<Folder>,
+        panics_allowed: bool,
+    ) -> Server {
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
+        let output = Lines::of(child.stdout.take().expect("it is a pipe"));
+        let server = Server { child, ended: None, errors, output, home, panics_allowed };
+        let enough = |lines: &[String]| (addresses(lines).len() >= listeners).then_some(());
+        let started = server.errors.wait_for(PATIENCE, enough);
+        assert!(started.is_some(), "taipan did not start:\n{}", server.stderr());
+        server
+    }
+
+    /// The first TCP address.
+    pub fn addr(&self) -> SocketAddr {
+        let tcp = self.addresses().into_iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) => None,
+        });
+        tcp.expect("it listens on TCP")
+    }
+
+    /// All it has said that it listens on, in order.
+    pub fn addresses(&self) -> Vec<Address> {
+        addresses(&self.errors.all())
+    }
+
+    /// `http://127.0.0.1:PORT/path`
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}/{}", self.addr(), path.trim_start_matches('/'))
+    }
+
+    /// A new connection to the first address.
+    pub fn connect(&self) -> Client {
+        match &self.addresses()[0] {
+            Address::Tcp(address) => Client::tcp(*address),
+            Address::Unix(path) => Client::unix(path),
+        }
+    }
+
+    /// One GET on a connection of its own.
+    pub fn get(&self, path: &str) -> Response {
+        self.connect().get(path)
+    }
+
+    /// Sends a request on a connection of its own, and reads its answer.
+    pub fn ask(&self, request: impl AsRef<[u8]>) -> Response {
+        self.connect().ask(request)
+    }
+
+    /// The folder of the test: what is beside the root.
+    pub fn home(&self) -> &Path {
+        self.home.as_ref().expect("it was started from a site").path()
+    }
+
+    /// The folder that is served.
+    pub fn root(&self) -> PathBuf {
+        self.home().join("www")
+    }
+
+    /// The folder of the test, to change files while they are served; names begin with `www/`.
+    pub fn files(&self) -> &Folder {
+        self.home.as_ref().expect("it was started from a site")
+    }
+
+    pub fn stderr(&self) -> String {
+        self.errors.text()
+    }
+
+    pub fn stdout(&self) -> String {
+        self.output.text()
+    }
+
+    /// The lines of its standard error, to wait for more than one pattern.
+    pub fn errors(&self) -> &Lines {
+        &self.errors
+    }
+
+    /// The lines of its standard output.
+    pub fn output(&self) -> &Lines {
+        &self.output
+    }
+
+    /// Waits for a line with `pattern` in it on standard error. Panics if it does not come in time.
+    pub fn wait_for_line(&self, pattern: &str, patience: Duration) -> String {
+        wait_for_line(&self.errors, pattern, patience)
+    }
+
+    /// As `wait_for_line`, on standard output.
+    pub fn wait_for_output(&self, pattern: &str, patience: Duration) -> String {
+        wait_for_line(&self.output, pattern, patience)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        assert!(self.ended.is_none(), "it has ended");
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap_or_else(|e| panic!("cannot signal {}: {e}", self.pid()));
+    }
+
+    /// Waits until it has ended by itself. Panics if it does not in time.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        if let Some(status) = self.ended {
+            return status;
+        }
+        // A program that has ended says nothing more; that is an event, which its end alone is not.
+        let silent = self.errors.wait_for_end(patience) && self.output.wait_for_end(patience);
+        assert!(silent, "taipan does not end:\n{}", self.stderr());
+        let status = self.child.wait().expect("it is our child");
+        *self.ended.insert(status)
+    }
+
+    /// Kills it, as nothing else has helped.
+    fn kill(&mut self) {
+        // Both fail only if it has ended.
+        _ = self.child.kill();
+        self.ended = self.child.wait().ok();
+        _ = self.errors.wait_for_end(PATIENCE);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut stuck = false;
+        if self.ended.is_none() {
+            // So that what is still in its log comes out.
+            _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+            stuck = !self.errors.wait_for_end(PATIENCE);
+            self.kill();
+        }
+        let errors = self.stderr();
+        let panicked = errors.contains("panic at") || errors.contains("panicked at");
+        if thread::panicking() {
+            eprintln!("taipan said:\n{errors}");
+            return;
+        }
+        assert!(!stuck, "SIGINT did not end taipan:\n{errors}");
+        assert!(self.panics_allowed || !panicked, "taipan panicked:\n{errors}");
+    }
+}
+
+fn wait_for_line(lines: &Lines, pattern: &str, patience: Duration) -> String {
+    let found = lines.wait_for(patience, |lines| lines.iter().find(|line| line.contains(pattern)).cloned());
+    found.unwrap_or_else(|| panic!("no line with {pattern:?}:\n{}", lines.text()))
+}
+
+/// The lines `  http://ADDRESS/  from …` and `  unix:PATH  from …`.
+fn addresses(lines: &[String]) -> Vec<Address> {
+    let address = |line: &String| {
+        let (address, _) = line.strip_prefix("  ")?.rsplit_once("  from ")?;
+        if let Some(path) = address.strip_prefix("unix:") {
+            return Some(Address::Unix(path.into()));
+        }
+        let address = address.strip_prefix("http://")?.strip_suffix('/')?;
+        address.parse().or_else(|_| format!("{address}:80").parse()).ok().map(Address::Tcp)
+    };
+    lines.iter().filter_map(address).collect()
+}

@@ -1,0 +1,152 @@
+//! What a test wants to be served: files in a folder of its own, and a configuration.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::folder::Folder;
+use crate::program;
+use crate::server::Server;
+
+/// The folder that is served, below the test's own.
+const ROOT: &str = "www";
+
+/// Files and a configuration, which become a [`Server`]. The test's own folder holds `site.toml`, the
+/// root `www`, and whatever is put beside it.
+#[derive(Debug)]
+pub struct Site {
+    home: Folder,
+    config: String,
+    /// Does the configuration say itself what its roots are?
+    has_roots: bool,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    panics_allowed: bool,
+}
+
+impl Site {
+    #[expect(clippy::new_without_default, reason = "a default that touches the disk would surprise")]
+    pub fn new() -> Site {
+        let home = Folder::new();
+        home.folder(ROOT);
+        Site {
+            home,
+            config: String::new(),
+            has_roots: false,
+            args: Vec::new(),
+            env: Vec::new(),
+            panics_allowed: false,
+        }
+    }
+
+    /// A file below the root.
+    pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Site {
+        self.home.file(&in_root(name), content);
+        self
+    }
+
+    /// A folder below the root.
+    pub fn folder(self, name: &str) -> Site {
+        self.home.folder(&in_root(name));
+        self
+    }
+
+    /// A symbolic link below the root.
+    pub fn symlink(self, name: &str, to: impl AsRef<Path>) -> Site {
+        self.home.symlink(&in_root(name), to);
+        self
+    }
+
+    /// When a file below the root was last changed, in seconds since 1970.
+    pub fn modified(self, name: &str, seconds: u64) -> Site {
+        self.home.set_modified(&in_root(name), seconds);
+        self
+    }
+
+    /// A file beside the root, which must not be served.
+    pub fn beside(self, name: &str, content: impl AsRef<[u8]>) -> Site {
+        self.home.file(name, content);
+        self
+    }
+
+    /// Lines of the configuration, in TOML, behind those that are already there. `listen` and `root` are
+    /// added where the top level has none. Relative paths begin in the test's own folder.
+    pub fn config(mut self, toml: &str) -> Site {
+        self.config.push_str(toml);
+        self.config.push('\n');
+        self
+    }
+
+    /// As `config`, but `root` is not added.
+    pub fn config_without_root(mut self, toml: &str) -> Site {
+        self.has_roots = true;
+        self.config(toml)
+    }
+
+    /// A further argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Site {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// A variable of the environment.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Site {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// A panic is then no failure of the test.
+    pub fn allow_panics(mut self) -> Site {
+        self.panics_allowed = true;
+        self
+    }
+
+    /// The test's own folder.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// The folder that is served.
+    pub fn root(&self) -> PathBuf {
+        self.home.path().join(ROOT)
+    }
+
+    /// Writes the configuration.
+    pub fn write_config(&self) -> PathBuf {
+        self.home.file("site.toml", self.whole_config())
+    }
+
+    /// Starts the program, and waits until it says where it listens.
+    pub fn start(self) -> Server {
+        let config = self.write_config();
+        let mut command = program::command();
+        command.arg("-c").arg(config).args(&self.args).current_dir(self.home.path());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let listeners =
+            top_level(&self.whole_config(), "listen").map_or(1, |line| line.matches('"').count() / 2);
+        Server::start(command, listeners.max(1), Some(self.home), self.panics_allowed)
+    }
+
+    fn whole_config(&self) -> String {
+        let mut whole = String::new();
+        if top_level(&self.config, "listen").is_none() {
+            whole.push_str("listen = [\"127.0.0.1:0\"]\n");
+        }
+        if !self.has_roots && top_level(&self.config, "root").is_none() {
+            whole.push_str(&format!("root = \"{ROOT}\"\n"));
+        }
+        whole.push_str(&self.config);
+        whole
+    }
+}
+
+fn in_root(name: &str) -> String {
+    format!("{ROOT}/{}", name.trim_start_matches('/'))
+}
+
+/// The line of a key before the first section.
+fn top_level<'a>(config: &'a str, key: &str) -> Option<&'a str> {
+    let lines = config.lines().map(str::trim_start).take_while(|line| !line.starts_with('['));
+    lines
+        .into_iter()
+        .find(|line| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('=')))
+}

@@ -1,0 +1,88 @@
+//! Other programs that tests need: real clients, shells, and what shows a document as its reader sees it.
+
+use std::fs::{self, Permissions};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Instant;
+
+use crate::{PATIENCE, command, program};
+
+/// The user `nobody`, who may read what everybody may.
+const NOBODY: &str = "65534";
+
+/// A program of the system. Panics with its name if it is not installed.
+pub fn tool(name: &str) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
+    let path = found
+        .unwrap_or_else(|| panic!("{name} is not installed; this test needs it: install it and run again"));
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Permissions do not apply to root, so that a test about them must know.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The line of the configuration that makes permissions apply: to become `nobody`, unless we are nobody
+/// special already.
+pub fn without_privilege() -> &'static str {
+    if is_root() { "user = \"nobody\"" } else { "" }
+}
+
+/// The program, to be run by somebody to whom permissions apply. A copy of it is put in `folder`, as
+/// where it was built may be out of reach.
+pub fn command_without_privilege(folder: &Path) -> Command {
+    if !is_root() {
+        return command();
+    }
+    let copy = folder.join("taipan");
+    if !copy.exists() && fs::hard_link(program(), &copy).is_err() {
+        fs::copy(program(), &copy).expect("the program can be copied");
+    }
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is our folder");
+    let mut setpriv = tool("setpriv");
+    setpriv.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
+    setpriv.arg(copy);
+    setpriv
+}
+
+/// Runs a command that should end by itself. One that does not is killed, which its status tells.
+pub fn ended(command: &mut Command) -> Output {
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let stdout = child.stdout.take().map(read_to_end);
+    let stderr = child.stderr.take().map(read_to_end);
+    // One that has ended says nothing more.
+    let until = Instant::now() + PATIENCE;
+    let all = |stream: &Option<Receiver<Vec<u8>>>| {
+        stream
+            .as_ref()
+            .and_then(|bytes| bytes.recv_timeout(until.saturating_duration_since(Instant::now())).ok())
+    };
+    let said = (all(&stdout), all(&stderr));
+    if said.0.is_none() || said.1.is_none() {
+        // Fails only if it has ended after all.
+        _ = child.kill();
+    }
+    let status = child.wait().expect("it is our child");
+    Output { status, stdout: said.0.unwrap_or_default(), stderr: said.1.unwrap_or_default() }
+}
+
+/// What a stream has until it ends, read in a thread of its own.
+fn read_to_end(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A stream that breaks ends there; and nobody may be waiting any more.
+        _ = stream.read_to_end(&mut bytes);
+        _ = send.send(bytes);
+    });
+    receive
+}

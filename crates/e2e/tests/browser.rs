@@ -1,0 +1,346 @@
+//! The listing as people see it: in a browser, steered through the protocol of its developer tools.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Instant;
+
+use e2e::{Folder, PATIENCE, Server, Site, tool};
+use serde_json::{Value, json};
+
+/// A headless Chromium with one page.
+struct Browser {
+    child: Child,
+    commands: ChildStdin,
+    messages: Receiver<Value>,
+    session: Option<String>,
+    sent: u64,
+    /// Events that came while something else was waited for.
+    events: Vec<Value>,
+    _profile: Folder,
+}
+
+impl Browser {
+    fn start() -> Browser {
+        let profile = Folder::new();
+        let chromium = tool("chromium").get_program().to_owned();
+        // It speaks through the descriptors 3 and 4, which std cannot hand over; a shell can.
+        let mut command = tool("sh");
+        command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh"]).arg(chromium);
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        command.args(["--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"]);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        command
+            .env("HOME", profile.path())
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let commands = child.stdin.take().unwrap();
+        let answers = child.stdout.take().unwrap();
+        let (send, messages) = mpsc::channel();
+        thread::spawn(move || {
+            // Each message ends with a NUL.
+            for message in BufReader::new(answers).split(0) {
+                let Ok(message) = message.map(|bytes| serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+                else {
+                    return;
+                };
+                if send.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser = Browser {
+            child,
+            commands,
+            messages,
+            session: None,
+            sent: 0,
+            events: Vec::new(),
+            _profile: profile,
+        };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attached =
+            browser.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
+            browser.call(domain, json!({}));
+        }
+        browser
+    }
+
+    /// Sends a command, and waits for its result.
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.sent += 1;
+        let id = self.sent;
+        let mut message = json!({ "id": id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = session.as_str().into();
+        }
+        self.commands
+            .write_all(message.to_string().as_bytes())
+            .and_then(|()| self.commands.write_all(&[0]))
+            .expect("the browser runs");
+        let answer = self.wait_for(&format!("an answer to {method}"), |message| message["id"] == id);
+        assert!(answer["error"].is_null(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE * 2;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let message =
+                self.messages.recv_timeout(left).unwrap_or_else(|_| panic!("the browser gives no {what}"));
+            if is_it(&message) {
+                return message;
+            }
+            self.events.push(message);
+        }
+    }
+
+    /// Goes to a page, and waits until all of it is there.
+    fn open(&mut self, url: &str) {
+        self.events.clear();
+        let went = self.call("Page.navigate", json!({ "url": url }));
+        assert!(went["errorText"].is_null(), "{url}: {went}");
+        if !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let loaded = self.wait_for("page", |message| message["method"] == "Page.loadEventFired");
+            self.events.push(loaded);
+        }
+    }
+
+    /// The value of an expression in the page.
+    fn value(&mut self, expression: &str) -> Value {
+        let result =
+            self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
+        assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
+        result["result"]["value"].clone()
+    }
+
+    /// Clicks with the mouse in the middle of an element.
+    fn click(&mut self, selector: &str) {
+        let place = self.value(&format!(
+            "(() => {{ const r = document.querySelector({selector:?}).getBoundingClientRect();
+                return [r.x + r.width / 2, r.y + r.height / 2] }})()"
+        ));
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event =
+                json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// What the page complained of: errors, and breaches of its policy.
+    fn complaints(&self) -> Vec<String> {
+        let complains = |event: &&Value| {
+            event["method"] == "Runtime.exceptionThrown"
+                || event["method"] == "Log.entryAdded" && event["params"]["entry"]["level"] == "error"
+        };
+        // Every browser asks for an icon that is not there.
+        self.events
+            .iter()
+            .filter(complains)
+            .map(Value::to_string)
+            .filter(|text| !text.contains("favicon"))
+            .collect()
+    }
+
+    fn phone(&mut self, dark: bool) {
+        let phone = json!({ "width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true });
+        self.call("Emulation.setDeviceMetricsOverride", phone);
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.call("Emulation.setEmulatedMedia", media);
+    }
+
+    /// The screen as a PNG.
+    fn screenshot(&mut self) -> Vec<u8> {
+        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        base64(shot["data"].as_str().expect("it is text"))
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its helpers go with it only if it ends by itself.
+        _ = self.commands.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
+        let until = Instant::now() + PATIENCE / 2;
+        // Its messages end when it does.
+        while self.messages.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
+        // Fails only if it has ended, as it should.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// RFC 4648 §4.
+fn base64(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    for digit in text.bytes().filter(|byte| *byte != b'=') {
+        let value = DIGITS.iter().position(|known| *known == digit).expect("it is base64");
+        (bits, count) = (bits << 6 | value as u32, count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    bytes
+}
+
+const HOSTILE: &str = "<script>document.title='owned'<script><img src=x onerror=alert(1)>";
+
+fn server() -> Server {
+    let mut site = Site::new()
+        .config("listing = true")
+        .file(HOSTILE, "x")
+        .file("\" onmouseover=\"document.title='owned'", "x")
+        .file("a9.txt", "1")
+        .modified("a9.txt", 1_600_000_200)
+        .file("a10.txt", "333")
+        .modified("a10.txt", 1_600_000_100)
+        .file("B.txt", "22")
+        .modified("B.txt", 1_600_000_300)
+        .file(
+            "a name that is much longer than a phone is wide, as photographs and films of talks have.mp4",
+            vec![0; 3_456_789],
+        )
+        .file("zoo/inner.txt", "inner");
+    for number in 1..=20 {
+        site = site.file(&format!("photo {number}.jpg"), vec![0; number * 77_777]);
+    }
+    site.start()
+}
+
+/// The names in the order in which they stand on the page, of those that end with `.txt`.
+const ORDER: &str = "[...document.querySelectorAll('#entries tr')].map(row => row.cells[0].textContent).filter(name => name.endsWith('.txt')).join(' ')";
+
+#[test]
+fn a_browser_shows_hostile_names_as_text() {
+    let server = server();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/"));
+    let names = browser.value("[...document.querySelectorAll('#entries a')].map(link => link.textContent)");
+    assert!(names.as_array().unwrap().iter().any(|name| name == HOSTILE), "{names}");
+    for (expression, expected) in [
+        ("document.scripts.length", json!(1)),
+        ("document.images.length", json!(0)),
+        ("document.querySelectorAll('[onmouseover], [onerror]').length", json!(0)),
+        ("document.title === 'owned'", json!(false)),
+        ("document.compatMode", json!("CSS1Compat")),
+        ("document.querySelectorAll('#entries tr').length", json!(27)),
+    ] {
+        assert_eq!(browser.value(expression), expected, "{expression}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    // The link of that name leads to that file.
+    let link = format!(
+        "[...document.querySelectorAll('#entries a')].find(link => link.textContent === {HOSTILE:?}).href"
+    );
+    let href = browser.value(&link);
+    let path = href.as_str().unwrap().strip_prefix(&server.url("/")).unwrap().to_owned();
+    assert_eq!(server.get(&format!("/{path}")).body, b"x");
+}
+
+#[test]
+fn a_click_sorts_without_another_request() {
+    let server = server();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/"));
+    browser.value("window.stays = true");
+    assert_eq!(browser.value(ORDER), "a9.txt a10.txt B.txt");
+    for (heading, order, query) in [
+        (1, "a9.txt a10.txt B.txt", ""),
+        (2, "a10.txt B.txt a9.txt", "?sort=size&order=desc"),
+        (2, "a9.txt B.txt a10.txt", "?sort=size&order=asc"),
+        (3, "B.txt a9.txt a10.txt", "?sort=date&order=desc"),
+        (3, "a10.txt a9.txt B.txt", "?sort=date&order=asc"),
+        (1, "a9.txt a10.txt B.txt", "?sort=name&order=asc"),
+        (1, "B.txt a10.txt a9.txt", "?sort=name&order=desc"),
+    ] {
+        if !query.is_empty() {
+            browser.click(&format!("thead th:nth-child({heading}) a"));
+        }
+        assert_eq!(browser.value(ORDER), order, "{query}");
+        assert_eq!(browser.value("location.search"), query);
+        let sorted = browser.value(&format!(
+            "document.querySelector('thead th:nth-child({heading})').getAttribute('aria-sort')"
+        ));
+        let direction = if query.ends_with("desc") { "descending" } else { "ascending" };
+        assert_eq!(sorted, direction, "{query}");
+        assert_eq!(
+            browser.value("document.querySelector('#entries tr').cells[0].textContent"),
+            "zoo/",
+            "folders stay first"
+        );
+    }
+    assert_eq!(browser.value("window.stays"), true, "it is the same page");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn without_scripts_a_click_asks_the_server_to_sort() {
+    let server = server();
+    let mut browser = Browser::start();
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.open(&server.url("/"));
+    // Scripts of the page do not run; ours that look at it do.
+    let order = ORDER.to_owned();
+    let loaded = |browser: &mut Browser| {
+        browser.wait_for("page", |message| message["method"] == "Page.loadEventFired");
+    };
+    browser.click("thead th:nth-child(2) a");
+    loaded(&mut browser);
+    assert_eq!(browser.value(&order), "a10.txt B.txt a9.txt");
+    browser.click("thead th:nth-child(2) a");
+    loaded(&mut browser);
+    assert_eq!(browser.value(&order), "a9.txt B.txt a10.txt");
+    let folder = "#entries tr:first-child a";
+    browser.click(folder);
+    loaded(&mut browser);
+    assert_eq!(browser.value("location.pathname"), "/zoo/");
+}
+
+/// Width and height of a PNG (PNG §11.2.2).
+fn size(png: &[u8]) -> (u32, u32) {
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"), "it is a PNG");
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+#[test]
+fn a_phone_shows_all_of_a_listing_without_scrolling_sideways() {
+    let server = server();
+    let mut browser = Browser::start();
+    let mut backgrounds = Vec::new();
+    for dark in [false, true] {
+        browser.phone(dark);
+        browser.open(&server.url("/"));
+        let wide = browser.value("[document.documentElement.scrollWidth, innerWidth]");
+        assert_eq!((&wide[0], &wide[1]), (&json!(390), &json!(390)), "nothing is wider than the screen");
+        // Rows are as far apart as fingers need (WCAG 2.2, 2.5.8).
+        let small = browser.value(
+            "[...document.querySelectorAll('#entries tr')].filter(row => row.getBoundingClientRect().height < 24 \
+             || parseFloat(getComputedStyle(row.querySelector('a')).fontSize) < 14).length",
+        );
+        assert_eq!(small, 0, "every link can be read and hit");
+        let shot = browser.screenshot();
+        assert_eq!(size(&shot), (780, 1688));
+        // A blank screen is compressed to a few thousand bytes.
+        assert!(shot.len() > 20_000, "{} bytes", shot.len());
+        if let Some(folder) = std::env::var_os("SCREENSHOTS") {
+            // For people, who see more than a test does.
+            let name = if dark { "listing-dark.png" } else { "listing-light.png" };
+            fs::write(Path::new(&folder).join(name), &shot).unwrap();
+        }
+        backgrounds.push(browser.value("getComputedStyle(document.documentElement).backgroundColor + getComputedStyle(document.body).backgroundColor + getComputedStyle(document.querySelector('a')).color"));
+    }
+    assert_ne!(backgrounds[0], backgrounds[1], "dark is another look than light");
+}

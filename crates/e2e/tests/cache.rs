@@ -1,0 +1,458 @@
+//! What is remembered of files, and how soon a change of them is seen; and files that change while they
+//! are being sent.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Broken, Client, PATIENCE, Random, Rows, Server, Site, without_privilege};
+
+/// Every request compares with the disk.
+const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
+
+/// Puts a new file in the place of an old one, as careful programs do.
+fn replace(path: &Path, content: impl AsRef<[u8]>) {
+    let new = path.with_extension("new~");
+    fs::write(&new, content).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+fn relink(path: &Path, to: &str) {
+    let new = path.with_extension("new~");
+    symlink(to, &new).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+fn edit(path: &Path, content: impl AsRef<[u8]>) {
+    let mut file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all(content.as_ref()).unwrap();
+}
+
+/// The status and, of an answer with content, its first byte and how many there are.
+fn summary(client: &mut Client, path: &str, fields: &str) -> String {
+    let response = client.get_with(path, fields);
+    match response.status {
+        200 => {
+            let first = response.body.first().map_or(' ', |byte| char::from(*byte));
+            let rest = response.body.iter().all(|byte| char::from(*byte) == first);
+            format!("200 {first}{}{}", response.body.len(), if rest { "" } else { " mixed" })
+        }
+        status => status.to_string(),
+    }
+}
+
+#[test]
+fn a_change_is_seen_by_the_next_request() {
+    const BIG: usize = 200_000;
+    let many = |byte: u8, size: usize| vec![byte; size];
+    for size in [100, BIG] {
+        let site = Site::new()
+            .config(AT_ONCE)
+            .folder("folder")
+            .folder("becoming")
+            .file("one/x", "1")
+            .file("two/x", "2");
+        let site = ["replaced", "edited", "grown", "truncated", "removed", "compressed.txt", "folderly"]
+            .iter()
+            .fold(site, |site, name| site.file(name, many(b'a', size)));
+        let site = site
+            .file("target-b", many(b'b', size))
+            .symlink("link", "replaced")
+            .symlink("current", "one")
+            .modified("compressed.txt", 1_600_000_000);
+        let server = site.start();
+        let root = server.root();
+        let at = |name: &str| root.join(name);
+        let mut client = server.connect();
+        let mut rows = Rows::new();
+        let gzip = "Accept-Encoding: gzip\r\n";
+        type Change<'a> = Box<dyn Fn() + 'a>;
+        let changes: Vec<(&str, &str, String, Change, String)> = vec![
+            (
+                "/link",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| relink(&at("link"), "target-b")),
+                format!("200 b{size}"),
+            ),
+            (
+                "/replaced",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| replace(&at("replaced"), many(b'b', size))),
+                format!("200 b{size}"),
+            ),
+            (
+                "/replaced",
+                "",
+                format!("200 b{size}"),
+                Box::new(|| replace(&at("replaced"), "c")),
+                "200 c1".into(),
+            ),
+            (
+                "/edited",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| edit(&at("edited"), many(b'b', size))),
+                format!("200 b{size}"),
+            ),
+            (
+                "/grown",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| edit(&at("grown"), many(b'a', size + 5))),
+                format!("200 a{}", size + 5),
+            ),
+            (
+                "/truncated",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| File::create(at("truncated")).unwrap().set_len(0).unwrap()),
+                "200  0".into(),
+            ),
+            (
+                "/removed",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| fs::remove_file(at("removed")).unwrap()),
+                "404".into(),
+            ),
+            (
+                "/removed",
+                "",
+                "404".into(),
+                Box::new(|| fs::write(at("removed"), "b").unwrap()),
+                "200 b1".into(),
+            ),
+            (
+                "/folder/",
+                "",
+                "403".into(),
+                Box::new(|| fs::write(at("folder/index.html"), "i").unwrap()),
+                "200 i1".into(),
+            ),
+            (
+                "/folder/",
+                "",
+                "200 i1".into(),
+                Box::new(|| fs::remove_file(at("folder/index.html")).unwrap()),
+                "403".into(),
+            ),
+            (
+                "/compressed.txt",
+                gzip,
+                format!("200 a{size}"),
+                Box::new(|| fs::write(at("compressed.txt.gz"), "z").unwrap()),
+                "200 z1".into(),
+            ),
+            (
+                "/compressed.txt",
+                gzip,
+                "200 z1".into(),
+                Box::new(|| fs::remove_file(at("compressed.txt.gz")).unwrap()),
+                format!("200 a{size}"),
+            ),
+            (
+                "/folderly",
+                "",
+                format!("200 a{size}"),
+                Box::new(|| {
+                    fs::remove_file(at("folderly")).unwrap();
+                    fs::create_dir(at("folderly")).unwrap()
+                }),
+                "301".into(),
+            ),
+            (
+                "/becoming",
+                "",
+                "301".into(),
+                Box::new(|| {
+                    fs::remove_dir(at("becoming")).unwrap();
+                    fs::write(at("becoming"), "b").unwrap()
+                }),
+                "200 b1".into(),
+            ),
+            ("/current/x", "", "200 11".into(), Box::new(|| relink(&at("current"), "two")), "200 21".into()),
+        ];
+        for (path, fields, before, change, after) in changes {
+            for _ in 0..2 {
+                rows.check(
+                    format!("{path} of {size} before"),
+                    summary(&mut client, path, fields),
+                    before.clone(),
+                );
+            }
+            let etag = client.get(path).field("etag").map(str::to_owned);
+            change();
+            for _ in 0..2 {
+                rows.check(
+                    format!("{path} of {size} after"),
+                    summary(&mut client, path, fields),
+                    after.clone(),
+                );
+            }
+            if let Some(etag) = etag.filter(|_| fields.is_empty()) {
+                let unchanged = client.get_with(path, &format!("If-None-Match: {etag}\r\n")).status == 304;
+                rows.holds(path, "another tag after the change", !unchanged);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_edit_right_after_a_request_is_seen_too() {
+    let server = Site::new().config(AT_ONCE).file("a", "000").start();
+    let mut client = server.connect();
+    let path = server.root().join("a");
+    let mut stale = 0;
+    for number in 0..200 {
+        let content = format!("{number:03}");
+        edit(&path, &content);
+        stale += i32::from(client.get("/a").text() != content);
+    }
+    assert_eq!(stale, 0, "of 200 edits, which may fall into one tick of the clock of the disk");
+}
+
+#[test]
+fn what_may_no_longer_be_read_is_no_longer_served() {
+    let server = Site::new()
+        .config(without_privilege())
+        .config(AT_ONCE)
+        .file("small", "a")
+        .file("large", vec![b'a'; 200_000])
+        .file("folder/x", "a")
+        .start();
+    let mut client = server.connect();
+    let mut rows = Rows::new();
+    for (path, changed) in [("/small", "small"), ("/large", "large"), ("/folder/x", "folder")] {
+        let set_mode =
+            |mode| fs::set_permissions(server.root().join(changed), Permissions::from_mode(mode)).unwrap();
+        rows.check(path, client.get(path).status, 200);
+        set_mode(0o000);
+        rows.check(path, client.get(path).status, 403);
+        set_mode(0o755);
+        rows.check(path, client.get(path).status, 200);
+    }
+}
+
+/// Asks until the answer is `expected`, for as long as a change may stay unseen.
+fn wait_for(client: &mut Client, path: &str, expected: &str) {
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut found = String::new();
+    while Instant::now() < until {
+        found = summary(client, path, "");
+        if found == expected {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(found, expected, "{path}");
+}
+
+#[test]
+fn by_default_a_change_is_seen_within_a_second_or_so() {
+    let server = Site::new().file("replaced", "aaa").file("removed", "a").folder("folder").start();
+    let mut client = server.connect();
+    let root = server.root();
+    for (path, before) in
+        [("/replaced", "200 a3"), ("/removed", "200 a1"), ("/missing", "404"), ("/folder/", "403")]
+    {
+        assert_eq!(summary(&mut client, path, ""), before, "{path}");
+    }
+    replace(&root.join("replaced"), "bb");
+    fs::remove_file(root.join("removed")).unwrap();
+    fs::write(root.join("missing"), "c").unwrap();
+    fs::write(root.join("folder/index.html"), "i").unwrap();
+    for (path, after) in
+        [("/replaced", "200 b2"), ("/removed", "404"), ("/missing", "200 c1"), ("/folder/", "200 i1")]
+    {
+        wait_for(&mut client, path, after);
+    }
+}
+
+#[test]
+fn within_its_interval_a_file_is_not_compared_with_the_disk() {
+    let server = Site::new()
+        .config("[cache]\ncheck = \"1h\"\nmissing = \"1h\"")
+        .file("a", "aa")
+        .file("big", vec![b'a'; 200_000])
+        .start();
+    let mut client = server.connect();
+    for (path, name) in [("/a", "a"), ("/big", "big")] {
+        let before = summary(&mut client, path, "");
+        replace(&server.root().join(name), "b");
+        assert_eq!(summary(&mut client, path, ""), before);
+    }
+    assert_eq!(client.get("/missing").status, 404);
+    fs::write(server.root().join("missing"), "x").unwrap();
+    assert_eq!(client.get("/missing").status, 404);
+}
+
+#[test]
+fn another_release_behind_the_root_is_noticed() {
+    let site = Site::new()
+        .beside("1/a.txt", "1")
+        .beside("1/old.txt", "1")
+        .beside("2/a.txt", "2")
+        .beside("2/new.txt", "2");
+    relink(&site.home().join("current"), "1");
+    let server = site.config_without_root("root = \"current\"").start();
+    let mut client = server.connect();
+    for (path, before) in [("/a.txt", "200 11"), ("/old.txt", "200 11"), ("/new.txt", "404")] {
+        assert_eq!(summary(&mut client, path, ""), before, "{path}");
+    }
+    relink(&server.home().join("current"), "2");
+    for (path, after) in [("/a.txt", "200 21"), ("/old.txt", "404"), ("/new.txt", "200 21")] {
+        wait_for(&mut client, path, after);
+    }
+}
+
+const LONG: usize = 32 * 1024 * 1024;
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_never_becomes_a_whole_answer_with_wrong_bytes() {
+    let content = Random::new(11).bytes(LONG);
+    for workers in [1, 2] {
+        let names = ["untouched", "removed", "replaced", "grown", "touched"];
+        let site = names.iter().fold(Site::new(), |site, name| site.file(name, &content));
+        let site = site
+            .file("truncated", &content)
+            .file("emptied", &content)
+            .file("edited", &content)
+            .file("fine", "fine");
+        let server = site.config(&format!("workers = {workers}\n{AT_ONCE}")).start();
+        let root = server.root();
+        let mut rows = Rows::new();
+        for name in names {
+            let mut client = server.begin_download(&format!("/{name}"));
+            let path = root.join(name);
+            match name {
+                "removed" => fs::remove_file(&path).unwrap(),
+                "replaced" => replace(&path, "short"),
+                "grown" => OpenOptions::new().append(true).open(&path).unwrap().write_all(b"more").unwrap(),
+                "touched" => fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap(),
+                _ => {}
+            }
+            let response = client.read_response();
+            rows.check(name, (response.status, response.body.len()), (200, LONG));
+            rows.holds(name, "the old content", response.body == content);
+            rows.check(name, client.get("/fine").status, 200);
+        }
+        for name in ["truncated", "emptied", "edited"] {
+            let mut client = server.begin_download(&format!("/{name}"));
+            let path = root.join(name);
+            match name {
+                "truncated" => {
+                    OpenOptions::new().write(true).open(&path).unwrap().set_len(LONG as u64 - 1000).unwrap()
+                }
+                "emptied" => drop(File::create(&path).unwrap()),
+                _ => edit(&path, vec![0; LONG]),
+            }
+            match client.try_read_response() {
+                // Closed before the last byte of its length.
+                Err(Broken::Closed { .. } | Broken::Reset) => {}
+                Err(other) => rows.holds(name, &format!("it ends short, and found {other}"), false),
+                Ok(response) => {
+                    rows.holds(name, "it ends short, or has only old bytes", response.body == content)
+                }
+            }
+            rows.check("the server goes on", server.get("/fine").status, 200);
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_of_one_version_however_often_the_file_is_replaced() {
+    let site = Site::new().config("workers = 2").config(AT_ONCE).file("small", "a").file("large", "a");
+    let server = site.start();
+    let root = server.root();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(5);
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let byte = b'a' + random.below(26) as u8;
+                replace(&root.join("small"), vec![byte; 1 + random.below(3000) as usize]);
+                replace(&root.join("large"), vec![byte; 100_000 + random.below(100_000) as usize]);
+            }
+        });
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = server.connect();
+                    for _ in 0..150 {
+                        for path in ["/small", "/large"] {
+                            let found = summary(&mut client, path, "");
+                            assert!(
+                                found.starts_with("200 ") && !found.ends_with("mixed"),
+                                "{path}: {found}"
+                            );
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(results.iter().all(Result::is_ok));
+    });
+}
+
+#[test]
+fn the_tightest_limits_serve_the_same_bytes() {
+    for limits in [
+        "entries = 0",
+        "entries = 1",
+        "entries = 5\ndescriptors = 2\nbytes = \"8KiB\"",
+        "descriptors = 0",
+        "bytes = 0",
+        "file = 0",
+        "file = \"1MiB\"\nbytes = \"100KiB\"",
+    ] {
+        let size =
+            |number: usize| (number * 7919) % 3000 + if number.is_multiple_of(7) { 100_000 } else { 0 };
+        let content = |number: usize| Random::new(number as u64).bytes(size(number));
+        let site = (0..40).fold(Site::new(), |site, number| site.file(&format!("{number}"), content(number)));
+        let server = site.config(&format!("workers = 1\n[cache]\n{limits}")).start();
+        let mut random = Random::new(1);
+        let mut clients = [server.connect(), server.connect()];
+        for turn in 0..300 {
+            let number = random.below(45) as usize;
+            let response = clients[turn % 2].get(&format!("/{number}"));
+            match number {
+                ..40 => {
+                    assert!(response.status == 200 && response.body == content(number), "{limits}: {number}")
+                }
+                _ => assert_eq!(response.status, 404, "{limits}: {number}"),
+            }
+        }
+        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+        assert!(open < 100, "{limits}: {open} descriptors");
+    }
+}
+
+#[test]
+fn three_thousand_files_are_three_thousand_answers() {
+    let site = (0..3000).fold(Site::new(), |site, number| {
+        site.file(&format!("{}/{number}", number % 50), format!("file {number}"))
+    });
+    let server = site.config("workers = 1\n[cache]\ndescriptors = 100").start();
+    let mut client = server.connect();
+    client.set_patience(PATIENCE);
+    for _ in 0..2 {
+        for batch in 0..30 {
+            let numbers = batch * 100..batch * 100 + 100;
+            let request = |number| format!("GET /{}/{number} HTTP/1.1\r\nHost: a\r\n\r\n", number % 50);
+            client.send(numbers.clone().map(request).collect::<String>());
+            for number in numbers {
+                let response = client.read_response();
+                assert_eq!((response.status, response.text()), (200, format!("file {number}")));
+            }
+        }
+    }
+    let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    assert!(open < 200, "{open} descriptors are open");
+}

@@ -1,0 +1,720 @@
+//! The command line: what it takes, what it says, and with what it ends.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::process::{Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{
+    Address, Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege, ended,
+    is_root, tool,
+};
+
+/// The program, run to its end with these arguments.
+fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
+    ended(command().args(arguments))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program speaks UTF-8")
+}
+
+/// One line on standard error with all of `parts` in it, nothing on standard output, exit code 2.
+fn check_refused(rows: &mut Rows, what: &str, output: &Output, parts: &[&str]) {
+    let said = text(&output.stderr);
+    rows.check(what, (output.status.code(), text(&output.stdout)), (Some(2), String::new()));
+    rows.check(what, (said.lines().count(), said.starts_with("taipan: ")), (1, true));
+    for part in parts {
+        rows.holds(what, &format!("{part:?} is in {said:?}"), said.contains(part));
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
+    let home = Folder::new();
+    home.folder("www");
+    home.file("page.html", "page");
+    let two_lines = "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
+    for (name, rest) in [
+        ("unknown.toml", "lisen = []\n"),
+        ("user.toml", "user = \"nobody-of-that-name\"\n"),
+        ("group.toml", "group = \"root\"\n"),
+        ("pid.toml", "pid_file = \"missing/taipan.pid\"\n"),
+        ("log.toml", "[log]\naccess = \"missing/access.log\"\n"),
+    ] {
+        home.file(name, format!("{two_lines}{rest}"));
+    }
+    home.file("root.toml", "listen = [\"127.0.0.1:0\"]\nroot = \"missing\"\n");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let other = Server::folder(home.path());
+    let others = other.addr().to_string();
+    let table: &[(&[&str], &[&str])] = &[
+        (&["missing"], &["no folder missing", "create it"]),
+        (&["page.html"], &["page.html is not a folder", "name the folder"]),
+        (&["page.html/below"], &["page.html/below"]),
+        (&["www", "--listen", &taken], &[&taken, "in use", "--listen"]),
+        (&["www", "--listen", &others], &[&others, "in use", "--listen"]),
+        (&["www", "--listen", &others, "--workers", "2"], &[&others, "in use", "--listen"]),
+        (&["www", "--listen", "nonsense"], &["nonsense", "not an address", "127.0.0.1:8080"]),
+        (&["www", "--listen", "127.0.0.1:65536"], &["127.0.0.1:65536", "not an address"]),
+        (&["www", "--listen", "192.0.2.1:0"], &["192.0.2.1:0", "does not have that address"]),
+        (
+            &["www", "--listen", "unix:missing/t.sock"],
+            &["unix:missing/t.sock", "folder does not exist", "create it"],
+        ),
+        (&["www", "--listen", "unix:page.html"], &["unix:page.html", "in use"]),
+        (&["www", "--lisen", "127.0.0.1:0"], &["unknown flag --lisen", "--listen?"]),
+        (&["www", "-x"], &["unknown flag -x", "--help"]),
+        (&["www", "--listen"], &["--listen", "--help"]),
+        (&["www", "--workers", "many"], &["--workers", "number", "many"]),
+        (&["www", "--workers", "0"], &["--workers"]),
+        (&["www", "--workers", "100000"], &["--workers"]),
+        (&["www", "--access-log", "missing/access.log"], &["missing/access.log", "cannot open"]),
+        (&["www", "page.html"], &["only one folder", "configuration"]),
+        (&["www", "-c", "site.toml"], &["not both"]),
+        (&["-c", "missing.toml"], &["missing.toml", "check its path"]),
+        (&["-c", "www"], &["www"]),
+        (&["-c", "unknown.toml"], &["unknown.toml:3: unknown key \"lisen\"", "did you mean \"listen\"?"]),
+        (&["-c", "user.toml"], &["nobody-of-that-name", "create it"]),
+        (&["-c", "group.toml"], &["add `user`"]),
+        (&["-c", "pid.toml"], &["missing/taipan.pid", "cannot write"]),
+        (&["-c", "log.toml"], &["missing/access.log", "cannot open"]),
+        (&["-c", "root.toml"], &["missing", "create it"]),
+        (&["check"], &["taipan check -c FILE"]),
+        (&["check", "-c", "root.toml", "--listen", "127.0.0.1:0"], &["--listen means nothing for check"]),
+        (&["explain", "GET"], &["a method and a URL"]),
+        (&["explain", "GET", "/", "--root", "missing"], &["no folder missing"]),
+        (&["healthcheck"], &["one URL"]),
+        (&["generate", "tcsh"], &["man, bash, zsh and fish"]),
+    ];
+    let mut rows = Rows::new();
+    for (arguments, parts) in table {
+        let output = ended(command().args(*arguments).current_dir(home.path()));
+        check_refused(&mut rows, &arguments.join(" "), &output, parts);
+    }
+    assert_eq!(fs::read(home.path().join("page.html")).unwrap(), b"page", "what is no socket stays");
+    assert_eq!(other.get("/page.html").body, b"page", "the one that was there goes on");
+}
+
+#[test]
+fn a_folder_without_permission_is_told_at_start() {
+    let home = Folder::new();
+    home.folder("closed/below");
+    let set_mode =
+        |mode| fs::set_permissions(home.path().join("closed"), Permissions::from_mode(mode)).unwrap();
+    set_mode(0o000);
+    for folder in ["closed", "closed/below"] {
+        let mut command = command_without_privilege(home.path());
+        let output = ended(command.args([folder, "--listen", "127.0.0.1:0"]).current_dir(home.path()));
+        check_refused(&mut Rows::new(), folder, &output, &["no permission", folder, "run as a user"]);
+    }
+    // So that it can be removed.
+    set_mode(0o755);
+}
+
+#[test]
+fn a_port_below_1024_needs_permission() {
+    let limit: u16 =
+        fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap().trim().parse().unwrap();
+    if limit <= 1 {
+        // Here every port is for everybody.
+        return;
+    }
+    let home = Folder::new();
+    let mut command = command_without_privilege(home.path());
+    let output = ended(command.args([".", "--listen", "127.0.0.1:1"]).current_dir(home.path()));
+    check_refused(&mut Rows::new(), "port 1", &output, &["127.0.0.1:1", "no permission", "1024"]);
+}
+
+#[test]
+fn help_names_every_command_and_flag() {
+    for arguments in [&["--help"][..], &["-h"], &["check", "--help"]] {
+        let output = run(arguments.iter().copied());
+        let help = text(&output.stdout);
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}");
+        for part in [
+            "taipan [DIR]",
+            "taipan -c FILE",
+            "taipan check -c FILE",
+            "taipan explain METHOD URL",
+            "taipan healthcheck URL",
+            "taipan generate man|bash|zsh|fish",
+            "--listen ADDRESS",
+            "--config FILE",
+            "--workers N",
+            "--access-log WHERE",
+            "--version",
+        ] {
+            assert!(help.contains(part), "{part}:\n{help}");
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
+    }
+}
+
+#[test]
+fn the_version_is_one_line() {
+    for flag in ["--version", "-V"] {
+        let output = run([flag]);
+        assert!(output.status.success() && output.stderr.is_empty());
+        let version = text(&output.stdout);
+        let number = version
+            .strip_prefix("taipan ")
+            .and_then(|v| v.strip_suffix('\n'))
+            .expect("its name, and a number");
+        assert!(
+            number.split('.').all(|part| part.parse::<u32>().is_ok()) && number.matches('.').count() == 2,
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_stops_is_no_error() {
+    for arguments in [&["--help"][..], &["generate", "man"], &["--version"]] {
+        let mut command = command();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = ended(command.args(arguments).stdout(writer));
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+/// The output of another program that was given `input`.
+fn through(mut command: std::process::Command, input: &[u8]) -> Output {
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    // One that does not read its input to the end has its reasons.
+    _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_manual_page_is_formatted_without_a_warning() {
+    let page = run(["generate", "man"]);
+    assert!(page.status.success());
+    let mut groff = tool("groff");
+    groff.args(["-man", "-Tutf8", "-ww", "-P-cbou"]);
+    let shown = through(groff, &page.stdout);
+    assert!(shown.status.success());
+    assert_eq!(text(&shown.stderr), "");
+    let shown = text(&shown.stdout);
+    for part in ["NAME", "SYNOPSIS", "--listen", "-c FILE", "SIGTERM", "SIGUSR1", "EXIT STATUS"] {
+        assert!(shown.contains(part), "{part}:\n{shown}");
+    }
+}
+
+#[test]
+fn completions_work_in_their_shells() {
+    let home = Folder::new();
+    let script = |shell: &str| {
+        let output = run(["generate", shell]);
+        assert!(output.status.success());
+        home.file(&format!("taipan.{shell}"), output.stdout)
+    };
+    let bash =
+        r#"source "$1"; COMP_WORDS=(taipan --li); COMP_CWORD=1; _taipan; printf '%s\n' "${COMPREPLY[@]}""#;
+    // zsh completes only in a terminal: the function is run with one that shows what it was told.
+    let zsh = r#"_arguments() { printf '%s\n' "$@" }; source "$1""#;
+    let fish = "source $argv[1]; complete -C 'taipan --li'";
+    for (shell, program, listed) in
+        [("bash", bash, "--listen"), ("zsh", zsh, "*--listen["), ("fish", fish, "--listen")]
+    {
+        let path = script(shell);
+        let mut checked = tool(shell);
+        if shell == "fish" {
+            checked.arg("--no-execute").arg(&path)
+        } else {
+            checked.arg("-n").arg(&path)
+        };
+        let checked = ended(&mut checked);
+        assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {}", text(&checked.stderr));
+        let mut completed = tool(shell);
+        completed.arg("-c").arg(program);
+        if shell != "fish" {
+            completed.arg(shell);
+        }
+        let completed = ended(completed.arg(&path).env("HOME", home.path()));
+        let found = text(&completed.stdout);
+        assert!(
+            found.lines().any(|line| line.starts_with(listed)),
+            "{shell}: {found} {}",
+            text(&completed.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_good_configuration_is_told_with_what_it_costs() {
+    let site = Site::new().config("workers = 2\n[limits]\nconnections = 12345");
+    let output = ended(command().arg("check").arg("-c").arg(site.write_config()));
+    let said = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    assert!(said.contains("site.toml"), "{said}");
+    // Two workers with so many connections each.
+    assert!(said.contains("connections") && said.contains("24690"), "{said}");
+    assert!(said.contains("MiB") || said.contains("GiB"), "{said}");
+    assert!(said.contains("Descriptors"), "{said}");
+}
+
+#[test]
+fn every_mistake_is_told_with_its_file_and_line() {
+    let table: &[(&str, &[&str])] = &[
+        ("lisen = []", &["site.toml:3: unknown key \"lisen\"; did you mean \"listen\"?"]),
+        ("autoindex = true", &["site.toml:3: unknown key \"autoindex\"; use \"listing\""]),
+        (
+            "\n[limits]\nconections = 3",
+            &["site.toml:5: unknown key \"conections\"; did you mean \"connections\"?"],
+        ),
+        ("listing = \"yes\"", &["site.toml:3: ", "expected true or false"]),
+        ("[timeouts]\nidle = \"1 fortnight\"", &["site.toml:4: ", "such as \"20s\""]),
+        ("[cache]\nbytes = \"1 blob\"\ncheck = -1", &["site.toml:4: ", "site.toml:5: "]),
+        ("symlinks = \"some\"\nlisting = 3", &["site.toml:3: ", "\"beneath\"", "site.toml:4: "]),
+        ("[[route]]\nanswer = 404", &["site.toml:3: a route has no path"]),
+        ("[[route]]\npath = \"/a/\"\nalias = \"missing\"", &["missing", "create it"]),
+        ("root = \"again\"", &["site.toml:3: ", "TOML"]),
+        ("what is this", &["site.toml:3: ", "TOML"]),
+        ("include = \"other.toml\"", &["site.toml:3: ", "other.toml"]),
+        ("include = \"more/*.toml\"", &["more/a.toml:2: unknown key \"rot\"; did you mean \"root\"?"]),
+    ];
+    let mut rows = Rows::new();
+    for (lines, parts) in table {
+        let site = Site::new().beside("more/a.toml", "[[host]]\nrot = \".\"\nnames = \"a.example\"\n");
+        let path = site.home().join("site.toml");
+        fs::write(&path, format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{lines}\n")).unwrap();
+        let output = ended(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        let said = text(&output.stderr);
+        rows.check(lines, (output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+        for part in *parts {
+            rows.holds(lines, &format!("{part:?} is in {said:?}"), said.contains(part));
+        }
+    }
+}
+
+#[test]
+fn included_files_count_as_if_they_stood_there() {
+    let site = Site::new()
+        .config("include = [\"hosts/*.toml\", \"limits.toml\", \"none/*.toml\"]")
+        .file("index.html", "default")
+        .beside("a/index.html", "host a")
+        .beside("b/index.html", "host b")
+        .beside("hosts/a.toml", "[[host]]\nnames = \"a.example\"\nroot = \"../a\"\n")
+        .beside("hosts/b.toml", "[[host]]\nnames = \"b.example\"\nroot = \"../b\"\n")
+        .beside("hosts/.hidden.toml", "nonsense")
+        .beside("hosts/c.toml~", "nonsense")
+        .beside("limits.toml", "[limits]\ntarget = 64\n");
+    let server = site.start();
+    for (host, body) in [("a.example", "host a"), ("b.example", "host b"), ("c.example", "default")] {
+        let response = server.ask(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, body), "{host}");
+    }
+    assert_eq!(server.get(&format!("/{}", "x".repeat(64))).status, 414);
+}
+
+/// The status and the fields that `taipan explain` tells of.
+fn explained(output: &Output) -> (u16, Vec<(String, String)>) {
+    let said = text(&output.stdout);
+    let (_, head) =
+        said.split_once("HTTP/1.1 ").unwrap_or_else(|| panic!("no answer:\n{said}{}", text(&output.stderr)));
+    let status = head[..3].parse().expect("a status");
+    let fields = head.lines().skip(1).filter_map(|line| line.trim().split_once(": "));
+    (status, fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+#[test]
+fn explain_says_what_the_server_answers() {
+    let site = Site::new()
+        .file("index.html", "<h1>index</h1>")
+        .file("a.txt", "0123456789")
+        .file("a.txt.gz", "not really gzip, but nobody looks")
+        .file("big.bin", vec![7; 200_000])
+        .file("listed/one", "1")
+        .file("unlisted/one", "1")
+        .file(".secret", "no")
+        .file("errors/404.html", "gone fishing")
+        .modified("a.txt", 1_600_000_000)
+        .symlink("out", "/etc/hostname")
+        .config(
+            "redirects = { \"/old\" = { to = \"/new$query\", status = 308 } }\nrewrites = { \"/alias\" = \"/a.txt\" }\n\
+             error_pages = { 404 = \"/errors/404.html\" }\nheaders = { X-Robots-Tag = \"none\" }\n\
+             [[route]]\npath = \"/listed/\"\nlisting = true\n\
+             [[route]]\npath = \"/no/\"\nanswer = 410\n\
+             [[host]]\nnames = \"b.example\"\nredirects = { \"/\" = \"https://b.example$path\" }",
+        );
+    let config = site.write_config();
+    let server = site.start();
+    let etag = server.get("/a.txt").field("etag").unwrap().to_owned();
+    let table: &[(&str, &str, &[&str])] = &[
+        ("GET", "/", &[]),
+        ("HEAD", "/", &[]),
+        ("GET", "/a.txt", &[]),
+        ("GET", "/a.txt?query=1", &[]),
+        ("GET", "/a.txt", &["Accept-Encoding: gzip"]),
+        ("GET", "/big.bin", &[]),
+        ("GET", "/a.txt", &["Range: bytes=2-4"]),
+        ("GET", "/a.txt", &["Range: bytes=0-1,5-6"]),
+        ("GET", "/a.txt", &["Range: bytes=100-"]),
+        ("GET", "/big.bin", &["Range: bytes=-5"]),
+        ("GET", "/a.txt", &[&format!("If-None-Match: {etag}")]),
+        ("GET", "/a.txt", &["If-Match: \"other\""]),
+        ("GET", "/a.txt", &["If-Modified-Since: Sun, 13 Sep 2020 12:26:40 GMT"]),
+        ("GET", "/missing", &[]),
+        ("GET", "/old?a=b", &[]),
+        ("GET", "/alias", &[]),
+        ("GET", "/listed", &[]),
+        ("GET", "/listed?a=b", &[]),
+        ("GET", "/listed/", &[]),
+        ("GET", "/listed/", &["Accept: application/json"]),
+        ("GET", "/unlisted/", &[]),
+        ("GET", "/a.txt/", &[]),
+        ("GET", "/no/thing", &[]),
+        ("GET", "/.secret", &[]),
+        ("GET", "/out", &[]),
+        ("GET", "/../etc/passwd", &[]),
+        ("GET", "/%2e%2e/%2e%2e/etc/passwd", &[]),
+        ("GET", "/a%2fb", &[]),
+        ("GET", "/a%00", &[]),
+        ("GET", "/listed/../a.txt", &[]),
+        ("POST", "/a.txt", &[]),
+        ("DELETE", "/missing", &[]),
+        ("BREW", "/a.txt", &[]),
+        ("OPTIONS", "/a.txt", &[]),
+        ("OPTIONS", "*", &[]),
+        ("GET", "http://b.example/x", &[]),
+        ("GET", "http://b.example", &[]),
+        ("GET", "/x", &["Host: b.example"]),
+        ("GET", "/x", &["Host: b.example", "Host: c.example"]),
+        ("GET", "/x", &["Bad Field: x"]),
+        ("GET", "/x y", &[]),
+    ];
+    let mut rows = Rows::new();
+    for (method, url, fields) in table {
+        let row = format!("{method} {url} {fields:?}");
+        let mut explain = command();
+        explain.args(["explain", "-c"]).arg(&config).args([method, url]);
+        for field in *fields {
+            explain.args(["-H", field]);
+        }
+        let output = ended(&mut explain);
+        rows.check(&row, (output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+        if output.stdout.is_empty() {
+            continue;
+        }
+        let (status, told) = explained(&output);
+        // What a client would send for that.
+        let (host, target) = match url.strip_prefix("http://") {
+            Some(rest) => rest
+                .split_once('/')
+                .map_or((rest, String::from("/")), |(host, path)| (host, format!("/{path}"))),
+            None => ("localhost", (*url).to_owned()),
+        };
+        let mut request = format!("{method} {target} HTTP/1.1\r\n");
+        if !fields.iter().any(|field| field.starts_with("Host:")) {
+            request += &format!("Host: {host}\r\n");
+        }
+        fields.iter().for_each(|field| request += &format!("{field}\r\n"));
+        let response = server.ask(request + "\r\n");
+        rows.check(&row, status, response.status);
+        for name in [
+            "Location",
+            "Content-Length",
+            "Content-Range",
+            "ETag",
+            "Content-Encoding",
+            "Vary",
+            "X-Robots-Tag",
+            "Allow",
+        ] {
+            let told = told
+                .iter()
+                .find(|(told, _)| told.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.as_str());
+            rows.check(&row, (name, told), (name, response.field(name)));
+        }
+    }
+}
+
+#[test]
+fn explain_names_the_hops() {
+    let site = Site::new().file("a.txt", "0123456789").config("rewrites = { \"/b\" = \"/a.txt\" }");
+    let output = ended(command().args(["explain", "GET", "/b", "-c"]).arg(site.write_config()));
+    let said = text(&output.stdout);
+    for hop in [
+        "request   GET /b",
+        "host      the default host",
+        "path      /b",
+        "rewritten /a.txt",
+        "found     a.txt: 10 bytes",
+    ] {
+        assert!(said.contains(hop), "{hop}:\n{said}");
+    }
+    let folder = ended(command().args(["explain", "GET", "/a.txt", "--root"]).arg(site.root()));
+    assert_eq!(explained(&folder).0, 200);
+}
+
+/// A listener that answers every connection with what `answer` writes; its address as a URL.
+fn stranger(answer: fn(&mut TcpStream)) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            answer(&mut stream.unwrap());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_healthcheck_ends_with_0_for_2xx_and_3xx_alone() {
+    let server = Site::new()
+        .file("index.html", "fine")
+        .folder("folder")
+        .config("listen = [\"127.0.0.1:0\", \"[::1]:0\", \"unix:taipan.sock\"]\n[[route]]\npath = \"/sick\"\nanswer = 503")
+        .start();
+    let socket = format!("unix:{}", server.home().join("taipan.sock").display());
+    let Address::Tcp(v6) = server.addresses()[1] else { panic!("the second one is IPv6") };
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = format!("http://{}/", closed.local_addr().unwrap());
+    drop(closed);
+    let no_http = stranger(|stream| _ = stream.write_all(b"220 mail.example ESMTP\r\n"));
+    let closing = stranger(|_| ());
+    let mut rows = Rows::new();
+    for (url, code) in [
+        (server.url("/"), 0),
+        (server.url("/folder"), 0),
+        (server.url("/missing"), 1),
+        (server.url("/sick"), 1),
+        (server.url("/folder/"), 1),
+        (format!("http://{v6}/"), 0),
+        (format!("http://{v6}/missing"), 1),
+        (socket.clone(), 0),
+        (format!("{socket}:/missing"), 1),
+        (refused, 1),
+        (no_http, 1),
+        (closing, 1),
+        ("https://127.0.0.1/".to_owned(), 1),
+    ] {
+        let output = run(["healthcheck", url.as_str()]);
+        rows.check(
+            &url,
+            (output.status.code(), text(&output.stderr).lines().count()),
+            (Some(code), code as usize),
+        );
+        let said = text(if code == 0 { &output.stdout } else { &output.stderr });
+        rows.holds(
+            &url,
+            &format!("one line names the URL: {said:?}"),
+            said.contains(&url) && said.lines().count() == 1,
+        );
+    }
+}
+
+#[test]
+fn a_healthcheck_ends_within_its_timeout() {
+    // Never accepted: the kernel takes the connection, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}/", silent.local_addr().unwrap());
+    let dribbling = stranger(|stream| {
+        let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
+        head.resize(100, b'x');
+        for byte in head {
+            // Slower than the whole may take, but never long silent.
+            thread::sleep(Duration::from_millis(300));
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+        }
+    });
+    let mut rows = Rows::new();
+    for (what, url) in [("silent", silent), ("one byte at a time", dribbling)] {
+        let started = Instant::now();
+        let output = run(["healthcheck", url.as_str(), "--timeout", "1"]);
+        rows.check(what, output.status.code(), Some(1));
+        let took = started.elapsed();
+        rows.holds(what, &format!("it takes 1 s, not {took:?}"), took < Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn every_address_given_is_served() {
+    let home = Folder::new();
+    home.file("a.txt", "here");
+    let mut serve = command();
+    serve.current_dir(home.path()).args([
+        ".",
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        "[::1]:0",
+        "--listen",
+        "unix:t.sock",
+    ]);
+    serve.args(["--listen", "localhost:0"]);
+    let mut server = Server::start(serve, 4, None, false);
+    let addresses = server.addresses();
+    assert_eq!(addresses[2], Address::Unix("t.sock".into()));
+    for address in &addresses {
+        let mut client = match address {
+            Address::Tcp(address) => Client::tcp(*address),
+            Address::Unix(path) => Client::unix(&home.path().join(path)),
+        };
+        assert_eq!(client.get("/a.txt").body, b"here", "{address:?}");
+    }
+    let said = server.stderr();
+    assert!(said.lines().next().unwrap().contains(home.path().to_str().unwrap()), "{said}");
+    assert_eq!(said.matches("from this machine only").count(), 3, "{said}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert!(!home.path().join("t.sock").exists(), "a socket goes with its server");
+}
+
+#[test]
+fn all_interfaces_are_told_one_by_one() {
+    let home = Folder::new();
+    let mut serve = command();
+    serve.arg(home.path()).args(["--listen", ":0"]);
+    let server = Server::start(serve, 1, None, false);
+    let said = server.stderr();
+    assert!(said.contains("http://127.0.0.1:") && !said.contains("0.0.0.0"), "{said}");
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn the_current_folder_is_served_on_port_8080_of_loopback() {
+    let home = Folder::new();
+    home.file("here.txt", "here");
+    let taken = TcpListener::bind("127.0.0.1:8080");
+    if taken.is_err() {
+        // Somebody else has the port: that is what is told.
+        let output = ended(command().current_dir(home.path()));
+        check_refused(&mut Rows::new(), "port 8080", &output, &["127.0.0.1:8080", "in use", "--listen"]);
+        return;
+    }
+    drop(taken);
+    let mut serve = command();
+    serve.current_dir(home.path());
+    let server = Server::start(serve, 1, None, false);
+    assert_eq!(server.addr(), "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(server.get("/here.txt").body, b"here");
+    assert!(server.get("/").text().contains("here.txt"), "with a listing");
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
+    let home = Folder::new();
+    home.file("a.txt", "here");
+    let socket = home.path().join("t.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    assert!(socket.exists(), "it is left behind");
+    let serve = || {
+        let mut serve = command();
+        serve.current_dir(home.path()).args([".", "--listen", "unix:t.sock"]);
+        serve
+    };
+    let server = Server::start(serve(), 1, None, false);
+    assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here");
+    check_refused(&mut Rows::new(), "a second server", &ended(&mut serve()), &["unix:t.sock", "in use"]);
+    assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here", "the first goes on");
+    drop(server);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn two_workers_serve_together() {
+    let home = Folder::new();
+    home.file("a.txt", "here");
+    let mut serve = command();
+    serve.arg(home.path()).args(["--listen", "127.0.0.1:0", "--workers", "2"]);
+    let server = Server::start(serve, 1, None, false);
+    let mut clients: Vec<Client> = (0..32).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        for client in &mut clients {
+            assert_eq!(client.get("/a.txt").body, b"here");
+        }
+    }
+    let names = fs::read_dir(format!("/proc/{}/task", server.pid()))
+        .unwrap()
+        .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    assert_eq!(names.filter(|name| name.starts_with("worker")).count(), 2);
+}
+
+#[test]
+fn root_is_given_up_before_anything_is_served() {
+    if !is_root() {
+        // There is nothing to give up.
+        return;
+    }
+    let server = Site::new().config("user = \"nobody\"\nworkers = 2").file("a.txt", "here").start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    for task in fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        for key in ["Uid:", "Gid:"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+            assert!(line.split_whitespace().all(|id| id == "65534"), "{key}{line}");
+        }
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap();
+        assert!(groups.split_whitespace().all(|id| id == "65534"), "{groups}");
+    }
+}
+
+#[test]
+fn the_pid_file_holds_the_number_while_it_runs() {
+    let mut server = Site::new().config("pid_file = \"taipan.pid\"").start();
+    let path = server.home().join("taipan.pid");
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", server.pid()));
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
+    let home = Folder::new();
+    home.file("a.txt", "here");
+    let mut serve = command();
+    serve.arg(home.path()).args(["--listen", "127.0.0.1:0"]);
+    let mut server = Server::start(serve, 1, None, false);
+    assert_eq!(server.get("/a.txt").status, 200);
+    server.signal(Signal::TERM);
+    server.wait(PATIENCE);
+    assert_eq!(server.stdout(), "", "a pipe is no terminal");
+
+    // script(1) runs it on a terminal, and passes on what comes there.
+    let mut script = tool("script");
+    let program = e2e::program().display().to_string();
+    let line = format!("exec '{program}' '{}' --listen 127.0.0.1:0", home.path().display());
+    script.args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::piped());
+    let mut child = script.spawn().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut said, mut piece) = (String::new(), [0; 4096]);
+        while let Ok(n @ 1..) = screen.read(&mut piece) {
+            said.push_str(&String::from_utf8_lossy(&piece[..n]));
+            if send.send(said.clone()).is_err() {
+                return;
+            }
+        }
+    });
+    let wait_for = |part: &str| {
+        let until = Instant::now() + PATIENCE;
+        let mut said = String::new();
+        while !said.contains(part) {
+            let left = until.saturating_duration_since(Instant::now());
+            said = lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {part:?} on the terminal: {said}"));
+        }
+        said
+    };
+    let said = wait_for("from this machine");
+    let (_, address) = said.split_once("http://").unwrap();
+    let address = address.split_once('/').unwrap().0.parse().unwrap();
+    assert_eq!(Client::tcp(address).get("/a.txt").status, 200);
+    wait_for("\"GET /a.txt HTTP/1.1\" 200 4 ");
+    // As a person would end it: Ctrl-C on the terminal.
+    child.stdin.take().unwrap().write_all(&[3]).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

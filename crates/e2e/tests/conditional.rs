@@ -1,0 +1,334 @@
+//! Preconditions (RFC 9110 §13): five fields, their order, and what goes with 304.
+
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
+use e2e::{Response, Rows, Server, Site};
+
+const MODIFIED: u64 = 784_111_777;
+/// `MODIFIED` in the three formats of RFC 9110 §5.6.7, and the seconds around it.
+const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+const DATE_850: &str = "Sunday, 06-Nov-94 08:49:37 GMT";
+const DATE_ASCTIME: &str = "Sun Nov  6 08:49:37 1994";
+const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+const EARLIER_850: &str = "Sunday, 06-Nov-94 08:49:36 GMT";
+const EARLIER_ASCTIME: &str = "Sun Nov  6 08:49:36 1994";
+const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+fn site() -> Site {
+    Site::new()
+        .file("a.txt", "0123456789")
+        .modified("a.txt", MODIFIED)
+        .file("large.bin", vec![7; 200_000])
+        .modified("large.bin", MODIFIED)
+        .folder("dir")
+}
+
+fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Response {
+    server.ask(format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
+}
+
+/// Each row: field lines with ` & ` between them, in which `{E}` stands for the entity tag, and the
+/// status for GET and for HEAD.
+fn check(server: &Server, rows: &[(String, u16)]) {
+    let mut table = Rows::new();
+    for path in ["/a.txt", "/large.bin"] {
+        let whole = server.get(path);
+        let etag = whole.field("etag").expect("files have one");
+        for (lines, status) in rows {
+            let fields: String = lines.split(" & ").map(|line| format!("{line}\r\n")).collect();
+            let fields = fields.replace("{E}", etag);
+            for method in ["GET", "HEAD"] {
+                let response = ask(server, method, path, &fields);
+                let input = format!("{method} {path} {lines}");
+                table.check(&input, response.status, *status);
+                if *status == 200 && method == "GET" {
+                    table.holds(&input, "200 has the whole content", response.body == whole.body);
+                }
+                if *status == 304 {
+                    table.check(&input, response.field("etag"), Some(etag));
+                    table.check(&input, response.body.len(), 0);
+                }
+            }
+        }
+    }
+}
+
+fn rows(rows: &[(&str, u16)]) -> Vec<(String, u16)> {
+    rows.iter().map(|(lines, status)| ((*lines).to_owned(), *status)).collect()
+}
+
+#[test]
+fn entity_tags_are_compared_weakly_or_strongly() {
+    check(
+        &site().start(),
+        &rows(&[
+            ("X: y", 200),
+            ("If-None-Match: {E}", 304),
+            ("if-none-match:{E}", 304),
+            ("If-None-Match: W/{E}", 304),
+            ("If-None-Match: \"other\"", 200),
+            ("If-None-Match: \"other\", {E}", 304),
+            ("If-None-Match: {E}, \"other\"", 304),
+            ("If-None-Match: \"a,b\",W/\"c\" ,\t{E}", 304),
+            ("If-None-Match: , {E},", 304),
+            ("If-None-Match: \"other\" & If-None-Match: {E}", 304),
+            ("If-None-Match: \"a\", \"b\"", 200),
+            ("If-None-Match: *", 304),
+            ("If-None-Match: \"*\"", 200),
+            ("If-None-Match: \"\"", 200),
+            // Not an entity tag: the client gets what it can use.
+            ("If-None-Match: other", 200),
+            ("If-None-Match: \"other", 200),
+            ("If-None-Match: w/{E}", 200),
+            ("If-None-Match: W/ {E}", 200),
+            ("If-None-Match:", 200),
+            ("If-Match: {E}", 200),
+            ("If-Match: \"other\", {E}", 200),
+            ("If-Match: \"other\" & If-Match: {E}", 200),
+            ("If-Match: *", 200),
+            ("If-Match: W/{E}", 412),
+            ("If-Match: \"other\"", 412),
+            ("If-Match: \"a\", \"b\"", 412),
+            ("If-Match: \"*\"", 412),
+        ]),
+    );
+}
+
+#[test]
+fn dates_are_read_in_three_formats_or_ignored() {
+    let mut all = Vec::new();
+    for (date, since, unmodified) in [
+        (DATE, 304, 200),
+        (DATE_850, 304, 200),
+        (DATE_ASCTIME, 304, 200),
+        (LATER, 304, 200),
+        ("Wed, 01 Jan 2020 00:00:00 GMT", 304, 200),
+        ("Wednesday, 01-Jan-20 00:00:00 GMT", 304, 200),
+        ("Wed Jan  1 00:00:00 2020", 304, 200),
+        (EARLIER, 200, 412),
+        (EARLIER_850, 200, 412),
+        (EARLIER_ASCTIME, 200, 412),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 200, 412),
+        // None of these is a date.
+        ("", 200, 200),
+        ("yesterday", 200, 200),
+        ("784111777", 200, 200),
+        ("1994-11-06T08:49:37Z", 200, 200),
+        ("Sun, 06 Nov 1994 08:49:37", 200, 200),
+        ("Sun, 06 Nov 1994 08:49:37 CET", 200, 200),
+        ("Sun, 06 Nov 1994 08:49:37 +0000", 200, 200),
+        ("Sun, 6 Nov 1994 08:49:37 GMT", 200, 200),
+        ("Sun, 31 Feb 1994 08:49:37 GMT", 200, 200),
+        ("Sun, 06 Nov 1994 24:49:37 GMT", 200, 200),
+        ("Sun, 06 Nov 1994 08:49:37 GMT; length=10", 200, 200),
+    ] {
+        all.push((format!("If-Modified-Since: {date}"), since));
+        all.push((format!("If-Unmodified-Since: {date}"), unmodified));
+    }
+    // Twice is not a date either.
+    all.push((format!("If-Modified-Since: {DATE} & If-Modified-Since: {DATE}"), 200));
+    all.push((format!("If-Unmodified-Since: {EARLIER} & If-Unmodified-Since: {EARLIER}"), 200));
+    check(&site().start(), &all);
+}
+
+#[test]
+fn preconditions_are_looked_at_in_order() {
+    let date = |name: &str, date: &str| format!("{name}: {date}");
+    let (since, unmodified) =
+        (|d: &str| date("If-Modified-Since", d), |d: &str| date("If-Unmodified-Since", d));
+    let all = [
+        // Step 1 leaves no room for step 2.
+        (format!("If-Match: {{E}} & {}", unmodified(EARLIER)), 200),
+        (format!("If-Match: \"x\" & {}", unmodified(LATER)), 412),
+        (format!("{} & If-Match: *", unmodified(EARLIER)), 200),
+        // Steps 1 and 2 go before 3 and 4.
+        ("If-Match: \"x\" & If-None-Match: {E}".to_owned(), 412),
+        ("If-None-Match: {E} & If-Match: \"x\"".to_owned(), 412),
+        ("If-Match: {E} & If-None-Match: {E}".to_owned(), 304),
+        ("If-Match: {E} & If-None-Match: \"x\"".to_owned(), 200),
+        (format!("{} & If-None-Match: {{E}}", unmodified(EARLIER)), 412),
+        (format!("{} & If-None-Match: {{E}}", unmodified(DATE)), 304),
+        (format!("{} & {}", unmodified(EARLIER), since(DATE)), 412),
+        (format!("{} & {}", unmodified(DATE), since(DATE)), 304),
+        (format!("{} & {}", unmodified(DATE), since(EARLIER)), 200),
+        (format!("If-Match: {{E}} & {}", since(DATE)), 304),
+        (format!("If-Match: \"x\" & {}", since(DATE)), 412),
+        // Step 3 leaves no room for step 4.
+        (format!("If-None-Match: \"x\" & {}", since(LATER)), 200),
+        (format!("If-None-Match: {{E}} & {}", since(EARLIER)), 304),
+        (format!("{} & If-None-Match: \"x\"", since(LATER)), 200),
+        // All of them.
+        (format!("If-Match: {{E}} & {} & If-None-Match: \"x\" & {}", unmodified(EARLIER), since(LATER)), 200),
+        (
+            format!("If-Match: {{E}} & {} & If-None-Match: {{E}} & {}", unmodified(EARLIER), since(EARLIER)),
+            304,
+        ),
+    ];
+    check(&site().start(), &all);
+}
+
+#[test]
+fn preconditions_go_before_ranges() {
+    let server = site().start();
+    let etag = server.get("/a.txt").field("etag").expect("files have one").to_owned();
+    let mut table = Rows::new();
+    for (fields, status) in [
+        (format!("If-None-Match: {etag}\r\n"), 304),
+        ("If-None-Match: \"x\"\r\n".to_owned(), 206),
+        (format!("If-Match: {etag}\r\n"), 206),
+        ("If-Match: \"x\"\r\n".to_owned(), 412),
+        (format!("If-Modified-Since: {DATE}\r\n"), 304),
+        (format!("If-Modified-Since: {EARLIER}\r\n"), 206),
+        (format!("If-Unmodified-Since: {DATE}\r\n"), 206),
+        (format!("If-Unmodified-Since: {EARLIER}\r\n"), 412),
+        (format!("If-None-Match: {etag}\r\nIf-Range: \"x\"\r\n"), 304),
+        (format!("If-Match: {etag}\r\nIf-Range: \"x\"\r\n"), 200),
+        (format!("If-Match: {etag}\r\nIf-Range: {etag}\r\n"), 206),
+        (format!("If-Match: \"x\"\r\nIf-Range: {etag}\r\n"), 412),
+    ] {
+        let found = ask(&server, "GET", "/a.txt", &format!("Range: bytes=2-3\r\n{fields}"));
+        table.check(&fields, found.status, status);
+        let found = ask(&server, "GET", "/a.txt", &format!("{fields}Range: bytes=100-\r\n"));
+        table.check(&fields, found.status, if status == 206 { 416 } else { status });
+    }
+}
+
+#[test]
+fn preconditions_change_no_answer_but_200() {
+    let server = site()
+        .file("404.html", "not here\n")
+        .modified("404.html", MODIFIED)
+        .config("error_pages = { 404 = \"/404.html\" }\n[[route]]\npath = \"/old\"\nredirect = \"/new\"")
+        .start();
+    let mut table = Rows::new();
+    for fields in [
+        "If-Match: *\r\n",
+        "If-Match: \"x\"\r\n",
+        "If-None-Match: *\r\n",
+        &format!("If-Modified-Since: {LATER}\r\n"),
+    ] {
+        for (method, path, status) in [
+            ("GET", "/none", 404),
+            ("HEAD", "/none", 404),
+            ("OPTIONS", "/a.txt", 204),
+            ("OPTIONS", "*", 204),
+            ("GET", "/dir", 301),
+            ("GET", "/dir/", 403),
+            ("GET", "/old", 302),
+            ("POST", "/a.txt", 405),
+            ("DELETE", "/a.txt", 405),
+            ("BREW", "/a.txt", 501),
+            ("GET", "/%zz", 400),
+        ] {
+            let input = format!("{method} {path} {fields}");
+            table.check(&input, ask(&server, method, path, fields).status, status);
+        }
+    }
+}
+
+#[test]
+fn not_modified_has_the_fields_of_200_that_caches_keep() {
+    let server = site()
+        .file("both.js", "plain")
+        .file("both.js.gz", "not really gzip")
+        .config("cache_control = \"max-age=60\"\nheaders = { X-Own = \"yes\", Expires = \"0\" }")
+        .start();
+    let mut table = Rows::new();
+    for (path, encoding) in
+        [("/a.txt", ""), ("/large.bin", ""), ("/both.js", ""), ("/both.js", "Accept-Encoding: gzip\r\n")]
+    {
+        let input = format!("{path} {encoding}");
+        let whole = ask(&server, "GET", path, encoding);
+        let etag = whole.field("etag").expect("files have one");
+        let again = ask(&server, "GET", path, &format!("{encoding}If-None-Match: {etag}\r\n"));
+        table.check(&input, (whole.status, again.status), (200, 304));
+        // RFC 9110 §15.4.5.
+        for name in ["etag", "cache-control", "vary", "expires", "content-location"] {
+            table.check(format!("{input} {name}"), again.field(name), whole.field(name));
+        }
+        table.check(&input, again.has("date"), true);
+        for name in ["content-type", "content-encoding", "content-range", "transfer-encoding"] {
+            table.check(format!("{input} {name}"), again.field(name), None);
+        }
+        let length = again.field("content-length");
+        table.holds(
+            &input,
+            "its length is that of 200, if any",
+            length.is_none() || length == whole.field("content-length"),
+        );
+    }
+}
+
+#[test]
+fn each_coding_has_a_tag_of_its_own() {
+    let server = site().file("both.js", "plain").file("both.js.gz", "not really gzip").start();
+    let etag = |encoding: &str| {
+        ask(&server, "GET", "/both.js", encoding).field("etag").expect("files have one").to_owned()
+    };
+    let gzip = "Accept-Encoding: gzip\r\n";
+    let (plain_tag, gzip_tag) = (etag(""), etag(gzip));
+    assert_ne!(plain_tag, gzip_tag);
+    let mut table = Rows::new();
+    for (encoding, tag, status) in
+        [("", &plain_tag, 304), ("", &gzip_tag, 200), (gzip, &plain_tag, 200), (gzip, &gzip_tag, 304)]
+    {
+        let found = ask(&server, "GET", "/both.js", &format!("{encoding}If-None-Match: {tag}\r\n"));
+        table.check(format!("{encoding}{tag}"), found.status, status);
+        let found = ask(&server, "GET", "/both.js", &format!("{encoding}If-Match: {tag}\r\n"));
+        table.check(format!("{encoding}{tag}"), found.status, if status == 304 { 200 } else { 412 });
+    }
+}
+
+#[test]
+fn tags_of_content_are_the_same_wherever_it_lies() {
+    let one = site().file("b.txt", "0123456789").config("etag = \"content\"").start();
+    let other = site().config("etag = \"content\"").start();
+    let tag = |server: &Server, path: &str| server.get(path).field("etag").map(str::to_owned);
+    assert!(tag(&one, "/a.txt").is_some());
+    assert_eq!(tag(&one, "/a.txt"), tag(&other, "/a.txt"));
+    assert_eq!(tag(&one, "/a.txt"), tag(&one, "/b.txt"));
+}
+
+#[test]
+fn without_tags_dates_still_count() {
+    let server = site().config("etag = \"off\"").start();
+    let mut table = Rows::new();
+    for (fields, status) in [
+        ("".to_owned(), 200),
+        ("If-None-Match: *\r\n".to_owned(), 304),
+        ("If-None-Match: \"x\"\r\n".to_owned(), 200),
+        ("If-None-Match: \"\"\r\n".to_owned(), 200),
+        ("If-Match: *\r\n".to_owned(), 200),
+        ("If-Match: \"x\"\r\n".to_owned(), 412),
+        ("If-Match: \"\"\r\n".to_owned(), 412),
+        (format!("If-Modified-Since: {DATE}\r\n"), 304),
+        (format!("If-Unmodified-Since: {EARLIER}\r\n"), 412),
+        (format!("If-Range: {DATE}\r\nRange: bytes=0-1\r\n"), 206),
+        ("If-Range: \"x\"\r\nRange: bytes=0-1\r\n".to_owned(), 200),
+    ] {
+        let found = ask(&server, "GET", "/a.txt", &fields);
+        table.check(&fields, (found.status, found.field("etag")), (status, None));
+    }
+}
+
+#[test]
+fn a_time_within_the_second_is_that_second() {
+    let site = site();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(MODIFIED, 900_000_000);
+    File::open(site.root().join("a.txt")).and_then(|f| f.set_modified(time)).expect("it is ours");
+    let server = site.start();
+    assert_eq!(server.get("/a.txt").field("last-modified"), Some(DATE));
+    for (field, date, status) in [
+        ("If-Modified-Since", DATE, 304),
+        ("If-Unmodified-Since", DATE, 200),
+        ("If-Modified-Since", EARLIER, 200),
+        ("If-Unmodified-Since", EARLIER, 412),
+    ] {
+        assert_eq!(
+            ask(&server, "GET", "/a.txt", &format!("{field}: {date}\r\n")).status,
+            status,
+            "{field}: {date}"
+        );
+    }
+}

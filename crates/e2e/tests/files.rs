@@ -1,0 +1,627 @@
+//! What stands under a path: links, things that are no files, permissions, names, folders, and compressed
+//! neighbours.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Stdio;
+
+use e2e::{Broken, Random, Rows, Server, Site, is_root, shown, tool, without_privilege};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
+/// `Content-Length` as a number.
+fn length(response: &e2e::Response) -> Option<usize> {
+    response.field("content-length").map(|length| length.parse().expect("it is a number"))
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut child = tool("gzip").arg("-c").stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let content = content.to_owned();
+    let writer = std::thread::spawn(move || stdin.write_all(&content).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success());
+    output.stdout
+}
+
+/// A site full of links, served with one rule for them.
+fn links(symlinks: &str) -> Server {
+    let site = Site::new();
+    let (root, home) = (site.root(), site.home().to_owned());
+    site.config(&format!("symlinks = \"{symlinks}\""))
+        .file("file.txt", "inside")
+        .file("folder/inner.txt", "inner")
+        .file("folder/index.html", "index")
+        .beside("outside.txt", "outside")
+        .symlink("relative", "file.txt")
+        .symlink("absolute", root.join("file.txt"))
+        .symlink("out", "../outside.txt")
+        .symlink("absolute-out", home.join("outside.txt"))
+        .symlink("prefix-out", home.join("www2/file.txt"))
+        .beside("www2/file.txt", "sibling")
+        .symlink("to-folder", "folder")
+        .symlink("absolute-to-folder", root.join("folder"))
+        .symlink("to-parent", "..")
+        .symlink("chain", "chain-2")
+        .symlink("chain-2", root.join("chain-3"))
+        .symlink("chain-3", "folder/up")
+        .symlink("folder/up", "../file.txt")
+        .symlink("folder/far", "../../outside.txt")
+        .symlink("out-and-in", "../www/file.txt")
+        .symlink("loop", "loop")
+        .symlink("loop-2", "loop-3")
+        .symlink("loop-3", "loop-2")
+        .symlink("dangling", "missing")
+        .symlink("dangling-out", "/missing")
+        .start()
+}
+
+#[test]
+fn links_are_followed_as_far_as_the_rule_for_them_says() {
+    let table = [
+        // The path, and the status with beneath, owner, never and follow.
+        ("/file.txt", [200, 200, 200, 200]),
+        ("/relative", [200, 200, 403, 200]),
+        ("/absolute", [200, 200, 403, 200]),
+        ("/out", [403, 200, 403, 200]),
+        ("/absolute-out", [403, 200, 403, 200]),
+        ("/prefix-out", [403, 200, 403, 200]),
+        ("/to-folder", [301, 301, 403, 301]),
+        ("/to-folder/", [200, 200, 403, 200]),
+        ("/to-folder/inner.txt", [200, 200, 403, 200]),
+        ("/absolute-to-folder/inner.txt", [200, 200, 403, 200]),
+        ("/to-folder/up", [200, 200, 403, 200]),
+        ("/to-parent/outside.txt", [403, 200, 403, 200]),
+        ("/to-parent/www/file.txt", [403, 200, 403, 200]),
+        ("/chain", [200, 200, 403, 200]),
+        ("/folder/up", [200, 200, 403, 200]),
+        ("/folder/far", [403, 200, 403, 200]),
+        ("/out-and-in", [403, 200, 403, 200]),
+        ("/loop", [403, 403, 403, 403]),
+        ("/loop-2/x", [403, 403, 403, 403]),
+        ("/dangling", [404, 404, 403, 404]),
+        ("/dangling-out", [403, 404, 403, 404]),
+        ("/relative/", [404, 404, 403, 404]),
+        ("/relative/x", [404, 404, 403, 404]),
+    ];
+    let mut rows = Rows::new();
+    for (at, symlinks) in ["beneath", "owner", "never", "follow"].into_iter().enumerate() {
+        let server = links(symlinks);
+        for (path, expected) in table {
+            // Once from the disk, once from what is remembered.
+            for _ in 0..2 {
+                let response = server.get(path);
+                rows.check(format!("{symlinks} {path}"), response.status, expected[at]);
+                let told = !response.text().contains("outside") || expected[at] == 200;
+                rows.holds(format!("{symlinks} {path}"), "nothing of it is told", told);
+            }
+        }
+    }
+}
+
+#[test]
+fn with_owner_a_link_to_what_belongs_to_somebody_else_is_not_followed() {
+    if !is_root() {
+        // Only root can make such a link.
+        return;
+    }
+    let site = Site::new()
+        .config("symlinks = \"owner\"")
+        .file("mine", "mine")
+        .file("folder/mine", "mine")
+        .symlink("same", "mine")
+        .symlink("foreign", "mine")
+        .symlink("foreign-folder", "folder");
+    for link in ["foreign", "foreign-folder"] {
+        lchown(site.root().join(link), Some(65534), None).unwrap();
+    }
+    let server = site.start();
+    let mut rows = Rows::new();
+    for (path, status) in
+        [("/same", 200), ("/foreign", 403), ("/foreign-folder/mine", 403), ("/foreign-folder/", 403)]
+    {
+        rows.check(path, server.get(path).status, status);
+    }
+}
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+}
+
+#[test]
+fn what_is_no_file_is_403_and_never_waited_for() {
+    let site = Site::new()
+        .config("symlinks = \"follow\"\nlisting = true\nworkers = 1")
+        .file("a.txt", "a")
+        .file("b.txt", "b")
+        .folder("c.txt.gz")
+        .file("c.txt", "c")
+        .folder("folder")
+        .symlink("null", "/dev/null")
+        .symlink("zero", "/dev/zero")
+        .symlink("tty", "/dev/tty");
+    let root = site.root();
+    for name in ["fifo", "fifo.txt", "b.txt.gz", "only.txt.gz", "folder/index.html"] {
+        fifo(&root.join(name));
+    }
+    let mut devices = vec!["/null", "/zero", "/tty"];
+    let null = mknodat(
+        CWD,
+        root.join("device"),
+        FileType::CharacterDevice,
+        Mode::from_raw_mode(0o666),
+        makedev(1, 3),
+    );
+    if null.is_ok() {
+        // Only root may, and not in every container.
+        devices.push("/device");
+    }
+    let _socket = UnixListener::bind(root.join("socket")).unwrap();
+    let server = site.start();
+    let mut rows = Rows::new();
+    for path in [&["/fifo", "/fifo.txt", "/socket"][..], &devices].concat() {
+        rows.check(path, server.get(path).status, 403);
+        rows.check(path, server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n")).status, 403);
+        let slash = server.get(&format!("{path}/")).status;
+        rows.holds(format!("{path}/"), "403 or 404", matches!(slash, 403 | 404));
+    }
+    let accepting = |path: &str| server.connect().get_with(path, "Accept-Encoding: gzip\r\n");
+    for (path, body) in [("/b.txt", "b"), ("/c.txt", "c")] {
+        let response = accepting(path);
+        rows.check(path, (response.status, response.text().as_str()), (200, body));
+    }
+    let only = accepting("/only.txt").status;
+    rows.holds("/only.txt", "403 or 404", matches!(only, 403 | 404));
+    let folder = server.get("/folder/").status;
+    rows.holds("/folder/", "the FIFO is no index", matches!(folder, 200 | 403));
+    rows.check("/a.txt", server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn what_may_not_be_read_is_403() {
+    let site = Site::new()
+        .config(without_privilege())
+        .config("listing = true")
+        .file("closed.txt", "secret")
+        .file("closed/a.txt", "secret")
+        .file("unlisted/a.txt", "open")
+        .file("a.txt", "plain")
+        .file("a.txt.gz", "closed neighbour")
+        .file("index/index.html", "secret")
+        .file("open.txt", "open");
+    let modes = [
+        ("closed.txt", 0o000),
+        ("closed", 0o000),
+        ("unlisted", 0o311),
+        ("a.txt.gz", 0o000),
+        ("index/index.html", 0o000),
+    ];
+    let root = site.root();
+    for (name, mode) in modes {
+        fs::set_permissions(root.join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let server = site.start();
+    let mut rows = Rows::new();
+    for (path, status) in [
+        ("/closed.txt", 403),
+        ("/closed", 301),
+        ("/closed/", 403),
+        ("/closed/a.txt", 403),
+        ("/closed/missing", 403),
+        ("/unlisted/", 403),
+        ("/unlisted/a.txt", 200),
+        ("/index/", 403),
+        ("/open.txt", 200),
+        ("/", 200),
+    ] {
+        for _ in 0..2 {
+            rows.check(path, server.get(path).status, status);
+        }
+    }
+    let plain = server.connect().get_with("/a.txt", "Accept-Encoding: gzip\r\n");
+    rows.check("a neighbour that may not be read", (plain.status, plain.text().as_str()), (200, "plain"));
+    drop(server);
+    // So that all of it can be removed; the folder of the test is gone by now for root.
+    for (name, _) in modes {
+        _ = fs::set_permissions(root.join(name), Permissions::from_mode(0o755));
+    }
+    _ = fs::remove_dir_all(root);
+}
+
+const NAMES: [(&str, &str); 20] = [
+    ("é.txt", "%C3%A9.txt"),
+    ("e\u{301}.txt", "e%CC%81.txt"),
+    ("日本語", "%E6%97%A5%E6%9C%AC%E8%AA%9E"),
+    ("🐍.html", "%F0%9F%90%8D.html"),
+    ("a b", "a%20b"),
+    (" ", "%20"),
+    ("a+b", "a+b"),
+    ("50%", "50%25"),
+    ("%41", "%2541"),
+    ("%2e%2e", "%252e%252e"),
+    ("a#b", "a%23b"),
+    ("a?b", "a%3Fb"),
+    ("a&b=c;d", "a&b=c;d"),
+    ("a:b", "a:b"),
+    ("\"quoted\"", "%22quoted%22"),
+    ("<script>", "%3Cscript%3E"),
+    ("it's", "it's"),
+    ("[x]{y}|^`", "%5Bx%5D%7By%7D%7C%5E%60"),
+    ("...", "..."),
+    ("~", "~"),
+];
+
+#[test]
+fn every_name_is_served_under_its_encoded_path() {
+    let long = "n".repeat(255);
+    let site =
+        NAMES.iter().fold(Site::new(), |site, (name, _)| site.file(name, name).folder(&format!("f/{name}")));
+    let server = site.file(&long, "long").config("dotfiles = \"allow\"").start();
+    let mut rows = Rows::new();
+    for (name, path) in NAMES {
+        let response = server.get(&format!("/{path}"));
+        rows.check(name, (response.status, response.text().as_str()), (200, name));
+        let folder = server.get(&format!("/f/{path}?q=1"));
+        rows.check(format!("folder {name}"), folder.status, 301);
+        let location = folder.field("location").unwrap_or_default().to_owned();
+        let (to, query) = location.split_once('?').unwrap_or((&location, ""));
+        rows.holds(
+            &location,
+            "relative, with slash and query",
+            to.starts_with("/f/") && to.ends_with('/') && query == "q=1",
+        );
+        rows.check(&location, server.get(&location).status, 403);
+        // Every byte may be encoded; it is the same path.
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        rows.check(&encoded, server.get(&format!("/{encoded}")).status, 200);
+    }
+    rows.check("255 bytes", server.get(&format!("/{long}")).status, 200);
+    rows.check("256 bytes", server.get(&format!("/{long}n")).status, 404);
+    for not_a_name in ["/%ff", "/%C3", "/%C0%AE%C0%AE/", "/a%2fb", "/a%5Cb", "/%00", "/%0a", "/%"] {
+        rows.check(not_a_name, server.get(not_a_name).status, 400);
+    }
+}
+
+#[test]
+fn a_folder_without_its_slash_is_redirected_with_the_query() {
+    let server = Site::new()
+        .file("x/index.html", "index")
+        .file("x/y/index.html", "deeper")
+        .folder("evil.example")
+        .file("a.txt", "a")
+        .file("empty.txt", "")
+        .start();
+    let mut rows = Rows::new();
+    for (path, location) in [
+        ("/x", "/x/"),
+        ("/x?", "/x/?"),
+        ("/x?a=b&c=%20d", "/x/?a=b&c=%20d"),
+        ("/x/y", "/x/y/"),
+        ("/x//y", "/x/y/"),
+        ("/./x", "/x/"),
+        ("/y/../x", "/x/"),
+        ("//evil.example", "/evil.example/"),
+        ("//evil.example/..//evil.example", "/evil.example/"),
+        ("/%65vil.example", "/evil.example/"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let response = server.ask(format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\n\r\n"));
+            rows.check(
+                format!("{method} {path}"),
+                (response.status, response.field("location")),
+                (301, Some(location)),
+            );
+        }
+    }
+    for (path, status) in [
+        ("/a.txt/", 404),
+        ("/a.txt/x", 404),
+        ("/a.txt/..", 404),
+        ("/a.txt/../a.txt", 200),
+        ("/x/", 200),
+        ("/x/.", 200),
+        ("/x/y/..", 200),
+        ("/x/../x/index.html", 200),
+    ] {
+        let found = server.get(path).status;
+        // Whether dots are taken away before a file is looked for is the path's affair, not the disk's.
+        rows.holds(
+            path,
+            &format!("{status}, found {found}"),
+            found == status || (path == "/a.txt/.." && found == 403),
+        );
+    }
+    let post = server.ask("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    rows.check("POST /x", post.status, 405);
+    let empty = server.get("/empty.txt");
+    rows.check("empty", (empty.status, length(&empty), empty.body.len()), (200, Some(0), 0));
+    rows.check("empty", empty.field("content-type"), Some("text/plain; charset=utf-8"));
+    let range = server.connect().get_with("/empty.txt", "Range: bytes=0-\r\n");
+    rows.check("a range of nothing", (range.status, range.field("content-range")), (416, Some("bytes */0")));
+}
+
+/// A text with neighbours that can be told apart, which are no real codings: nobody looks.
+fn neighbours() -> Site {
+    Site::new()
+        .file("a.txt", "plain text, the longest of all")
+        .modified("a.txt", 1_600_000_000)
+        .file("a.txt.br", "br")
+        .file("a.txt.zst", "zst.")
+        .file("a.txt.gz", "gzip..")
+        .file("index.html", "<p>plain</p>")
+        .modified("index.html", 1_600_000_000)
+        .file("index.html.gz", "gzip index")
+        .file("big.bin", vec![b'p'; 300_000])
+        .modified("big.bin", 1_600_000_000)
+        .file("big.bin.gz", vec![b'g'; 200_000])
+}
+
+#[test]
+fn a_neighbour_is_chosen_by_the_weights_the_client_gives() {
+    let server = neighbours().start();
+    let mut rows = Rows::new();
+    for (accept, coding) in [
+        ("", None),
+        ("Accept-Encoding:\r\n", None),
+        ("Accept-Encoding: identity\r\n", None),
+        ("Accept-Encoding: deflate\r\n", None),
+        ("Accept-Encoding: gzip\r\n", Some("gzip")),
+        ("Accept-Encoding: x-gzip\r\n", Some("gzip")),
+        ("Accept-Encoding: GZip\r\n", Some("gzip")),
+        ("Accept-Encoding: br\r\n", Some("br")),
+        ("Accept-Encoding: zstd\r\n", Some("zstd")),
+        ("Accept-Encoding: gzip, deflate, br, zstd\r\n", Some("br")),
+        ("Accept-Encoding: gzip\r\nAccept-Encoding: br\r\n", Some("br")),
+        ("Accept-Encoding: gzip, br;q=0.9\r\n", Some("gzip")),
+        ("Accept-Encoding: br;q=0.1, zstd;q=0.2, gzip;q=0.3\r\n", Some("gzip")),
+        ("Accept-Encoding: br;q=0, gzip;q=0.001\r\n", Some("gzip")),
+        ("Accept-Encoding: gzip;q=0\r\n", None),
+        ("Accept-Encoding: *\r\n", Some("br")),
+        ("Accept-Encoding: br;q=0, *\r\n", Some("zstd")),
+        ("Accept-Encoding: *;q=0, gzip\r\n", Some("gzip")),
+        ("Accept-Encoding: gzip;q=0.5, identity\r\n", None),
+        ("Accept-Encoding: gzip ; q=1 , br ; q=0.5\r\n", Some("gzip")),
+    ] {
+        let response = server.connect().get_with("/a.txt", accept);
+        let body = match coding {
+            None => "plain text, the longest of all",
+            Some("br") => "br",
+            Some("zstd") => "zst.",
+            Some(_) => "gzip..",
+        };
+        rows.check(accept, response.status, 200);
+        rows.check(accept, response.field("content-encoding"), coding);
+        rows.check(accept, response.text().as_str(), body);
+        rows.check(accept, length(&response), Some(body.len()));
+        rows.check(accept, response.field("content-type"), Some("text/plain; charset=utf-8"));
+        rows.check(accept, response.field("vary"), Some("Accept-Encoding"));
+        let head = format!("HEAD /a.txt HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n");
+        rows.check(
+            format!("HEAD {accept}"),
+            server.ask(head).fields_but(&["date"]),
+            response.fields_but(&["date"]),
+        );
+    }
+    for (path, coding, kind) in
+        [("/", Some("gzip"), "text/html; charset=utf-8"), ("/a.txt.gz", None, "application/gzip")]
+    {
+        let response = server.connect().get_with(path, "Accept-Encoding: gzip\r\n");
+        rows.check(
+            path,
+            (response.field("content-encoding"), response.field("content-type")),
+            (coding, Some(kind)),
+        );
+    }
+}
+
+#[test]
+fn each_coding_is_a_representation_of_its_own() {
+    let server = neighbours().start();
+    let ask = |path: &str, fields: String| server.connect().get_with(path, &fields);
+    let etags: Vec<String> = ["identity", "br", "zstd", "gzip"]
+        .iter()
+        .map(|coding| {
+            ask("/a.txt", format!("Accept-Encoding: {coding}\r\n")).field("etag").unwrap().to_owned()
+        })
+        .collect();
+    let mut different = etags.clone();
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), 4, "{etags:?}");
+    let mut rows = Rows::new();
+    for (at, coding) in ["identity", "br", "zstd", "gzip"].into_iter().enumerate() {
+        for (of, etag) in etags.iter().enumerate() {
+            let row = format!("{coding} with the tag of {of}");
+            let accept = format!("Accept-Encoding: {coding}\r\n");
+            let response = ask("/a.txt", format!("{accept}If-None-Match: {etag}\r\n"));
+            rows.check(&row, response.status, if at == of { 304 } else { 200 });
+            rows.check(&row, response.field("vary"), Some("Accept-Encoding"));
+            let response = ask("/a.txt", format!("{accept}If-Range: {etag}\r\nRange: bytes=0-0\r\n"));
+            rows.check(&row, response.status, if at == of { 206 } else { 200 });
+        }
+    }
+    for (path, coding, range, expected) in [
+        ("/a.txt", "gzip", "0-1", (206, Some("bytes 0-1/6"), &b"gz"[..])),
+        ("/a.txt", "gzip", "-2", (206, Some("bytes 4-5/6"), b"..")),
+        ("/a.txt", "br", "1-", (206, Some("bytes 1-1/2"), b"r")),
+        ("/a.txt", "br", "2-", (416, Some("bytes */2"), b"")),
+        ("/a.txt", "identity", "6-9", (206, Some("bytes 6-9/30"), b"text")),
+        ("/big.bin", "gzip", "199998-300000", (206, Some("bytes 199998-199999/200000"), b"gg")),
+        ("/big.bin", "identity", "299998-", (206, Some("bytes 299998-299999/300000"), b"pp")),
+    ] {
+        let row = format!("{path} {coding} {range}");
+        let response = ask(path, format!("Accept-Encoding: {coding}\r\nRange: bytes={range}\r\n"));
+        rows.check(&row, (response.status, response.field("content-range")), (expected.0, expected.1));
+        if response.status == 206 {
+            rows.check(&row, shown(&response.body), shown(expected.2));
+            rows.check(&row, response.field("content-encoding"), Some(coding).filter(|c| *c != "identity"));
+            rows.check(&row, response.field("vary"), Some("Accept-Encoding"));
+        }
+    }
+    let big = ask("/big.bin", "Accept-Encoding: gzip\r\n".to_owned());
+    rows.check("big", (length(&big), big.body == vec![b'g'; 200_000]), (Some(200_000), true));
+}
+
+#[test]
+fn a_neighbour_that_may_not_be_used_is_as_good_as_none() {
+    let server = Site::new()
+        .file("out.txt", "plain")
+        .beside("outside", "outside")
+        .symlink("out.txt.gz", "../outside")
+        .symlink("out.txt.br", "/etc/hostname")
+        .symlink("only.txt.gz", "../outside")
+        .file("old.txt", "new text")
+        .file("old.txt.gz", "old gzip")
+        .modified("old.txt.gz", 1_600_000_000)
+        .file("link.txt", "plain")
+        .modified("link.txt", 1_600_000_000)
+        .file("elsewhere/x", "linked gzip")
+        .symlink("link.txt.gz", "elsewhere/x")
+        .file("off/a.txt", "plain")
+        .file("off/a.txt.gz", "gzip")
+        .file("gzip/a.txt", "plain")
+        .file("gzip/a.txt.gz", "gzip")
+        .file("gzip/a.txt.br", "br")
+        .config("[[route]]\npath = \"/off/\"\nprecompressed = []\n[[route]]\npath = \"/gzip/\"\nprecompressed = [\"gzip\"]")
+        .start();
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/out.txt", "plain"),
+        ("/old.txt", "new text"),
+        ("/link.txt", "linked gzip"),
+        ("/off/a.txt", "plain"),
+        ("/gzip/a.txt", "gzip"),
+    ] {
+        let response = server.connect().get_with(path, "Accept-Encoding: br, gzip\r\n");
+        rows.check(path, (response.status, response.text().as_str()), (200, expected));
+        rows.check(path, response.has("content-encoding"), expected.contains("gzip"));
+    }
+    let only = server.connect().get_with("/only.txt", "Accept-Encoding: gzip\r\n");
+    rows.holds("/only.txt", "403 or 404", matches!(only.status, 403 | 404));
+}
+
+#[test]
+fn what_is_only_there_as_gzip_is_inflated_for_those_who_do_not_accept_it() {
+    let small = b"Only a gzip file of this text is there. ".repeat(20);
+    let mut random = Random::new(7);
+    // Half of it can be compressed and half of it cannot.
+    let mut large = random.bytes(2_500_000);
+    large.extend(small.iter().cycle().take(2_500_000));
+    let contents = [
+        ("small.txt", small.clone()),
+        ("large.bin", large),
+        ("empty.txt", Vec::new()),
+        ("d/index.html", small.clone()),
+    ];
+    let site = contents
+        .iter()
+        .fold(Site::new(), |site, (name, content)| site.file(&format!("{name}.gz"), gzip(content)));
+    let members = [gzip(b"one, "), gzip(b"two")].concat();
+    let server = site.file("members.txt.gz", &members).start();
+    let mut rows = Rows::new();
+    for (name, content) in &contents {
+        let path = format!("/{}", name.trim_end_matches("index.html"));
+        let kind = match name.rsplit_once('.').unwrap().1 {
+            "txt" => "text/plain; charset=utf-8",
+            "html" => "text/html; charset=utf-8",
+            _ => "application/octet-stream",
+        };
+        let compressed = gzip(content);
+        let accepting = server.connect().get_with(&path, "Accept-Encoding: gzip\r\n");
+        rows.check(&path, (accepting.status, accepting.field("content-encoding")), (200, Some("gzip")));
+        rows.check(
+            &path,
+            (length(&accepting), accepting.body.len()),
+            (Some(compressed.len()), compressed.len()),
+        );
+        rows.holds(&path, "the bytes of the file", accepting.body == compressed);
+        for accept in ["", "Accept-Encoding: br\r\n", "Accept-Encoding: gzip;q=0\r\n"] {
+            let row = format!("{path} {accept}");
+            let inflated = server.connect().get_with(&path, accept);
+            rows.check(&row, (inflated.status, inflated.field("content-encoding")), (200, None));
+            rows.check(
+                &row,
+                (inflated.field("content-type"), inflated.field("vary")),
+                (Some(kind), Some("Accept-Encoding")),
+            );
+            rows.check(&row, inflated.body.len(), content.len());
+            rows.holds(&row, "the same bytes", inflated.body == *content);
+            rows.holds(&row, "a tag of its own", inflated.field("etag") != accepting.field("etag"));
+            let head = server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n{accept}\r\n"));
+            rows.check(format!("HEAD {row}"), head.status, 200);
+        }
+        let old = server.ask(format!("GET {path} HTTP/1.0\r\n\r\n"));
+        rows.holds(
+            format!("{path} HTTP/1.0"),
+            "the same bytes",
+            old.body == *content && !old.has("transfer-encoding"),
+        );
+        let part = server.connect().get_with(&path, "Range: bytes=1-3\r\n");
+        match part.status {
+            206 => rows.holds(format!("{path} range"), "bytes of the text", part.body == content[1..4]),
+            200 => rows.holds(format!("{path} range"), "all of the text", part.body == *content),
+            416 => rows.holds(format!("{path} range"), "there are none", content.is_empty()),
+            status => rows.check(format!("{path} range"), status, 206),
+        }
+    }
+    rows.check("two members", server.get("/members.txt").text().as_str(), "one, two");
+    let folder = server.get("/d?q");
+    rows.check("/d", (folder.status, folder.field("location")), (301, Some("/d/?q")));
+    rows.check("/small.txt/", server.get("/small.txt/").status, 404);
+    rows.check(
+        "two on one connection",
+        {
+            let mut client = server.connect();
+            (client.get("/large.bin").body.len(), client.get("/small.txt").status)
+        },
+        (5_000_000, 200),
+    );
+}
+
+#[test]
+fn a_gzip_file_that_is_none_never_becomes_a_whole_answer() {
+    let content = Random::new(3).bytes(400_000);
+    let good = gzip(&content);
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 0x55;
+    let mut checksum = good.clone();
+    *checksum.iter_mut().rev().nth(5).unwrap() ^= 1;
+    let small = gzip(b"a small one");
+    let cases = [
+        ("text", b"this is no gzip".to_vec()),
+        ("empty", Vec::new()),
+        ("half", good[..good.len() / 2].to_vec()),
+        ("flipped", flipped),
+        ("checksum", checksum),
+        ("small-half", small[..small.len() - 9].to_vec()),
+    ];
+    let site =
+        cases.iter().fold(Site::new(), |site, (name, bytes)| site.file(&format!("{name}.txt.gz"), bytes));
+    let server = site.file("fine.txt", "fine").start();
+    let mut rows = Rows::new();
+    for (name, bytes) in &cases {
+        let path = format!("/{name}.txt");
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        match client.try_read_response() {
+            Ok(response) => {
+                rows.holds(&path, &format!("an error, found {}", response.status), response.status >= 500)
+            }
+            Err(Broken::Closed { .. } | Broken::Reset) => {}
+            Err(other) => rows.holds(&path, &format!("it ends short, found {other}"), false),
+        }
+        let accepting = server.connect().get_with(&path, "Accept-Encoding: gzip\r\n");
+        rows.check(&path, (accepting.status, accepting.body.len()), (200, bytes.len()));
+        rows.check("the server goes on", server.get("/fine.txt").status, 200);
+    }
+}
+
+#[test]
+fn without_gunzip_nothing_is_inflated() {
+    let server = Site::new().file("a.txt.gz", gzip(b"text")).config("gunzip = false").start();
+    assert_eq!(server.get("/a.txt").status, 404);
+    assert_eq!(server.get("/a.txt.gz").status, 200);
+}

@@ -1,0 +1,308 @@
+//! What is too much: each limit at its last allowed value and one above, by default and as configured.
+
+use std::thread;
+use std::time::Duration;
+
+use e2e::{Broken, Rows, Server, Site, talk};
+
+/// Long enough that the server can tell which of two connections was used before the other.
+const PAUSE: Duration = Duration::from_millis(600);
+
+fn site(config: &str) -> Site {
+    Site::new().file("a.txt", "hello\n").file("up/a.txt", "hello\n").config(config)
+}
+
+/// A GET whose head has exactly so many bytes, most of them in one field.
+fn head_of(bytes: usize) -> String {
+    let start = "GET /a.txt HTTP/1.1\r\nHost: h\r\nX: ";
+    format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4))
+}
+
+/// A GET with exactly so many fields.
+fn fields(count: usize) -> String {
+    let more: String = (1..count).map(|n| format!("X{n}: y\r\n")).collect();
+    format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{more}\r\n")
+}
+
+/// A GET with a target of exactly so many bytes.
+fn target_of(bytes: usize) -> String {
+    format!("GET /a.txt?{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(bytes - "/a.txt?".len()))
+}
+
+fn sized(path: &str, bytes: usize) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
+}
+
+/// In chunks of at most `chunk` bytes.
+fn chunked(path: &str, bytes: usize, chunk: usize) -> String {
+    let data = "x".repeat(chunk);
+    let mut request = format!("POST {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for at in (0..bytes).step_by(chunk) {
+        let len = chunk.min(bytes - at);
+        request.push_str(&format!("{len:x}\r\n{}\r\n", &data[..len]));
+    }
+    request + "0\r\n\r\n"
+}
+
+fn check(server: &Server, rows: &[(String, &str)]) {
+    let mut table = Rows::new();
+    for (input, expected) in rows {
+        table.check(input, server.talk(input, expected).summary.as_str(), *expected);
+        // What went before is answered all the same.
+        let input = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n{input}");
+        let expected = format!("200 {expected}");
+        table.check(&input, server.talk(&input, &expected).summary, expected);
+    }
+}
+
+#[test]
+fn a_head_has_a_size() {
+    for (config, limit) in [
+        ("", 16 * 1024),
+        ("[limits]\nhead = 256", 256),
+        ("[limits]\nhead = \"1KiB\"", 1024),
+        ("[limits]\nhead = \"64KiB\"", 64 * 1024),
+        ("[limits]\nhead = \"1MiB\"", 1024 * 1024),
+    ] {
+        check(
+            &site(config).start(),
+            &[
+                (head_of(limit - 1), "200 open"),
+                (head_of(limit), "200 open"),
+                (head_of(limit + 1), "431 closed"),
+                (head_of(limit * 3), "431 closed"),
+                (head_of(limit).replace("\r\nX", "\r\nY: y\r\nX"), "431 closed"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_head_has_a_number_of_fields() {
+    for (config, limit) in [("", 100), ("[limits]\nfields = 3", 3), ("[limits]\nfields = 256", 256)] {
+        check(
+            &site(config).start(),
+            &[
+                (fields(limit - 1), "200 open"),
+                (fields(limit), "200 open"),
+                (fields(limit + 1), "431 closed"),
+                (fields(limit * 2), "431 closed"),
+                // The same one again and again counts as often.
+                (
+                    format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{}\r\n", "Cookie: a=b\r\n".repeat(limit)),
+                    "431 closed",
+                ),
+            ],
+        );
+    }
+    // One field is enough for a request, and too few for the one that is otherwise sent behind it.
+    let server = site("[limits]\nfields = 1").start();
+    assert_eq!((server.ask(fields(1)).status, server.ask(fields(2)).status), (200, 431));
+}
+
+#[test]
+fn a_target_has_a_size() {
+    for (config, limit) in
+        [("", 8 * 1024), ("[limits]\ntarget = 64", 64), ("[limits]\ntarget = \"12KiB\"", 12 * 1024)]
+    {
+        check(
+            &site(config).start(),
+            &[
+                (target_of(limit - 1), "200 open"),
+                (target_of(limit), "200 open"),
+                (target_of(limit + 1), "414 closed"),
+                (target_of(limit * 4), "414 closed"),
+                (format!("GET http://h/{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(limit)), "414 closed"),
+                (format!("GET /{}", "x".repeat(limit * 2)), "414 closed"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn what_does_not_end_is_refused_while_it_comes() {
+    let server = site("").start();
+    let mut table = Rows::new();
+    for (begin, piece, status) in [
+        ("GET /", "x", 414),
+        ("GET /a.txt HTTP/1.1\r\nHost: h\r\nX: ", "x", 431),
+        ("GET /a.txt HTTP/1.1\r\nHost: h\r\n", "X: y\r\n", 431),
+        ("GET /a.txt HTTP/1.1\r\nHost: h\r\n", "x", 431),
+        ("", "A", 501),
+    ] {
+        let mut client = server.connect();
+        let piece = piece.repeat(1000);
+        client.send(begin);
+        // More than any limit, less than what is read on for politeness.
+        let taken = (0..50).take_while(|_| client.try_send(&piece).is_ok()).count();
+        let found = client.try_read_response().map(|r| r.status).map_err(|e| e.to_string());
+        table.check(format!("{begin}… {taken}"), found, Ok(status));
+        table.holds(begin, "closed without a reset", client.is_finished());
+    }
+}
+
+#[test]
+fn a_body_has_a_size() {
+    for (config, limit) in [
+        ("", 1024 * 1024),
+        ("[limits]\nbody = 10", 10),
+        ("[limits]\nbody = 1", 1),
+        ("[limits]\nbody = \"100KiB\"", 100 * 1024),
+        ("[limits]\nbody = \"3MiB\"", 3 * 1024 * 1024),
+    ] {
+        let mut rows = vec![
+            (sized("/a.txt", 0), "405 open"),
+            (sized("/a.txt", limit), "405 open"),
+            (sized("/a.txt", limit + 1), "413 closed"),
+        ];
+        for chunk in [limit.div_ceil(100), limit, limit + 1] {
+            rows.push((chunked("/a.txt", limit, chunk), "405 open"));
+            rows.push((chunked("/a.txt", limit + 1, chunk), "413 closed"));
+        }
+        for length in ["18446744073709551615", "9223372036854775808", "4294967296"] {
+            let head = format!("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+            rows.push((head, "413 closed"));
+        }
+        let head = "POST /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+        rows.push((format!("{head}ffffffffffffffff\r\n{}", "x".repeat(limit + 1)), "413 closed"));
+        check(&site(config).start(), &rows);
+    }
+    check(
+        &site("[limits]\nbody = 0").start(),
+        &[
+            (sized("/a.txt", 0), "405 open"),
+            (sized("/a.txt", 1), "413 closed"),
+            (chunked("/a.txt", 0, 1), "405 open"),
+            (chunked("/a.txt", 1, 1), "413 closed"),
+        ],
+    );
+}
+
+#[test]
+fn a_route_has_its_own_size_of_bodies() {
+    let server = site(
+        "max_body = 20\n[limits]\nbody = 10\n\
+         [[route]]\npath = \"/up/*\"\nmax_body = 5\n\
+         [[route]]\npath = \"/more/*\"\nmax_body = \"2MiB\"",
+    )
+    .start();
+    check(
+        &server,
+        &[
+            (sized("/a.txt", 20), "405 open"),
+            (sized("/a.txt", 21), "413 closed"),
+            (chunked("/a.txt", 20, 7), "405 open"),
+            (chunked("/a.txt", 21, 7), "413 closed"),
+            (sized("/up/a.txt", 5), "405 open"),
+            (sized("/up/a.txt", 6), "413 closed"),
+            (chunked("/up/a.txt", 5, 7), "405 open"),
+            (chunked("/up/a.txt", 6, 7), "413 closed"),
+            (sized("/more/x", 2 * 1024 * 1024), "405 open"),
+            (sized("/more/x", 2 * 1024 * 1024 + 1), "413 closed"),
+            (chunked("/more/x", 2 * 1024 * 1024, 70_000), "405 open"),
+            (chunked("/more/x", 2 * 1024 * 1024 + 1, 70_000), "413 closed"),
+        ],
+    );
+}
+
+#[test]
+fn a_client_that_sends_too_much_still_reads_why() {
+    let server = site("[limits]\nbody = 10").start();
+    for _ in 0..20 {
+        let mut client = server.connect();
+        client.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 800000\r\n\r\n");
+        client.send(vec![b'x'; 800_000]);
+        assert_eq!(client.read_response().status, 413);
+        assert!(client.is_finished());
+    }
+}
+
+#[test]
+fn a_connection_has_a_number_of_requests() {
+    let get = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    let post = "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
+    let rows = [
+        (1, get.to_owned(), "200 closed"),
+        (3, get.repeat(2), "200 200 open"),
+        (3, get.repeat(3), "200 200 200 closed"),
+        (3, get.repeat(4), "200 200 200 closed"),
+        (3, get.repeat(100), "200 200 200 closed"),
+        (3, format!("{get}{post}{get}{get}"), "200 405 200 closed"),
+        (0, get.repeat(5), "200 200 200 200 200 open"),
+    ];
+    let mut table = Rows::new();
+    for (limit, input, expected) in rows {
+        let server = site(&format!("[limits]\nrequests = {limit}")).start();
+        let talk = server.talk(&input, expected);
+        table.check(&input, talk.summary.as_str(), expected);
+        let said: Vec<bool> = talk.responses.iter().map(|r| r.field("connection") == Some("close")).collect();
+        let last = said.len() - 1;
+        let closes: Vec<bool> = (0..=last).map(|n| n == last && expected.ends_with("closed")).collect();
+        table.check(&input, said, closes);
+    }
+    // One after the other, and with a pause in which the connection has nothing to do.
+    let server = site("[limits]\nrequests = 3").start();
+    let mut client = server.connect();
+    for connection in [None, None, Some("close")] {
+        assert_eq!(client.get("/a.txt").field("connection"), connection);
+    }
+    assert!(client.is_finished());
+}
+
+#[test]
+fn as_many_connections_as_allowed_are_kept() {
+    let server = site("workers = 1\n[limits]\nconnections = 3").start();
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        for client in &mut clients {
+            assert_eq!(client.get("/a.txt").status, 200);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+fn the_longest_idle_connection_makes_room() {
+    let server = site("workers = 1\n[limits]\nconnections = 3").start();
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    // Last used: the third first, the first last.
+    for n in [0, 1, 2, 1, 0] {
+        assert_eq!(clients[n].get("/a.txt").status, 200, "connection {n}");
+        thread::sleep(PAUSE);
+    }
+    let mut fourth = server.connect();
+    assert_eq!(fourth.get("/a.txt").status, 200);
+    assert!(clients[2].is_finished(), "the longest idle one is closed");
+    for n in [0, 1] {
+        assert_eq!(clients[n].get("/a.txt").status, 200, "connection {n}");
+    }
+    assert_eq!(fourth.get("/a.txt").status, 200);
+}
+
+#[test]
+fn connections_in_use_are_not_closed_for_new_ones() {
+    let server = site("workers = 1\n[limits]\nconnections = 2").start();
+    let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut busy {
+        // Answered once, so that it is certainly served; then half a request.
+        assert_eq!(client.get("/a.txt").status, 200);
+        client.send("GET /a.txt HTTP/1.1\r\n");
+    }
+    let waiting = thread::spawn({
+        let mut client = server.connect();
+        move || {
+            _ = client.try_send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+            client.try_read_response().map(|r| r.status)
+        }
+    });
+    for client in &mut busy {
+        client.send("Host: h\r\n\r\n");
+        assert_eq!(client.read_response().status, 200);
+    }
+    drop(busy);
+    let found = waiting.join().expect("it does not panic");
+    // It waited for its turn, or was told to come again.
+    assert!(matches!(found, Ok(200 | 503) | Err(Broken::Closed { after: 0 })), "{found:?}");
+    let again = talk(&mut server.connect(), "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "200 open");
+    assert_eq!(again.summary, "200 open");
+}

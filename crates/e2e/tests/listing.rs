@@ -1,0 +1,400 @@
+//! Listings of folders, as a page and as JSON.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use e2e::{Folder, Response, Rows, Server, Site, command};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::Value;
+
+/// Changes are seen by the next request.
+const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
+
+fn json(response: &Response) -> Value {
+    assert_eq!(
+        (response.status, response.field("content-type")),
+        (200, Some("application/json")),
+        "{response}"
+    );
+    serde_json::from_slice(&response.body).unwrap_or_else(|e| panic!("{e}: {response}"))
+}
+
+fn names(listing: &Value) -> Vec<String> {
+    let entries = listing["entries"].as_array().expect("there are entries");
+    entries.iter().map(|entry| entry["name"].as_str().expect("each has a name").to_owned()).collect()
+}
+
+fn listed(server: &Server, path: &str) -> Vec<String> {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    names(&json(&server.get(&format!("{path}{separator}format=json"))))
+}
+
+/// The targets of all links, as they stand between quotes.
+fn links(page: &str) -> Vec<String> {
+    let unescaped = |link: &str| link.replace("&amp;", "&").replace("&#39;", "'").replace("&quot;", "\"");
+    page.split("href=\"").skip(1).map(|rest| unescaped(rest.split_once('"').expect("it ends").0)).collect()
+}
+
+/// A folder with files of different names, sizes and dates.
+fn site() -> Site {
+    Site::new()
+        .config("listing = true")
+        .config(AT_ONCE)
+        .file("B.txt", "22")
+        .modified("B.txt", 1_600_000_300)
+        .file("a10.txt", "333")
+        .modified("a10.txt", 1_600_000_100)
+        .file("a9.txt", "1")
+        .modified("a9.txt", 1_600_000_200)
+        .file("zoo/inner.txt", "inner")
+        .file("zoo/deep er/x", "x")
+        .folder("Alpha")
+}
+
+#[test]
+fn a_page_shows_every_entry_and_the_way_up() {
+    let server = site().start();
+    let response = server.get("/");
+    let page = response.text();
+    let mut rows = Rows::new();
+    rows.check(
+        "status",
+        (response.status, response.field("content-type")),
+        (200, Some("text/html; charset=utf-8")),
+    );
+    rows.check("vary", response.field("vary"), Some("Accept"));
+    rows.holds(
+        "policy",
+        "no script from elsewhere",
+        response
+            .field("content-security-policy")
+            .is_some_and(|policy| policy.contains("default-src 'none'") && !policy.contains("unsafe-inline")),
+    );
+    for part in [
+        "<!DOCTYPE html>",
+        "name=\"viewport\"",
+        "color-scheme",
+        "href=\"./B.txt\"",
+        "href=\"./zoo/\"",
+        "2 folders, 3 files, 6 B",
+        "2020-09-13",
+        "?sort=size",
+    ] {
+        rows.holds(part, "it is on the page", page.contains(part));
+    }
+    rows.holds("/", "there is no way up from the top", !page.contains("Parent folder"));
+    let deep = server.get("/zoo/deep%20er/").text();
+    for (text, target) in [("/", "../../"), ("zoo", "../"), ("deep er", "./")] {
+        let crumb = deep
+            .split("<a href=\"")
+            .find(|link| link.starts_with(&format!("{target}\"")) && link.contains(&format!(">{text}</a>")));
+        rows.holds(text, &format!("it leads to {target}"), crumb.is_some());
+    }
+    rows.holds("/zoo/deep%20er/", "it names its parent", deep.contains("Parent folder"));
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere() {
+    let site = [
+        "a b.txt",
+        "50%.txt",
+        "what?.txt",
+        "#1.txt",
+        "é日.txt",
+        "a:b.txt",
+        "javascript:alert(1)",
+        "\"'&<>.txt",
+        "-",
+        "~",
+    ]
+    .iter()
+    .fold(site(), |site, name| site.file(name, name).file(&format!("{name}.d/x"), "x"));
+    let server = site.start();
+    let mut rows = Rows::new();
+    let found = links(&server.get("/").text());
+    assert!(found.len() > 25, "{found:?}");
+    for link in found {
+        let path = match link.strip_prefix("./") {
+            Some(rest) => format!("/{rest}"),
+            None if link.starts_with('?') => format!("/{link}"),
+            None => panic!("{link} leads out of the folder"),
+        };
+        rows.check(&link, server.get(&path).status, 200);
+    }
+}
+
+#[test]
+fn json_is_sent_to_who_asks_for_it() {
+    let server = site().start();
+    let mut rows = Rows::new();
+    for (query, accept, expected) in [
+        ("", "", "text/html; charset=utf-8"),
+        ("", "Accept: */*\r\n", "text/html; charset=utf-8"),
+        (
+            "",
+            "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n",
+            "text/html; charset=utf-8",
+        ),
+        ("", "Accept: application/json\r\n", "application/json"),
+        ("", "Accept: application/json, text/html;q=0.5\r\n", "application/json"),
+        ("", "Accept: application/json;q=0.5, text/html\r\n", "text/html; charset=utf-8"),
+        ("?format=json", "", "application/json"),
+        ("?format=json", "Accept: text/html\r\n", "application/json"),
+        ("?format=html", "Accept: application/json\r\n", "text/html; charset=utf-8"),
+        ("?sort=size&format=json", "", "application/json"),
+    ] {
+        let response = server.connect().get_with(&format!("/{query}"), accept);
+        rows.check(format!("{query} {accept}"), response.field("content-type"), Some(expected));
+        rows.check(format!("{query} {accept}"), response.field("vary"), Some("Accept"));
+    }
+    let listing = json(&server.get("/?format=json"));
+    rows.check("path", &listing["path"], &Value::from("/"));
+    rows.check("truncated", &listing["truncated"], &Value::from(false));
+    let expected =
+        serde_json::json!({ "name": "B.txt", "type": "file", "size": 2, "modified": "2020-09-13T12:31:40Z" });
+    rows.holds(
+        "B.txt",
+        "it is told with all there is",
+        listing["entries"].as_array().unwrap().contains(&expected),
+    );
+    let folder = listing["entries"].as_array().unwrap().iter().find(|entry| entry["name"] == "zoo").unwrap();
+    rows.check("zoo", (&folder["type"], &folder["size"]), (&Value::from("folder"), &Value::Null));
+    rows.check("path of zoo", &json(&server.get("/zoo/?format=json"))["path"], &Value::from("/zoo/"));
+}
+
+#[test]
+fn a_query_sorts_both_forms_the_same_way() {
+    let server = site().start();
+    let mut rows = Rows::new();
+    for (query, files) in [
+        ("", ["a9.txt", "a10.txt", "B.txt"]),
+        ("sort=name", ["a9.txt", "a10.txt", "B.txt"]),
+        ("sort=name&order=desc", ["B.txt", "a10.txt", "a9.txt"]),
+        ("sort=size&order=asc", ["a9.txt", "B.txt", "a10.txt"]),
+        ("sort=size&order=desc", ["a10.txt", "B.txt", "a9.txt"]),
+        ("sort=size", ["a10.txt", "B.txt", "a9.txt"]),
+        ("sort=date&order=asc", ["a10.txt", "a9.txt", "B.txt"]),
+        ("order=desc&sort=date", ["B.txt", "a9.txt", "a10.txt"]),
+        ("sort=nonsense&order=", ["a9.txt", "a10.txt", "B.txt"]),
+    ] {
+        let sorted = listed(&server, &format!("/?{query}"));
+        rows.check(query, &sorted[2..], &files.map(str::to_owned)[..]);
+        rows.holds(
+            query,
+            "folders come first",
+            ["zoo", "Alpha"].iter().all(|folder| sorted[..2].contains(&(*folder).to_owned())),
+        );
+        let page = server.get(&format!("/?{query}")).text();
+        let shown: Vec<String> = links(&page)
+            .iter()
+            .filter_map(|link| link.strip_prefix("./"))
+            .filter(|link| link.ends_with(".txt"))
+            .map(str::to_owned)
+            .collect();
+        rows.check(format!("page {query}"), &shown[..], &files.map(str::to_owned)[..]);
+    }
+}
+
+#[test]
+fn hostile_names_are_escaped_or_left_out() {
+    let hostile = [
+        "<script>alert(1)",
+        "\"onmouseover=\"x",
+        "a&lt;b",
+        "'single'",
+        "<h1>",
+        "exe.\u{202e}gpj",
+        "{\"json\":1}",
+        "back\\slash",
+    ];
+    let site = hostile.iter().fold(Site::new().config("listing = true"), |site, name| site.file(name, "x"));
+    let root = site.root();
+    for unaskable in [&b"new\nline"[..], b"carriage\rreturn", b"escape\x1b[2J", b"not utf-8 \xff"] {
+        fs::write(root.join(std::ffi::OsStr::from_bytes(unaskable)), "x").unwrap();
+    }
+    let folder = "<b>&\"'";
+    fs::create_dir(root.join(folder)).unwrap();
+    let server = site.start();
+    let mut rows = Rows::new();
+    let found = listed(&server, "/");
+    for name in hostile.iter().filter(|name| !name.contains('\\')) {
+        rows.holds(name, "it is listed", found.contains(&(*name).to_owned()));
+    }
+    for part in ["new", "carriage", "escape", "not utf"] {
+        rows.holds(part, "it is left out", !found.iter().any(|name| name.starts_with(part)));
+    }
+    for path in ["/", "/%3Cb%3E&%22'/"] {
+        let page = server.get(path).text();
+        for raw in ["<script>alert", "\"onmouseover", "<b>&", "<h1>x", "\u{202e}", "\x1b"] {
+            rows.holds(format!("{path} {raw}"), "it is not on the page as it is", !page.contains(raw));
+        }
+        rows.check(path, page.matches("<script").count(), 1);
+    }
+    let title = server.get("/%3Cb%3E&%22'/").text();
+    rows.holds("the title", "it is escaped", title.contains("<title>/&lt;b&gt;&amp;&quot;&#39;/</title>"));
+    // The JSON is plain ASCII: nobody's terminal is steered by it.
+    rows.holds("JSON", "ASCII alone", server.get("/?format=json").body.is_ascii());
+}
+
+#[test]
+fn dotfiles_are_listed_only_where_they_are_served() {
+    let server = Site::new()
+        .config("listing = true\n[[route]]\npath = \"/open/\"\ndotfiles = \"allow\"")
+        .file(".env", "x")
+        .file(".git/config", "x")
+        .file("seen", "x")
+        .file("open/.env", "x")
+        .file("open/seen", "x")
+        .start();
+    assert_eq!(listed(&server, "/"), ["open", "seen"]);
+    assert_eq!(listed(&server, "/open/"), [".env", "seen"]);
+    assert!(!server.get("/").text().contains(".env"));
+}
+
+#[test]
+fn a_link_is_listed_as_what_it_leads_to_if_it_may_be_followed() {
+    let site = Site::new()
+        .file("file.txt", "12345")
+        .file("folder/x", "x")
+        .beside("outside.txt", "outside")
+        .symlink("in", "file.txt")
+        .symlink("in-folder", "folder")
+        .symlink("out", "../outside.txt")
+        .symlink("out-folder", "..")
+        .symlink("loop", "loop")
+        .symlink("dangling", "missing");
+    let absolute = site.root().join("file.txt");
+    let site = site.symlink("absolute", absolute);
+    mknodat(CWD, site.root().join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    let server = site.config("listing = true\n[[route]]\npath = \"/folder/\"\nsymlinks = \"never\"").start();
+    let listing = json(&server.get("/?format=json"));
+    let mut found = names(&listing);
+    found.sort();
+    assert_eq!(found, ["absolute", "fifo", "file.txt", "folder", "in", "in-folder"]);
+    let entry = |name: &str| {
+        listing["entries"].as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap()
+    };
+    assert_eq!((&entry("in")["type"], &entry("in")["size"]), (&Value::from("file"), &Value::from(5)));
+    assert_eq!(entry("in-folder")["type"], "folder");
+    assert_eq!(entry("fifo")["type"], "other");
+    let page = server.get("/").text();
+    assert!(page.contains("fifo") && !page.contains("href=\"./fifo"), "what cannot be had has no link");
+}
+
+#[test]
+fn a_change_of_the_folder_is_seen() {
+    let server = site().start();
+    let mut rows = Rows::new();
+    rows.check("at first", listed(&server, "/zoo/"), vec!["deep er".to_owned(), "inner.txt".to_owned()]);
+    fs::write(server.root().join("zoo/new"), "x").unwrap();
+    rows.check(
+        "a new file",
+        listed(&server, "/zoo/"),
+        vec!["deep er".to_owned(), "inner.txt".to_owned(), "new".to_owned()],
+    );
+    rows.holds("page", "the new file is there", server.get("/zoo/").text().contains("./new"));
+    fs::remove_file(server.root().join("zoo/new")).unwrap();
+    fs::rename(server.root().join("zoo/inner.txt"), server.root().join("zoo/renamed")).unwrap();
+    rows.check(
+        "removed and renamed",
+        listed(&server, "/zoo/"),
+        vec!["deep er".to_owned(), "renamed".to_owned()],
+    );
+    fs::write(server.root().join("zoo/index.html"), "index").unwrap();
+    rows.check("an index", server.get("/zoo/").text().as_str(), "index");
+    fs::remove_dir_all(server.root().join("zoo")).unwrap();
+    rows.check("gone", server.get("/zoo/").status, 404);
+}
+
+#[test]
+fn thousands_of_entries_stay_quick_and_whole() {
+    let names: Vec<String> = (0..12_000).map(|number| format!("file number {number:05}.txt")).collect();
+    let site = names.iter().fold(Site::new(), |site, name| site.file(name, ""));
+    let site = (0..5000).fold(site, |site, number| site.file(&format!("five/{number:04}"), ""));
+    let server = site.config("listing = true\n[limits]\nlisting_entries = 20000").start();
+    for (path, count) in [("/five/", 5000), ("/", 12_000)] {
+        let started = Instant::now();
+        let page = server.get(path).text();
+        assert_eq!(
+            page.matches("<tr").count()
+                - page.matches("class=\"d\"").count()
+                - page.matches("class=\"u\"").count()
+                - 1,
+            count
+        );
+        assert!(page.trim_end().ends_with("</html>"), "the page is whole");
+        let mut found = listed(&server, path);
+        found.retain(|name| name != "five");
+        assert_eq!(found.len(), count);
+        assert!(found.is_sorted());
+        assert!(started.elapsed() < Duration::from_secs(5), "{path} takes {:?}", started.elapsed());
+    }
+    // HTTP/1.0 knows no chunks: the end of the answer is the end of the connection.
+    let old = server.ask("GET / HTTP/1.0\r\n\r\n");
+    assert!(old.status == 200 && old.text().trim_end().ends_with("</html>"));
+    assert!(!old.has("transfer-encoding"));
+    // Somebody who goes away in the middle disturbs nobody.
+    let mut leaving = server.connect();
+    leaving.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    drop(leaving);
+    assert_eq!(server.get("/five/0001").status, 200);
+}
+
+#[test]
+fn more_entries_than_allowed_are_left_out_and_said_to_be() {
+    let site = (0..20).fold(Site::new(), |site, number| site.file(&format!("{number}"), ""));
+    let server = site.config("listing = true\n[limits]\nlisting_entries = 7").start();
+    let listing = json(&server.get("/?format=json"));
+    assert_eq!((names(&listing).len(), &listing["truncated"]), (7, &Value::from(true)));
+    assert!(server.get("/").text().contains("only 7 of them are shown"));
+}
+
+#[test]
+fn head_is_answered_as_get_without_the_content() {
+    let server = site().start();
+    for path in ["/", "/?format=json", "/zoo/?sort=size"] {
+        let get = server.get(path);
+        let head = server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(
+            (head.status, head.fields_but(&["date"])),
+            (get.status, get.fields_but(&["date"])),
+            "{path}"
+        );
+    }
+    let post = server.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((post.status, post.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
+}
+
+#[test]
+fn without_listing_a_folder_is_403() {
+    let server = Site::new()
+        .config("[[route]]\npath = \"/on/\"\nlisting = true\n[[route]]\npath = \"/on/off/\"\nlisting = false")
+        .file("x", "x")
+        .file("on/x", "x")
+        .file("on/off/x", "x")
+        .file("unlisted-name", "x")
+        .start();
+    let mut rows = Rows::new();
+    for (path, status) in [
+        ("/", 403),
+        ("/?format=json", 403),
+        ("/on/", 200),
+        ("/on/off/", 403),
+        ("/on", 301),
+        ("/missing/", 404),
+    ] {
+        rows.check(path, server.get(path).status, status);
+    }
+    rows.holds("/", "nothing is told", !server.get("/").text().contains("unlisted-name"));
+}
+
+#[test]
+fn an_empty_folder_says_so() {
+    let home = Folder::new();
+    let mut serve = command();
+    serve.arg(home.path()).args(["--listen", "127.0.0.1:0"]);
+    let server = Server::start(serve, 1, None, false);
+    assert!(server.get("/").text().contains("Empty"));
+    assert_eq!(listed(&server, "/"), Vec::<String>::new());
+}

@@ -1,0 +1,545 @@
+//! The access log and the error log: one line per request, whatever happens to it and whoever sends it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Client, PATIENCE, Rows, Server, Signal, Site};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use serde_json::Value;
+
+/// A line in the format `common` or `combined`, taken apart.
+#[derive(Debug, Clone, PartialEq)]
+struct Line {
+    client: String,
+    request: String,
+    status: u16,
+    sent: u64,
+    referer: Option<String>,
+    agent: Option<String>,
+    host: String,
+    duration: f64,
+    ended: Option<String>,
+}
+
+/// Takes what stands up to `end` off the front.
+fn take<'a>(rest: &mut &'a str, end: &str) -> Option<&'a str> {
+    let (taken, left) = rest.split_once(end)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn parse(line: &str, combined: bool) -> Option<Line> {
+    let mut rest = line;
+    let client = take(&mut rest, " - - [")?.to_owned();
+    let time = take(&mut rest, "] \"")?;
+    // 20/Nov/2026:07:49:41 +0000
+    let (date, clock) = time.split_once(':')?;
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    let date: Vec<&str> = date.split('/').collect();
+    let clock: Vec<&str> = clock.strip_suffix(" +0000")?.split(':').collect();
+    let right = matches!(date[..], [day, month, year] if digits(day, 2) && month.len() == 3 && digits(year, 4))
+        && clock.len() == 3
+        && clock.iter().all(|part| digits(part, 2));
+    let request = take(&mut rest, "\" ")?.to_owned();
+    let status = take(&mut rest, " ")?.parse().ok()?;
+    let sent = take(&mut rest, " ")?.parse().ok()?;
+    let mut quoted = || {
+        rest = rest.strip_prefix('"')?;
+        take(&mut rest, "\" ").map(str::to_owned)
+    };
+    let (referer, agent) = if combined { (Some(quoted()?), Some(quoted()?)) } else { (None, None) };
+    let host = take(&mut rest, " ")?.to_owned();
+    let duration = take(&mut rest, " ")?.parse().ok()?;
+    let ended = match rest {
+        "-" => None,
+        reason => Some(reason.strip_prefix('"')?.strip_suffix('"')?.to_owned()),
+    };
+    right.then_some(Line { client, request, status, sent, referer, agent, host, duration, ended })
+}
+
+/// Waits until `count` lines have come on standard output, and a little longer for one too many.
+fn lines(server: &Server, count: usize) -> Vec<String> {
+    let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
+    let found = server.output().wait_for(PATIENCE, enough);
+    found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
+}
+
+/// Ends the server, and with it the log; all of its lines.
+fn all_lines(server: &mut Server) -> Vec<Line> {
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    let parsed = |line: &String| parse(line, true).unwrap_or_else(|| panic!("no line of a log: {line}"));
+    server.output().all().iter().map(parsed).collect()
+}
+
+/// Waits until a file has at least `count` lines.
+fn file_lines(path: &Path, count: usize) -> Vec<String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        if lines.len() >= count && text.ends_with('\n') {
+            return lines;
+        }
+        assert!(Instant::now() < until, "{}: no {count} lines:\n{text}", path.display());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// With one worker, whose lines come in the order of the requests.
+fn site(log: &str) -> Site {
+    Site::new()
+        .file("a.txt", "0123456789")
+        .file("index.html", "<p>")
+        .config(&format!("workers = 1\n[log]\n{log}"))
+}
+
+#[test]
+fn each_format_says_the_same() {
+    for format in ["common", "combined", "json"] {
+        let server = site(&format!("access = \"stdout\"\nformat = \"{format}\"")).start();
+        let fields = "Host: a.example\r\nUser-Agent: test/1\r\nReferer: http://r.example/\r\n";
+        assert_eq!(server.ask(format!("GET /a.txt?q=1 HTTP/1.1\r\n{fields}\r\n")).status, 200);
+        let line = &lines(&server, 1)[0];
+        let line = match format {
+            "json" => {
+                let json: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+                let text =
+                    |key: &str| json[key].as_str().unwrap_or_else(|| panic!("{key}: {line}")).to_owned();
+                let time = text("time");
+                assert!(time.len() == 20 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+                Line {
+                    client: text("client"),
+                    request: format!("{} {} {}", text("method"), text("target"), text("version")),
+                    status: json["status"].as_u64().unwrap() as u16,
+                    sent: json["sent"].as_u64().unwrap(),
+                    referer: Some(text("referer")),
+                    agent: Some(text("user_agent")),
+                    host: text("host"),
+                    duration: json["duration"].as_f64().unwrap(),
+                    ended: json["ended"].as_str().map(str::to_owned),
+                }
+            }
+            _ => parse(line, format == "combined").unwrap_or_else(|| panic!("{format}: {line}")),
+        };
+        let expected = Line {
+            client: "127.0.0.1".to_owned(),
+            request: "GET /a.txt?q=1 HTTP/1.1".to_owned(),
+            status: 200,
+            sent: 10,
+            referer: (format != "common").then(|| "http://r.example/".to_owned()),
+            agent: (format != "common").then(|| "test/1".to_owned()),
+            host: "a.example".to_owned(),
+            duration: line.duration,
+            ended: None,
+        };
+        assert_eq!(line, expected, "{format}");
+        assert!((0.0..1.0).contains(&line.duration), "{format}: {} s", line.duration);
+    }
+}
+
+/// What a client does, and the lines that come of it: status, bytes sent, and how it ended early.
+type Row = (&'static str, fn(&Server), &'static [(u16, Option<u64>, Option<&'static str>)]);
+
+const ROWS: &[Row] = &[
+    (
+        "nothing asked",
+        |s| {
+            let mut client = s.connect();
+            client.half_close();
+            assert!(client.is_closed());
+        },
+        &[],
+    ),
+    (
+        "only empty lines",
+        |s| {
+            let mut client = s.connect();
+            client.send("\r\n");
+            client.half_close();
+            assert!(client.is_closed());
+        },
+        &[],
+    ),
+    ("GET", |s| drop(s.get("/a.txt")), &[(200, Some(10), None)]),
+    ("HEAD", |s| drop(s.ask("HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(200, Some(0), None)]),
+    ("304", |s| drop(s.connect().get_with("/a.txt", "If-None-Match: *\r\n")), &[(304, Some(0), None)]),
+    ("206", |s| drop(s.connect().get_with("/a.txt", "Range: bytes=2-4\r\n")), &[(206, Some(3), None)]),
+    ("416", |s| drop(s.connect().get_with("/a.txt", "Range: bytes=99-\r\n")), &[(416, None, None)]),
+    ("404", |s| drop(s.get("/missing")), &[(404, None, None)]),
+    ("301", |s| drop(s.get("/folder")), &[(301, None, None)]),
+    ("405", |s| drop(s.ask("DELETE /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(405, None, None)]),
+    ("501", |s| drop(s.ask("BREW /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(501, None, None)]),
+    ("505", |s| drop(s.ask("GET / HTTP/2.0\r\nHost: a\r\n\r\n")), &[(505, None, None)]),
+    ("OPTIONS *", |s| drop(s.ask("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")), &[(204, Some(0), None)]),
+    ("no request", |s| drop(s.ask("nonsense\r\n\r\n")), &[(400, None, None)]),
+    ("binary", |s| drop(s.ask(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")), &[(400, None, None)]),
+    (
+        "two lengths",
+        |s| drop(s.ask("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")),
+        &[(400, None, None)],
+    ),
+    ("traversal", |s| drop(s.get("/../x")), &[(400, None, None)]),
+    ("414", |s| drop(s.get(&format!("/{}", "x".repeat(9000)))), &[(414, None, None)]),
+    ("431", |s| drop(s.connect().get_with("/a.txt", &"X: y\r\n".repeat(200))), &[(431, None, None)]),
+    (
+        "413",
+        |s| drop(s.ask("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")),
+        &[(413, None, None)],
+    ),
+    (
+        "with a body",
+        |s| drop(s.ask("GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")),
+        &[(200, Some(10), None)],
+    ),
+    ("HTTP/1.0", |s| drop(s.ask("GET /a.txt HTTP/1.0\r\n\r\n")), &[(200, Some(10), None)]),
+    ("large", |s| drop(s.get("/large")), &[(200, Some(LARGE as u64), None)]),
+    ("listing", |s| drop(s.get("/list/")), &[(200, None, None)]),
+    ("inflated", |s| drop(s.get("/empty-gzip")), &[(200, None, None)]),
+    (
+        "keep-alive",
+        |s| {
+            let mut client = s.connect();
+            for path in ["/a.txt", "/missing", "/folder/"] {
+                client.get(path);
+            }
+        },
+        &[(200, Some(10), None), (404, None, None), (200, Some(3), None)],
+    ),
+    (
+        "pipelined",
+        |s| {
+            let mut client = s.connect();
+            client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
+            (0..100).for_each(|_| drop(client.read_response()));
+        },
+        &[(200, Some(10), None); 100],
+    ),
+    (
+        "pipelined with a mistake",
+        |s| {
+            let mut client = s.connect();
+            client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.read_response();
+            client.read_response();
+        },
+        &[(200, Some(10), None), (400, None, None)],
+    ),
+    (
+        "408 for half a head",
+        |s| {
+            let mut client = s.connect();
+            client.send("GET /a.txt HT");
+            assert_eq!(client.read_response().status, 408);
+        },
+        &[(408, None, None)],
+    ),
+    (
+        "408 for half a body",
+        |s| {
+            let mut client = s.connect();
+            client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf");
+            assert_eq!(client.read_response().status, 408);
+        },
+        &[(408, None, None)],
+    ),
+    (
+        "gone in the head",
+        |s| {
+            s.connect().send("GET /a.txt HTTP/1.1\r\nHost");
+        },
+        &[(400, Some(0), Some("client closed"))],
+    ),
+    (
+        "gone while it is sent",
+        |s| {
+            drop(s.begin_download("/huge"));
+        },
+        &[(200, None, Some("client closed"))],
+    ),
+    (
+        "changed while it is sent",
+        |s| {
+            let mut client = s.begin_download("/huge");
+            File::create(s.root().join("huge")).unwrap();
+            assert!(client.try_read_response().is_err());
+        },
+        &[(200, None, Some("file changed while it was sent"))],
+    ),
+];
+
+const LARGE: usize = 1_000_000;
+const HUGE: usize = 32 * 1024 * 1024;
+
+#[test]
+fn every_request_has_one_line() {
+    let mut rows = Rows::new();
+    for (what, act, expected) in ROWS {
+        let site = Site::new()
+            .config(
+                "listing = true\n[timeouts]\nhead = \"300ms\"\nbody = \"300ms\"\n[log]\naccess = \"stdout\"",
+            )
+            .file("a.txt", "0123456789")
+            .file("folder/x", "x")
+            .file("folder/index.html", "<p>")
+            .file("list/x", "x")
+            .file("large", vec![1; LARGE])
+            .file("empty-gzip.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0");
+        File::create(site.root().join("huge")).unwrap().set_len(HUGE as u64).unwrap();
+        let mut server = site.start();
+        act(&server);
+        // Those of requests that broke off come when that is noticed.
+        server.output().wait_for(PATIENCE / 5, |lines| (lines.len() >= expected.len()).then_some(()));
+        let found = all_lines(&mut server);
+        for ((status, sent, ended), line) in expected.iter().zip(&found) {
+            rows.check(what, (line.status, line.ended.as_deref()), (*status, *ended));
+            if let Some(sent) = sent {
+                rows.check(what, line.sent, *sent);
+            }
+            if ended.is_some() {
+                rows.holds(what, "less was sent than there is", line.sent < HUGE as u64);
+            }
+            if *status < 400 {
+                rows.holds(
+                    what,
+                    &format!("it says what was asked: {}", line.request),
+                    line.request.contains(" HTTP/1."),
+                );
+            }
+        }
+        if found.len() != expected.len() {
+            rows.holds(what, &format!("these are its lines: {found:?}"), false);
+        }
+    }
+}
+
+#[test]
+fn what_a_client_sends_cannot_forge_a_line() {
+    let hostile: [&[u8]; 7] = [
+        b"quote\" 200 1 \"-\" \"-\"",
+        b"back\\slash\\",
+        b"tab\there",
+        b"\x80\xff bytes",
+        "é\u{202e}".as_bytes(),
+        b"%0d%0aforged",
+        b"'; DROP TABLE",
+    ];
+    for format in ["combined", "json"] {
+        let server = site(&format!("access = \"stdout\"\nformat = \"{format}\"")).start();
+        let mut client = server.connect();
+        for value in hostile {
+            let request = [
+                &b"GET /a.txt HTTP/1.1\r\nHost: a\r\nUser-Agent: "[..],
+                value,
+                b"\r\nReferer: ",
+                value,
+                b"\r\n\r\n",
+            ]
+            .concat();
+            assert_eq!(client.ask(request).status, 200, "{}", value.escape_ascii());
+        }
+        for target in ["/a.txt?\"quoted\"&\\", "/a.txt?<script>", "/a.txt?%1b[2J%0a"] {
+            client.get(target);
+            // One that is refused is the last of its connection.
+            client = server.connect();
+        }
+        let found = lines(&server, hostile.len() + 3);
+        let mut rows = Rows::new();
+        for (at, line) in found.iter().enumerate() {
+            let printable = line.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            rows.holds(line, "printable ASCII", printable);
+            if format == "json" {
+                let json: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+                rows.holds(line, "a line says its status", json["status"].is_u64());
+                if let Some(value) = hostile.get(at) {
+                    rows.check(value, json["user_agent"].as_str(), Some(&*String::from_utf8_lossy(value)));
+                }
+                continue;
+            }
+            let parsed = parse(line, true);
+            rows.holds(line, "it is a line of a log", parsed.is_some());
+            let Some(parsed) = parsed else { continue };
+            rows.check(line, parsed.client.as_str(), "127.0.0.1");
+            if let Some(value) = hostile.get(at) {
+                let agent = parsed.agent.unwrap_or_default();
+                rows.holds(
+                    value,
+                    &format!("it is told in {agent}"),
+                    !agent.contains('"') && agent.len() >= value.len(),
+                );
+                rows.check(value, (parsed.status, parsed.sent), (200, 10));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_log_is_opened_again_on_sigusr1() {
+    let server = site("access = \"./access.log\"\nerror = \"./error.log\"").start();
+    let path = |name: &str| server.home().join(name);
+    let mut client = server.connect();
+    (0..5).for_each(|_| drop(client.get("/a.txt")));
+    file_lines(&path("access.log"), 5);
+    for name in ["access", "error"] {
+        fs::rename(path(&format!("{name}.log")), path(&format!("{name}.1"))).unwrap();
+    }
+    // Before it is told, the old file is written on.
+    client.get("/a.txt");
+    file_lines(&path("access.1"), 6);
+    server.signal(Signal::USR1);
+    let until = Instant::now() + PATIENCE;
+    while !path("access.log").exists() || !path("error.log").exists() {
+        assert!(Instant::now() < until, "the logs are not opened again");
+        thread::sleep(Duration::from_millis(5));
+    }
+    (0..3).for_each(|_| drop(client.get("/")));
+    assert_eq!(file_lines(&path("access.log"), 3).len(), 3);
+    assert_eq!(file_lines(&path("access.1"), 6).len(), 6);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_again_is_written_on() {
+    let server = site("access = \"logs/access.log\"").beside("logs/x", "").start();
+    let mut client = server.connect();
+    client.get("/a.txt");
+    file_lines(&server.home().join("logs/access.log"), 1);
+    fs::rename(server.home().join("logs"), server.home().join("old")).unwrap();
+    server.signal(Signal::USR1);
+    server.wait_for_line("access.log", PATIENCE);
+    client.get("/a.txt");
+    file_lines(&server.home().join("old/access.log"), 2);
+}
+
+#[test]
+fn syslog_without_a_daemon_breaks_nothing() {
+    let server = site("access = \"syslog\"\nerror = \"syslog\"").start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    server.signal(Signal::USR1);
+    assert_eq!(client.get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_full_disk_is_told_of_and_serving_goes_on() {
+    let server = site("access = \"/dev/full\"").start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    let told = server.wait_for_line("lines were dropped", PATIENCE);
+    assert!(told.contains("error"), "{told}");
+    assert_eq!(client.get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nobody_and_what_is_lost_is_counted() {
+    const REQUESTS: usize = 20_000;
+    let site = site("access = \"./fifo\"\nqueue = 2");
+    let path = site.home().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    // There is a reader, which does not read.
+    let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    let server = site.start();
+    let mut client = server.connect();
+    let started = Instant::now();
+    for _ in 0..REQUESTS / 100 {
+        client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
+        (0..100).for_each(|_| assert_eq!(client.read_response().status, 200));
+    }
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    // Now it reads, with one request after the other, until all of them are accounted for.
+    rustix::fs::fcntl_setfl(reader.as_fd(), OFlags::NONBLOCK).unwrap();
+    let mut reader = File::from(reader);
+    let (mut written, mut asked) = (Vec::new(), REQUESTS);
+    let until = Instant::now() + PATIENCE;
+    let dropped = |server: &Server| -> usize {
+        let told = server.stderr();
+        let counts = told.lines().filter(|line| line.contains("lines were dropped"));
+        counts.filter_map(|line| line.split(' ').find_map(|word| word.parse::<usize>().ok())).sum()
+    };
+    loop {
+        let mut piece = [0; 65536];
+        while let Ok(n @ 1..) = reader.read(&mut piece) {
+            written.extend_from_slice(&piece[..n]);
+        }
+        let lines = written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+        let lost = dropped(&server);
+        if lost > 0 && lines + lost == asked {
+            break;
+        }
+        assert!(Instant::now() < until, "{lines} written and {lost} lost of {asked}");
+        thread::sleep(Duration::from_millis(50));
+        if Instant::now() + PATIENCE / 2 < until || lost == 0 {
+            client.get("/a.txt");
+            asked += 1;
+        }
+    }
+    let whole = String::from_utf8(written).unwrap();
+    assert!(
+        whole.lines().filter(|line| !line.is_empty()).all(|line| parse(line, true).is_some()),
+        "each line is whole"
+    );
+    // A reader that goes away does not end the server.
+    drop(reader);
+    for _ in 0..3 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn a_host_can_have_a_log_of_its_own() {
+    let server = Site::new()
+        .file("a.txt", "a")
+        .beside("b/a.txt", "b")
+        .config(
+            "[[host]]\nnames = \"b.example\"\nroot = \"b\"\naccess_log = \"./b.log\"\n\
+             [[host]]\nnames = \"c.example\"\nroot = \"b\"\n[log]\naccess = \"./all.log\"",
+        )
+        .start();
+    let mut client = server.connect();
+    for host in ["a.example", "b.example", "c.example", "b.example"] {
+        assert_eq!(client.ask(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n")).status, 200);
+    }
+    let hosts = |name: &str, count| -> Vec<String> {
+        let lines = file_lines(&server.home().join(name), count);
+        lines.iter().map(|line| parse(line, true).expect("a line").host).collect()
+    };
+    assert_eq!(hosts("b.log", 2), ["b.example", "b.example"]);
+    assert_eq!(hosts("all.log", 2), ["a.example", "c.example"]);
+}
+
+#[test]
+fn the_command_line_decides_where_lines_go() {
+    for (to, expected) in [("stdout", true), ("stderr", false), ("off", false), ("other.log", false)] {
+        let mut server = site("access = \"./configured.log\"").arg("--access-log").arg(to).start();
+        assert_eq!(server.get("/a.txt").status, 200);
+        server.signal(Signal::TERM);
+        server.wait(PATIENCE);
+        let line = "\"GET /a.txt HTTP/1.1\" 200 10";
+        assert_eq!(server.stdout().contains(line), expected, "{to}: {}", server.stdout());
+        assert_eq!(server.stderr().contains(line), to == "stderr", "{to}: {}", server.stderr());
+        let other = fs::read_to_string(server.home().join("other.log")).unwrap_or_default();
+        assert_eq!(other.contains(line), to == "other.log", "{to}");
+        assert!(!server.home().join("configured.log").exists(), "{to}");
+    }
+}
+
+#[test]
+fn lines_are_in_the_file_soon_and_all_of_them_at_the_end() {
+    let mut server = site("access = \"./access.log\"").config("format = \"common\"").start();
+    let mut client = server.connect();
+    client.get("/a.txt");
+    file_lines(&server.home().join("access.log"), 1);
+    client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500));
+    (0..500).for_each(|_| drop(client.read_response()));
+    server.signal(Signal::TERM);
+    server.wait(PATIENCE);
+    let text = fs::read_to_string(server.home().join("access.log")).unwrap();
+    assert_eq!(text.lines().filter(|line| parse(line, false).is_some()).count(), 501);
+}

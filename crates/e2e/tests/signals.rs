@@ -1,0 +1,169 @@
+//! How the server ends, and how it starts again.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Address, Broken, Client, Folder, PATIENCE, Random, Server, Signal, Site, command};
+
+const LONG: usize = 32 * 1024 * 1024;
+
+/// Long enough for what is done at once, and far less than any limit that would end it otherwise.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+/// Waits until nobody can connect any more.
+fn wait_until_refused(server: &Server) {
+    let until = Instant::now() + PATIENCE;
+    let address = server.addr();
+    // One that was accepted before the listener closed is closed without an answer.
+    while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < until, "{address} still accepts");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn sigterm_finishes_what_runs_and_ends_with_0() {
+    for workers in [1, 2] {
+        let content = Random::new(1).bytes(LONG);
+        let site = Site::new().file("long", &content).file("a.txt", "a");
+        let mut server = site.config(&format!("workers = {workers}")).start();
+        let downloads: Vec<Client> = (0..3).map(|_| server.begin_download("/long")).collect();
+        let mut half = server.connect();
+        half.send("GET /a.txt HTTP/1.1\r\nHo");
+        let mut idle = server.connect();
+        assert_eq!(idle.get("/a.txt").status, 200);
+        let mut silent = server.connect();
+        // What came before this has been read by its worker, if there is but one.
+        assert_eq!(server.get("/a.txt").status, 200);
+
+        server.signal(Signal::TERM);
+        wait_until_refused(&server);
+        let closed = Instant::now();
+        assert!(idle.is_closed() && silent.is_closed(), "those with nothing to do go at once");
+        assert!(closed.elapsed() < AT_ONCE, "{:?}", closed.elapsed());
+
+        if workers == 1 {
+            half.send("st: a\r\n\r\n");
+            let answer = half.read_response();
+            let told = (answer.status, answer.field("connection"));
+            assert_eq!(told, (200, Some("close")), "what has begun is answered");
+            assert!(half.is_closed());
+        }
+        drop(half);
+        for mut download in downloads {
+            let response = download.read_response();
+            assert!(response.status == 200 && response.body == content, "{} bytes", response.body.len());
+            assert!(download.is_closed(), "and it is the last");
+        }
+        let ended = Instant::now();
+        assert_eq!(server.wait(PATIENCE).code(), Some(0));
+        assert!(ended.elapsed() < AT_ONCE, "{:?}", ended.elapsed());
+    }
+}
+
+#[test]
+fn sigterm_closes_connections_that_have_been_idle_for_long() {
+    let mut server = Site::new().file("a.txt", "a").start();
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    clients.iter_mut().take(10).for_each(|client| drop(client.get("/a.txt")));
+    // Until they are parked, which nothing tells.
+    thread::sleep(Duration::from_millis(1600));
+    server.signal(Signal::TERM);
+    assert!(clients.iter_mut().all(Client::is_closed));
+    assert_eq!(server.wait(AT_ONCE).code(), Some(0));
+}
+
+#[test]
+fn sigterm_right_after_the_start_ends_with_0() {
+    for _ in 0..20 {
+        let mut server = Site::new().config("pid_file = \"pid\"").start();
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait(AT_ONCE).code(), Some(0));
+        assert!(!server.home().join("pid").exists());
+    }
+}
+
+#[test]
+fn what_is_not_finished_in_time_is_cut_off() {
+    let site = Site::new().config("[timeouts]\nshutdown = \"500ms\"\n[log]\naccess = \"stdout\"");
+    std::fs::File::create(site.root().join("long")).unwrap().set_len(LONG as u64).unwrap();
+    let mut server = site.start();
+    let mut client = server.begin_download("/long");
+    let started = Instant::now();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(450) && took < AT_ONCE, "{took:?}");
+    let cut = matches!(client.try_read_response(), Err(Broken::Closed { .. } | Broken::Reset));
+    assert!(cut, "the download has an end, and not its own");
+    let line = server.stdout();
+    assert!(line.lines().count() == 1 && line.contains("\"GET /long HTTP/1.1\" 200 "), "{line}");
+    assert!(!line.ends_with(" -"), "the reason is told: {line}");
+    assert!(server.stderr().contains("not finished in time"), "{}", server.stderr());
+}
+
+#[test]
+fn sigint_stops_now() {
+    let site = Site::new().config("[log]\naccess = \"stdout\"").file("a.txt", "a");
+    std::fs::File::create(site.root().join("long")).unwrap().set_len(LONG as u64).unwrap();
+    let mut server = site.start();
+    let mut client = server.begin_download("/long");
+    assert_eq!(server.get("/a.txt").status, 200);
+    let started = Instant::now();
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(PATIENCE).code(), Some(130));
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+    assert!(matches!(client.try_read_response(), Err(Broken::Closed { .. } | Broken::Reset)));
+    let lines = server.stdout();
+    assert_eq!(lines.lines().count(), 2, "one line per request, also for the one that was cut off: {lines}");
+}
+
+#[test]
+fn sigint_ends_what_sigterm_waits_for() {
+    let site = Site::new();
+    std::fs::File::create(site.root().join("long")).unwrap().set_len(LONG as u64).unwrap();
+    let mut server = site.start();
+    let _client = server.begin_download("/long");
+    server.signal(Signal::TERM);
+    wait_until_refused(&server);
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(AT_ONCE).code(), Some(130));
+}
+
+#[test]
+fn sighup_does_not_end_it() {
+    let server = Site::new().file("a.txt", "a").start();
+    server.signal(Signal::HUP);
+    server.wait_for_line("SIGHUP", PATIENCE);
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn after_any_end_the_same_port_can_be_had_at_once() {
+    let home = Folder::new();
+    home.file("a.txt", "a");
+    let serve = |address: &str| {
+        let mut serve = command();
+        serve.arg(home.path()).args(["--listen", address, "--listen"]);
+        serve.arg(format!("unix:{}", home.path().join("t.sock").display()));
+        Server::start(serve, 2, None, false)
+    };
+    let mut server = serve("127.0.0.1:0");
+    let address = server.addr().to_string();
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::KILL] {
+        // Connections of every kind: answered and open, silent, and one that the server closes first.
+        let mut open = server.connect();
+        assert_eq!(open.get("/a.txt").status, 200);
+        let _silent = server.connect();
+        assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
+        server.signal(signal);
+        server.wait(PATIENCE);
+        server = serve(&address);
+        assert_eq!(server.addr().to_string(), address);
+        assert_eq!(server.get("/a.txt").status, 200);
+        assert!(
+            matches!(&server.addresses()[1], Address::Unix(path) if Client::unix(path).get("/a.txt").status == 200)
+        );
+    }
+}

@@ -1,0 +1,377 @@
+//! Every connection has a deadline: what is slow is told so or dropped, what is silent is closed, and
+//! what is slow but fast enough gets everything. Pauses here are what is tested; nothing else waits.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Broken, Client, Random, Server, Site};
+
+/// As configured below, with nothing that extends a deadline but what the row is about.
+const TIMEOUTS: &str = "[timeouts]\nhead = 1\nbody = 1\nwrite = 1\nidle = 1\nlinger = 1\n";
+const SECOND: Duration = Duration::from_secs(1);
+/// Deadlines are looked at a few times a second, and the machine may be busy.
+const LATE: Duration = Duration::from_secs(4);
+const GET: &str = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn site() -> Site {
+    Site::new().file("a.txt", "hello\n")
+}
+
+/// What becomes of a connection, and how long that took: `408`, `closed` without a word, `open` still.
+#[derive(Debug, PartialEq)]
+enum End {
+    Timeout,
+    Closed,
+    Open,
+    Other(String),
+}
+
+/// Sends `begin`, then each piece of `then` 100 ms after the last, until the server has had enough.
+fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
+    let mut client = server.connect();
+    client.set_patience(Duration::from_millis(100));
+    client.send(begin);
+    let since = Instant::now();
+    let mut pieces = then.iter();
+    let first = loop {
+        match client.try_read_response() {
+            Err(Broken::Silent) if since.elapsed() < LATE => {
+                if let Some(piece) = pieces.next() {
+                    _ = client.try_send([*piece]);
+                }
+            }
+            other => break other,
+        }
+    };
+    let took = since.elapsed();
+    client.set_patience(LATE);
+    let end = match first {
+        Ok(response) if response.status == 408 => {
+            assert_eq!(response.field("connection"), Some("close"), "{response}");
+            assert!(client.is_finished(), "408, and not closed");
+            End::Timeout
+        }
+        Ok(response) => End::Other(response.to_string()),
+        Err(Broken::Closed { after: 0 }) => End::Closed,
+        Err(Broken::Silent) => End::Open,
+        Err(other) => End::Other(other.to_string()),
+    };
+    (end, took)
+}
+
+#[test]
+fn what_does_not_come_in_time_is_not_waited_for() {
+    let server = site().config(TIMEOUTS).start();
+    let dribble = [b'x'; 100];
+    let rows = [
+        // Nothing at all.
+        ("", &b""[..], End::Closed),
+        // An empty line in front of a request is no part of it (RFC 9112 §2.2): none has begun.
+        ("\r\n", b"", End::Closed),
+        // A head that stops, and one that comes byte by byte.
+        ("G", b"", End::Timeout),
+        ("GET /a.txt HTTP/1.1\r\nHost: h\r\n", b"", End::Timeout),
+        ("GET /", &dribble, End::Timeout),
+        ("GET /a.txt HTTP/1.1\r\nHost: h\r\nX: ", &dribble, End::Timeout),
+        // So with a body.
+        ("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n", b"", End::Timeout),
+        ("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n", &dribble, End::Timeout),
+        ("POST /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", b"", End::Timeout),
+        (
+            "POST /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n",
+            &dribble,
+            End::Timeout,
+        ),
+        (
+            "POST /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ",
+            &dribble,
+            End::Timeout,
+        ),
+    ];
+    thread::scope(|scope| {
+        let ends = rows.map(|(begin, then, expected)| {
+            let server = &server;
+            (begin, expected, scope.spawn(move || end(server, begin, then)))
+        });
+        for (begin, expected, found) in ends {
+            let (found, took) = found.join().expect("it does not panic");
+            assert_eq!(found, expected, "{begin:?} after {took:?}");
+            assert!((SECOND - SECOND / 10..LATE).contains(&took), "{begin:?} after {took:?}");
+        }
+    });
+}
+
+#[test]
+fn each_phase_has_a_deadline_of_its_own() {
+    let long = |short: &str| {
+        let all = ["head", "body", "write", "idle"];
+        all.map(|name| format!("{name} = {}\n", if name == short { 1 } else { 60 })).concat()
+    };
+    let post = "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n";
+    let rows = [
+        ("head", "G", End::Timeout),
+        ("head", post, End::Open),
+        ("body", "G", End::Open),
+        ("body", post, End::Timeout),
+        ("idle", "G", End::Open),
+        ("idle", post, End::Open),
+    ];
+    thread::scope(|scope| {
+        let ends = rows.map(|(short, begin, expected)| {
+            let server = site().config(&format!("[timeouts]\n{}", long(short))).start();
+            (short, begin, expected, scope.spawn(move || end(&server, begin, b"").0))
+        });
+        for (short, begin, expected, found) in ends {
+            assert_eq!(found.join().expect("it does not panic"), expected, "{short} {begin:?}");
+        }
+    });
+}
+
+#[test]
+fn a_slow_sender_who_is_fast_enough_is_heard_to_the_end() {
+    let server = site().config(&format!("{TIMEOUTS}[limits]\nmin_rate = 100\n")).start();
+    let mut client = server.connect();
+    client.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 600\r\n\r\n");
+    // 200 bytes per second for three seconds.
+    for _ in 0..30 {
+        client.send([b'x'; 20]);
+        thread::sleep(SECOND / 10);
+    }
+    assert_eq!(client.read_response().status, 405);
+    assert_eq!(client.get("/a.txt").status, 200);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let server = site().config(TIMEOUTS).start();
+    let mut client = server.connect();
+    // Each answer begins the time anew.
+    for _ in 0..4 {
+        assert_eq!(client.get("/a.txt").status, 200);
+        thread::sleep(SECOND * 6 / 10);
+    }
+    assert_eq!(client.get("/a.txt").status, 200);
+    let since = Instant::now();
+    assert!(client.is_finished());
+    let took = since.elapsed();
+    assert!((SECOND * 8 / 10..LATE).contains(&took), "{took:?}");
+}
+
+#[test]
+fn an_idle_connection_that_is_parked_is_closed_in_time_too() {
+    let server = site().config("[timeouts]\nidle = 3").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").status, 200);
+    let since = Instant::now();
+    assert!(client.is_finished());
+    let took = since.elapsed();
+    assert!((SECOND * 5 / 2..SECOND * 6).contains(&took), "{took:?}");
+}
+
+#[test]
+fn a_parked_connection_answers_again() {
+    const MANY: usize = 2000;
+    let server = site().file("big.bin", vec![7; 500_000]).start();
+    let mut clients: Vec<Client> = (0..MANY).map(|_| server.connect()).collect();
+    // Every tenth has asked nothing yet.
+    for client in clients.iter_mut().enumerate().filter(|(n, _)| n % 10 > 0).map(|(_, client)| client) {
+        assert_eq!(client.get("/a.txt").body, b"hello\n");
+    }
+    thread::sleep(SECOND * 2);
+    for (n, client) in clients.iter_mut().enumerate() {
+        match n % 5 {
+            0 => {
+                client.send(GET.repeat(3));
+                for _ in 0..3 {
+                    assert_eq!(client.read_response().body, b"hello\n");
+                }
+            }
+            1 => {
+                client.send(&GET[..10]).send(&GET[10..]);
+                assert_eq!(client.read_response().body, b"hello\n");
+            }
+            2 => assert_eq!(client.get("/big.bin").body.len(), 500_000),
+            3 => {
+                client.send(GET);
+                client.half_close();
+                assert_eq!(client.read_response().body, b"hello\n");
+            }
+            _ => {}
+        }
+    }
+    // Some go without a word, and others stay.
+    drop(clients);
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").status, 200);
+    for _ in 0..2 {
+        thread::sleep(SECOND * 3 / 2);
+        assert_eq!(client.get("/a.txt").body, b"hello\n");
+    }
+}
+
+#[test]
+fn a_parked_connection_counts_its_requests_on() {
+    let server = site().config("[limits]\nrequests = 2").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").field("connection"), None);
+    thread::sleep(SECOND * 2);
+    assert_eq!(client.get("/a.txt").field("connection"), Some("close"));
+    assert!(client.is_finished());
+}
+
+#[test]
+fn a_pause_within_a_request_changes_nothing() {
+    let server = site().start();
+    let post = "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
+    thread::scope(|scope| {
+        for (input, at, status) in [
+            (GET, 1, 200),
+            (GET, 20, 200),
+            (GET, GET.len() - 1, 200),
+            (post, 55, 405),
+            (post, post.len() - 1, 405),
+        ] {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.connect();
+                assert_eq!(client.get("/a.txt").status, 200);
+                client.send(&input[..at]);
+                thread::sleep(SECOND * 2);
+                client.send(&input[at..]);
+                assert_eq!(client.read_response().status, status, "{input:?} {at}");
+                assert_eq!(client.get("/a.txt").status, 200);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_parked_connection_of_a_unix_socket_answers_again() {
+    let home = e2e::Folder::new();
+    let socket = home.path().join("taipan.sock");
+    let server = site().config(&format!("listen = [\"unix:{}\"]", socket.display())).start();
+    let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    for _ in 0..2 {
+        for client in &mut clients {
+            assert_eq!(client.get("/a.txt").body, b"hello\n");
+        }
+        thread::sleep(SECOND * 2);
+    }
+}
+
+#[test]
+fn without_a_least_rate_only_a_head_has_a_deadline() {
+    let server = site()
+        .file("large.bin", vec![7; LARGE])
+        .config(&format!("{TIMEOUTS}[limits]\nmin_rate = 0\n"))
+        .start();
+    let mut reader = server.connect();
+    reader.set_receive_buffer(32 * 1024);
+    reader.send("GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+    let post = "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n";
+    thread::scope(|scope| {
+        let head = scope.spawn(|| end(&server, "GET /a.txt HTTP/1.1\r\n", b"").0);
+        let body = scope.spawn(|| end(&server, post, b"").0);
+        let found = [head, body].map(|end| end.join().expect("it does not panic"));
+        assert_eq!(found, [End::Timeout, End::Open]);
+    });
+    assert_eq!(reader.read_response().body.len(), LARGE);
+}
+
+const LARGE: usize = 8_000_000;
+const MIN_RATE: usize = 1_000_000;
+
+/// A site whose clients must take 1 MB per second, with a file of 8 MB.
+fn large() -> (Server, Vec<u8>) {
+    let content = Random::new(1).bytes(LARGE);
+    let config = format!(
+        "[timeouts]\nwrite = 1\n[limits]\nmin_rate = {MIN_RATE}\n[log]\naccess = \"stdout\"\nformat = \"json\""
+    );
+    (site().file("large.bin", &content).config(&config).start(), content)
+}
+
+/// Reads at most `rate` bytes per second, through a small window.
+fn read_slowly(server: &Server, rate: usize) -> Vec<u8> {
+    let mut client = server.connect();
+    client.set_receive_buffer(32 * 1024);
+    client.send("GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let (since, mut all) = (Instant::now(), Vec::new());
+    loop {
+        match client.read_some() {
+            Ok(bytes) if bytes.is_empty() => return all,
+            Ok(bytes) => all.extend(bytes),
+            // Reset: it has been dropped.
+            Err(_) => return all,
+        }
+        let due = Duration::from_secs_f64(all.len() as f64 / rate as f64);
+        thread::sleep(due.saturating_sub(since.elapsed()));
+    }
+}
+
+#[test]
+fn a_slow_reader_who_is_fast_enough_gets_everything() {
+    let (server, content) = large();
+    let all = read_slowly(&server, MIN_RATE * 2);
+    let head = all.windows(4).position(|w| w == b"\r\n\r\n").expect("there is a head") + 4;
+    assert!(all[head..] == content, "{} of {LARGE} bytes", all.len() - head);
+}
+
+#[test]
+fn a_reader_who_is_too_slow_is_dropped() {
+    let (server, _) = large();
+    let since = Instant::now();
+    let all = read_slowly(&server, MIN_RATE / 4);
+    assert!(all.len() < LARGE, "it got everything");
+    assert!(since.elapsed() < SECOND * 15, "after {:?}", since.elapsed());
+    server.wait_for_output("client too slow", SECOND * 5);
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_reader_who_takes_nothing_is_dropped() {
+    let (server, _) = large();
+    let mut client = server.connect();
+    client.set_receive_buffer(32 * 1024);
+    let since = Instant::now();
+    client.send("GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.wait_for_output("client too slow", SECOND * 8);
+    assert!(since.elapsed() > SECOND * 9 / 10, "after {:?}", since.elapsed());
+    assert!(client.try_read_response().is_err(), "it got everything");
+}
+
+#[test]
+fn after_a_refusal_what_still_comes_is_read_for_a_while() {
+    let server = site().config(TIMEOUTS).start();
+    let mut client = server.connect();
+    client.send("rubbish\r\n\r\n");
+    // What comes before the 400 is read, and what comes after it.
+    for _ in 0..5 {
+        client.send(vec![b'x'; 100_000]);
+        thread::sleep(SECOND / 20);
+    }
+    assert_eq!(client.read_response().status, 400);
+    assert!(client.is_finished());
+    // Then it ends: nobody may send for ever.
+    let since = Instant::now();
+    while client.try_send("x").is_ok() {
+        assert!(since.elapsed() < LATE, "it is still read");
+        thread::sleep(SECOND / 20);
+    }
+}
+
+#[test]
+fn a_lingering_client_holds_nothing_up() {
+    let server = site().config("workers = 1").start();
+    let mut lingering: Vec<Client> = (0..50).map(|_| server.connect()).collect();
+    for client in &mut lingering {
+        client.send("rubbish\r\n\r\n");
+        assert_eq!(client.read_response().status, 400);
+    }
+    let (done, waits) = mpsc::channel();
+    thread::spawn({
+        let mut client = server.connect();
+        move || done.send(client.get("/a.txt").status)
+    });
+    assert_eq!(waits.recv_timeout(SECOND * 2), Ok(200));
+}
