@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Broken, Client, PATIENCE, Random, Rows, Server, Site, without_privilege};
+use e2e::{Broken, Client, PATIENCE, Random, Rows, Site, without_privilege};
 
 /// Every request compares with the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, PATIENCE, Rows, Server, Signal, Site};
+use e2e::{PATIENCE, Rows, Server, Signal, Site};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 

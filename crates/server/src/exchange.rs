@@ -42,7 +42,7 @@ pub enum Trust {
 /// Answers a request whose body nobody wants. `fetched` is what came of earlier look-ups for it.
 #[inline]
 pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, fetched: &[Fetched]) -> (Answer, Trust) {
-    let now = worker.clock.read();
+    let now = worker.clock.now();
     let exchange = Exchange { worker, host, head, fetched, now };
     let Some(path) = head.target.path() else {
         return (Answer::Now(exchange.of_the_server()), Trust::Kept);

@@ -61,11 +61,15 @@ pub fn check(path: &Path) -> ExitCode {
     println!("{}: the configuration is good", path.display());
     println!("\nMemory at worst, with {workers} workers:");
     print_uses(&memory::worst_case(&site, workers), bytes);
-    println!(
-        "\nDescriptors at worst, of {} that this process may have:",
-        getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
-    );
-    print_uses(&memory::descriptors(&site, workers), |n| n.to_string());
+    let descriptors = memory::descriptors(&site, workers);
+    println!("\nDescriptors at worst:");
+    print_uses(&descriptors, |n| n.to_string());
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    if memory::total(&descriptors) > allowed {
+        println!(
+            "  More than the {allowed} of this process: raise `ulimit -Hn`, or lower `connections` in [limits]."
+        );
+    }
     ExitCode::SUCCESS
 }
 

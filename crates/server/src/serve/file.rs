@@ -209,7 +209,7 @@ impl Form {
     /// The head of the full answer, with the `Date` of this second.
     #[inline]
     fn block(&self, worker: &Worker) -> Rc<http::reply::Block> {
-        let now = worker.clock.read();
+        let now = worker.clock.now();
         if self.dated.get() != now {
             self.dated.set(now);
             // Copies only if an answer with the old date is still on its way.
