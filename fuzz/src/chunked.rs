@@ -1,0 +1,107 @@
+//! The chunked coding. However the bytes are cut, they say the same; a reader that looks for lines
+//! agrees on what is a body; and what is encoded is decoded.
+
+use http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST, encode_head};
+use http::fields::unquoted;
+
+use crate::cuts::cuts;
+
+/// So that inputs of few bytes meet them.
+const SMALL: ChunkLimits = ChunkLimits { line: 20, extensions: 30, trailers: 30 };
+
+/// The bytes are what follows a request head, and the data of a body.
+pub fn chunked(data: &[u8]) {
+    for limits in [SMALL, ChunkLimits::default()] {
+        let whole = read([data], limits);
+        assert_eq!(read(data.chunks(1), limits), whole, "byte by byte");
+        let [a, b, c, d] = cuts(data);
+        let pieces = [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]];
+        assert_eq!(read(pieces, limits), whole, "cut at {a}, {b}, {c}, {d}");
+        if let (body, Outcome::Ended(used)) = whole {
+            assert_eq!(by_lines(data), Some((body, used)));
+        }
+    }
+    let [a, b, c, d] = cuts(data);
+    let mut coded = Vec::new();
+    for piece in [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]] {
+        if !piece.is_empty() {
+            encode_head(piece.len(), &mut coded);
+            coded.extend([piece, CRLF].concat());
+        }
+    }
+    coded.extend_from_slice(LAST);
+    let len = coded.len();
+    coded.extend_from_slice(data);
+    assert_eq!(read([&*coded], ChunkLimits::default()), (data.to_vec(), Outcome::Ended(len)));
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Unfinished,
+    /// So many bytes were the body.
+    Ended(usize),
+    Refused(ChunkError),
+}
+
+/// The data, and how it ended.
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> (Vec<u8>, Outcome) {
+    let mut decoder = Decoder::new(limits);
+    let (mut body, mut used) = (Vec::new(), 0);
+    for mut piece in pieces {
+        // Bounded: `Data` takes at least one byte, and everything else returns or leaves.
+        loop {
+            match decoder.next(piece) {
+                Ok((taken, Event::Data(data))) => {
+                    assert!(!data.is_empty() && piece[..taken].ends_with(data));
+                    body.extend_from_slice(data);
+                    used += taken;
+                    piece = &piece[taken..];
+                }
+                Ok((taken, Event::NeedMore)) => {
+                    assert_eq!(taken, piece.len());
+                    used += taken;
+                    break;
+                }
+                Ok((taken, Event::End)) => {
+                    assert!(decoder.is_done());
+                    assert_eq!(decoder.next(b"0\r\n"), Ok((0, Event::End)), "the end stays the end");
+                    return (body, Outcome::Ended(used + taken));
+                }
+                Err(error) => {
+                    assert!(!decoder.is_done() && error.status().is_error());
+                    assert_eq!(decoder.next(b"0\r\n\r\n"), Err(error), "an error stays an error");
+                    return (body, Outcome::Refused(error));
+                }
+            }
+        }
+    }
+    (body, Outcome::Unfinished)
+}
+
+/// The body at the start of `bytes` and its length, read line by line; of a valid one.
+fn by_lines(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut rest = bytes;
+    let mut body = Vec::new();
+    loop {
+        let line = line(&mut rest)?;
+        let ends_outside_quotes = unquoted(&[line, CRLF].concat(), b'\r') == Some(line.len());
+        assert!(ends_outside_quotes, "an extension ends with its line");
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let size = std::str::from_utf8(&line[..digits]).ok()?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            break;
+        }
+        body.extend_from_slice(rest.get(..size)?);
+        rest = rest.get(size..)?.strip_prefix(CRLF)?;
+    }
+    while !line(&mut rest)?.is_empty() {}
+    Some((body, bytes.len() - rest.len()))
+}
+
+fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = rest.windows(2).position(|pair| pair == CRLF)?;
+    let line = &rest[..end];
+    *rest = &rest[end + 2..];
+    Some(line)
+}

@@ -1,0 +1,25 @@
+//! Where bytes are cut in two, and how lines are taken off them.
+
+/// Four places within `data`, its ends included, in ascending order. The last eight bytes say which, so
+/// that a fuzzer can choose them, and a file of a corpus needs nothing but its text.
+pub fn cuts(data: &[u8]) -> [usize; 4] {
+    let mut places = [0; 4];
+    for (place, pair) in places.iter_mut().zip(data.rchunks_exact(2)) {
+        *place = usize::from(u16::from_be_bytes([pair[0], pair[1]])) % (data.len() + 1);
+    }
+    places.sort_unstable();
+    places
+}
+
+/// The first line, and what is behind its LF.
+pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
+    match data.iter().position(|&byte| byte == b'\n') {
+        Some(end) => (&data[..end], &data[end + 1..]),
+        None => (data, b""),
+    }
+}
+
+/// The integer that `text` is, or 0.
+pub fn number<Number: std::str::FromStr + Default>(text: &[u8]) -> Number {
+    std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,159 @@
+//! Request heads. Of any bytes, a beginning is either not yet a head or already what the whole is; what
+//! is accepted, a reader that shares no code with ours reads as we do; and its framing is one that
+//! nobody can take for another.
+
+use http::fields::{is_authority, is_token, target_len, text_len, token_len, trim_ows};
+use http::framing::Framing;
+use http::head::{
+    Field, FieldStore, Head, HeadError, Limits, MAX_FIELDS, Method, Names, Persistence, Version, parse,
+};
+use http::target::Target;
+
+use crate::cuts::cuts;
+
+/// So that inputs of few bytes meet them.
+const SMALL: Limits = Limits { head: 128, fields: 4, target: 24 };
+
+/// The bytes are what a client sends.
+pub fn head(data: &[u8]) {
+    cuts(data).into_iter().for_each(|cut| lengths(&data[cut..]));
+    for limits in [SMALL, Limits::default()] {
+        let mut store = FieldStore::new();
+        let whole = parse(data, &mut store, &limits);
+        match &whole {
+            Ok(None) => assert!(data.len() < limits.head, "a full head is one, or is refused"),
+            Ok(Some((head, used))) => accepted(head, &data[..*used], &limits),
+            Err(error) => refused(*error),
+        }
+        let used = whole.as_ref().ok().and_then(|found| found.as_ref()).map(|(_, used)| *used);
+        let last = used.map(|used| used - 1);
+        for cut in cuts(data).into_iter().chain(used).chain(last) {
+            let mut store = FieldStore::new();
+            let early = parse(&data[..cut], &mut store, &limits);
+            match early {
+                Ok(None) => assert!(used.is_none_or(|used| cut < used), "the head was there at {cut}"),
+                early => assert_eq!(said(&early), said(&whole), "cut at {cut}"),
+            }
+        }
+    }
+}
+
+/// As those who look at one byte after the other see them.
+fn lengths(bytes: &[u8]) {
+    let leading = |wanted: fn(u8) -> bool| bytes.iter().take_while(|byte| wanted(**byte)).count();
+    let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    assert_eq!(token_len(bytes), leading(is_tchar));
+    assert_eq!(target_len(bytes), leading(|byte| byte.is_ascii_graphic() && !b"\"<>#".contains(&byte)));
+    assert_eq!(text_len(bytes), leading(|byte| !byte.is_ascii_control()));
+}
+
+fn refused(error: HeadError) {
+    assert!(error.status().is_error() && !error.to_string().is_empty());
+}
+
+/// `bytes` are those that the head takes up.
+fn accepted(head: &Head, bytes: &[u8], limits: &Limits) {
+    assert!(bytes.len() <= limits.head && bytes.ends_with(b"\r\n\r\n"));
+    assert!(head.fields.len() <= limits.fields && head.raw_target.len() <= limits.target);
+    assert!(is_token(head.token.as_bytes()));
+    assert_eq!(Method::from_token(head.token), head.method);
+    assert_eq!(Target::parse(head.method, head.raw_target), Ok(head.target));
+    for field in head.fields {
+        assert!(is_token(field.name));
+        assert_eq!(trim_ows(field.value), field.value);
+        assert!(!field.value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
+    }
+    assert_eq!(head.fields.iter().copied().collect::<Names>(), head.names);
+    let has_host = head.values("host").next().is_some();
+    match head.authority {
+        b"" => assert!(head.version == Version::Http10 && !has_host),
+        authority => assert!(is_authority(authority)),
+    }
+    assert!(has_host || head.version == Version::Http10);
+    framing_is_certain(head);
+    persistence_is_as_said(head);
+    written_again_it_is_the_same(head);
+    others_read_it_so(head, bytes);
+}
+
+fn framing_is_certain(head: &Head) {
+    let lengths: Vec<&[u8]> = head.values("content-length").collect();
+    let codings: Vec<&[u8]> = head.values("transfer-encoding").collect();
+    match (head.framing, &lengths[..], &codings[..]) {
+        (Framing::None, [], []) => {}
+        (Framing::Sized(len), [length], []) => {
+            let digits = length.trim_ascii_start().iter().skip_while(|digit| **digit == b'0');
+            let shortest = len.to_string();
+            assert!(digits.eq(shortest.trim_start_matches('0').as_bytes()));
+        }
+        (Framing::Chunked, [], [coding]) => {
+            assert!(coding.eq_ignore_ascii_case(b"chunked") && head.version == Version::Http11);
+        }
+        other => panic!("{other:?}"),
+    }
+    if head.expects_continue {
+        assert!(head.framing.has_body() && head.version == Version::Http11);
+        assert!(head.names.contains(Names::EXPECT));
+    }
+}
+
+fn persistence_is_as_said(head: &Head) {
+    // What is within quotes is no option; none has any.
+    if head.values("connection").any(|value| value.contains(&b'"')) {
+        return;
+    }
+    let says = |word: &[u8]| {
+        let mut options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+        options.any(|option| trim_ows(option).eq_ignore_ascii_case(word))
+    };
+    let stays = !says(b"close") && (head.version == Version::Http11 || says(b"keep-alive"));
+    assert_eq!(head.persistence == Persistence::KeepAlive, stays);
+}
+
+fn written_again_it_is_the_same(head: &Head) {
+    let mut text = Vec::new();
+    for piece in [head.token, " ", head.raw_target, " ", head.version.as_str(), "\r\n"] {
+        text.extend_from_slice(piece.as_bytes());
+    }
+    for field in head.fields {
+        text.extend([field.name, b":", field.value, b"\r\n"].concat());
+    }
+    text.extend_from_slice(b"\r\n");
+    let mut store = FieldStore::new();
+    let again = parse(&text, &mut store, &Limits::default());
+    assert_eq!(said(&again).map(|found| found.map(|found| found.0)), Ok(Some(parts(head))));
+}
+
+fn others_read_it_so(head: &Head, bytes: &[u8]) {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    match request.parse(bytes) {
+        // It knows 1.0 and 1.1 alone.
+        Err(httparse::Error::Version) => return,
+        other => assert_eq!(other, Ok(httparse::Status::Complete(bytes.len()))),
+    }
+    assert_eq!(request.method, Some(head.token));
+    assert_eq!(request.path, Some(head.raw_target));
+    assert_eq!(request.version, Some(head.version as u8));
+    let theirs = request.headers.iter().map(|field| (field.name.as_bytes(), field.value));
+    assert!(theirs.eq(head.fields.iter().map(|field| (field.name, field.value))));
+}
+
+/// Everything in a head that can be compared.
+type Parts<'a> =
+    (&'a str, &'a str, Target<'a>, Version, &'a [Field<'a>], Names, &'a [u8], Persistence, Framing, bool);
+
+fn parts<'a>(head: &Head<'a>) -> Parts<'a> {
+    let Head { token, raw_target, target, version, fields, names, authority, .. } = *head;
+    let Head { persistence, framing, expects_continue, .. } = *head;
+    (token, raw_target, target, version, fields, names, authority, persistence, framing, expects_continue)
+}
+
+type Found<'a> = Result<Option<(Head<'a>, usize)>, HeadError>;
+
+fn said<'a>(found: &Found<'a>) -> Result<Option<(Parts<'a>, usize)>, HeadError> {
+    found
+        .as_ref()
+        .map(|found| found.as_ref().map(|(head, used)| (parts(head), *used)))
+        .map_err(|error| *error)
+}

@@ -1,0 +1,40 @@
+//! One function per parser: it takes any bytes and panics if a law of that parser is broken. Whoever
+//! has bytes can call it: the short run in `tests/corpus.rs`, and the long ones in `coverage-guided`.
+//!
+//! Knows nothing of where the bytes come from. The same bytes always do the same.
+
+#![forbid(unsafe_code)]
+
+mod chunked;
+mod config;
+mod cuts;
+mod dates;
+mod head;
+mod listing;
+mod log_line;
+mod range;
+mod target_path;
+
+pub use chunked::chunked;
+pub use config::config;
+pub use dates::dates;
+pub use head::head;
+pub use listing::listing;
+pub use log_line::log_line;
+pub use range::range;
+pub use target_path::target_path;
+
+/// Takes any bytes; panics if a law is broken.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name, which is also that of its folder in `corpus`.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("head", head),
+    ("target_path", target_path),
+    ("chunked", chunked),
+    ("range", range),
+    ("dates", dates),
+    ("config", config),
+    ("listing", listing),
+    ("log_line", log_line),
+];

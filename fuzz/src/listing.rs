@@ -1,0 +1,81 @@
+//! Listings. No name adds a tag, a quote or a line to the page, and none turns the direction of what
+//! is read; the JSON is JSON, and has every name as it is.
+
+use serde_json::Value;
+use site::listing::{Entry, Extent, Format, Kind, Order, Page, Render, is_listed};
+use site::model::Dotfiles;
+use site::text::turns_direction;
+
+use crate::cuts::{first_line, number};
+
+/// Far from what a piece of a listing holds, and enough for every order among them.
+const MAX_ENTRIES: usize = 64;
+
+/// The first line is a query. Each further one is an entry: its size, a slash and its name; with a colon
+/// in front a folder, with a bar something else. The first name is the folder that is listed, too.
+pub fn listing(data: &[u8]) {
+    let (query, lines) = first_line(data);
+    let text = String::from_utf8_lossy(lines);
+    let entries: Vec<Entry> = text.split('\n').take(MAX_ENTRIES).map(entry).collect();
+    let page = Page {
+        path: format!("/{}/", entries.first().map_or("", |entry| &entry.name)),
+        order: Order::from_query(Some(&String::from_utf8_lossy(query))),
+        extent: if data.len().is_multiple_of(2) { Extent::Whole } else { Extent::Cut },
+        entries,
+    };
+    html(&page);
+    json(&page);
+}
+
+fn entry(line: &str) -> Entry {
+    let (kind, line) = match line.split_at_checked(1) {
+        Some((":", rest)) => (Kind::Folder, rest),
+        Some(("|", rest)) => (Kind::Other, rest),
+        _ => (Kind::File, line),
+    };
+    let (size, name) = line.split_once('/').unwrap_or(("0", line));
+    let size = number(size.as_bytes());
+    Entry { name: name.to_owned(), kind, size, modified: size as i64 }
+}
+
+fn listed(page: &Page) -> impl Iterator<Item = &Entry> {
+    page.entries.iter().filter(|entry| is_listed(&entry.name, Dotfiles::Allow))
+}
+
+fn html(page: &Page) {
+    let bytes = Render::new(page.clone(), Format::Html).into_bytes();
+    let text = std::str::from_utf8(&bytes).expect("UTF-8");
+    assert!(!text.contains(turns_direction));
+    let plain = |entry: &Entry| Entry { name: "n".to_owned(), ..entry.clone() };
+    let segment = |segment: &str| if segment.is_empty() { "" } else { "n" };
+    let harmless = Page {
+        path: page.path.split('/').map(segment).collect::<Vec<_>>().join("/"),
+        entries: listed(page).map(plain).collect(),
+        ..page.clone()
+    };
+    assert_eq!(marks(&bytes), marks(&Render::new(harmless, Format::Html).into_bytes()), "{text}");
+}
+
+/// How often each byte that makes markup is there, between the style and the script.
+fn marks(html: &[u8]) -> [usize; 5] {
+    let text = std::str::from_utf8(html).expect("UTF-8");
+    let (_, text) = text.split_once("</style>").expect("a style");
+    let (text, _) = text.rsplit_once("<script>").expect("a script");
+    ["<", ">", "\"", "'", "\n"].map(|mark| text.matches(mark).count())
+}
+
+fn json(page: &Page) {
+    let bytes = Render::new(page.clone(), Format::Json).into_bytes();
+    assert!(bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')));
+    let value: Value = serde_json::from_slice(&bytes).expect("JSON");
+    assert_eq!(value["path"], *page.path);
+    assert_eq!(value["truncated"], page.extent == Extent::Cut);
+    let shown = value["entries"].as_array().expect("an array");
+    let mut names: Vec<_> = shown.iter().map(|entry| entry["name"].as_str()).collect();
+    let mut own: Vec<_> = listed(page).map(|entry| Some(&*entry.name)).collect();
+    names.sort_unstable();
+    own.sort_unstable();
+    assert_eq!(names, own);
+    let folders = shown.iter().take_while(|entry| entry["type"] == "folder").count();
+    assert!(shown[folders..].iter().all(|entry| entry["type"] != "folder"), "folders come first");
+}

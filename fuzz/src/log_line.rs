@@ -1,0 +1,85 @@
+//! Log lines. Whatever a client sent, a line is one line of printable ASCII with the fields that it
+//! always has.
+
+use http::status::Status;
+use serde_json::Value;
+use site::log_line::{Client, Line, Request, TimeText, error_line, write};
+use site::model::{Level, LogFormat};
+
+use crate::cuts::number;
+
+/// Texts with a bar between them: client, host, user, time, method, target, version, status, sent,
+/// referer, agent, why it ended. What is not there is absent.
+pub fn log_line(data: &[u8]) {
+    let mut texts = data.split(|&byte| byte == b'|');
+    let mut next = || texts.next().map(|text| (text, String::from_utf8_lossy(text)));
+    let client = next().and_then(|(_, text)| text.parse().ok()).map_or(Client::Unix, Client::Ip);
+    let [host, user] = [(); 2].map(|()| next().map(|(_, text)| text));
+    let time: i64 = next().map_or(0, |(text, _)| number(text));
+    let [method, target, version] = [(); 3].map(|()| next().map(|(_, text)| text));
+    let status = next().map_or(0, |(text, _)| number(text));
+    let sent: u64 = next().map_or(0, |(text, _)| number(text));
+    let [referer, user_agent] = [(); 2].map(|()| next().map(|(text, _)| text));
+    let ended = next().map(|(_, text)| text);
+    let line = Line {
+        client,
+        host: host.as_deref().unwrap_or_default(),
+        user: user.as_deref(),
+        time,
+        request: match (&method, &target, &version) {
+            (Some(method), Some(target), Some(version)) => Some(Request { method, target, version }),
+            _ => None,
+        },
+        status: Status::new(status).unwrap_or(Status::OK),
+        sent,
+        referer,
+        user_agent,
+        duration_micros: sent,
+        ended: ended.as_deref(),
+    };
+    // Client, two names, time with its zone, request, status, bytes, host, seconds, end.
+    assert_eq!(fields(&written(LogFormat::Common, &line)), 11);
+    assert_eq!(fields(&written(LogFormat::Combined, &line)), 13);
+    json(&written(LogFormat::Json, &line), &line);
+    error(&String::from_utf8_lossy(data), time);
+}
+
+/// The line without its LF.
+fn written(format: LogFormat, line: &Line) -> String {
+    let mut out = b"before\n".to_vec();
+    // The text of another second is at hand.
+    write(format, line, &mut TimeText::new(line.time.wrapping_add(1)), &mut out);
+    let text = String::from_utf8(out.split_off(7)).expect("ASCII");
+    let text = text.strip_suffix('\n').expect("an end of line");
+    assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text:?}");
+    text.to_owned()
+}
+
+/// How many there are with a space between them; one within quotes is none.
+fn fields(text: &str) -> usize {
+    let mut quoted = false;
+    let spaces = text.bytes().filter(|byte| {
+        quoted ^= *byte == b'"';
+        *byte == b' ' && !quoted
+    });
+    spaces.count() + 1
+}
+
+fn json(text: &str, line: &Line) {
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(13));
+    let agent = line.user_agent.map(String::from_utf8_lossy);
+    assert_eq!(value["user_agent"].as_str(), agent.as_deref());
+    assert_eq!(value["target"].as_str(), line.request.map(|request| request.target));
+    assert_eq!(value["ended"].as_str(), line.ended);
+    assert_eq!(value["status"], line.status.code());
+    assert_eq!(value["sent"], line.sent);
+}
+
+fn error(text: &str, time: i64) {
+    let mut out = Vec::new();
+    error_line(Level::Warn, time, text, &mut out);
+    let line = String::from_utf8(out).expect("UTF-8");
+    let line = line.strip_suffix('\n').expect("an end of line");
+    assert!(!line.contains(|char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')));
+}
