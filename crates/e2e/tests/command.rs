@@ -62,6 +62,8 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         (&["www", "--listen", &others], &[&others, "in use", "--listen"]),
         (&["www", "--listen", &others, "--workers", "2"], &[&others, "in use", "--listen"]),
         (&["www", "--listen", "nonsense"], &["nonsense", "not an address", "127.0.0.1:8080"]),
+        (&["www", "--listen", ":8080"], &[":8080", "0.0.0.0:PORT", "[::]:PORT"]),
+        (&["www", "--listen", "localhost:8080"], &["localhost:8080", "127.0.0.1:PORT"]),
         (&["www", "--listen", "127.0.0.1:65536"], &["127.0.0.1:65536", "not an address"]),
         (&["www", "--listen", "192.0.2.1:0"], &["192.0.2.1:0", "does not have that address"]),
         (
@@ -553,7 +555,7 @@ fn every_address_given_is_served() {
         "--listen",
         "unix:t.sock",
     ]);
-    serve.args(["--listen", "localhost:0"]);
+    serve.args(["--listen", "127.0.0.1:0"]);
     let mut server = Server::start(serve, 4, None, false);
     let addresses = server.addresses();
     assert_eq!(addresses[2], Address::Unix("t.sock".into()));
@@ -576,7 +578,7 @@ fn every_address_given_is_served() {
 fn all_interfaces_are_told_one_by_one() {
     let home = Folder::new();
     let mut serve = command();
-    serve.arg(home.path()).args(["--listen", ":0"]);
+    serve.arg(home.path()).args(["--listen", "0.0.0.0:0"]);
     let server = Server::start(serve, 1, None, false);
     let said = server.stderr();
     assert!(said.contains("http://127.0.0.1:") && !said.contains("0.0.0.0"), "{said}");

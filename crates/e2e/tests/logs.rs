@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{PATIENCE, Rows, Server, Signal, Site};
+use e2e::{PATIENCE, Rows, Server, Signal, Site, without_privilege};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
@@ -236,7 +236,7 @@ const ROWS: &[Row] = &[
             client.send("GET /a.txt HT");
             assert_eq!(client.read_response().status, 408);
         },
-        &[(408, None, None)],
+        &[(408, None, Some("request too slow"))],
     ),
     (
         "408 for half a body",
@@ -245,7 +245,7 @@ const ROWS: &[Row] = &[
             client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf");
             assert_eq!(client.read_response().status, 408);
         },
-        &[(408, None, None)],
+        &[(408, None, Some("request too slow"))],
     ),
     (
         "gone in the head",
@@ -399,6 +399,21 @@ fn the_log_is_opened_again_on_sigusr1() {
     (0..3).for_each(|_| drop(client.get("/")));
     assert_eq!(file_lines(&path("access.log"), 3).len(), 3);
     assert_eq!(file_lines(&path("access.1"), 6).len(), 6);
+}
+
+#[test]
+fn who_gave_up_root_can_open_its_logs_again() {
+    // Whoever is not root has nothing to give up, and owns what it opens.
+    let log = "[log]\naccess = \"./access.log\"\nerror = \"./error.log\"";
+    let config = format!("{}\n{log}", without_privilege());
+    let server = Site::new().file("a.txt", "a").config(&config).start();
+    let mut client = server.connect();
+    client.get("/a.txt");
+    file_lines(&server.home().join("access.log"), 1);
+    server.signal(Signal::USR1);
+    client.get("/a.txt");
+    file_lines(&server.home().join("access.log"), 2);
+    assert_eq!(fs::read_to_string(server.home().join("error.log")).unwrap(), "");
 }
 
 #[test]

@@ -130,7 +130,8 @@ const FLAGS: &[FlagRow] = &[
         short: Some('l'),
         value: Some("ADDRESS"),
         commands: &[""],
-        help: "Listen on ADDRESS, as 127.0.0.1:8080, [::1]:8080, :8080 for all, or unix:/path; \
+        help: "Listen on ADDRESS, as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, [::]:8080 for all of IPv6, or \
+               unix:/path; \
                may be repeated (default: 127.0.0.1:8080, or what is configured)",
     },
     FlagRow {
@@ -180,7 +181,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('h'),
         value: None,
         commands: &[],
-        help: "Print this help (default: off)",
+        help: "Print this help (default: serve)",
     },
     FlagRow {
         key: Key::Version,
@@ -188,7 +189,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('V'),
         value: None,
         commands: &[],
-        help: "Print the version (default: off)",
+        help: "Print the version (default: serve)",
     },
 ];
 
@@ -358,7 +359,8 @@ pub fn man() -> String {
     out.push_str(
         ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\
          Stop now.\n.TP\n.B SIGUSR1\nOpen the log files again.\n.SH EXIT STATUS\n\
-         0 after a requested end, 1 if a check found something, 2 if it could not start.\n",
+         0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed or it could not go on, 2 if it \
+         could not start.\n",
     );
     out
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -185,21 +185,4 @@ fn remove_stale(path: &Path) -> Result<(), Errno> {
         return Err(Errno::ADDRINUSE);
     }
     rustix::fs::unlink(path)
-}
-
-/// `127.0.0.1:8080`, `[::1]:8080`, `:8080` for every address, a bare port for loopback, or `unix:/path`.
-pub fn parse(text: &str) -> Option<Address> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return (!path.is_empty()).then(|| Address::Unix(PathBuf::from(path)));
-    }
-    if let Ok(address) = text.parse() {
-        return Some(Address::Tcp(address));
-    }
-    let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
-    let host = match host {
-        "" => "0.0.0.0",
-        "localhost" => "127.0.0.1",
-        host => host,
-    };
-    format!("{host}:{port}").parse().ok().map(Address::Tcp)
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use crate::listen::{self, Bound};
 use crate::worker::{self, Command};
 use crate::{config, log, privilege};
 
-const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// It could not start: the command line, the configuration, an address, a file.
 const COULD_NOT_START: u8 = 2;
 /// How long a worker that is told to stop may take to write its last log lines.
@@ -59,7 +59,7 @@ pub fn check(path: &Path) -> ExitCode {
     }
     let workers = workers(&site).get();
     println!("{}: the configuration is good", path.display());
-    println!("\nMemory at worst, with {workers} workers:");
+    println!("\nMemory at worst (workers: {workers}):");
     print_uses(&memory::worst_case(&site, workers), bytes);
     let descriptors = memory::descriptors(&site, workers);
     println!("\nDescriptors at worst:");
@@ -74,7 +74,7 @@ pub fn check(path: &Path) -> ExitCode {
 }
 
 fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {
-    for line in uses {
+    for line in uses.iter().filter(|line| line.sum() > 0) {
         println!("  {:>10}  = {:>7} x {:>10}  {}", text(line.sum()), line.count, text(line.each), line.what);
     }
     println!("  {:>10}  in all", text(memory::total(uses)));
@@ -94,11 +94,8 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     let mut site = load(&asked.what)?;
     if !asked.listen.is_empty() {
         let read = |text: &String| {
-            listen::parse(text).ok_or_else(|| {
-                vec![format!(
-                    "--listen {text}: not an address; write 127.0.0.1:8080, [::1]:8080, :8080 or unix:/path"
-                )]
-            })
+            let address = site::config::listener(text, Path::new(""));
+            address.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
         };
         site.listeners = asked.listen.iter().map(read).collect::<Result<_, _>>()?;
     }
@@ -127,8 +124,7 @@ pub fn load(what: &What) -> Result<Site, Vec<String>> {
         }
         What::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
-            let address = listen::parse(DEFAULT_ADDRESS).into_iter().collect();
-            Ok(Site::folder(root, address))
+            Ok(Site::folder(root, vec![Listener::Tcp(DEFAULT_ADDRESS)]))
         }
     }
 }
@@ -205,12 +201,15 @@ impl Running {
         let Bound { per_worker, addresses } =
             listen::bind_all(&site.listeners, workers).map_err(|e| line(e.to_string()))?;
         let access = site.hosts.iter().filter_map(|h| h.access_log.as_ref()).chain(site.log.access.as_ref());
-        log::start(&site.log, access.map(|a| a.sink.clone())).map_err(line)?;
+        let identity = privilege::Identity::of(&site).map_err(line)?;
+        log::start(&site.log, access.map(|a| a.sink.clone()), identity.as_ref()).map_err(line)?;
         if let Some(path) = &site.pid_file {
             fs::write(path, format!("{}\n", std::process::id()))
                 .map_err(|e| line(format!("cannot write the pid file {}: {e}", path.display())))?;
         }
-        privilege::drop(&site).map_err(line)?;
+        if let Some(identity) = identity {
+            identity.become_it().map_err(line)?;
+        }
         log_panics();
         let (tell, ended) = unbounded_channel();
         let (mut threads, mut commands) = (Vec::new(), Vec::new());
@@ -304,7 +303,9 @@ fn log_panics() {
 fn announce(site: &Site, addresses: &[Listener]) {
     let root = site.hosts.at(0).routes.get(site::route::RouteId::FALLBACK);
     let what = match &root.action {
-        Action::Files { root, .. } => root.display().to_string(),
+        Action::Files { root, .. } => {
+            std::path::absolute(root).unwrap_or_else(|_| root.clone()).display().to_string()
+        }
         _ => "a configuration".to_owned(),
     };
     eprintln!("taipan {} serves {what}", env!("CARGO_PKG_VERSION"));

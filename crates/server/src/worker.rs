@@ -211,7 +211,7 @@ impl Worker {
             }
         };
         if tokio::time::timeout(self.site.timeouts.shutdown, everybody).await.is_err() {
-            log::warn(format_args!("{} connections were not finished in time", self.seats.len()));
+            log::warn(format_args!("not finished in time: connections: {}", self.seats.len()));
         }
     }
 }

@@ -62,7 +62,7 @@ fn a_warm_request_allocates_nothing() {
     let root = std::env::temp_dir().join(format!("taipan-allocation-{}", std::process::id()));
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("file.html"), format!("{}</html>", "x".repeat(2000))).unwrap();
-    let address = listen::parse("127.0.0.1:0").unwrap();
+    let address = Listener::Tcp("127.0.0.1:0".parse().unwrap());
     let mut bound = listen::bind_all(&[address], 1).unwrap();
     let Listener::Tcp(address) = bound.addresses[0] else { panic!("a TCP address") };
     let sockets = bound.per_worker.remove(0);

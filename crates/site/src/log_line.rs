@@ -20,7 +20,7 @@ pub struct Line<'a> {
     pub host: &'a str,
     /// Who the client proved to be.
     pub user: Option<&'a str>,
-    /// When the request came: seconds since 1970.
+    /// When the request was answered: seconds since 1970.
     pub time: i64,
     /// `None` when the head never became whole, or was none.
     pub request: Option<Request<'a>>,
@@ -79,7 +79,7 @@ impl TimeText {
 ///
 /// ```text
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 example.org 0.000123 -
-/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "write timeout"
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "client too slow"
 /// ```
 ///
 /// What is absent is `-`; `"`, `\`, controls and all that is not ASCII are
@@ -293,18 +293,18 @@ mod tests {
             status: Status::REQUEST_TIMEOUT,
             sent: 0,
             user_agent: None,
-            ended: Some("head timeout"),
+            ended: Some("request too slow"),
             ..plain()
         };
         check(
             LogFormat::Combined,
             &line,
-            r#"unix: - - [20/Nov/2026:07:49:41 +0000] "-" 408 0 "-" "-" - 0.000123 "head timeout""#,
+            r#"unix: - - [20/Nov/2026:07:49:41 +0000] "-" 408 0 "-" "-" - 0.000123 "request too slow""#,
         );
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"head timeout"}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow"}"#,
         );
     }
 

@@ -133,7 +133,9 @@ impl Http1 {
 
     /// 408 for the request that did not become whole in time; `None` if none had begun.
     pub fn time_out(&mut self, worker: &Rc<Worker>) -> Option<Output> {
-        self.incomplete(worker, Status::REQUEST_TIMEOUT).map(Batch::finish)
+        let mut batch = self.incomplete(worker, Status::REQUEST_TIMEOUT)?;
+        batch.records.end_early("request too slow");
+        Some(batch.finish())
     }
 
     /// Writes the log line of a request that broke off before it was whole.

@@ -58,6 +58,8 @@ struct Item {
     status: Status,
     head: u64,
     length: Option<u64>,
+    /// Why the request did not become whole.
+    ended: Option<&'static str>,
 }
 
 impl AccessLogs {
@@ -103,7 +105,7 @@ impl AccessLogs {
             sent -= whole;
             let body = whole.saturating_sub(item.head);
             let cut = item.length.is_none_or(|l| body < l);
-            self.write_line(records, item, body, now, ended.filter(|_| cut));
+            self.write_line(records, item, body, now, item.ended.or(ended.filter(|_| cut)));
         }
     }
 
@@ -181,6 +183,13 @@ impl Records {
         self.items.clear();
     }
 
+    /// Says of the last request why it did not become whole.
+    pub fn end_early(&mut self, why: &'static str) {
+        if let Some(item) = self.items.last_mut() {
+            item.ended = Some(why);
+        }
+    }
+
     fn take_down(&mut self, log: usize, asked: &Asked<'_>, reply: &Reply, line: usize) {
         let client = asked.peer.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
@@ -195,6 +204,7 @@ impl Records {
             status: reply.status(),
             head: (reply.block.head_len() + line) as u64,
             length: reply.content_length(),
+            ended: None,
         };
         if let Some(head) = asked.head {
             item.request =

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use site::log_line;
 use site::model::{Level, Log, Sink};
 
+use crate::privilege::Identity;
 use sink::OpenSink;
 
 /// Blocks kept for reuse, so that a busy worker need not allocate.
@@ -47,8 +48,9 @@ pub struct Logs {
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
 
-/// Opens every log and starts the thread that writes them. Errors: a log that cannot be opened, by name.
-pub fn start(log: &Log, access: impl Iterator<Item = Sink>) -> Result<(), String> {
+/// Opens every log and starts the thread that writes them. The files become `owner`'s, who will open them
+/// again. Errors: a log that cannot be opened, by name.
+pub fn start(log: &Log, access: impl Iterator<Item = Sink>, owner: Option<&Identity>) -> Result<(), String> {
     let mut sinks = vec![log.error.clone()];
     for sink in access {
         if !sinks.contains(&sink) {
@@ -56,6 +58,9 @@ pub fn start(log: &Log, access: impl Iterator<Item = Sink>) -> Result<(), String
         }
     }
     let open = sinks.iter().map(OpenSink::open).collect::<Result<Vec<_>, String>>()?;
+    if let Some(owner) = owner {
+        open.iter().for_each(|sink| sink.give_to(owner));
+    }
     let (queue, receiver) = sync_channel(log.queue);
     let logs = Logs {
         queue,

@@ -7,6 +7,8 @@ use std::os::unix::net::UnixDatagram;
 
 use site::model::Sink;
 
+use crate::privilege::Identity;
+
 /// Where the log daemon listens (syslog(3)).
 const DAEMON: &str = "/dev/log";
 /// Facility daemon, severity info (RFC 3164 §4.1.1).
@@ -44,6 +46,13 @@ impl OpenSink {
             ),
         };
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
+    }
+
+    pub fn give_to(&self, owner: &Identity) {
+        if let To::File(file) = &self.to {
+            // Where this cannot be, the file is written all the same, and only not opened again.
+            _ = std::os::unix::fs::fchown(file, Some(owner.user.as_raw()), Some(owner.group.as_raw()));
+        }
     }
 
     /// The old file is kept when the new one cannot be had.

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 pub use error::{ConfigError, MAX_ERRORS};
 pub use keys::{manual, renewed};
+pub use value::listener;
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;

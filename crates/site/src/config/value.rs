@@ -69,7 +69,7 @@ fn spelled(value: u64, units: &[(&str, u64)]) -> String {
     fits.map_or_else(|| value.to_string(), |(unit, factor)| format!("{}{unit}", value / factor))
 }
 
-/// Errors say what to write.
+/// `127.0.0.1:8080`, `[::1]:8080`, or `unix:PATH`, which is taken from `folder`. Errors say what to write.
 pub fn listener(text: &str, folder: &Path) -> Result<Listener, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         let joined = folder.join(path);
