@@ -91,18 +91,24 @@ async fn work(site: Site, sockets: Vec<Socket>, mut commands: UnboundedReceiver<
         let listener = socket.listen()?;
         accepting.push(spawn_local(accept(worker.clone(), listener)));
     }
-    spawn_local(lot::serve(worker.clone()));
     spawn_local(keep_time(worker.clone()));
     spawn_local(hand_over_lines(worker.clone()));
-    if commands.recv().await == Some(Command::Leave) {
-        accepting.iter().for_each(tokio::task::JoinHandle::abort);
-        tokio::select! {
-            () = worker.leave() => {}
-            // The only other command, or a main thread that is gone.
-            _ = commands.recv() => {}
+    let lot = spawn_local(lot::serve(worker.clone()));
+    let everything = async {
+        if commands.recv().await == Some(Command::Leave) {
+            accepting.iter().for_each(tokio::task::JoinHandle::abort);
+            tokio::select! {
+                () = worker.leave() => {}
+                // The only other command, or a main thread that is gone.
+                _ = commands.recv() => {}
+            }
         }
+    };
+    tokio::select! {
+        () = everything => Ok(()),
+        // Without its lot a worker is none.
+        error = lot => Err(error.unwrap_or_else(io::Error::other)),
     }
-    Ok(())
 }
 
 impl Worker {

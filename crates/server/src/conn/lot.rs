@@ -159,14 +159,18 @@ pub async fn serve(worker: Rc<Worker>) -> io::Error {
         }
         let events = std::mem::take(&mut *worker.lot.events.borrow_mut());
         for event in &events {
-            // A panic ends the connection that caused it; the hook has logged it.
-            let key = event.data.u64() as usize;
-            let flags = event.flags;
-            if catch_unwind(AssertUnwindSafe(|| visit(&worker, key, flags))).is_err() {
-                worker.lot.slots.borrow_mut().try_remove(key);
-            }
+            let (key, flags) = (event.data.u64() as usize, event.flags);
+            guard(&worker, key, || visit(&worker, key, flags));
         }
         *worker.lot.events.borrow_mut() = events;
+    }
+}
+
+/// A panic ends the connection that caused it, and nothing else. The hook has logged it.
+#[inline]
+fn guard(worker: &Worker, key: usize, visit: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(visit)).is_err() {
+        worker.lot.slots.borrow_mut().try_remove(key);
     }
 }
 
@@ -249,5 +253,45 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
             slot.since = worker.clock.ticks();
             Visit::Stay
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use site::model::Site;
+
+    use super::*;
+
+    /// A connection in the lot of `worker`, seen from its client's side.
+    fn connection(worker: &Worker) -> UnixStream {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        worker.lot.admit(server.into(), Family::Unix, Peer::Unix, 0, 0).unwrap();
+        client
+    }
+
+    #[test]
+    fn a_panic_ends_one_connection() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        runtime.unwrap().block_on(async {
+            let worker = Rc::new(Worker::new(Site::folder(std::env::temp_dir(), Vec::new())).unwrap());
+            let (mut one, mut other) = (connection(&worker), connection(&worker));
+            // While it holds what visits hold.
+            guard(&worker, 0, || {
+                let _slots = worker.lot.slots.borrow_mut();
+                let _desk = worker.desk.borrow_mut();
+                panic!("on purpose");
+            });
+            assert_eq!(one.read(&mut [0; 1]).unwrap(), 0, "closed");
+            assert_eq!(worker.lot.len(), 1);
+            other.write_all(b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            guard(&worker, 1, || visit(&worker, 1, EventFlags::IN));
+            let mut answer = [0; 12];
+            other.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 204");
+        });
     }
 }
