@@ -171,7 +171,7 @@ impl Worker {
     /// Writes the log lines of an answer that has left, or failed, and takes its buffers back.
     #[inline]
     pub fn finish(&self, output: Output, ended: Option<&str>) {
-        self.access.write(&output.records, output.sent, ended);
+        self.access.write(&output.records, output.sent(), ended);
         self.desk.borrow_mut().take_back(output.into_buffers());
     }
 

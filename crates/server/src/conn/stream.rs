@@ -100,6 +100,14 @@ impl AsFd for Stream {
 pub trait Wire {
     /// Runs `send` on the descriptor, if it is not known to be full; a `WouldBlock` is remembered.
     fn try_write<T>(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
+
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Bytes of content that fill one packet (`tcp(7)`, TCP_MAXSEG); 1 where there are no packets.
+    fn segment(&self) -> u64 {
+        let segment = nix::sys::socket::getsockopt(&self.fd(), nix::sys::socket::sockopt::TcpMaxSeg);
+        segment.map_or(1, |bytes| u64::from(bytes.max(1)))
+    }
 }
 
 impl Wire for Stream {
@@ -110,6 +118,10 @@ impl Wire for Stream {
             Stream::Unix(s) => s.try_io(Interest::WRITABLE, || send(s.as_fd())),
         }
     }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
 }
 
 /// A socket that no runtime knows.
@@ -119,6 +131,10 @@ impl Wire for Bare<'_> {
     #[inline]
     fn try_write<T>(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
         send(self.0)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0
     }
 }
 

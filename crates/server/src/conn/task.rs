@@ -323,7 +323,7 @@ struct Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(output) = &self.output {
-            self.worker.access.write(&output.records, output.sent, Some("server stopped"));
+            self.worker.access.write(&output.records, output.sent(), Some("server stopped"));
         }
     }
 }
