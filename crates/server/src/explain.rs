@@ -14,14 +14,14 @@ use crate::files::beneath::Wait;
 use crate::files::look::{Found, Query, look};
 use crate::flags::Explain;
 use crate::serve::{Body, Reply};
-use crate::start;
 use crate::worker::Worker;
+use crate::{start, terminal};
 
 pub fn explain(asked: &Explain) -> ExitCode {
     let site = match start::load(&asked.what) {
         Ok(site) => site,
         Err(lines) => {
-            lines.iter().for_each(|line| eprintln!("taipan: {line}"));
+            lines.iter().for_each(|line| terminal::err(format_args!("taipan: {line}")));
             return ExitCode::from(2);
         }
     };
@@ -32,7 +32,7 @@ pub fn explain(asked: &Explain) -> ExitCode {
     match told {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("taipan: {error}");
+            terminal::err(format_args!("taipan: {error}"));
             ExitCode::from(2)
         }
     }
@@ -64,55 +64,65 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
         Ok(Some((head, _))) => head,
         Ok(None) => return Err(io::Error::other("that is no complete request")),
         Err(error) => {
-            println!("request   refused: {error}");
-            println!("reply\n{}", indented(&exchange::refuse(worker, Method::Unknown, error.status())));
+            terminal::out(format_args!("request   refused: {error}"));
+            terminal::out(format_args!(
+                "reply\n{}",
+                indented(&exchange::refuse(worker, Method::Unknown, error.status()))
+            ));
             return Ok(());
         }
     };
     let authority = String::from_utf8_lossy(head.authority);
-    println!("request   {} {} for host \"{authority}\"", head.token, head.raw_target);
+    terminal::out(format_args!("request   {} {} for host \"{authority}\"", head.token, head.raw_target));
     let host = worker.site.hosts.find(head.authority);
     let names = worker.site.hosts.at(host).names.join(", ");
-    println!("host      {}", if names.is_empty() { "the default host".to_owned() } else { names });
+    terminal::out(format_args!(
+        "host      {}",
+        if names.is_empty() { "the default host".to_owned() } else { names }
+    ));
     tell_plan(worker, host, &head)?;
-    println!("reply\n{}", indented(&answer(worker, host, &head).await));
+    terminal::out(format_args!("reply\n{}", indented(&answer(worker, host, &head).await)));
     Ok(())
 }
 
 fn tell_plan(worker: &Worker, host: usize, head: &Head<'_>) -> io::Result<()> {
     let Some(path) = head.target.path() else {
-        println!("path      none: this is about the server itself");
+        terminal::out(format_args!("path      none: this is about the server itself"));
         return Ok(());
     };
     let path = match SafePath::parse(path) {
         Ok(path) => path,
         Err(error) => {
-            println!("path      refused: {error}");
+            terminal::out(format_args!("path      refused: {error}"));
             return Ok(());
         }
     };
-    println!("path      /{}", path.as_str());
+    terminal::out(format_args!("path      /{}", path.as_str()));
     let asked = path.clone();
     match plan(&worker.site, host, path, head.target.query(), head.authority, Scheme::Http) {
         Plan::Redirect { route, status, location } => {
-            println!("route     {}: {status}, to {location}", route.pattern);
+            terminal::out(format_args!("route     {}: {status}, to {location}", route.pattern));
         }
         Plan::Status { route, status, why } => {
-            println!("route     {}: {status} ({})", route.pattern, reason(why))
+            terminal::out(format_args!("route     {}: {status} ({})", route.pattern, reason(why)))
         }
         Plan::Files(planned) => {
             let route = planned.route;
-            println!("route     {}: files beneath {}", route.pattern, planned.root.display());
+            terminal::out(format_args!(
+                "route     {}: files beneath {}",
+                route.pattern,
+                planned.root.display()
+            ));
             if planned.path != asked {
-                println!("rewritten /{}", planned.path.as_str());
+                terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
             let root = worker.files.root(planned.root, worker.clock.now())?;
             let below = planned.below().into_owned();
-            println!("file      {}", planned.root.join(below.as_str()).display());
+            terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
             let query = Query::new(root, below, &route.files, worker.site.cache.file);
             match look(&query, &[], Wait::Allowed) {
                 Ok(Some(found)) => tell_found(&found),
-                other => println!("found     {other:?}"),
+                other => terminal::out(format_args!("found     {other:?}")),
             }
         }
     }
@@ -129,18 +139,18 @@ fn reason(why: Why) -> &'static str {
 
 fn tell_found(found: &Found) {
     match found {
-        Found::Missing => println!("found     nothing"),
-        Found::Denied => {
-            println!("found     something that may not be served: permissions, a link, or no file")
-        }
-        Found::Folder(_) => println!("found     a folder without an index"),
+        Found::Missing => terminal::out(format_args!("found     nothing")),
+        Found::Denied => terminal::out(format_args!(
+            "found     something that may not be served: permissions, a link, or no file"
+        )),
+        Found::Folder(_) => terminal::out(format_args!("found     a folder without an index")),
         Found::File { name, variants } => {
             for variant in variants {
-                println!(
+                terminal::out(format_args!(
                     "found     {name}: {} bytes, coding {}",
                     variant.stamp.size,
                     variant.coding.as_str()
-                );
+                ));
             }
         }
     }

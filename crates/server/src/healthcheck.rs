@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::terminal;
+
 /// Enough for a status line.
 const READ: u64 = 256;
 
@@ -13,15 +15,15 @@ const READ: u64 = 256;
 pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
     match status(url, timeout) {
         Ok(status) if (200..400).contains(&status) => {
-            println!("{url}: {status}");
+            terminal::out(format_args!("{url}: {status}"));
             ExitCode::SUCCESS
         }
         Ok(status) => {
-            eprintln!("taipan: {url}: {status}");
+            terminal::err(format_args!("taipan: {url}: {status}"));
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("taipan: {url}: {error}");
+            terminal::err(format_args!("taipan: {url}: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -30,3 +30,4 @@ pub mod healthcheck;
 pub mod places;
 pub mod privilege;
 pub mod sys;
+pub mod terminal;

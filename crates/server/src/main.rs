@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{explain, healthcheck, start};
+use server::{explain, healthcheck, start, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse(std::env::args_os().skip(1)) {
         Ok(command) => command,
         Err(UsageError(text)) => {
-            eprintln!("taipan: {text}");
+            terminal::err(format_args!("taipan: {text}"));
             return ExitCode::from(2);
         }
     };
@@ -24,8 +24,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader that stops reading, such as `head`, is no error.
 fn print(text: &str) -> ExitCode {
-    _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    terminal::print(text);
     ExitCode::SUCCESS
 }

@@ -19,11 +19,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::flags::{Serve, What};
 use crate::listen::{self, Bound};
 use crate::worker::{self, Command};
-use crate::{config, log, privilege};
+use crate::{config, log, privilege, terminal};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// It could not start: the command line, the configuration, an address, a file.
 const COULD_NOT_START: u8 = 2;
+/// Descriptors for everything but connections and cache: logs, loops, folders being read.
+const RESERVE: usize = 32;
 /// How long a worker that is told to stop may take to write its last log lines.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// As a shell says of a program that SIGINT ended.
@@ -36,7 +38,7 @@ pub fn serve(asked: &Serve) -> ExitCode {
         Ok(running) => running.until_told(),
         Err(lines) => {
             for line in lines {
-                eprintln!("taipan: {line}");
+                terminal::err(format_args!("taipan: {line}"));
             }
             ExitCode::from(COULD_NOT_START)
         }
@@ -48,36 +50,42 @@ pub fn check(path: &Path) -> ExitCode {
     let site = match config::load(path) {
         Ok(site) => site,
         Err(errors) => {
-            errors.iter().for_each(|e| eprintln!("{e}"));
+            errors.iter().for_each(|e| terminal::err(format_args!("{e}")));
             return ExitCode::FAILURE;
         }
     };
     let problems = missing_roots(&site);
-    problems.iter().for_each(|p| eprintln!("{}: {p}", path.display()));
+    problems.iter().for_each(|p| terminal::err(format_args!("{}: {p}", path.display())));
     if !problems.is_empty() {
         return ExitCode::FAILURE;
     }
     let workers = workers(&site).get();
-    println!("{}: the configuration is good", path.display());
-    println!("\nMemory at worst (workers: {workers}):");
+    terminal::out(format_args!("{}: the configuration is good", path.display()));
+    terminal::out(format_args!("\nMemory at worst (workers: {workers}):"));
     print_uses(&memory::worst_case(&site, workers), bytes);
     let descriptors = memory::descriptors(&site, workers);
-    println!("\nDescriptors at worst:");
+    terminal::out(format_args!("\nDescriptors at worst:"));
     print_uses(&descriptors, |n| n.to_string());
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     if memory::total(&descriptors) > allowed {
-        println!(
+        terminal::out(format_args!(
             "  More than the {allowed} of this process: raise `ulimit -Hn`, or lower `connections` in [limits]."
-        );
+        ));
     }
     ExitCode::SUCCESS
 }
 
 fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {
     for line in uses.iter().filter(|line| line.sum() > 0) {
-        println!("  {:>10}  = {:>7} x {:>10}  {}", text(line.sum()), line.count, text(line.each), line.what);
+        terminal::out(format_args!(
+            "  {:>10}  = {:>7} x {:>10}  {}",
+            text(line.sum()),
+            line.count,
+            text(line.each),
+            line.what
+        ));
     }
-    println!("  {:>10}  in all", text(memory::total(uses)));
+    terminal::out(format_args!("  {:>10}  in all", text(memory::total(uses))));
 }
 
 /// In the largest unit of which there is one.
@@ -194,10 +202,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(site: Site) -> Result<Running, Vec<String>> {
+    fn start(mut site: Site) -> Result<Running, Vec<String>> {
         let line = |text: String| vec![text];
-        raise_descriptor_limit();
         let workers = workers(&site).get();
+        fit_to_descriptors(&mut site, raise_descriptor_limit(), workers);
         let Bound { per_worker, addresses } =
             listen::bind_all(&site.listeners, workers).map_err(|e| line(e.to_string()))?;
         let access = site.hosts.iter().filter_map(|h| h.access_log.as_ref()).chain(site.log.access.as_ref());
@@ -237,7 +245,7 @@ impl Running {
             _ = fs::remove_file(path);
         }
         code.unwrap_or_else(|error| {
-            eprintln!("taipan: cannot go on: {error}");
+            terminal::err(format_args!("taipan: cannot go on: {error}"));
             ExitCode::FAILURE
         })
     }
@@ -282,11 +290,26 @@ impl Running {
     }
 }
 
-/// As many descriptors as the process may have: every connection is one.
-fn raise_descriptor_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // The old limit is kept where this is not allowed.
-    _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+/// As many descriptors as the process may have: every connection is one. Says how many there are.
+fn raise_descriptor_limit() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum.unwrap_or(u64::MAX),
+        Err(_) => current.unwrap_or(u64::MAX),
+    }
+}
+
+/// Where there are fewer descriptors than the limits add up to, connections and cache share what there
+/// is, so that the limit of connections is met before that of descriptors, and idle ones make room.
+fn fit_to_descriptors(site: &mut Site, allowed: u64, workers: usize) {
+    if memory::total(&memory::descriptors(site, workers)) <= allowed {
+        return;
+    }
+    let share = usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(RESERVE) / workers;
+    let limits = [(&mut site.limits.connections, share / 4 * 3), (&mut site.cache.descriptors, share / 8)];
+    for (limit, most) in limits {
+        *limit = (*limit).min(most.max(1));
+    }
 }
 
 /// A panic ends one connection. It is logged with its place.
@@ -308,10 +331,12 @@ fn announce(site: &Site, addresses: &[Listener]) {
         }
         _ => "a configuration".to_owned(),
     };
-    eprintln!("taipan {} serves {what}", env!("CARGO_PKG_VERSION"));
+    terminal::err(format_args!("taipan {} serves {what}", env!("CARGO_PKG_VERSION")));
     for address in addresses {
         match address {
-            Listener::Unix(path) => eprintln!("  unix:{}  from this machine", path.display()),
+            Listener::Unix(path) => {
+                terminal::err(format_args!("  unix:{}  from this machine", path.display()))
+            }
             Listener::Tcp(address) => announce_tcp(*address),
         }
     }
@@ -328,12 +353,12 @@ fn announce_tcp(address: SocketAddr) {
         } else {
             "from the networks of that address"
         };
-        eprintln!("  {}  {from}", url(address.ip()));
+        terminal::err(format_args!("  {}  {from}", url(address.ip())));
         return;
     }
     for ip in own_addresses().into_iter().filter(|ip| ip.is_ipv4() == address.is_ipv4()) {
         let from = if ip.is_loopback() { "from this machine" } else { "from every network that reaches it" };
-        eprintln!("  {}  {from}", url(ip));
+        terminal::err(format_args!("  {}  {from}", url(ip)));
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Worker {
     pub access: AccessLogs,
     seats: Rc<Seats>,
     leaving: Cell<bool>,
+    /// The second in which it was last said that there is no room.
+    complained: Cell<i64>,
     boundaries: Cell<u64>,
 }
 
@@ -125,6 +127,7 @@ impl Worker {
             access: AccessLogs::new(&site),
             seats: Seats::new(),
             leaving: Cell::new(false),
+            complained: Cell::new(0),
             boundaries: Cell::new(clock::micros()),
             site,
         })
@@ -191,6 +194,16 @@ impl Worker {
                 spawn_local(Task::new(stream, peer, self.clone(), seated, http).serve(start));
             }
             Err(error) => log::error(format_args!("cannot go on with a connection: {error}")),
+        }
+    }
+
+    /// Once a second at most: there may be a thousand clients at the door.
+    fn complain(&self, error: &io::Error) {
+        let now = self.clock.read();
+        if self.complained.replace(now) != now {
+            log::error(format_args!(
+                "cannot accept a connection: {error}; those idle for longest are closed"
+            ));
         }
     }
 
@@ -268,13 +281,13 @@ async fn accept(worker: Rc<Worker>, listener: Listener) {
                 worker.welcome(fd, listener.family(), peer);
             }
             Err(error) => {
-                // ECONNABORTED and the like are the peer's affair; the others pass only with time.
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)
-                ) {
-                    log::error(format_args!("cannot accept a connection: {error}"));
-                    tokio::time::sleep(ACCEPT_REST).await;
+                // ECONNABORTED and the like are the peer's affair; the others are ours.
+                let exhausted = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
+                if error.raw_os_error().is_some_and(|e| exhausted.contains(&e)) {
+                    worker.complain(&error);
+                    if !worker.lot.evict(worker.clock.ticks()) {
+                        tokio::time::sleep(ACCEPT_REST).await;
+                    }
                 }
             }
         }
@@ -292,6 +305,7 @@ async fn keep_time(worker: Rc<Worker>) {
         let now = worker.clock.ticks();
         worker.seats.sweep(&worker.deadlines, now);
         worker.lot.sweep(&worker.deadlines, now);
+        worker.seats.trim();
     }
 }
 

@@ -6,7 +6,7 @@
 //! is known, and sent, all without waiting. Whatever has to wait gets a task (`task`) and comes back when
 //! it is done.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,14 +31,11 @@ use crate::worker::Worker;
 const EVENTS_PER_TURN: usize = 256;
 /// Full buffers that a connection may send in one visit; then it gets a task, and others have their turn.
 const READS_PER_VISIT: usize = 4;
-/// After so many have come back from tasks, the memory of these is given back to the kernel.
-const TRIM_AFTER: usize = 128;
 
 pub struct Lot {
     epoll: AsyncFd<OwnedFd>,
     slots: RefCell<Slab<Slot>>,
     events: RefCell<Vec<Event>>,
-    untrimmed: Cell<usize>,
 }
 
 /// A connection at rest.
@@ -48,8 +45,15 @@ struct Slot {
     requests: u32,
     /// When it last had something to say, or came.
     since: Ticks,
+    /// Of an answer, when the deadline had come.
+    unsent: Option<u64>,
     peer: Peer,
 }
+
+/// A short read has emptied a TCP socket, and what comes later is a new edge: but not where the peer has
+/// closed its side, for that end must be read now, nor where urgent data cut the read short.
+const MORE_TO_READ: EventFlags =
+    EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
 /// What becomes of a connection after a visit.
 enum Visit {
@@ -57,6 +61,18 @@ enum Visit {
     Close,
     /// It has to wait for something.
     Leave(Box<(Http1, Start)>),
+}
+
+impl Slot {
+    /// Is the client still taking an answer that has left us, but not the kernel? Then it is idle only
+    /// from now on, as long as it takes at the least rate.
+    fn is_taking(&mut self, deadlines: &Deadlines, now: Ticks) -> bool {
+        let unsent = crate::sys::unsent(self.fd.as_fd()).unwrap_or(0);
+        let taken = self.unsent.map(|before| before.saturating_sub(unsent));
+        self.since = now;
+        self.unsent = Some(unsent);
+        unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(Phase::Idle, taken))
+    }
 }
 
 impl Visit {
@@ -69,7 +85,7 @@ impl Lot {
     /// To be called within the worker's runtime.
     pub fn open() -> io::Result<Lot> {
         let epoll = crate::sys::watch(epoll::create(CreateFlags::CLOEXEC)?)?;
-        Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default(), untrimmed: Cell::new(0) })
+        Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default() })
     }
 
     /// Takes a connection in, until it has something to say or its deadline has come.
@@ -86,12 +102,9 @@ impl Lot {
         let data = EventData::new_u64(entry.key() as u64);
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
         // already is told of at once.
-        let what = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        let what = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(self.epoll.get_ref(), &fd, data, what)?;
-        entry.insert(Slot { fd, family, requests, since, peer });
-        if requests > 0 {
-            self.untrimmed.set(self.untrimmed.get() + 1);
-        }
+        entry.insert(Slot { fd, family, requests, since, unsent: None, peer });
         Ok(())
     }
 
@@ -100,14 +113,10 @@ impl Lot {
         let mut slots = self.slots.borrow_mut();
         slots.retain(|_, slot| {
             let phase = if slot.requests == 0 { Phase::Head } else { Phase::Idle };
-            now.wrapping_sub(slot.since) < deadlines.of(phase)
+            now.wrapping_sub(slot.since) < deadlines.of(phase) || slot.is_taking(deadlines, now)
         });
         if slots.is_empty() && slots.capacity() > 0 {
             *slots = Slab::new();
-        }
-        if self.untrimmed.get() >= TRIM_AFTER {
-            self.untrimmed.set(0);
-            crate::sys::trim_heap();
         }
     }
 
@@ -219,9 +228,7 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
             // Nothing has been used up that `rest` does not have.
             Next::Read(_) | Next::Fetch(_) | Next::Later(_) => return Visit::leave(http, Start::Input),
         }
-        // A short read has emptied the socket. But where the peer has closed its side there comes no
-        // further edge: the end must be read now.
-        if !full && !flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+        if !full && !flags.intersects(MORE_TO_READ) && slot.family == Family::Tcp {
             return Visit::Stay;
         }
     }
@@ -251,6 +258,7 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
         Manner::Stay | Manner::StayOld => {
             slot.requests = http.requests;
             slot.since = worker.clock.ticks();
+            slot.unsent = None;
             Visit::Stay
         }
     }
@@ -275,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_panic_ends_one_connection() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         runtime.unwrap().block_on(async {
             let worker = Rc::new(Worker::new(Site::folder(std::env::temp_dir(), Vec::new())).unwrap());
             let (mut one, mut other) = (connection(&worker), connection(&worker));

@@ -183,11 +183,16 @@ impl Seat {
     }
 }
 
+/// After so many tasks have ended, their memory is given back.
+const TRIM_AFTER: usize = 128;
+
 /// All connections of a worker that have a task; the others are in the lot.
 pub struct Seats {
     seats: RefCell<Slab<Rc<Seat>>>,
     taken: Notify,
     left: Notify,
+    /// Tasks that have ended since the heap was last trimmed.
+    ended: Cell<usize>,
 }
 
 /// A seat that is given back when dropped, however its connection ends.
@@ -199,7 +204,12 @@ pub struct Seated {
 
 impl Seats {
     pub fn new() -> Rc<Seats> {
-        Rc::new(Seats { seats: RefCell::new(Slab::new()), taken: Notify::new(), left: Notify::new() })
+        Rc::new(Seats {
+            seats: RefCell::new(Slab::new()),
+            taken: Notify::new(),
+            left: Notify::new(),
+            ended: Cell::new(0),
+        })
     }
 
     pub fn take(self: &Rc<Seats>, phase: Phase, now: Ticks) -> Seated {
@@ -238,6 +248,15 @@ impl Seats {
         self.left.notified().await;
     }
 
+    /// After a wave of tasks, gives their memory back to the kernel.
+    pub fn trim(&self) {
+        let ended = self.ended.get();
+        if ended >= TRIM_AFTER || (ended > 0 && self.is_empty()) {
+            self.ended.set(0);
+            crate::sys::trim_heap();
+        }
+    }
+
     /// Calls on every connection whose phase has lasted too long.
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
         for (_, seat) in &*self.seats.borrow() {
@@ -265,6 +284,7 @@ impl Drop for Seated {
         if seats.is_empty() && seats.capacity() > 1024 {
             seats.shrink_to_fit();
         }
+        self.seats.ended.set(self.seats.ended.get() + 1);
         self.seats.left.notify_waiters();
     }
 }

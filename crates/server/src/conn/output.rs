@@ -93,8 +93,7 @@ impl Batch {
         self.coding = coding(&reply, version);
         if !line.is_empty() {
             reply.block.write_with(line, &mut self.out);
-            self.out.extend_from_slice(&reply.block.bytes()[reply.block.head_len()..reply.end]);
-            reply.end = 0;
+            reply.start = reply.block.head_len();
         }
         self.reply = Some(reply);
     }
@@ -102,8 +101,8 @@ impl Batch {
     /// Does another answer fit into this write?
     #[inline]
     pub fn has_room(&self) -> bool {
-        let open = self.reply.as_ref().is_none_or(|r| matches!(r.body, Body::Nothing));
-        open && !self.manner.closes() && self.out.len() < GATHER
+        let small = |r: &Reply| matches!(r.body, Body::Nothing) && r.bytes().len() < GATHER;
+        self.reply.as_ref().is_none_or(small) && !self.manner.closes() && self.out.len() < GATHER
     }
 
     #[inline]
@@ -117,6 +116,7 @@ impl Batch {
         if !self.out.is_empty()
             && let Some(reply) = &mut self.reply
             && matches!(reply.body, Body::Nothing)
+            && reply.bytes().len() < GATHER
         {
             self.out.extend_from_slice(reply.bytes());
             self.reply = None;
@@ -146,8 +146,9 @@ pub struct Output {
     /// How far into `out` and the block behind it.
     at: usize,
     gone: Gone,
-    /// What the client had taken when it was last weighed.
-    taken: u64,
+    /// What the client had taken when it was last weighed, counted from the first byte of this answer:
+    /// below 0 as long as earlier ones are on their way.
+    taken: i64,
     coding: Coding,
     pub records: Records,
     pub manner: Manner,
@@ -186,10 +187,12 @@ impl Output {
 
     /// Asks the body's source for more, once all there was has been sent.
     pub async fn next_piece(&mut self, worker: &Worker) -> io::Result<()> {
-        let Some(Reply { end, body: Body::Stream(source), .. }) = &mut self.reply else { return Ok(()) };
+        let Some(Reply { start, end, body: Body::Stream(source), .. }) = &mut self.reply else {
+            return Ok(());
+        };
         let piece = source.next(worker).await?;
         // The head has been sent; what is left of the reply is its source.
-        *end = 0;
+        (*start, *end) = (0, 0);
         self.out.clear();
         self.at = 0;
         match (piece, self.coding) {
@@ -214,10 +217,16 @@ impl Output {
         self.gone.bytes
     }
 
-    /// How much of it the client has had since this was last asked.
+    /// Notes how much the client has had by now, of this and of earlier answers.
+    pub fn mark(&mut self, unacknowledged: u64) {
+        self.taken = self.gone.bytes as i64 - unacknowledged as i64;
+    }
+
+    /// How much more the client has had since the mark, which is set anew.
     pub fn taken(&mut self, unacknowledged: u64) -> u64 {
-        let taken = self.gone.bytes.saturating_sub(unacknowledged);
-        taken - std::mem::replace(&mut self.taken, taken).min(taken)
+        let before = self.taken;
+        self.mark(unacknowledged);
+        (self.taken - before).max(0) as u64
     }
 
     /// The buffers, to be lent again.
@@ -248,14 +257,16 @@ impl Output {
 
     fn send_parts(&mut self, stream: &impl Wire) -> io::Result<Sent> {
         let Some(Reply { body: Body::Parts(parts), .. }) = &mut self.reply else { return Ok(Sent::All) };
-        while let Some(part) = parts.front_mut() {
+        loop {
+            let more = if parts.len() > 1 { More::Follows } else { More::Nothing };
+            let Some(part) = parts.front_mut() else { return Ok(Sent::All) };
             match part {
                 Part::File(file) => match send_file(stream, file, &mut self.gone)? {
                     Sent::All => {}
                     other => return Ok(other),
                 },
                 Part::Bytes(bytes) => {
-                    let n = stream.try_write(|fd| stream::send(fd, bytes, More::Nothing))?;
+                    let n = stream.try_write(|fd| stream::send(fd, bytes, more))?;
                     self.gone.bytes += n as u64;
                     bytes.drain(..n);
                     if !bytes.is_empty() {
@@ -265,7 +276,6 @@ impl Output {
             }
             parts.pop_front();
         }
-        Ok(Sent::All)
     }
 }
 

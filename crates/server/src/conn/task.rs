@@ -189,10 +189,9 @@ impl Task {
 
     /// Sends all of it and writes its log lines. `Some`: it was the last.
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Broken> {
+        self.enter(Phase::Write);
+        output.mark(self.stream.unacknowledged());
         let sent = self.send(&mut output).await;
-        if self.seated.seat.phase() == Phase::Write {
-            self.waited = Waited::Yes;
-        }
         self.enter(Phase::Idle);
         let ended = sent.as_ref().err().map(|(_, why)| *why);
         let manner = output.manner;
@@ -217,9 +216,14 @@ impl Task {
         let mut guard = Unfinished { worker: self.worker.clone(), output: Some(output) };
         let Some(output) = guard.output.as_deref_mut() else { return Ok(()) };
         let result = loop {
-            match poll_fn(|cx| poll_send(cx, &self.stream, &self.worker, &self.seated, output)).await {
+            let waited = &mut self.waited;
+            match poll_fn(|cx| poll_send(cx, &self.stream, &self.worker, &self.seated, waited, output)).await
+            {
                 Ok(Sent::All) => break Ok(()),
-                Ok(Sent::Slice) => tokio::task::yield_now().await,
+                Ok(Sent::Slice) => {
+                    self.waited = Waited::Yes;
+                    tokio::task::yield_now().await;
+                }
                 Ok(Sent::Piece) => match output.next_piece(&self.worker).await {
                     Ok(()) => {}
                     Err(_) => break Err((Broken::Gone, "content could not be made")),
@@ -285,6 +289,7 @@ fn poll_send(
     stream: &Stream,
     worker: &Worker,
     seated: &Seated,
+    waited: &mut Waited,
     output: &mut Output,
 ) -> Poll<Result<Sent, (Broken, &'static str)>> {
     let seat = &seated.seat;
@@ -302,9 +307,7 @@ fn poll_send(
             Ok(sent) => return Poll::Ready(Ok(sent)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if seat.phase() != Phase::Write {
-                    seat.enter(Phase::Write, worker.clock.ticks());
-                }
+                *waited = Waited::Yes;
                 if ready!(stream.poll_write_ready(cx)).is_err() {
                     return Poll::Ready(Err((Broken::Gone, output::CLIENT_CLOSED)));
                 }

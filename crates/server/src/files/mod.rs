@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::reply::Block;
 use http::status::Status;
 use http::target::SafePath;
 use rustix::io::Errno;
@@ -24,7 +23,7 @@ use tokio::sync::Notify;
 
 use crate::disk::Busy;
 use crate::log;
-use crate::serve::OpenFile;
+use crate::serve::{Dated, OpenFile};
 use crate::worker::Worker;
 use beneath::{OpenError, Root, Wait};
 use look::{Found, Query, Stamp, look};
@@ -43,9 +42,7 @@ pub struct Entry {
 /// A representation, ready to be served.
 pub struct Form {
     /// The head of the full answer, with a small body behind it.
-    pub block: RefCell<Rc<Block>>,
-    /// The second of the `Date` in `block`.
-    pub dated: Cell<i64>,
+    pub answer: Dated,
     pub content: Content,
 }
 
@@ -60,7 +57,7 @@ pub enum Content {
 
 /// A rendered listing, valid while its folder has this stamp.
 pub struct ListingPage {
-    pub block: Rc<Block>,
+    pub answer: Dated,
     pub folder: Stamp,
     pub made: i64,
 }
@@ -166,7 +163,7 @@ impl Files {
     }
 
     pub fn keep_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
-        let bytes = page.block.bytes().len();
+        let bytes = page.answer.block().bytes().len();
         self.table.borrow_mut().insert(host as u32, key, Cached::Listing(page), bytes, 0);
     }
 
@@ -335,7 +332,8 @@ impl Entry {
 
     /// Bytes and descriptors that keeping it costs.
     fn cost(&self) -> (usize, usize) {
-        let bytes = self.forms.iter().map(|f| f.block.borrow().bytes().len() + 256).sum::<usize>();
+        let bytes =
+            self.forms.iter().map(|f| f.answer.block().bytes().len() + size_of::<Form>()).sum::<usize>();
         let descriptors = self.forms.iter().filter(|f| !matches!(f.content, Content::InBlock)).count();
         (bytes + size_of::<Entry>(), descriptors)
     }

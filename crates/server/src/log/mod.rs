@@ -7,10 +7,10 @@ mod sink;
 
 use std::fmt::Arguments;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use site::log_line;
 use site::model::{Level, Log, Sink};
@@ -23,6 +23,9 @@ const SPARE_BLOCKS: usize = 64;
 /// How often dropped lines are told of, at most.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// How long the end of the program waits for its logs.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Whole lines for one sink.
 struct Block {
     sink: usize,
@@ -32,7 +35,8 @@ struct Block {
 
 enum Message {
     Block(Block),
-    Reopen,
+    /// Look at what else is wanted.
+    Wake,
     /// Everything before this is written when the answer comes.
     Flush(SyncSender<()>),
 }
@@ -47,6 +51,7 @@ pub struct Logs {
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
+static REOPEN: AtomicBool = AtomicBool::new(false);
 
 /// Opens every log and starts the thread that writes them. The files become `owner`'s, who will open them
 /// again. Errors: a log that cannot be opened, by name.
@@ -104,18 +109,27 @@ fn message(level: Level, text: Arguments<'_>) {
 
 /// Closes the log files and opens them anew under their names (SIGUSR1, after a rotation).
 pub fn reopen() {
+    REOPEN.store(true, Ordering::Relaxed);
     if let Some(logs) = LOGS.get() {
-        _ = logs.queue.send(Message::Reopen);
+        // With a full queue the thread has something to wake up for already.
+        _ = logs.queue.try_send(Message::Wake);
     }
 }
 
-/// Waits until everything handed over so far is written, but not for ever.
+/// Waits until everything handed over so far is written, but not for a reader that does not read.
 pub fn flush() {
     let Some(logs) = LOGS.get() else { return };
+    let until = Instant::now() + FLUSH_PATIENCE;
     let (done, wait) = sync_channel(1);
-    if logs.queue.send(Message::Flush(done)).is_ok() {
-        _ = wait.recv_timeout(Duration::from_secs(5));
+    let mut flush = Message::Flush(done);
+    while let Err(TrySendError::Full(again)) = logs.queue.try_send(flush) {
+        if Instant::now() >= until {
+            return;
+        }
+        flush = again;
+        std::thread::sleep(Duration::from_millis(10));
     }
+    _ = wait.recv_timeout(until.saturating_duration_since(Instant::now()));
 }
 
 impl Logs {
@@ -156,8 +170,11 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
                     logs.recycle(block.lines);
                 }
             }
-            Message::Reopen => sinks.iter_mut().for_each(OpenSink::reopen),
+            Message::Wake => {}
             Message::Flush(done) => _ = done.send(()),
+        }
+        if REOPEN.swap(false, Ordering::Relaxed) {
+            sinks.iter_mut().for_each(OpenSink::reopen);
         }
         let lost = LOGS.get().map_or(0, |logs| logs.dropped.load(Ordering::Relaxed));
         let lost = lost + sinks.iter().map(OpenSink::lost).sum::<u64>();

@@ -4,7 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 
+use rustix::fs::OFlags;
 use site::model::Sink;
 
 use crate::privilege::Identity;
@@ -36,14 +38,9 @@ impl OpenSink {
             Sink::Stdout => To::Stdout,
             Sink::Stderr => To::Stderr,
             Sink::Syslog => To::Daemon(connect().ok()),
-            Sink::File(path) => To::File(
-                OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    .mode(0o640)
-                    .open(path)
-                    .map_err(|e| format!("cannot open the log {}: {e}", path.display()))?,
-            ),
+            Sink::File(path) => {
+                To::File(open_file(path).map_err(|e| format!("cannot open the log {}: {e}", path.display()))?)
+            }
         };
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
     }
@@ -86,6 +83,16 @@ impl OpenSink {
     pub fn forgive(&mut self) {
         self.lost = 0;
     }
+}
+
+/// To append. A FIFO that nobody reads is refused: waiting for a reader would be waiting for ever.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o640).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let file = options.open(path)?;
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
+    Ok(file)
 }
 
 fn whole(to: &mut impl Write, lines: &[u8], torn: bool) -> io::Result<()> {

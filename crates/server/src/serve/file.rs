@@ -1,9 +1,9 @@
 //! Files: preparing what a look found so that it can be sent at once, and sending as much of it as was
 //! decided.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::negotiate::Coding;
 use http::range::{self, ByteRange};
@@ -15,8 +15,8 @@ use site::model::{EtagFrom, Route};
 use super::fixed;
 use super::head::HeadWriter;
 use super::inflate::Inflate;
-use super::{Body, FilePart, OpenFile, Part, Reply, Source};
-use crate::files::look::Variant;
+use super::{Body, Dated, FilePart, OpenFile, Part, Reply, Source};
+use crate::files::look::{Stamp, Variant};
 use crate::files::{Content, Entry, Form};
 use crate::worker::Worker;
 
@@ -40,11 +40,12 @@ pub fn prepare(
         varies: variants.len() > 1 || only_gzip,
     };
     let mut ready = Vec::with_capacity(variants.len() + 1);
-    for variant in variants {
+    for Variant { stamp, coding, fd, body } in variants {
+        let found = Found { stamp, file: Rc::new(OpenFile { fd: Arc::new(fd), stamp }), body };
         if only_gzip {
-            ready.push(shared.inflated(&variant));
+            ready.push(shared.inflated(&found));
         }
-        ready.push(shared.form(variant));
+        ready.push(shared.form(found, coding));
     }
     ready
 }
@@ -53,7 +54,7 @@ pub fn prepare(
 #[inline]
 pub fn full(worker: &Worker, entry: &Entry, chosen: usize) -> Reply {
     let form = &entry.forms[chosen];
-    let block = form.block(worker);
+    let block = form.answer.at(&worker.clock);
     let body = match &form.content {
         Content::InBlock => Body::Nothing,
         Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
@@ -62,7 +63,7 @@ pub fn full(worker: &Worker, entry: &Entry, chosen: usize) -> Reply {
             None => return fixed::status(worker, None, Status::SERVICE_UNAVAILABLE),
         },
     };
-    Reply { end: block.bytes().len(), block, body }
+    Reply { body, ..Reply::block(block) }
 }
 
 /// 304, with the fields that a 200 would have had and that caches keep (RFC 9110 §15.4.5).
@@ -94,7 +95,7 @@ pub fn parts(worker: &Worker, route: &Route, entry: &Entry, chosen: usize, wante
     let form = &entry.forms[chosen];
     let size = entry.size(chosen);
     let boundary = worker.boundary();
-    let block = form.block.borrow().clone();
+    let block = form.answer.block();
     let content_type = block.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = content_type.and_then(|(_, value)| std::str::from_utf8(value).ok());
     let mut pieces = VecDeque::with_capacity(2 * wanted.len() + 1);
@@ -129,6 +130,13 @@ pub fn as_page_of(worker: &Worker, route: &Route, status: Status, entry: &Entry,
     }
 }
 
+/// One of the files that were found.
+struct Found {
+    stamp: Stamp,
+    file: Rc<OpenFile>,
+    body: Option<Vec<u8>>,
+}
+
 /// What the representations of one file have in common.
 struct Shared<'a> {
     worker: &'a Worker,
@@ -139,41 +147,33 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    fn form(&self, variant: Variant) -> (Representation, Form) {
-        let stamp = variant.stamp;
-        let representation = self.representation(&variant, variant.coding, Some(stamp.size), "");
-        let (body, content) = match variant.body {
-            Some(body) => (body, Content::InBlock),
-            None => (Vec::new(), Content::File(Rc::new(OpenFile { fd: variant.fd, stamp }))),
+    fn form(&self, found: Found, coding: Coding) -> (Representation, Form) {
+        let representation = self.representation(&found, coding, Some(found.stamp.size), "");
+        let content = match &found.body {
+            Some(_) => Content::InBlock,
+            None => Content::File(found.file),
         };
-        let form = self.finish(&representation, &body, content);
+        let form = self.finish(&representation, found.body.as_deref().unwrap_or_default(), content);
         (representation, form)
     }
 
     /// The plain form of a file of which only the gzip form is there.
-    fn inflated(&self, variant: &Variant) -> (Representation, Form) {
-        let small = variant.body.as_ref().and_then(|b| super::inflate::small(b, self.worker.site.cache.file));
-        let size = small.as_ref().map(|b| b.len() as u64);
-        let representation = self.representation(variant, Coding::Identity, size, "-inflated");
-        let (body, content) = match (small, variant.fd.try_clone()) {
-            (Some(body), _) => (body, Content::InBlock),
-            (None, Ok(fd)) => (Vec::new(), Content::Inflated(Rc::new(OpenFile { fd, stamp: variant.stamp }))),
-            // No descriptor to be had: an empty answer would be wrong, so there is none.
-            (None, Err(_)) => (Vec::new(), Content::InBlock),
+    fn inflated(&self, gzip: &Found) -> (Representation, Form) {
+        let limit = self.worker.site.cache.file;
+        let plain = gzip.body.as_ref().and_then(|body| super::inflate::small(body, limit));
+        let size = plain.as_ref().map(|body| body.len() as u64);
+        let representation = self.representation(gzip, Coding::Identity, size, "-inflated");
+        let content = match &plain {
+            Some(_) => Content::InBlock,
+            None => Content::Inflated(gzip.file.clone()),
         };
-        let form = self.finish(&representation, &body, content);
+        let form = self.finish(&representation, &plain.unwrap_or_default(), content);
         (representation, form)
     }
 
-    fn representation(
-        &self,
-        variant: &Variant,
-        coding: Coding,
-        size: Option<u64>,
-        mark: &str,
-    ) -> Representation {
-        let stamp = &variant.stamp;
-        let etag = match (self.route.files.etag, &variant.body) {
+    fn representation(&self, found: &Found, coding: Coding, size: Option<u64>, mark: &str) -> Representation {
+        let stamp = &found.stamp;
+        let etag = match (self.route.files.etag, &found.body) {
             (EtagFrom::Off, _) => None,
             (EtagFrom::Content, Some(body)) => Some(content_etag(body, mark)),
             (EtagFrom::Stat | EtagFrom::Content, _) => {
@@ -200,31 +200,18 @@ impl Shared<'_> {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,
         };
-        let block = RefCell::new(Rc::new(head.finish_with(body)));
-        Form { block, dated: Cell::new(self.worker.clock.read()), content }
+        Form { answer: Dated::new(head.finish_with(body), self.worker), content }
     }
 }
 
 impl Form {
-    /// The head of the full answer, with the `Date` of this second.
-    #[inline]
-    fn block(&self, worker: &Worker) -> Rc<http::reply::Block> {
-        let now = worker.clock.now();
-        if self.dated.get() != now {
-            self.dated.set(now);
-            // Copies only if an answer with the old date is still on its way.
-            Rc::make_mut(&mut self.block.borrow_mut()).set_date(&worker.clock.date());
-        }
-        self.block.borrow().clone()
-    }
-
     fn part(&self, wanted: ByteRange) -> Part {
         match &self.content {
             Content::File(file) | Content::Inflated(file) => {
                 Part::File(FilePart { file: file.clone(), at: wanted.from, left: wanted.len })
             }
             Content::InBlock => {
-                let block = self.block.borrow();
+                let block = self.answer.block();
                 let end = wanted.from + wanted.len;
                 Part::Bytes(block.body()[wanted.from as usize..end as usize].to_vec())
             }
@@ -254,7 +241,7 @@ impl Entry {
 
 /// The fields of the full answer that `keep` names.
 fn copy_fields<'a>(mut head: HeadWriter<'a>, form: &Form, keep: impl Fn(&str) -> bool) -> HeadWriter<'a> {
-    for (name, value) in form.block.borrow().fields() {
+    for (name, value) in form.answer.block().fields() {
         if keep(name) {
             head = head.field(name, value);
         }

@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 
@@ -33,7 +34,7 @@ impl Inflate {
     /// The next piece; `None` at the end. Errors: the file is not gzip, or cannot be read.
     pub async fn next(&mut self, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
         let mut decoder = match std::mem::replace(&mut self.state, State::Ended) {
-            State::New => Box::new(MultiGzDecoder::new(Reader { fd: self.file.fd.try_clone()?, at: 0 })),
+            State::New => Box::new(MultiGzDecoder::new(Reader { fd: self.file.fd.clone(), at: 0 })),
             State::Running(decoder) => decoder,
             State::Ended => return Ok(None),
         };
@@ -61,7 +62,7 @@ pub fn small(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
 
 /// Reads a descriptor from a place of its own: others read the same file.
 struct Reader {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     at: u64,
 }
 

@@ -13,7 +13,7 @@ use site::listing::{
 use site::model::{Dotfiles, Route, Symlinks};
 
 use super::head::HeadWriter;
-use super::{Body, Reply, Source, fixed};
+use super::{Body, Dated, Reply, Source, fixed};
 use crate::files::ListingPage;
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::look::Stamp;
@@ -21,8 +21,8 @@ use crate::log;
 use crate::places::Place;
 use crate::worker::Worker;
 
-/// A rendered listing up to this size is sent with its length, and kept.
-const KEEP: usize = 1024 * 1024;
+/// A rendered listing up to this part of the cache is sent with its length, and kept.
+const PART_OF_CACHE: usize = 8;
 
 /// What is to be listed, and how.
 pub struct Wanted {
@@ -65,9 +65,7 @@ impl Pieces {
 /// The listing, if one is kept that still holds.
 pub fn kept(worker: &Worker, wanted: &Wanted, now: i64) -> Option<Reply> {
     let page = worker.files.listing(wanted.host, &key(wanted), &wanted.folder, now)?;
-    let mut block = page.block.clone();
-    Rc::make_mut(&mut block).set_date(&worker.clock.date());
-    Some(Reply::block(block))
+    Some(Reply::block(page.answer.at(&worker.clock)))
 }
 
 /// Reads and renders.
@@ -82,15 +80,18 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
         symlinks: route.files.symlinks,
         dotfiles: route.files.dotfiles,
         limit: worker.site.limits.listing_entries,
+        keep: worker.site.cache.bytes / PART_OF_CACHE,
     };
-    match worker.disk.run(move || job.run()).await {
+    let looked = worker.disk.run(move || job.run()).await;
+    let now = worker.clock.read();
+    match looked {
         Ok(Ok((page, None))) => {
-            let block =
-                Rc::new(head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page));
-            let made = worker.clock.read();
-            let kept = Rc::new(ListingPage { block: block.clone(), folder: wanted.folder, made });
-            worker.files.keep_listing(wanted.host, &key(&wanted), kept);
-            Reply::block(block)
+            let block = head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page);
+            let answer = Dated::new(block, &worker);
+            let reply = Reply::block(answer.at(&worker.clock));
+            let page = ListingPage { answer, folder: wanted.folder, made: now };
+            worker.files.keep_listing(wanted.host, &key(&wanted), Rc::new(page));
+            reply
         }
         Ok(Ok((ready, render))) => {
             let Some(place) = worker.streams.take() else {
@@ -134,17 +135,19 @@ struct Job {
     symlinks: Symlinks,
     dotfiles: Dotfiles,
     limit: usize,
+    /// Bytes.
+    keep: usize,
 }
 
 impl Job {
-    /// The first bytes, at most about `KEEP`, and what makes the rest if there is more.
+    /// The first bytes, at most about `keep`, and what makes the rest if there is more.
     fn run(self) -> Result<(Vec<u8>, Option<Render>), OpenError> {
         let (entries, extent) = self.read()?;
         let page = Page { path: self.title, entries, order: self.order, extent };
         let mut render = Render::new(page, self.format);
         let mut ready = Vec::new();
         while render.next_piece(&mut ready) == Progress::More {
-            if ready.len() >= KEEP {
+            if ready.len() >= self.keep {
                 return Ok((ready, Some(render)));
             }
         }

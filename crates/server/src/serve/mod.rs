@@ -7,14 +7,17 @@ pub mod head;
 pub mod inflate;
 pub mod listing;
 
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::reply::Block;
 use http::status::Status;
 
+use crate::clock::Clock;
 use crate::files::look::Stamp;
 use crate::worker::Worker;
 
@@ -24,6 +27,8 @@ pub struct Reply {
     /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
     pub end: usize,
     pub body: Body,
+    /// Where in the block it begins, for whoever has written the head in another way.
+    pub start: usize,
 }
 
 /// What follows the block.
@@ -50,9 +55,37 @@ pub struct FilePart {
 
 /// A file that stays open for as long as somebody is being sent it.
 pub struct OpenFile {
-    pub fd: OwnedFd,
+    pub fd: Arc<OwnedFd>,
     /// What it was when its head was written.
     pub stamp: Stamp,
+}
+
+/// A block that is sent again and again, with the `Date` of the second.
+pub struct Dated {
+    block: RefCell<Rc<Block>>,
+    second: Cell<i64>,
+}
+
+impl Dated {
+    /// Of a block that was written in this second.
+    pub fn new(block: Block, worker: &Worker) -> Dated {
+        Dated { block: RefCell::new(Rc::new(block)), second: Cell::new(worker.clock.now()) }
+    }
+
+    #[inline]
+    pub fn at(&self, clock: &Clock) -> Rc<Block> {
+        if self.second.get() != clock.now() {
+            self.second.set(clock.now());
+            // Copies only if an answer with the old date is still on its way.
+            Rc::make_mut(&mut self.block.borrow_mut()).set_date(&clock.date());
+        }
+        self.block.borrow().clone()
+    }
+
+    /// With whatever date it has.
+    pub fn block(&self) -> Ref<'_, Block> {
+        Ref::map(self.block.borrow(), Rc::as_ref)
+    }
 }
 
 /// Bodies that are made piece by piece, on demand.
@@ -75,7 +108,7 @@ impl Reply {
     /// The whole block and nothing behind it.
     pub fn block(block: impl Into<Rc<Block>>) -> Reply {
         let block = block.into();
-        Reply { end: block.bytes().len(), block, body: Body::Nothing }
+        Reply { end: block.bytes().len(), block, body: Body::Nothing, start: 0 }
     }
 
     pub fn status(&self) -> Status {
@@ -90,7 +123,7 @@ impl Reply {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.block.bytes()[..self.end]
+        &self.block.bytes()[self.start..self.end]
     }
 
     pub fn is_streamed(&self) -> bool {

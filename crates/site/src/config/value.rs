@@ -74,6 +74,7 @@ pub fn listener(text: &str, folder: &Path) -> Result<Listener, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         let joined = folder.join(path);
         return match joined.as_os_str().len() {
+            _ if path.contains('\0') => Err("the path of a socket has no NUL"),
             _ if path.is_empty() => Err("write the path of the socket, e.g. \"unix:/run/taipan.sock\""),
             ..=MAX_SOCKET_PATH => Ok(Listener::Unix(joined)),
             _ => Err("the path of a socket has at most 107 bytes"),
