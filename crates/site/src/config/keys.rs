@@ -741,7 +741,7 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("64"),
         example: "8",
         meaning: "Answers per worker that are made while they are sent; more are answered with 503.",
-        more: "Those are listings of more than a mebibyte, and gzip files that are inflated for a client \
+        more: "Those are listings of more than an eighth of `bytes` in [cache], and gzip files that are inflated for a client \
                that does not accept gzip.",
     },
     Key {
