@@ -19,6 +19,8 @@ use site::model::Symlinks;
 const MAX_LINKS: usize = 40;
 /// `openat2` says EAGAIN when a rename elsewhere crossed its path; it is asked again this often.
 const RACES: usize = 8;
+/// To stand in, and to open from.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A folder that files are served from.
 #[derive(Debug, Clone)]
@@ -30,8 +32,7 @@ pub struct Root {
 
 impl Root {
     pub fn open(path: &Path) -> std::io::Result<Root> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = fs::open(path, flags, Mode::empty())?;
+        let fd = fs::open(path, FOLDER, Mode::empty())?;
         Ok(Root { fd: Arc::new(fd), path: Arc::new(path.canonicalize()?) })
     }
 }
@@ -121,65 +122,87 @@ fn walk(
     if wait == Wait::Never {
         return Err(OpenError::WouldWait);
     }
-    // What is still to be walked, last component first.
-    let mut ahead: Vec<PathBuf> = parts(Path::new(name));
-    // The folders walked so far; none is the start itself.
-    let mut folders: Vec<OwnedFd> = Vec::new();
-    let mut start = root.fd.try_clone().map_err(|_| Errno::MFILE)?;
-    let mut links = 0;
-    while let Some(part) = ahead.pop() {
-        let here = folders.last().map_or(start.as_fd(), AsFd::as_fd);
+    let mut walk = Walk::begin(root, name, symlinks)?;
+    while let Some(part) = walk.ahead.pop() {
         if part.as_os_str() == ".." {
-            match folders.pop() {
-                Some(_) => continue,
-                None if matches!(symlinks, Symlinks::Beneath | Symlinks::Never) => {
-                    return Err(OpenError::Denied);
-                }
-                None => {
-                    start = fs::openat(
-                        start,
-                        "..",
-                        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                        Mode::empty(),
-                    )?;
-                    continue;
-                }
-            }
+            walk.go_up()?;
+            continue;
         }
         let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::openat(here, &part, step, Mode::empty())?;
+        let fd = fs::openat(walk.here(), &part, step, Mode::empty())?;
         if kind(&fd)? == FileType::Symlink {
-            links += 1;
-            if links > MAX_LINKS || !may_follow(symlinks, here, &fd, &part)? {
-                return Err(OpenError::Denied);
-            }
-            let target = read_link(&fd)?;
-            let target = if target.is_absolute() {
-                folders.clear();
-                match symlinks {
-                    Symlinks::Beneath | Symlinks::Never => match target.strip_prefix(&*root.path) {
-                        Ok(inside) => inside.to_path_buf(),
-                        Err(_) => return Err(OpenError::Denied),
-                    },
-                    Symlinks::Owner | Symlinks::Follow => {
-                        start =
-                            fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-                        target
-                    }
-                }
-            } else {
-                target
-            };
-            ahead.extend(parts(&target));
-        } else if ahead.is_empty() {
-            return open_last(here, &part, fd, flags);
+            walk.follow(&fd, &part)?;
+        } else if walk.ahead.is_empty() {
+            return open_last(walk.here(), &part, fd, flags);
         } else {
-            folders.push(fd);
+            walk.folders.push(fd);
         }
     }
     // The path ended in a folder that was entered: by `..`, or because it is the root.
-    let here = folders.last().map_or(start.as_fd(), AsFd::as_fd);
-    Ok(fs::openat(here, ".", flags, Mode::empty())?)
+    Ok(fs::openat(walk.here(), ".", flags, Mode::empty())?)
+}
+
+/// A walk from folder to folder.
+struct Walk<'a> {
+    root: &'a Root,
+    symlinks: Symlinks,
+    /// What is still to be walked, last component first.
+    ahead: Vec<PathBuf>,
+    /// The folders walked so far, from `start` on.
+    folders: Vec<OwnedFd>,
+    start: OwnedFd,
+    links: usize,
+}
+
+impl Walk<'_> {
+    fn begin<'a>(root: &'a Root, name: &str, symlinks: Symlinks) -> Result<Walk<'a>, OpenError> {
+        let start = root.fd.try_clone().map_err(|_| Errno::MFILE)?;
+        let ahead = parts(Path::new(name));
+        Ok(Walk { root, symlinks, ahead, folders: Vec::new(), start, links: 0 })
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.folders.last().map_or(self.start.as_fd(), AsFd::as_fd)
+    }
+
+    fn is_confined(&self) -> bool {
+        matches!(self.symlinks, Symlinks::Beneath | Symlinks::Never)
+    }
+
+    fn go_up(&mut self) -> Result<(), OpenError> {
+        if self.folders.pop().is_some() {
+            return Ok(());
+        }
+        if self.is_confined() {
+            return Err(OpenError::Denied);
+        }
+        self.start = fs::openat(&self.start, "..", FOLDER, Mode::empty())?;
+        Ok(())
+    }
+
+    /// Puts where the link leads in front of what is ahead. An absolute one begins anew, at the root if it
+    /// leads beneath it.
+    fn follow(&mut self, link: &OwnedFd, name: &Path) -> Result<(), OpenError> {
+        self.links += 1;
+        if self.links > MAX_LINKS || !may_follow(self.symlinks, self.here(), link, name)? {
+            return Err(OpenError::Denied);
+        }
+        let target = read_link(link)?;
+        if !target.is_absolute() {
+            self.ahead.extend(parts(&target));
+            return Ok(());
+        }
+        self.folders.clear();
+        if self.is_confined() {
+            let inside = target.strip_prefix(&*self.root.path).map_err(|_| OpenError::Denied)?;
+            self.start = self.root.fd.try_clone().map_err(|_| Errno::MFILE)?;
+            self.ahead.extend(parts(inside));
+        } else {
+            self.start = fs::open("/", FOLDER, Mode::empty())?;
+            self.ahead.extend(parts(&target));
+        }
+        Ok(())
+    }
 }
 
 /// The last component, which `found` shows not to be a link: opened by name, unless it has been exchanged.
