@@ -456,3 +456,33 @@ fn three_thousand_files_are_three_thousand_answers() {
     let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
     assert!(open < 200, "{open} descriptors are open");
 }
+
+/// Has the kernel forget the content of a file, as far as it can: what is in memory of it has been written.
+fn forget(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn a_file_that_is_not_in_memory_is_sent_whole_too() {
+    let mut random = Random::new(7);
+    for size in [100_000, 1_000_000, 5_000_000] {
+        let content = random.bytes(size);
+        let server = Site::new().file("f.bin", &content).start();
+        let path = server.root().join("f.bin");
+        let mut client = server.connect();
+        for _ in 0..3 {
+            forget(&path);
+            assert!(client.get("/f.bin").body == content, "{size} bytes");
+            forget(&path);
+            let part = client.get_with("/f.bin", "Range: bytes=50000-99998\r\n");
+            assert!(part.status == 206 && part.body == content[50_000..99_999], "of {size} bytes");
+            forget(&path);
+            let parts = client.get_with("/f.bin", "Range: bytes=0-69999,80000-\r\n");
+            let first = parts.body.windows(70_000).any(|window| window == &content[..70_000]);
+            assert!(parts.status == 206 && first, "of {size} bytes");
+            assert!(parts.body.windows(size - 80_000).any(|window| window == &content[80_000..]));
+        }
+    }
+}

@@ -238,9 +238,9 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
 #[inline]
 fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -> Visit {
     let why = loop {
-        match output.send(&Bare(slot.fd.as_fd())) {
+        match output.send(&Bare(slot.fd.as_fd()), worker.clock.now()) {
             Ok(Sent::All) => break None,
-            Ok(Sent::Slice | Sent::Piece) => return Visit::leave(http, Start::Answer(output)),
+            Ok(Sent::Slice | Sent::Piece | Sent::Cold) => return Visit::leave(http, Start::Answer(output)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Visit::leave(http, Start::Answer(output));
             }

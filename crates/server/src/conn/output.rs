@@ -125,7 +125,7 @@ impl Batch {
             out: self.out,
             reply: self.reply,
             at: 0,
-            gone: Gone::default(),
+            sent: 0,
             taken: 0,
             coding: self.coding,
             records: self.records,
@@ -145,21 +145,14 @@ pub struct Output {
     reply: Option<Reply>,
     /// How far into `out` and the block behind it.
     at: usize,
-    gone: Gone,
+    /// Everything that has left.
+    sent: u64,
     /// What the client had taken when it was last weighed, counted from the first byte of this answer:
     /// below 0 as long as earlier ones are on their way.
     taken: i64,
     coding: Coding,
     pub records: Records,
     pub manner: Manner,
-}
-
-/// What has left.
-#[derive(Default)]
-struct Gone {
-    bytes: u64,
-    /// Bytes that the socket sends in one packet, once that has been asked.
-    segment: Option<u64>,
 }
 
 /// How far one turn of sending came.
@@ -169,18 +162,21 @@ pub enum Sent {
     Slice,
     /// What there was; the body's source is to be asked for more.
     Piece,
+    /// What comes next is on a disk, and not in memory.
+    Cold,
 }
 
 impl Output {
-    /// Sends what the socket takes, at most a few slices. `WouldBlock`: call again when it takes more.
+    /// Sends what the socket takes, of a file one slice, in this second, `now`. `WouldBlock`: call again
+    /// when it takes more.
     #[inline]
-    pub fn send(&mut self, stream: &impl Wire) -> io::Result<Sent> {
+    pub fn send(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
         self.send_bytes(stream)?;
         let Some(reply) = &mut self.reply else { return Ok(Sent::All) };
         match &mut reply.body {
             Body::Nothing => Ok(Sent::All),
-            Body::File(part) => send_file(stream, part, &mut self.gone),
-            Body::Parts(_) => self.send_parts(stream),
+            Body::File(part) => send_file(stream, part, &mut self.sent, now),
+            Body::Parts(_) => self.send_parts(stream, now),
             Body::Stream(_) => Ok(Sent::Piece),
         }
     }
@@ -211,15 +207,43 @@ impl Output {
         Ok(())
     }
 
+    /// Reads what comes next from its disk, on a helper thread; it is sent from memory then.
+    pub async fn read_cold(&mut self, worker: &Worker) -> io::Result<()> {
+        let Some(Reply { start, end, body, .. }) = &mut self.reply else { return Ok(()) };
+        let part = match body {
+            Body::File(part) => part,
+            Body::Parts(parts) => match parts.front_mut() {
+                Some(Part::File(part)) => part,
+                _ => return Ok(()),
+            },
+            Body::Nothing | Body::Stream(_) => return Ok(()),
+        };
+        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(SLICE));
+        let read = worker.disk.run(move || look::read_exactly(&fd, at, length as usize)).await;
+        let bytes = read.map_err(|_| io::Error::other(TOO_COLD))??;
+        if length == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
+            return Err(io::Error::other(CHANGED));
+        }
+        (part.at, part.left) = (at + length, part.left - length);
+        if let Body::Parts(parts) = body {
+            parts.push_front(Part::Bytes(bytes));
+        } else {
+            // The head has been sent; what is left of the reply is its file.
+            (*start, *end) = (0, 0);
+            (self.out, self.at) = (bytes, 0);
+        }
+        Ok(())
+    }
+
     /// Bytes that have left, for the log.
     #[inline]
     pub fn sent(&self) -> u64 {
-        self.gone.bytes
+        self.sent
     }
 
     /// Notes how much the client has had by now, of this and of earlier answers.
     pub fn mark(&mut self, unacknowledged: u64) {
-        self.taken = self.gone.bytes as i64 - unacknowledged as i64;
+        self.taken = self.sent as i64 - unacknowledged as i64;
     }
 
     /// How much more the client has had since the mark, which is set anew.
@@ -238,7 +262,8 @@ impl Output {
     fn send_bytes(&mut self, stream: &impl Wire) -> io::Result<()> {
         let block = self.reply.as_ref().map_or(&[][..], Reply::bytes);
         let follows = match self.reply.as_ref().map(|r| &r.body) {
-            Some(Body::File(_) | Body::Parts(_)) => More::Follows,
+            Some(Body::File(part)) if part.left > 0 => More::Follows,
+            Some(Body::Parts(_)) => More::Follows,
             _ => More::Nothing,
         };
         let total = self.out.len() + block.len();
@@ -250,24 +275,24 @@ impl Output {
             };
             let sent = stream.try_write(|fd| stream::send(fd, rest, more))?;
             self.at += sent;
-            self.gone.bytes += sent as u64;
+            self.sent += sent as u64;
         }
         Ok(())
     }
 
-    fn send_parts(&mut self, stream: &impl Wire) -> io::Result<Sent> {
+    fn send_parts(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
         let Some(Reply { body: Body::Parts(parts), .. }) = &mut self.reply else { return Ok(Sent::All) };
         loop {
             let more = if parts.len() > 1 { More::Follows } else { More::Nothing };
             let Some(part) = parts.front_mut() else { return Ok(Sent::All) };
             match part {
-                Part::File(file) => match send_file(stream, file, &mut self.gone)? {
+                Part::File(file) => match send_file(stream, file, &mut self.sent, now)? {
                     Sent::All => {}
                     other => return Ok(other),
                 },
                 Part::Bytes(bytes) => {
                     let n = stream.try_write(|fd| stream::send(fd, bytes, more))?;
-                    self.gone.bytes += n as u64;
+                    self.sent += n as u64;
                     bytes.drain(..n);
                     if !bytes.is_empty() {
                         continue;
@@ -280,8 +305,14 @@ impl Output {
 }
 
 /// Sends one slice.
-fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut Gone) -> io::Result<Sent> {
-    let slice = gone.slice(stream, part.left);
+fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut u64, now: i64) -> io::Result<Sent> {
+    if part.left == 0 {
+        return Ok(Sent::All);
+    }
+    let slice = slice(stream, *gone, part.left);
+    if !part.file.is_in_memory(part.at, part.at + slice, now) {
+        return Ok(Sent::Cold);
+    }
     // Before the last bytes leave, the file must still be the one that the head describes; if it is
     // not, the answer ends short, and the client can tell.
     if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
@@ -292,27 +323,27 @@ fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut Gone) -> io::Re
     if n == 0 {
         return Err(io::Error::other(CHANGED));
     }
-    gone.bytes += n as u64;
+    *gone += n as u64;
     part.left -= n as u64;
     Ok(if part.left == 0 { Sent::All } else { Sent::Slice })
 }
 
-impl Gone {
-    /// How much of `left` to send next. A slice ends where a segment does: one that does not leaves a
-    /// segment that is nearly empty, and costs a packet and its acknowledgement.
-    fn slice(&mut self, stream: &impl Wire, left: u64) -> u64 {
-        if left <= SLICE {
-            return left;
-        }
-        let segment = *self.segment.get_or_insert_with(|| stream.segment());
-        let end = (self.bytes + SLICE) / segment * segment;
-        if end > self.bytes { end - self.bytes } else { SLICE }
+/// How much of `left` to send next, when `gone` bytes have left. A slice ends where a segment does: one
+/// that does not leaves a segment that is nearly empty, and costs a packet and its acknowledgement.
+fn slice(stream: &impl Wire, gone: u64, left: u64) -> u64 {
+    if left <= SLICE {
+        return left;
     }
+    // Asked anew each time: it grows with the window.
+    let segment = stream.segment();
+    let end = (gone + SLICE) / segment * segment;
+    if end > gone { end - gone } else { SLICE }
 }
 
 /// Why answers end short of their length, for the log.
 pub const CLIENT_CLOSED: &str = "client closed";
 const CHANGED: &str = "file changed while it was sent";
+const TOO_COLD: &str = "the disk was too slow";
 
 /// Why sending failed: the only errors that are not the socket's are ours.
 pub fn why(error: &io::Error) -> &'static str {

@@ -189,8 +189,7 @@ impl Task {
 
     /// Sends all of it and writes its log lines. `Some`: it was the last.
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Broken> {
-        self.enter(Phase::Write);
-        output.mark(self.stream.unacknowledged());
+        self.write_on(&mut output);
         let sent = self.send(&mut output).await;
         self.enter(Phase::Idle);
         let ended = sent.as_ref().err().map(|(_, why)| *why);
@@ -211,6 +210,12 @@ impl Task {
         }
     }
 
+    /// From now on it is the client that is waited for.
+    fn write_on(&self, output: &mut Output) {
+        self.enter(Phase::Write);
+        output.mark(self.stream.unacknowledged());
+    }
+
     async fn send(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
         // One log line per request, also when this task is dropped or panics in the middle.
         let mut guard = Unfinished { worker: self.worker.clone(), output: Some(output) };
@@ -224,10 +229,20 @@ impl Task {
                     self.waited = Waited::Yes;
                     tokio::task::yield_now().await;
                 }
-                Ok(Sent::Piece) => match output.next_piece(&self.worker).await {
-                    Ok(()) => {}
-                    Err(_) => break Err((Broken::Gone, "content could not be made")),
-                },
+                Ok(Sent::Piece) => {
+                    self.wait_in(Phase::Fetch);
+                    if output.next_piece(&self.worker).await.is_err() {
+                        break Err((Broken::Gone, "content could not be made"));
+                    }
+                    self.write_on(output);
+                }
+                Ok(Sent::Cold) => {
+                    self.wait_in(Phase::Fetch);
+                    if output.read_cold(&self.worker).await.is_err() {
+                        break Err((Broken::Gone, "content could not be read"));
+                    }
+                    self.write_on(output);
+                }
                 Err(why) => break Err(why),
             }
         };
@@ -303,7 +318,7 @@ fn poll_send(
             }
             seat.enter(Phase::Write, worker.clock.ticks());
         }
-        match output.send(stream) {
+        match output.send(stream, worker.clock.read()) {
             Ok(sent) => return Poll::Ready(Ok(sent)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

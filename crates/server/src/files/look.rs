@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of requests: it finds, it does not decide.
 
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use http::negotiate::Coding;
@@ -112,6 +112,29 @@ pub fn unchanged(fd: &OwnedFd, stamp: &Stamp) -> bool {
         let (size, modified) = (now.st_size as u64, nanoseconds(now.st_mtime, now.st_mtime_nsec as u32));
         size > stamp.size || (size == stamp.size && modified == stamp.modified)
     })
+}
+
+/// Can the byte at `at` be sent without waiting for a disk? Where the file system cannot say, it may have
+/// to wait.
+pub fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
+    let mut byte = [0; 1];
+    let read = preadv2(fd, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
+}
+
+/// `length` bytes from `at`, however long the disk takes. Errors: there are fewer.
+pub fn read_exactly(fd: &OwnedFd, at: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut have = 0;
+    while have < length {
+        match rustix::io::pread(fd, &mut bytes[have..], at + have as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => have += n,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(bytes)
 }
 
 /// What a look sees before anything is opened for reading.

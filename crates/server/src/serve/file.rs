@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use http::negotiate::Coding;
 use http::range::{self, ByteRange};
@@ -41,7 +40,7 @@ pub fn prepare(
     };
     let mut ready = Vec::with_capacity(variants.len() + 1);
     for Variant { stamp, coding, fd, body } in variants {
-        let found = Found { stamp, file: Rc::new(OpenFile { fd: Arc::new(fd), stamp }), body };
+        let found = Found { stamp, file: Rc::new(OpenFile::new(fd, stamp)), body };
         if only_gzip {
             ready.push(shared.inflated(&found));
         }

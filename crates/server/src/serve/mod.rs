@@ -18,7 +18,7 @@ use http::reply::Block;
 use http::status::Status;
 
 use crate::clock::Clock;
-use crate::files::look::Stamp;
+use crate::files::look::{self, Stamp};
 use crate::worker::Worker;
 
 /// An answer: a head with, often, the whole body right behind it, and what follows.
@@ -58,6 +58,41 @@ pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// What it was when its head was written.
     pub stamp: Stamp,
+    warm: Cell<Warm>,
+}
+
+/// A run of bytes that was found to be in memory in this second.
+#[derive(Clone, Copy, Default)]
+struct Warm {
+    second: i64,
+    from: u64,
+    to: u64,
+}
+
+impl OpenFile {
+    pub fn new(fd: OwnedFd, stamp: Stamp) -> OpenFile {
+        OpenFile { fd: Arc::new(fd), stamp, warm: Cell::default() }
+    }
+
+    /// Can the bytes from `at` to `end` be sent without waiting for a disk? The kernel is asked once a
+    /// second, and about the first and the last byte: it reads ahead, and forgets, in long runs.
+    pub fn is_in_memory(&self, at: u64, end: u64, now: i64) -> bool {
+        let mut warm = self.warm.get();
+        if warm.second != now || !(warm.from..=warm.to).contains(&at) {
+            if !look::is_in_memory(&self.fd, at) {
+                return false;
+            }
+            warm = Warm { second: now, from: at, to: at };
+        }
+        if end > warm.to {
+            if !look::is_in_memory(&self.fd, end - 1) {
+                return false;
+            }
+            warm.to = end;
+        }
+        self.warm.set(warm);
+        true
+    }
 }
 
 /// A block that is sent again and again, with the `Date` of the second.
