@@ -15,6 +15,7 @@ use site::listing::{Format, Order};
 use site::model::Route;
 use site::plan::{Plan, Scheme, plan};
 
+use crate::files::roots::Roots;
 use crate::files::{self, Entry, Fetch, Fetched, Files, Lookup};
 use crate::serve::{Reply, file, fixed, listing};
 use crate::worker::Worker;
@@ -180,7 +181,7 @@ impl Exchange<'_> {
         let (Plan::Files(planned), Some(folder)) = (planned, entry.folder_stamp()) else {
             return self.status(self.route(path), Status::NOT_FOUND);
         };
-        let Ok(root) = self.worker.files.root(planned.root, self.now) else {
+        let Some(root) = Roots::get(self.worker, planned.root, self.now) else {
             return self.status(planned.route, Status::INTERNAL_SERVER_ERROR);
         };
         let wanted = listing::Wanted {

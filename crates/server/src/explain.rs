@@ -12,6 +12,7 @@ use site::plan::{Plan, Scheme, Why, plan};
 use crate::exchange::{self, Answer};
 use crate::files::beneath::Wait;
 use crate::files::look::{Found, Query, look};
+use crate::files::roots::Roots;
 use crate::flags::Explain;
 use crate::serve::{Body, Reply};
 use crate::worker::Worker;
@@ -85,7 +86,7 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn tell_plan(worker: &Worker, host: usize, head: &Head<'_>) -> io::Result<()> {
+fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> io::Result<()> {
     let Some(path) = head.target.path() else {
         terminal::out(format_args!("path      none: this is about the server itself"));
         return Ok(());
@@ -116,7 +117,7 @@ fn tell_plan(worker: &Worker, host: usize, head: &Head<'_>) -> io::Result<()> {
             if planned.path != asked {
                 terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
-            let root = worker.files.root(planned.root, worker.clock.now())?;
+            let Some(root) = Roots::get(worker, planned.root, worker.clock.now()) else { return Ok(()) };
             let below = planned.below().into_owned();
             terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
             let query = Query::new(root, below, &route.files, worker.site.cache.file);

@@ -116,11 +116,12 @@ async fn work(site: Site, sockets: Vec<Socket>, mut commands: UnboundedReceiver<
 impl Worker {
     /// Within the worker's runtime.
     pub fn new(site: Site) -> io::Result<Worker> {
+        let clock = Clock::start();
         Ok(Worker {
-            clock: Clock::start(),
             deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
             desk: RefCell::new(Desk::new(site.limits.head.head)),
-            files: Files::new(&site.cache),
+            files: Files::new(&site, clock.now()),
+            clock,
             disk: Disk::new(site.limits.disk_queue, site.timeouts.disk),
             streams: Places::new(site.limits.streams),
             lot: Lot::open()?,

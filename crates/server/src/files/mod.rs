@@ -6,11 +6,12 @@
 
 pub mod beneath;
 pub mod look;
+pub mod roots;
 pub mod table;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,15 +19,16 @@ use http::status::Status;
 use http::target::SafePath;
 use rustix::io::Errno;
 use site::decide::Resource;
-use site::model::CacheLimits;
+use site::model::{CacheLimits, Site};
 use tokio::sync::Notify;
 
 use crate::disk::Busy;
 use crate::log;
 use crate::serve::{Dated, OpenFile};
 use crate::worker::Worker;
-use beneath::{OpenError, Root, Wait};
+use beneath::{OpenError, Wait};
 use look::{Found, Query, Stamp, look};
+use roots::Roots;
 use table::{Cost, Table};
 
 /// What stands under a path, ready to be served.
@@ -97,7 +99,7 @@ struct Pending {
 
 pub struct Files {
     table: RefCell<Table<Cached>>,
-    roots: RefCell<HashMap<PathBuf, (Root, i64)>>,
+    roots: Roots,
     pending: RefCell<HashMap<(usize, SafePath<'static>), Rc<Pending>>>,
     check: i64,
     missing: i64,
@@ -105,15 +107,17 @@ pub struct Files {
 }
 
 impl Files {
-    pub fn new(limits: &CacheLimits) -> Files {
-        let CacheLimits { entries, descriptors, bytes, .. } = *limits;
+    /// Opens the roots of the site.
+    pub fn new(site: &Site, now: i64) -> Files {
+        let CacheLimits { entries, descriptors, bytes, file, check, missing } = site.cache;
+        let check = whole_seconds(check);
         Files {
             table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
-            roots: RefCell::default(),
+            roots: Roots::open(site, check, now),
             pending: RefCell::default(),
-            check: whole_seconds(limits.check),
-            missing: whole_seconds(limits.missing),
-            read_up_to: limits.file,
+            check,
+            missing: whole_seconds(missing),
+            read_up_to: file,
         }
     }
 
@@ -135,12 +139,8 @@ impl Files {
         now: i64,
     ) -> Lookup {
         let files = &worker.files;
-        let root = match files.root(wanted.root, now) {
-            Ok(root) => root,
-            Err(error) => {
-                log::error(format_args!("cannot open the root {}: {error}", wanted.root.display()));
-                return Lookup::Failed(Status::INTERNAL_SERVER_ERROR);
-            }
+        let Some(root) = Roots::get(worker, wanted.root, now) else {
+            return Lookup::Failed(Status::INTERNAL_SERVER_ERROR);
         };
         let query = Query::new(root, wanted.below.clone().into_owned(), wanted.rules, files.read_up_to);
         let known = files.known(host, path.as_str());
@@ -165,20 +165,6 @@ impl Files {
     pub fn keep_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
         let bytes = page.answer.block().bytes().len();
         self.table.borrow_mut().insert(host as u32, key, Cached::Listing(page), bytes, 0);
-    }
-
-    /// The root's descriptor. Its path is looked up again after a while: releases are often switched by
-    /// exchanging a link.
-    pub fn root(&self, path: &Path, now: i64) -> std::io::Result<Root> {
-        let mut roots = self.roots.borrow_mut();
-        if let Some((root, opened)) = roots.get(path)
-            && now - opened < self.check.max(1)
-        {
-            return Ok(root.clone());
-        }
-        let root = Root::open(path)?;
-        roots.insert(path.to_owned(), (root.clone(), now));
-        Ok(root)
     }
 
     fn is_fresh(&self, entry: &Entry, now: i64) -> bool {
