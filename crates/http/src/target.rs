@@ -181,6 +181,15 @@ impl<'a> SafePath<'a> {
         SafePath(Cow::Owned([&self.0, slash].concat()))
     }
 
+    /// The folder that the first `count` segments name; `None` if there are fewer.
+    pub fn first(&self, count: usize) -> Option<SafePath<'_>> {
+        let end = match count {
+            0 => 0,
+            _ => self.0.match_indices('/').nth(count - 1)?.0 + 1,
+        };
+        Some(SafePath(Cow::Borrowed(&self.0[..end])))
+    }
+
     /// The path beneath its first `count` segments; `None` if it has fewer. A folder stays a folder.
     pub fn beneath(&self, count: usize) -> Option<SafePath<'_>> {
         let mut path = &*self.0;
@@ -645,6 +654,8 @@ mod tests {
         assert_eq!(path.beneath(2).unwrap().as_str(), "c.svg");
         assert_eq!(path.beneath(3).unwrap().as_str(), "");
         assert_eq!(path.beneath(4), None);
+        let first = |count| path.first(count).map(|path| path.as_str().to_owned());
+        assert_eq!([0, 1, 2, 3].map(first), [Some("".into()), Some("a/".into()), Some("a/b/".into()), None]);
         assert_eq!(path.to_string(), "/a/b/c.svg");
     }
 

@@ -122,7 +122,7 @@ impl Worker {
             desk: RefCell::new(Desk::new(site.limits.head.head)),
             files: Files::new(&site, clock.now()),
             clock,
-            disk: Disk::new(site.limits.disk_queue, site.timeouts.disk),
+            disk: Disk::new(site.limits.disk_queue, site.limits.disk_threads, site.timeouts.disk),
             streams: Places::new(site.limits.streams),
             lot: Lot::open()?,
             access: AccessLogs::new(&site),

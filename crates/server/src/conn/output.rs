@@ -219,7 +219,8 @@ impl Output {
             Body::Nothing | Body::Stream(_) => return Ok(()),
         };
         let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(SLICE));
-        let read = worker.disk.run(move || look::read_exactly(&fd, at, length as usize)).await;
+        let device = part.file.stamp.device;
+        let read = worker.disk.run(device, move || look::read_exactly(&fd, at, length as usize)).await;
         let bytes = read.map_err(|_| io::Error::other(TOO_COLD))??;
         if length == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
             return Err(io::Error::other(CHANGED));

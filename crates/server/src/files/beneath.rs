@@ -15,6 +15,8 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use site::model::Symlinks;
 
+use crate::disk::Device;
+
 /// As `path_resolution(7)`: more links than this are a loop.
 const MAX_LINKS: usize = 40;
 /// `openat2` says EAGAIN when a rename elsewhere crossed its path; it is asked again this often.
@@ -28,12 +30,15 @@ pub struct Root {
     pub fd: Arc<OwnedFd>,
     /// Where it really is, to recognise absolute links that lead back into it.
     pub path: Arc<PathBuf>,
+    pub device: Device,
 }
 
 impl Root {
     pub fn open(path: &Path) -> std::io::Result<Root> {
         let fd = fs::open(path, FOLDER, Mode::empty())?;
-        Ok(Root { fd: Arc::new(fd), path: Arc::new(path.canonicalize()?) })
+        let device = fs::fstat(&fd)?.st_dev;
+        let device = (fs::major(device), fs::minor(device));
+        Ok(Root { fd: Arc::new(fd), path: Arc::new(path.canonicalize()?), device })
     }
 }
 

@@ -13,11 +13,12 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use site::model::{FileRules, Symlinks};
 
 use super::beneath::{self, OpenError, Root, Wait};
+use crate::disk::Device;
 
 /// What tells two states of a file apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    pub device: (u32, u32),
+    pub device: Device,
     pub inode: u64,
     pub size: u64,
     /// Nanoseconds since 1970.
@@ -104,6 +105,20 @@ pub fn look(query: &Query, known: &[Stamp], wait: Wait) -> Result<Option<Found>,
             Err(error) => Err(error),
         },
     }
+}
+
+/// The device that a look will wait for: that of the last folder on the way that the kernel knows.
+pub fn device(query: &Query) -> Device {
+    let mut folders = query.path.segments().count() + usize::from(query.path.is_folder());
+    // A path has fewer segments than bytes, and those are limited.
+    while folders > 0 {
+        folders -= 1;
+        let known = query.path.first(folders).and_then(|path| stat(query, &path, Wait::Never).ok());
+        if let Some((_, stamp)) = known {
+            return stamp.device;
+        }
+    }
+    query.root.device
 }
 
 /// Is `fd` still what `stamp` says, as far as its first `stamp.size` bytes go? A file that only grew is.

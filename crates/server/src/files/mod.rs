@@ -199,7 +199,8 @@ impl Files {
         let worker = worker.clone();
         tokio::task::spawn_local(async move {
             let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
-            let looked = worker.disk.run(move || look(&query, &stamps, Wait::Allowed)).await;
+            let device = look::device(&query);
+            let looked = worker.disk.run(device, move || look(&query, &stamps, Wait::Allowed)).await;
             let now = worker.clock.read();
             let result = match looked {
                 Ok(Ok(found)) => Ok(worker.files.settle(&worker, host, &key.1, known, found, now)),

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use site::model::{Action, Site};
 
 use super::beneath::Root;
+use crate::disk::Device;
 use crate::log;
 use crate::worker::Worker;
 
@@ -46,6 +47,12 @@ impl Roots {
         Roots { held: RefCell::new(held), check: check.max(1) }
     }
 
+    /// Of a root as it was; roots that could not be opened share one that is none.
+    fn device(&self, path: &Path) -> Device {
+        let held = self.held.borrow();
+        held.get(path).and_then(|held| held.root.as_ref()).map_or((0, 0), |root| root.device)
+    }
+
     /// `None`: it could not be opened when that was last tried.
     pub fn get(worker: &Rc<Worker>, path: &Path, now: i64) -> Option<Root> {
         let roots = &worker.files.roots;
@@ -70,9 +77,10 @@ impl Held {
 }
 
 async fn look_up(worker: Rc<Worker>, path: PathBuf) {
+    let device = worker.files.roots.device(&path);
     let opened = {
         let path = path.clone();
-        worker.disk.run(move || Root::open(&path)).await
+        worker.disk.run(device, move || Root::open(&path)).await
     };
     let now = worker.clock.read();
     let mut all = worker.files.roots.held.borrow_mut();

@@ -38,13 +38,14 @@ impl Inflate {
             State::Running(decoder) => decoder,
             State::Ended => return Ok(None),
         };
+        let device = self.file.stamp.device;
         let work = move || {
             let mut piece = Vec::with_capacity(PIECE);
             let read = (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece);
             read.map(|_| (decoder, piece))
         };
         let (decoder, piece) =
-            worker.disk.run(work).await.map_err(|_| io::Error::other("the disk is too slow"))??;
+            worker.disk.run(device, work).await.map_err(|_| io::Error::other("the disk is too slow"))??;
         if piece.is_empty() {
             return Ok(None);
         }

@@ -14,6 +14,7 @@ use site::model::{Dotfiles, Route, Symlinks};
 
 use super::head::HeadWriter;
 use super::{Body, Dated, Reply, Source, fixed};
+use crate::disk::Device;
 use crate::files::ListingPage;
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::look::Stamp;
@@ -41,6 +42,7 @@ pub struct Wanted {
 pub struct Pieces {
     ready: Vec<u8>,
     render: Option<Render>,
+    device: Device,
     _place: Place,
 }
 
@@ -56,7 +58,7 @@ impl Pieces {
             (render, piece, progress)
         };
         let (render, piece, progress) =
-            worker.disk.run(work).await.map_err(|_| io::Error::other("no helper thread"))?;
+            worker.disk.run(self.device, work).await.map_err(|_| io::Error::other("no helper thread"))?;
         self.render = (progress == Progress::More).then_some(render);
         Ok((!piece.is_empty()).then_some(piece))
     }
@@ -82,7 +84,7 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
         limit: worker.site.limits.listing_entries,
         keep: worker.site.cache.bytes / PART_OF_CACHE,
     };
-    let looked = worker.disk.run(move || job.run()).await;
+    let looked = worker.disk.run(wanted.folder.device, move || job.run()).await;
     let now = worker.clock.read();
     match looked {
         Ok(Ok((page, None))) => {
@@ -97,7 +99,12 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
             let Some(place) = worker.streams.take() else {
                 return fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE);
             };
-            let source = Source::Listing(Box::new(Pieces { ready, render, _place: place }));
+            let source = Source::Listing(Box::new(Pieces {
+                ready,
+                render,
+                device: wanted.folder.device,
+                _place: place,
+            }));
             Reply { body: Body::Stream(source), ..Reply::block(head(&worker, route, wanted.format).finish()) }
         }
         Ok(Err(OpenError::Denied)) => fixed::status(&worker, Some(route), Status::FORBIDDEN),

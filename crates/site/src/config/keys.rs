@@ -723,7 +723,8 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("8"),
         example: "2",
         meaning: "Threads of one worker for everything that may wait for a disk.",
-        more: "",
+        more: "At most half of them wait for one device, so that one that does not answer leaves room for the \
+               others.",
     },
     Key {
         name: "disk_queue",
