@@ -123,9 +123,9 @@ pub fn device(query: &Query) -> Device {
 
 /// Is `fd` still what `stamp` says, as far as its first `stamp.size` bytes go? A file that only grew is.
 pub fn unchanged(fd: &OwnedFd, stamp: &Stamp) -> bool {
-    fs::fstat(fd).is_ok_and(|now| {
-        let (size, modified) = (now.st_size as u64, nanoseconds(now.st_mtime, now.st_mtime_nsec as u32));
-        size > stamp.size || (size == stamp.size && modified == stamp.modified)
+    // As far as the kernel knows: this is asked in the loop, and a disk may not answer.
+    stat_opened(fd, Wait::Never).is_ok_and(|(_, now)| {
+        now.size > stamp.size || (now.size == stamp.size && now.modified == stamp.modified)
     })
 }
 
@@ -281,6 +281,11 @@ fn query_name(first: &Sight) -> String {
 }
 
 fn load_one(query: &Query, sight: &Sight, wait: Wait) -> Result<Variant, OpenError> {
+    // Opening asks the file system, whatever the kernel has in memory of it. One on a disk of this machine
+    // answers at once; one without a disk (major number 0) may be on another machine, or a program.
+    if wait == Wait::Never && sight.stamp.device.0 == 0 {
+        return Err(OpenError::WouldWait);
+    }
     // What was seen was a regular file; were it exchanged for a FIFO meanwhile, NONBLOCK keeps this from waiting.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = beneath::open(&query.root, &sight.path, query.symlinks, flags, wait)?;

@@ -33,22 +33,22 @@ impl Inflate {
 
     /// The next piece; `None` at the end. Errors: the file is not gzip, or cannot be read.
     pub async fn next(&mut self, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
-        let mut decoder = match std::mem::replace(&mut self.state, State::Ended) {
-            State::New => Box::new(MultiGzDecoder::new(Reader { fd: self.file.fd.clone(), at: 0 })),
-            State::Running(decoder) => decoder,
-            State::Ended => return Ok(None),
-        };
-        let device = self.file.stamp.device;
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        let (fd, device) = (self.file.fd.clone(), self.file.stamp.device);
         let work = move || {
+            // A decoder reads the head of its file as soon as it is made.
+            let mut decoder = match state {
+                State::New => Box::new(MultiGzDecoder::new(Reader { fd, at: 0 })),
+                State::Running(decoder) => decoder,
+                State::Ended => return Ok(None),
+            };
             let mut piece = Vec::with_capacity(PIECE);
-            let read = (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece);
-            read.map(|_| (decoder, piece))
+            (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece)?;
+            io::Result::Ok((!piece.is_empty()).then_some((decoder, piece)))
         };
-        let (decoder, piece) =
-            worker.disk.run(device, work).await.map_err(|_| io::Error::other("the disk is too slow"))??;
-        if piece.is_empty() {
-            return Ok(None);
-        }
+        let made = worker.disk.run(device, work).await;
+        let made = made.map_err(|_| io::Error::other("the disk is too slow"))??;
+        let Some((decoder, piece)) = made else { return Ok(None) };
         self.state = State::Running(decoder);
         Ok(Some(piece))
     }
