@@ -7,6 +7,7 @@ use http::head::Version;
 use rustix::fs::sendfile;
 
 use super::stream::{self, More, Wire};
+use crate::files::beneath::Wait;
 use crate::files::look;
 use crate::log::access::Records;
 use crate::serve::{Body, FilePart, Part, Reply};
@@ -220,8 +221,12 @@ impl Output {
         };
         let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(SLICE));
         let device = part.file.stamp.device;
-        let read = worker.disk.run(device, move || look::read_exactly(&fd, at, length as usize)).await;
-        let bytes = read.map_err(|_| io::Error::other(TOO_COLD))??;
+        let read = worker.disk.run(device, move || look::read(&fd, at, length as usize, Wait::Allowed)).await;
+        let bytes = match read {
+            Ok(Ok(Some(bytes))) => bytes,
+            Ok(Ok(None)) => return Err(io::Error::other(CHANGED)),
+            Ok(Err(_)) | Err(_) => return Err(io::Error::other(TOO_COLD)),
+        };
         if length == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
             return Err(io::Error::other(CHANGED));
         }
@@ -344,7 +349,7 @@ fn slice(stream: &impl Wire, gone: u64, left: u64) -> u64 {
 /// Why answers end short of their length, for the log.
 pub const CLIENT_CLOSED: &str = "client closed";
 const CHANGED: &str = "file changed while it was sent";
-const TOO_COLD: &str = "the disk was too slow";
+const TOO_COLD: &str = "the disk failed, or was too slow";
 
 /// Why sending failed: the only errors that are not the socket's are ours.
 pub fn why(error: &io::Error) -> &'static str {

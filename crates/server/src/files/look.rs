@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of requests: it finds, it does not decide.
 
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 
 use http::negotiate::Coding;
@@ -137,19 +137,21 @@ pub fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
     !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
 }
 
-/// `length` bytes from `at`, however long the disk takes. Errors: there are fewer.
-pub fn read_exactly(fd: &OwnedFd, at: u64, length: usize) -> io::Result<Vec<u8>> {
+/// `length` bytes from `at`; `None` when there are fewer, because the file is being changed.
+pub fn read(fd: &OwnedFd, at: u64, length: usize, wait: Wait) -> Result<Option<Vec<u8>>, OpenError> {
+    let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
     let mut bytes = vec![0; length];
     let mut have = 0;
     while have < length {
-        match rustix::io::pread(fd, &mut bytes[have..], at + have as u64) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        match preadv2(fd, &mut [IoSliceMut::new(&mut bytes[have..])], at + have as u64, flags) {
+            Ok(0) => return Ok(None),
             Ok(n) => have += n,
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::Never => return Err(OpenError::WouldWait),
             Err(errno) => return Err(errno.into()),
         }
     }
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
 /// What a look sees before anything is opened for reading.
@@ -293,25 +295,8 @@ fn load_one(query: &Query, sight: &Sight, wait: Wait) -> Result<Variant, OpenErr
     if kind != FileType::RegularFile {
         return Err(OpenError::Denied);
     }
-    let body = if stamp.size <= query.read_up_to { read(&fd, stamp.size as usize, wait)? } else { None };
+    let body = if stamp.size <= query.read_up_to { read(&fd, 0, stamp.size as usize, wait)? } else { None };
     Ok(Variant { stamp, coding: sight.coding, fd, body })
-}
-
-/// The first `size` bytes; `None` when there are fewer, because the file is being changed.
-fn read(fd: &OwnedFd, size: usize, wait: Wait) -> Result<Option<Vec<u8>>, OpenError> {
-    let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
-    let mut body = vec![0; size];
-    let mut have = 0;
-    while have < size {
-        match preadv2(fd, &mut [IoSliceMut::new(&mut body[have..])], have as u64, flags) {
-            Ok(0) => return Ok(None),
-            Ok(n) => have += n,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::Never => return Err(OpenError::WouldWait),
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(Some(body))
 }
 
 fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
