@@ -124,8 +124,16 @@ fn leads_somewhere(site: &Site, host: usize, route: &Route) {
     let mut path = String::from("/");
     encode_path(&route.pattern.to_string(), &mut path);
     let Ok(path) = SafePath::parse(&path) else { return };
-    match plan(site, host, path, Some("q=a b\"\r\n"), b"example.org:80", Scheme::Http) {
+    ends_well(plan(site, host, path, Some("q=a b\"\r\n"), b"example.org:80", Scheme::Http));
+}
+
+fn ends_well(plan: Plan<'_, '_>) {
+    match plan {
         Plan::Files(files) => drop(files.below()),
+        Plan::Scripts(scripts) => {
+            assert!(!scripts.walk.steps.is_empty());
+            ends_well(scripts.otherwise);
+        }
         Plan::Redirect { location, .. } => {
             assert!(!location.is_empty() && !location.starts_with("//"));
             assert!(location.bytes().all(|byte| matches!(byte, b'!'..=b'~')), "{location:?}");

@@ -9,26 +9,34 @@ mod chunked;
 mod config;
 mod cuts;
 mod dates;
+mod environment;
+mod fastcgi;
 mod head;
 mod listing;
 mod log_line;
 mod range;
+mod reply;
+mod scgi;
 mod target_path;
 
 pub use chunked::chunked;
 pub use config::config;
 pub use dates::dates;
+pub use environment::environment;
+pub use fastcgi::fastcgi;
 pub use head::head;
 pub use listing::listing;
 pub use log_line::log_line;
 pub use range::range;
+pub use reply::reply;
+pub use scgi::scgi;
 pub use target_path::target_path;
 
 /// Takes any bytes; panics if a law is broken.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also that of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("head", head),
     ("target_path", target_path),
     ("chunked", chunked),
@@ -37,4 +45,8 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("config", config),
     ("listing", listing),
     ("log_line", log_line),
+    ("environment", environment),
+    ("fastcgi", fastcgi),
+    ("scgi", scgi),
+    ("reply", reply),
 ];

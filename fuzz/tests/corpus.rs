@@ -89,6 +89,26 @@ fn log_line() {
 }
 
 #[test]
+fn environment() {
+    run("environment");
+}
+
+#[test]
+fn fastcgi() {
+    run("fastcgi");
+}
+
+#[test]
+fn scgi() {
+    run("scgi");
+}
+
+#[test]
+fn reply() {
+    run("reply");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");

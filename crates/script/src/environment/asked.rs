@@ -1,0 +1,77 @@
+//! What a script is told of a request, as plain data. Knows nothing of how it was found out.
+
+use std::net::SocketAddr;
+
+use http::head::Field;
+
+/// One request for one script. What is empty or `None` is not set in the environment, except where
+/// RFC 3875 §4.1 wants a variable in any case.
+#[derive(Debug, Clone)]
+pub struct Asked<'a> {
+    /// The method as sent.
+    pub method: &'a str,
+    /// `HTTP/1.1`, as the client speaks it.
+    pub protocol: &'a str,
+    pub scheme: Scheme,
+    /// The raw path of the target, and the raw query without its question mark.
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    /// Host and port that are asked, as sent; empty if nobody said.
+    pub host: &'a str,
+    /// The host alone, or the server's own name where none was asked.
+    pub server_name: &'a str,
+    pub server_port: u16,
+    /// `taipan/0.1`.
+    pub software: &'a str,
+    /// The server's end of the connection; none for one that has no addresses.
+    pub server: Option<SocketAddr>,
+    /// The client's end.
+    pub remote: Option<SocketAddr>,
+    /// The client's name, where a look-up is switched on.
+    pub remote_host: Option<&'a str>,
+    pub user: Option<User<'a>>,
+    /// The decoded path that leads to the script: empty, or it begins with a slash.
+    pub script_name: &'a str,
+    /// What is behind it, decoded: empty, or it begins with a slash.
+    pub path_info: &'a str,
+    /// The file that `path_info` would be, were it a path of its own.
+    pub path_translated: &'a [u8],
+    pub script_filename: &'a [u8],
+    pub document_root: &'a [u8],
+    /// Bytes of the body; `None` if there is none, or nobody knows.
+    pub body: Option<u64>,
+    pub fields: &'a [Field<'a>],
+    pub credentials: Credentials,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+/// Somebody who has proved a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User<'a> {
+    pub name: &'a str,
+    /// `Basic`, `Digest`.
+    pub how: &'a str,
+}
+
+/// Whether a script sees the `Authorization` field (RFC 3875 §4.1.18: it should not). One that asks for
+/// passwords itself has to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Credentials {
+    #[default]
+    Withheld,
+    Passed,
+}
+
+impl Scheme {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}

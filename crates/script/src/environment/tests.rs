@@ -1,0 +1,279 @@
+//! What stands in an environment, as a table.
+
+use http::head::Field;
+use proptest::prelude::*;
+
+use super::*;
+
+const NO_LIMITS: Limits = Limits { bytes: usize::MAX, variables: usize::MAX };
+
+fn asked<'a>(fields: &'a [Field<'a>]) -> Asked<'a> {
+    Asked {
+        method: "GET",
+        protocol: "HTTP/1.1",
+        scheme: Scheme::Http,
+        path: "/cgi-bin/a.cgi/x%20y",
+        query: None,
+        host: "",
+        server_name: "a.example",
+        server_port: 8080,
+        software: "taipan/0.1",
+        server: Some("192.0.2.1:8080".parse().unwrap()),
+        remote: Some("[2001:db8::1]:40000".parse().unwrap()),
+        remote_host: None,
+        user: None,
+        script_name: "/cgi-bin/a.cgi",
+        path_info: "/x y",
+        path_translated: b"/srv/x y",
+        script_filename: b"/srv/cgi-bin/a.cgi",
+        document_root: b"/srv",
+        body: None,
+        fields,
+        credentials: Credentials::Withheld,
+    }
+}
+
+fn lines(environment: &Environment) -> Vec<String> {
+    let line = |(name, value): (&str, &[u8])| format!("{name}={}", String::from_utf8_lossy(value));
+    environment.iter().map(line).collect()
+}
+
+/// The variables that a change of the usual request adds, and those that it takes away.
+#[track_caller]
+fn check(change: impl FnOnce(&mut Asked), added: &[&str], taken: &[&str]) {
+    let usual = lines(&environment(&asked(&[]), &Additions::default(), NO_LIMITS).unwrap());
+    let mut asked = asked(&[]);
+    change(&mut asked);
+    let found = lines(&environment(&asked, &Additions::default(), NO_LIMITS).unwrap());
+    let only = |these: &[String], those: &[String]| {
+        these.iter().filter(|line| !those.contains(line)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(only(&found, &usual), added);
+    assert_eq!(only(&usual, &found), taken);
+}
+
+#[track_caller]
+fn check_fields(fields: &[(&str, &str)], expected: &[&str]) {
+    let fields: Vec<_> =
+        fields.iter().map(|(name, value)| Field { name: name.as_bytes(), value: value.as_bytes() }).collect();
+    let all = lines(&environment(&asked(&fields), &Additions::default(), NO_LIMITS).unwrap());
+    let found: Vec<_> =
+        all.iter().filter(|line| line.starts_with("HTTP_") || line.starts_with("CONTENT_")).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_usual_environment() {
+    let environment = environment(&asked(&[]), &Additions::default(), Limits::default()).unwrap();
+    let expected = [
+        "GATEWAY_INTERFACE=CGI/1.1",
+        "REQUEST_METHOD=GET",
+        "SERVER_PROTOCOL=HTTP/1.1",
+        "QUERY_STRING=",
+        "REQUEST_URI=/cgi-bin/a.cgi/x%20y",
+        "REQUEST_SCHEME=http",
+        "SCRIPT_NAME=/cgi-bin/a.cgi",
+        "SCRIPT_FILENAME=/srv/cgi-bin/a.cgi",
+        "DOCUMENT_ROOT=/srv",
+        "PATH_INFO=/x y",
+        "PATH_TRANSLATED=/srv/x y",
+        "REDIRECT_STATUS=200",
+        "SERVER_SOFTWARE=taipan/0.1",
+        "SERVER_NAME=a.example",
+        "SERVER_PORT=8080",
+        "SERVER_ADDR=192.0.2.1",
+        "REMOTE_ADDR=2001:db8::1",
+        "REMOTE_PORT=40000",
+    ];
+    assert_eq!(lines(&environment), expected);
+    assert_eq!(environment.len(), expected.len());
+    assert_eq!(environment.value("SERVER_PORT"), Some(&b"8080"[..]));
+    assert_eq!(environment.value("HTTP_HOST"), None);
+}
+
+#[test]
+fn what_is_known_is_said() {
+    check(
+        |asked| asked.query = Some(""),
+        &["REQUEST_URI=/cgi-bin/a.cgi/x%20y?"],
+        &["REQUEST_URI=/cgi-bin/a.cgi/x%20y"],
+    );
+    check(
+        |asked| asked.query = Some("a=%20&b"),
+        &["QUERY_STRING=a=%20&b", "REQUEST_URI=/cgi-bin/a.cgi/x%20y?a=%20&b"],
+        &["QUERY_STRING=", "REQUEST_URI=/cgi-bin/a.cgi/x%20y"],
+    );
+    check(
+        |asked| asked.scheme = Scheme::Https,
+        &["REQUEST_SCHEME=https", "HTTPS=on"],
+        &["REQUEST_SCHEME=http"],
+    );
+    check(|asked| asked.host = "a.example:8080", &["HTTP_HOST=a.example:8080"], &[]);
+    check(|asked| asked.body = Some(0), &["CONTENT_LENGTH=0"], &[]);
+    check(|asked| asked.body = Some(u64::MAX), &["CONTENT_LENGTH=18446744073709551615"], &[]);
+    check(|asked| asked.remote_host = Some("c.example"), &["REMOTE_HOST=c.example"], &[]);
+    check(
+        |asked| asked.user = Some(User { name: "anna", how: "Basic" }),
+        &["AUTH_TYPE=Basic", "REMOTE_USER=anna"],
+        &[],
+    );
+    check(
+        |asked| asked.remote = Some("[::ffff:192.0.2.9]:1".parse().unwrap()),
+        &["REMOTE_ADDR=192.0.2.9", "REMOTE_PORT=1"],
+        &["REMOTE_ADDR=2001:db8::1", "REMOTE_PORT=40000"],
+    );
+    check(|asked| asked.remote = None, &["REMOTE_ADDR="], &["REMOTE_ADDR=2001:db8::1", "REMOTE_PORT=40000"]);
+    check(|asked| asked.server = None, &[], &["SERVER_ADDR=192.0.2.1"]);
+    check(|asked| asked.path_info = "", &["PATH_INFO="], &["PATH_INFO=/x y", "PATH_TRANSLATED=/srv/x y"]);
+}
+
+#[test]
+fn which_fields_pass_and_under_which_name() {
+    check_fields(&[("User-Agent", "x"), ("ACCEPT", " */* ")], &["HTTP_USER_AGENT=x", "HTTP_ACCEPT=*/*"]);
+    check_fields(&[("X-1", "é\t\u{1}")], &["HTTP_X_1=é\t\u{1}"]);
+    check_fields(&[("X-Empty", "")], &["HTTP_X_EMPTY="]);
+    check_fields(&[("LD-Preload", "x")], &["HTTP_LD_PRELOAD=x"]);
+    for dropped in [
+        "Proxy",
+        "PROXY",
+        "X_Forwarded_For",
+        "Content_Length",
+        "_",
+        "X.Y",
+        "X*Y",
+        "",
+        "Content-Length",
+        "Host",
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "HTTP2-Settings",
+        "Expect",
+        "Authorization",
+        "Proxy-Authorization",
+    ] {
+        check_fields(&[(dropped, "x")], &[]);
+    }
+}
+
+#[test]
+fn what_connection_names_is_not_taken_away() {
+    check_fields(
+        &[("Connection", "close, X-Forwarded-For"), ("X-Forwarded-For", "192.0.2.1")],
+        &["HTTP_X_FORWARDED_FOR=192.0.2.1"],
+    );
+}
+
+#[test]
+fn lines_of_one_name_become_one_value() {
+    check_fields(&[("Accept", "a"), ("X", "y"), ("accept", "b, c")], &["HTTP_ACCEPT=a, b, c", "HTTP_X=y"]);
+    check_fields(&[("Cookie", "a=1"), ("Cookie", ""), ("COOKIE", "b=2")], &["HTTP_COOKIE=a=1; b=2"]);
+    check_fields(&[("Content-Type", "a/b")], &["CONTENT_TYPE=a/b"]);
+    check_fields(&[("Content-Type", "a/b"), ("Content-Type", "c/d")], &[]);
+}
+
+#[test]
+fn credentials_pass_only_where_they_may_and_are_clear() {
+    let check = |credentials, values: &[&[u8]], expected: Option<&[u8]>| {
+        let fields: Vec<_> = values.iter().map(|value| Field { name: b"authorization", value }).collect();
+        let asked = Asked { credentials, ..asked(&fields) };
+        let environment = environment(&asked, &Additions::default(), NO_LIMITS).unwrap();
+        assert_eq!(environment.value("HTTP_AUTHORIZATION"), expected);
+    };
+    check(Credentials::Withheld, &[b"Basic x"], None);
+    check(Credentials::Passed, &[b"Basic x"], Some(b"Basic x"));
+    check(Credentials::Passed, &[b"Basic x", b"Basic y"], None);
+    check(Credentials::Passed, &[], None);
+}
+
+#[test]
+fn additions_come_first_and_replace() {
+    let mut additions = Additions::default();
+    additions.add("PATH", b"/bin").unwrap();
+    additions.add("SCRIPT_FILENAME", b"/jail/a").unwrap();
+    additions.add("HTTP_X", b"ours").unwrap();
+    let fields = [Field { name: b"x", value: b"theirs" }];
+    let lines = lines(&environment(&asked(&fields), &additions, NO_LIMITS).unwrap());
+    assert_eq!(lines[..3], ["PATH=/bin", "SCRIPT_FILENAME=/jail/a", "HTTP_X=ours"]);
+    for name in ["PATH=", "SCRIPT_FILENAME=", "HTTP_X="] {
+        assert_eq!(lines.iter().filter(|line| line.starts_with(name)).count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn what_another_server_sends_is_held_to_the_same_names() {
+    let pairs: [(&[u8], &[u8]); 8] = [
+        (b"A", b"1"),
+        (b"A", b"2"),
+        (b"HTTP_PROXY", b"http://c.example"),
+        (b"HTTP_X.Y", b""),
+        (b"A=B", b""),
+        (b"", b""),
+        (b"\xff", b""),
+        (b"_9", b"\xff"),
+    ];
+    let found = Environment::received(pairs, NO_LIMITS).unwrap();
+    assert_eq!(found.iter().collect::<Vec<_>>(), [("A", &b"1"[..]), ("_9", b"\xff")]);
+    let nul = [(&b"A"[..], &b"b\0c"[..])];
+    assert_eq!(Environment::received(nul, NO_LIMITS), Err(EnvironmentError::Nul));
+}
+
+#[test]
+fn limits_hold_to_the_byte_and_to_the_variable() {
+    let usual = environment(&asked(&[]), &Additions::default(), NO_LIMITS).unwrap();
+    let exact = Limits { bytes: usual.block().len(), variables: usual.len() };
+    let check = |limits, expected: Result<(), EnvironmentError>| {
+        let found = environment(&asked(&[]), &Additions::default(), limits);
+        assert_eq!(found.map(|_| ()), expected);
+    };
+    check(exact, Ok(()));
+    check(Limits { bytes: exact.bytes - 1, ..exact }, Err(EnvironmentError::TooLarge));
+    check(Limits { variables: exact.variables - 1, ..exact }, Err(EnvironmentError::TooMany));
+}
+
+#[test]
+fn a_nul_is_refused_wherever_it_stands() {
+    let nul = |change: fn(&mut Asked)| {
+        let fields = [Field { name: b"x", value: b"a\0b" }];
+        let mut asked = asked(&[]);
+        change(&mut asked);
+        let fields = if asked.method == "FIELD" { &fields[..] } else { &[] };
+        let asked = Asked { fields, ..asked };
+        assert_eq!(environment(&asked, &Additions::default(), NO_LIMITS), Err(EnvironmentError::Nul));
+    };
+    nul(|asked| asked.path_info = "/a\0b");
+    nul(|asked| asked.script_filename = b"/a\0");
+    nul(|asked| asked.host = "\0");
+    nul(|asked| asked.method = "FIELD");
+}
+
+proptest! {
+    #[test]
+    fn each_name_once_and_every_string_whole(
+        fields in prop::collection::vec(("[A-Za-z_!-]{0,4}|Proxy|cookie|Host", "[ -~\u{e9}]{0,6}"), 0..12),
+        additions in prop::collection::vec(("[A-Z_]{1,3}|HTTP_A|PATH_INFO", "[ -~]{0,4}"), 0..4),
+    ) {
+        let mut set = Additions::default();
+        for (name, value) in &additions {
+            let _ = set.add(name, value.as_bytes());
+        }
+        let fields: Vec<_> =
+            fields.iter().map(|(name, value)| Field { name: name.as_bytes(), value: value.as_bytes() }).collect();
+        let environment = environment(&asked(&fields), &set, NO_LIMITS).unwrap();
+        let mut names: Vec<_> = environment.iter().map(|(name, _)| name).collect();
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        prop_assert!(names.iter().all(|name| !name.is_empty() && name.bytes().all(named)));
+        prop_assert!(!names.contains(&"HTTP_PROXY"));
+        names.sort_unstable();
+        prop_assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        let strings: Vec<_> = environment.strings().flat_map(|string| string.to_bytes_with_nul()).copied().collect();
+        prop_assert_eq!(strings, environment.block());
+        for (string, (name, value)) in environment.strings().zip(environment.iter()) {
+            prop_assert_eq!(string.to_bytes(), [name.as_bytes(), b"=", value].concat());
+        }
+    }
+}

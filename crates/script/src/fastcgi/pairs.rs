@@ -1,0 +1,125 @@
+//! Pairs of names and values (§3.4): two lengths of one or four bytes, then the two.
+
+use std::fmt;
+
+/// Lengths up to here take one byte.
+const SHORT: usize = 0x7f;
+
+/// The top bit says that a length takes four bytes.
+const LONG: u32 = 1 << 31;
+
+/// The pairs end within one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PairCut;
+
+/// The pairs in a complete stream or record, in order. Nothing follows an error.
+#[derive(Debug, Clone)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+}
+
+/// Hands the bytes of one pair on, piece by piece. Longer than 2 GiB is neither.
+pub fn encode(name: &[u8], value: &[u8], mut push: impl FnMut(&[u8])) {
+    for len in [name.len(), value.len()] {
+        match len {
+            0..=SHORT => push(&[len as u8]),
+            _ => push(&(len as u32 | LONG).to_be_bytes()),
+        }
+    }
+    push(name);
+    push(value);
+}
+
+pub const fn decode(bytes: &[u8]) -> Pairs<'_> {
+    Pairs { rest: bytes }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = Result<(&'a [u8], &'a [u8]), PairCut>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let found = pair(self.rest);
+        self.rest = found.map_or(b"", |(_, _, rest)| rest);
+        Some(found.map(|(name, value, _)| (name, value)).ok_or(PairCut))
+    }
+}
+
+fn pair(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (name_len, bytes) = length(bytes)?;
+    let (value_len, bytes) = length(bytes)?;
+    let (name, bytes) = bytes.split_at_checked(name_len)?;
+    let (value, rest) = bytes.split_at_checked(value_len)?;
+    Some((name, value, rest))
+}
+
+/// Four bytes for what would have fitted into one are valid, too.
+fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    match bytes {
+        [len @ 0..=0x7f, rest @ ..] => Some((usize::from(*len), rest)),
+        [a, b, c, d, rest @ ..] => {
+            let len = u32::from_be_bytes([*a, *b, *c, *d]) & !LONG;
+            Some((usize::try_from(len).ok()?, rest))
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Display for PairCut {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("the names and values end within one of them")
+    }
+}
+
+impl std::error::Error for PairCut {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn pairs_with_short_and_long_lengths() {
+        type Pair<'a> = Result<(&'a [u8], &'a [u8]), PairCut>;
+        let check = |bytes: &[u8], expected: &[Pair]| {
+            assert_eq!(decode(bytes).collect::<Vec<_>>(), expected, "{bytes:?}");
+        };
+        check(b"", &[]);
+        check(b"\0\0", &[Ok((b"", b""))]);
+        check(b"\x01\x02abc", &[Ok((b"a", b"bc"))]);
+        check(b"\x01\0a\0\x01b", &[Ok((b"a", b"")), Ok((b"", b"b"))]);
+        check(b"\x80\0\0\x01\x01ab", &[Ok((b"a", b"b"))]);
+        check(b"\x01\x80\0\0\x02abc", &[Ok((b"a", b"bc"))]);
+        let long = [&b"\x80\0\0\x80\0"[..], &[b'n'; 128]].concat();
+        check(&long, &[Ok((&[b'n'; 128], b""))]);
+    }
+
+    #[test]
+    fn what_ends_too_early_is_told_once() {
+        for bytes in [
+            &b"\x01"[..],
+            b"\x01\x01",
+            b"\x01\x01a",
+            b"\x80\0\0\x01",
+            b"\x80\0\0",
+            b"\xff\xff\xff\xff\xff\xff\xff\xffab",
+            b"\x01\xff\xff\xff\xffab",
+        ] {
+            assert_eq!(decode(bytes).collect::<Vec<_>>(), [Err(PairCut)], "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(pairs in prop::collection::vec((0usize..300, 0usize..300), 0..5)) {
+            let pairs: Vec<_> = pairs.iter().map(|(name, value)| (vec![b'n'; *name], vec![b'v'; *value])).collect();
+            let mut bytes = Vec::new();
+            pairs.iter().for_each(|(name, value)| encode(name, value, |piece| bytes.extend_from_slice(piece)));
+            let found: Vec<_> = decode(&bytes).map(|pair| pair.map(|(name, value)| (name.to_vec(), value.to_vec()))).collect();
+            prop_assert_eq!(found, pairs.into_iter().map(Ok).collect::<Vec<_>>());
+        }
+    }
+}

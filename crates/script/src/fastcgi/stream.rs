@@ -1,0 +1,115 @@
+//! Streams (§3.3): content of any length as records, and the empty record that ends it.
+
+use super::RequestId;
+use super::record::{HEADER_LEN, Header, Kind, MAX_CONTENT};
+
+/// Appends `bytes` as records. Nothing for none, as that would be the end.
+pub(super) fn write(kind: Kind, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) {
+    out.reserve(bytes.len() + bytes.len().div_ceil(MAX_CONTENT) * HEADER_LEN);
+    for content in bytes.chunks(MAX_CONTENT) {
+        out.extend(Header::new(kind, id.0, content.len() as u16).to_bytes());
+        out.extend_from_slice(content);
+    }
+}
+
+/// The header of one record, for whoever sends the content itself from where it is. At most
+/// `MAX_CONTENT` bytes; the number is how many it is for.
+pub(super) fn header(kind: Kind, id: RequestId, len: usize) -> ([u8; HEADER_LEN], usize) {
+    let len = len.min(MAX_CONTENT);
+    (Header::new(kind, id.0, len as u16).to_bytes(), len)
+}
+
+pub(super) fn end(kind: Kind, id: RequestId, out: &mut Vec<u8>) {
+    out.extend(Header::new(kind, id.0, 0).to_bytes());
+}
+
+/// Appends content of a length not known before, piece by piece, in as few records as it takes.
+pub(super) struct Writer<'o> {
+    kind: Kind,
+    id: RequestId,
+    out: &'o mut Vec<u8>,
+    /// Where the header of the open record stands.
+    header: usize,
+}
+
+impl<'o> Writer<'o> {
+    pub(super) fn new(kind: Kind, id: RequestId, out: &'o mut Vec<u8>) -> Writer<'o> {
+        let header = out.len();
+        end(kind, id, out);
+        Writer { kind, id, out, header }
+    }
+
+    pub(super) fn push(&mut self, mut bytes: &[u8]) {
+        // Bounded: every turn but the first takes at least one byte.
+        while !bytes.is_empty() {
+            let room = MAX_CONTENT - self.content();
+            let (fits, rest) = bytes.split_at(bytes.len().min(room));
+            self.out.extend_from_slice(fits);
+            bytes = rest;
+            if !bytes.is_empty() {
+                self.close_record();
+                self.header = self.out.len();
+                end(self.kind, self.id, self.out);
+            }
+        }
+    }
+
+    /// Closes the record, and ends the stream with an empty one.
+    pub(super) fn finish(mut self) {
+        if self.content() > 0 {
+            self.close_record();
+            end(self.kind, self.id, self.out);
+        }
+    }
+
+    fn content(&self) -> usize {
+        self.out.len() - self.header - HEADER_LEN
+    }
+
+    fn close_record(&mut self) {
+        let header = Header::new(self.kind, self.id.0, self.content() as u16);
+        self.out[self.header..self.header + HEADER_LEN].copy_from_slice(&header.to_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: RequestId = RequestId(7);
+
+    fn lengths(mut bytes: &[u8]) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        while let Some((header, rest)) = bytes.split_at_checked(HEADER_LEN) {
+            let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+            lengths.push(len);
+            bytes = &rest[len..];
+        }
+        lengths
+    }
+
+    #[test]
+    fn streams_in_as_few_records_as_it_takes() {
+        let check = |pieces: &[usize], expected: &[usize]| {
+            let mut out = b"before".to_vec();
+            let mut writer = Writer::new(Kind::Params, ID, &mut out);
+            pieces.iter().for_each(|len| writer.push(&vec![b'x'; *len]));
+            writer.finish();
+            assert_eq!(lengths(&out[6..]), expected, "{pieces:?}");
+        };
+        check(&[], &[0]);
+        check(&[0, 0], &[0]);
+        check(&[1, 0, 2], &[3, 0]);
+        check(&[MAX_CONTENT], &[MAX_CONTENT, 0]);
+        check(&[MAX_CONTENT, 1], &[MAX_CONTENT, 1, 0]);
+        check(&[10, MAX_CONTENT], &[MAX_CONTENT, 10, 0]);
+        check(&[3 * MAX_CONTENT + 5], &[MAX_CONTENT, MAX_CONTENT, MAX_CONTENT, 5, 0]);
+
+        let mut out = Vec::new();
+        write(Kind::Stdin, ID, b"", &mut out);
+        assert_eq!(out, b"");
+        write(Kind::Stdin, ID, &[b'x'; MAX_CONTENT + 1], &mut out);
+        assert_eq!(lengths(&out), [MAX_CONTENT, 1]);
+        assert_eq!(header(Kind::Stdin, ID, 70_000), ([1, 5, 0, 7, 255, 255, 0, 0], MAX_CONTENT));
+    }
+}

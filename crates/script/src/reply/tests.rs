@@ -1,0 +1,261 @@
+//! Heads as scripts write them, and what is read from them.
+
+use http::framing::FramingError;
+use proptest::prelude::*;
+
+use super::*;
+
+const SMALL: Limits = Limits { head: 80, line: 30, fields: 4 };
+
+/// A head in one line and what is left of the input, or the error.
+type Outcome = Result<(String, usize), Option<ReplyError>>;
+
+/// Hands in one piece after the other. `Err(None)`: more must come.
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Outcome {
+    let (mut parser, mut used) = (Parser::new(limits), 0);
+    for piece in pieces {
+        parser = match parser.receive(piece) {
+            Step::More(parser) => parser,
+            Step::Head(head, len) => return Ok((summary(&head), used + len)),
+            Step::Refused(error) => return Err(Some(error)),
+        };
+        used += piece.len();
+    }
+    Err(None)
+}
+
+fn summary(head: &Head) -> String {
+    let kind = match head.kind {
+        Kind::Document => "",
+        Kind::Redirect => "redirect ",
+        Kind::LocalRedirect => "local ",
+    };
+    let fields: Vec<_> = head
+        .fields()
+        .map(|field| {
+            format!("{}={}", String::from_utf8_lossy(field.name), String::from_utf8_lossy(field.value))
+        })
+        .collect();
+    format!("{kind}{} {:?} [{}]", head.status.code(), head.framing, fields.join(", "))
+}
+
+#[track_caller]
+fn check(head: &str, expected: &str) {
+    let (found, used) = read([head.as_bytes()], Limits::default()).expect("a head");
+    assert_eq!((found.as_str(), used), (expected, head.len()), "{head:?}");
+    // The same with the other ends of lines, and with a body behind it.
+    let other = if head.contains('\r') { head.replace('\r', "") } else { head.replace('\n', "\r\n") };
+    let len = other.len();
+    let other = other + "body\n\n";
+    assert_eq!(read([other.as_bytes()], Limits::default()), Ok((expected.to_owned(), len)), "{other:?}");
+}
+
+#[track_caller]
+fn refuse(head: &str, cause: Cause) {
+    let found = read([head.as_bytes()], SMALL).expect_err("no head");
+    assert_eq!(found.map(|error| error.cause), Some(cause), "{head:?}");
+}
+
+#[test]
+fn documents() {
+    check("Content-Type: text/plain\n\n", "200 None [Content-Type=text/plain]");
+    check("content-type:text/plain\n\n", "200 None [content-type=text/plain]");
+    check("X: 1\r\nStatus: 404 Not Found\r\nY:\r\n\r\n", "404 None [X=1, Y=]");
+    check("Status: 404\n\n", "404 None []");
+    check("Status: 599 \n\n", "599 None []");
+    check("STATUS:\t200\tO:K\n\n", "200 None []");
+    check("X: é\t\u{a0} \n\n", "200 None [X=é\t\u{a0}]");
+    check("Set-Cookie: a\nSet-Cookie: b\n\n", "200 None [Set-Cookie=a, Set-Cookie=b]");
+    check("Content-Type: a/b\nContent-Length: 07\n\n", "200 Sized(7) [Content-Type=a/b]");
+    check("Transfer-Encoding: Chunked\n\n", "200 Chunked []");
+}
+
+#[test]
+fn what_is_between_server_and_client_does_not_pass() {
+    check(
+        "Connection: close, X\nKeep-Alive: 1\nProxy-Connection: a\nTE: b\nTrailer: c\nUpgrade: d\nX: y\n\n",
+        "200 None [X=y]",
+    );
+}
+
+#[test]
+fn redirects() {
+    check("Location: http://b.example/x\n\n", "redirect 302 None [Location=http://b.example/x]");
+    check("Location: http://b.example/\nX: y\n\n", "redirect 302 None [Location=http://b.example/, X=y]");
+    check("Location: x:y\nStatus: 301 Moved\n\n", "redirect 301 None [Location=x:y]");
+    check("Location: /x?y=%20\n\n", "local 200 None [Location=/x?y=%20]");
+    check("Status: 303 See Other\nLocation: /x\n\n", "redirect 303 None [Location=/x]");
+    check("HTTP/1.1 303 See Other\nLocation: /x\n\n", "redirect 303 None [Location=/x]");
+    check("Set-Cookie: a=b\nLocation: /x\n\n", "redirect 302 None [Set-Cookie=a=b, Location=/x]");
+    check("Location: //b.example/x\n\n", "redirect 302 None [Location=//b.example/x]");
+    check("Location: /x#y\n\n", "redirect 302 None [Location=/x#y]");
+    check("Location: ../x\n\n", "redirect 302 None [Location=../x]");
+    check("Status: 201 Created\nLocation: /x y\n\n", "redirect 201 None [Location=/x y]");
+}
+
+#[test]
+fn whole_replies() {
+    check("HTTP/1.1 200 OK\r\n\r\n", "200 None []");
+    check("HTTP/1.0 404 \r\nX: y\r\n\r\n", "404 None [X=y]");
+    check("HTTP/1.1 200\nContent-Length: 1\n\n", "200 Sized(1) []");
+}
+
+#[test]
+fn what_is_no_head() {
+    refuse("\n", Cause::NoField);
+    refuse("\r\nHello", Cause::NoField);
+    refuse("Hello\n", Cause::Malformed);
+    refuse("<html>: x\n", Cause::Malformed);
+    refuse(": x\n", Cause::Malformed);
+    refuse("X : y\n", Cause::Malformed);
+    refuse("Content Type: x\n", Cause::Malformed);
+    refuse("é: y\n", Cause::Malformed);
+    refuse("X: y\nHello\n", Cause::Malformed);
+    refuse("X: y\nHTTP/1.1 200 OK\n", Cause::Malformed);
+    refuse(" X: y\n", Cause::Folded);
+    refuse("X: y\n\tz\n", Cause::Folded);
+    refuse("\x7fELF", Cause::Control);
+    refuse("X: \0\n", Cause::Control);
+    refuse("X: y\rz\n", Cause::Control);
+    refuse("X: y\r\r\n", Cause::Control);
+    refuse("\rX", Cause::Control);
+}
+
+#[test]
+fn what_makes_no_sense() {
+    for status in ["", "20", "OK", "2000", "20x", "+20", "200OK", "0200 OK", "-20 x"] {
+        refuse(&format!("Status: {status}\n\n"), Cause::Status);
+    }
+    for status in ["000", "099", "100", "101", "199", "600", "999"] {
+        refuse(&format!("Status: {status}\n\n"), Cause::StatusRange);
+        refuse(&format!("HTTP/1.1 {status}\n\n"), Cause::StatusRange);
+    }
+    for line in ["HTTP/", "HTTP/1.1", "HTTP/2.0 200 OK", "HTTP/1.2 200", "HTTP/1.1  200", "HTTP/1.1:200"] {
+        let cause = if line == "HTTP/1.1  200" { Cause::Status } else { Cause::StatusLine };
+        refuse(&format!("{line}\n\n"), cause);
+    }
+    refuse("Status: 200\nstatus: 200\n\n", Cause::Twice);
+    refuse("HTTP/1.1 200 OK\nStatus: 200\n\n", Cause::Twice);
+    refuse("Location: /a\nLocation: /a\n\n", Cause::Twice);
+    refuse("Content-Type: a\nContent-Type: a\n\n", Cause::Twice);
+    refuse("Location:\n\n", Cause::Location);
+    refuse("Location: /a b\n\n", Cause::Location);
+    refuse("Location: /é\n\n", Cause::Location);
+    refuse("Content-Length: -1\n\n", Cause::Framing(FramingError::LengthSyntax));
+    refuse("Content-Length: 1, 1\n\n", Cause::Framing(FramingError::LengthTwice));
+    refuse("Content-Length: 1\nContent-Length: 1\n\n", Cause::Framing(FramingError::LengthTwice));
+    refuse("Transfer-Encoding: gzip\n\n", Cause::Framing(FramingError::ChunkedNotLast));
+    refuse(
+        "Content-Length: 1\nTE: a\nTransfer-Encoding: chunked\n\n",
+        Cause::Framing(FramingError::LengthAndCoding),
+    );
+    refuse("HTTP/1.0 200\nTransfer-Encoding: chunked\n\n", Cause::Framing(FramingError::CodingOnHttp10));
+}
+
+#[test]
+fn limits_hold_to_the_byte() {
+    let line = |len: usize| format!("X: {}\n\n", "y".repeat(len - 3));
+    let check = |head: String, expected: Option<Cause>| {
+        let found = read([head.as_bytes()], SMALL);
+        assert_eq!(found.err().flatten().map(|error| error.cause), expected, "{head:?}");
+    };
+    check(line(SMALL.line), None);
+    check(line(SMALL.line).replace('\n', "\r\n"), None);
+    check(line(SMALL.line + 1), Some(Cause::LineTooLong));
+    check("x".repeat(SMALL.line + 1), Some(Cause::LineTooLong));
+    check("A:\n".repeat(SMALL.fields) + "\n", None);
+    check("A:\n".repeat(SMALL.fields + 1), Some(Cause::TooManyFields));
+    let full = "A: 45678901234567890123456\n".repeat(2) + "A: 456789012345678901234";
+    check(format!("{full}\n\n"), None);
+    check(format!("{full}6\n\n"), Some(Cause::TooLarge));
+}
+
+#[test]
+fn an_end_too_early_is_told_from_silence() {
+    let check = |start: &str, expected| {
+        let Step::More(parser) = Parser::new(SMALL).receive(start.as_bytes()) else { panic!("{start:?}") };
+        assert_eq!(parser.end().cause, expected, "{start:?}");
+    };
+    check("", Cause::Nothing);
+    check("X", Cause::Half);
+    check("X: y\n", Cause::Half);
+    check("X: y\r\n\r", Cause::Half);
+}
+
+#[test]
+fn an_administrator_reads_what_is_wrong_and_where() {
+    let check = |head: &str, expected: &str| {
+        let Err(Some(error)) = read([head.as_bytes()], Limits::default()) else { panic!("{head:?}") };
+        assert_eq!(error.to_string(), expected);
+    };
+    check(
+        "Content-Type: text/plain\nHello \"you\"\n",
+        "line 2: not a field: write \"Name: value\" lines and an empty line before the body: \
+         \"Hello \\\"you\\\"\"",
+    );
+    check("\x1b[2J\n", "line 1: control character in the head; is this the body, without a head before it?");
+    check(
+        "HTTP/1.1 200 OK\nA: b\nStatus: 200\n\n",
+        "line 3: a second field where there can be only one: \"Status: 200\"",
+    );
+    check("Content-Length: 5x\n\n", "in its head: Content-Length is not a number");
+    let long = format!("{}\n", "é".repeat(100));
+    let Err(Some(error)) = read([long.as_bytes()], Limits::default()) else { panic!() };
+    let text = error.to_string();
+    assert!(text.is_ascii() && text.len() < 350, "{text}");
+    let nothing = Parser::new(SMALL).end();
+    assert_eq!(nothing.to_string(), "it ended without writing anything");
+}
+
+#[test]
+fn variables_of_an_authorizer() {
+    let Step::Head(head, _) =
+        Parser::new(SMALL).receive(b"Status: 200\nVariable-A: b\nvariable-C_D: e\nVariable-: x\n\n")
+    else {
+        panic!("no head")
+    };
+    let found: Vec<_> = head.variables().map(|field| (field.name, field.value)).collect();
+    assert_eq!(found, [(&b"A"[..], &b"b"[..]), (b"C_D", b"e")]);
+    assert_eq!(head.value("variable-a"), Some(&b"b"[..]));
+}
+
+/// Pieces that make heads, good and bad ones.
+fn head() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop::sample::select(vec![
+        "Content-Type: a/b\n",
+        "Status: 404 X\r\n",
+        "Status: 99\n",
+        "Location: /x\n",
+        "Location: http://x/\r\n",
+        "Content-Length: 5\n",
+        "HTTP/1.1 200 OK\r\n",
+        "X-Y: zzzzzzzzzzzzzzzzzzz\n",
+        "X-Y: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz\n",
+        "\n",
+        "\r\n",
+        "\r",
+        ":",
+        " ",
+        "\0",
+        "X",
+    ]);
+    prop::collection::vec(piece, 0..7).prop_map(|pieces| (pieces.concat() + "\r\nbody").into_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn cutting_changes_nothing(head in head(), at in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
+        for limits in [SMALL, Limits::default()] {
+            let whole = read([&*head], limits);
+            prop_assert_eq!(&read(crate::cut(&head, &at), limits), &whole);
+            prop_assert_eq!(&read(head.chunks(1), limits), &whole);
+        }
+    }
+
+    #[test]
+    fn noise_is_read_or_refused(head: Vec<u8>) {
+        prop_assert_eq!(read([&*head], SMALL), read(head.chunks(1), SMALL));
+    }
+}

@@ -1,0 +1,117 @@
+//! The environment of a script. Whatever a client sends, each name stands there once and can be said in a
+//! shell, nobody is given a proxy, every string is whole, and what walks down a path loses nothing of it.
+
+use http::head::Field;
+use http::target::SafePath;
+use script::arguments::arguments;
+use script::environment::{Additions, Asked, Credentials, Environment, Limits, Scheme};
+use script::walk::{Stands, Verdict, splits, walk};
+
+use crate::cuts::first_line;
+
+/// The first line is the raw path and query; each other one a field.
+pub fn environment(data: &[u8]) {
+    let (target, rest) = first_line(data);
+    let target = String::from_utf8_lossy(target);
+    let (path, query) = target.split_once('?').map_or((&*target, None), |(path, query)| (path, Some(query)));
+    let lines = rest.split(|&byte| byte == b'\n');
+    let fields: Vec<_> = lines
+        .filter_map(|line| {
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            Some(Field { name: &line[..colon], value: &line[colon + 1..] })
+        })
+        .collect();
+    let safe = SafePath::parse(path).unwrap_or_else(|_| SafePath::parse("/a/b/c").expect("a safe path"));
+    let (script_name, path_info) = walked(&safe);
+    let mut additions = Additions::default();
+    for name in ["PATH", "HTTP_SET", "HTTPS"] {
+        additions.add(name, b"ours").expect("a name");
+    }
+    for credentials in [Credentials::Withheld, Credentials::Passed] {
+        let asked = Asked {
+            method: "GET",
+            protocol: "HTTP/1.1",
+            scheme: Scheme::Https,
+            path,
+            query,
+            host: "h:1",
+            server_name: "h",
+            server_port: 1,
+            software: "s",
+            server: None,
+            remote: None,
+            remote_host: None,
+            user: None,
+            script_name: &script_name,
+            path_info: &path_info,
+            path_translated: b"/t",
+            script_filename: b"/f",
+            document_root: b"/d",
+            body: Some(5),
+            fields: &fields,
+            credentials,
+        };
+        let found = script::environment::environment(&asked, &additions, Limits::default());
+        let has_nul = data.contains(&0);
+        match found {
+            Ok(found) => sound(&found, credentials),
+            Err(error) => assert!(has_nul || data.len() > 1000 || fields.len() > 400, "{error:?}"),
+        }
+    }
+    for word in query.and_then(arguments).into_iter().flatten() {
+        assert!(!word.starts_with(b"-") && !word.contains(&0));
+    }
+}
+
+fn walked(safe: &SafePath) -> (String, String) {
+    let whole: Vec<_> = splits(safe, 0).collect();
+    for split in &whole {
+        assert_eq!([split.script.as_str(), split.path_info].concat(), safe.as_str());
+        assert!(!split.script.is_folder());
+    }
+    let mut looks = 0;
+    let verdict = walk(safe, 0, |path| {
+        looks += 1;
+        if path.as_str().ends_with("cgi") { Stands::Script } else { Stands::Folder }
+    });
+    assert!(looks <= whole.len());
+    match verdict {
+        Verdict::Script(split) => (split.script.to_string(), split.path_info.to_owned()),
+        other => {
+            assert_eq!(other, Verdict::Folder);
+            (safe.to_string(), String::new())
+        }
+    }
+}
+
+fn sound(environment: &Environment, credentials: Credentials) {
+    let mut names: Vec<_> = environment.iter().map(|(name, _)| name).collect();
+    let usual = |name: &&str| {
+        !name.is_empty()
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    assert!(names.iter().all(usual));
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    let never = [
+        "HTTP_PROXY",
+        "HTTP_CONTENT_LENGTH",
+        "HTTP_CONTENT_TYPE",
+        "HTTP_CONNECTION",
+        "HTTP_TRANSFER_ENCODING",
+    ];
+    assert!(never.iter().all(|name| !names.contains(name)));
+    assert!(credentials == Credentials::Passed || !names.contains(&"HTTP_AUTHORIZATION"));
+    for (name, value) in
+        [("HTTP_HOST", &b"h:1"[..]), ("HTTP_SET", b"ours"), ("HTTPS", b"ours"), ("PATH", b"ours")]
+    {
+        assert_eq!(environment.value(name), Some(value));
+    }
+    assert_eq!(environment.block().iter().filter(|byte| **byte == 0).count(), environment.len());
+    let again = Environment::received(
+        environment.iter().map(|(name, value)| (name.as_bytes(), value)),
+        Limits::default(),
+    );
+    assert_eq!(again.as_ref(), Ok(environment));
+}
