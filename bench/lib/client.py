@@ -1,0 +1,125 @@
+"""The clients: `taipan-bench`, which measures, and `idle`, which holds connections. Each runs on the
+client's processors and is ended in time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from .children import Guard, started
+from .machine import Processors, Trouble
+
+# A load is bounded by its own flags; this is for a client that hangs.
+HANGS_SECONDS = 30
+# One address has some 28,000 ports, and a closed connection keeps its own for a minute.
+SOURCES = ",".join(f"127.0.0.{number}" for number in range(2, 10))
+
+
+@dataclass(frozen=True)
+class Load:
+    """What taipan-bench reports of one run."""
+
+    requests: int
+    failures: int
+    seconds: float
+    p50_us: int
+    p99_us: int
+    longest_us: int
+    kept: int
+    # How many failed in which way; only what occurred.
+    faults: dict[str, int]
+    client_seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.requests / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Clients:
+    """`bench` is the path of taipan-bench, `tools` the folder of `blast` and `idle`."""
+
+    bench: str
+    tools: str
+    processors: Processors
+    guard: Guard
+    work: pathlib.Path
+
+    def load(
+        self, words: Sequence[str], seconds: float, look: tuple[float, Callable[[], None]] | None = None
+    ) -> Load:
+        """One run of taipan-bench that should last for at most so many seconds. `look` is called once
+        after its seconds, while the run goes on."""
+        report = self.work / "report.json"
+        report.unlink(missing_ok=True)
+        threads = len(self.processors.client)
+        command = [self.bench, "--format", "json", "--quiet", "--output", str(report)]
+        command += ["--min-availability", "0", "--threads", str(threads), *words]
+        messages = self.work / "client-messages"
+        with messages.open("wb") as sink, started(
+            command, self.guard, self.processors.client, self.work, sink=sink
+        ) as family:
+            if look and family.wait(look[0]) is None:
+                look[1]()
+            ended = family.wait(seconds + HANGS_SECONDS)
+        if ended is None:
+            raise Trouble(f"taipan-bench did not end within {seconds + HANGS_SECONDS:.0f} s")
+        if not report.exists():
+            raise Trouble(f"taipan-bench: {messages.read_text(errors='replace').strip()[-500:]}")
+        return _read(json.loads(report.read_text()))
+
+    def blast(
+        self, address: str, paths: str, connections: int, seconds: float, count: int | None = None
+    ) -> dict:
+        """One run of blast, over kept connections; what it prints."""
+        command = [f"{self.tools}/blast", "--path", paths, "--connections", str(connections)]
+        command += ["--seconds", str(seconds)] + (["--count", str(count)] if count else []) + [address]
+        messages, report = self.work / "client-messages", self.work / "blast.json"
+        with messages.open("wb") as sink, report.open("wb") as stdout, started(
+            command, self.guard, self.processors.client, self.work, sink=sink, stdout=stdout
+        ) as family:
+            ended = family.wait(seconds + HANGS_SECONDS)
+        if ended != 0:
+            raise Trouble(f"blast: {messages.read_text(errors='replace').strip() or 'no end in time'}")
+        return json.loads(report.read_text())
+
+    @contextlib.contextmanager
+    def idle_connections(self, address: str, path: str, count: int) -> Iterator[None]:
+        """Holds connections that have asked once; fails if the server has closed any by the end."""
+        messages = self.work / "client-messages"
+        with messages.open("wb") as sink, started(
+            [f"{self.tools}/idle", address, path, str(count)],
+            self.guard,
+            self.processors.client,
+            self.work,
+            sink=sink,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as family:
+            if family.line(HANGS_SECONDS) != f"ready {count}\n":
+                said = messages.read_text(errors="replace").strip()[-500:]
+                raise Trouble(f"does not hold {count} idle connections: {said or 'no answer in time'}")
+            yield
+            family.end_input()
+            last = family.line(HANGS_SECONDS)
+            if last != f"open {count}\n":
+                raise Trouble(f"idle connections were closed: {last.strip() or 'all'} of {count}")
+
+
+def _read(report: dict) -> Load:
+    measured, total = report["measured"], report["times"]["total"]
+    return Load(
+        requests=measured["done"],
+        failures=measured["failed"],
+        seconds=measured["micros"] / 1e6,
+        p50_us=total["p50"],
+        p99_us=total["p99"],
+        longest_us=measured["longest_micros"],
+        kept=measured["kept_alive"],
+        faults={name: count for name, count in measured["faults"].items() if count},
+        client_seconds=measured["cpu_micros"] / 1e6,
+    )

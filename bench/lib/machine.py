@@ -1,0 +1,136 @@
+"""The machine: its processors, its limits, what is installed on it, and what a reader of figures must
+know of it. Starts nothing that lasts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import resource
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+REPOSITORY = BENCH.parent
+MIB = 1024 * 1024
+# Ten thousand connections, each of which may send a file of its own, and room to spare.
+FILES_WANTED = 65536
+
+
+class Trouble(Exception):
+    """The measurement cannot go on; the text says where, what, and what to do."""
+
+
+@dataclass(frozen=True)
+class Processors:
+    """Server and client never share one if there are two."""
+
+    server: frozenset[int]
+    client: frozenset[int]
+
+    @staticmethod
+    def shared_out(cores: int) -> Processors:
+        """The server gets so many, the client the others. When that leaves none, the client shares one."""
+        usable = sorted(os.sched_getaffinity(0))
+        server = frozenset(usable[:cores])
+        others = frozenset(usable[cores:]) or frozenset(usable[-1:])
+        # Two threads of one core slow each other down.
+        apart = others - {thread for processor in server for thread in _siblings(processor)}
+        return Processors(server, apart or others)
+
+
+def _siblings(processor: int) -> set[int]:
+    file = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+    try:
+        spans = [span.split("-") for span in file.read_text().strip().split(",")]
+        return {number for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
+    except (OSError, ValueError):
+        return {processor}
+
+
+def raise_file_limit() -> int:
+    """Open files per process from now on; the children inherit it. Root may raise the hard limit, too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(hard, FILES_WANTED)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+    except (OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return files_limit()
+
+
+def files_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def connections_possible() -> int:
+    """Connections that any server can hold: some count two descriptors for each, and have others besides."""
+    return max(1, (files_limit() - 2000) // 2)
+
+
+def memory_available() -> int:
+    """Bytes that can be had without swapping."""
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    return 0
+
+
+def described() -> dict[str, object]:
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor_name(),
+        "processors": len(os.sched_getaffinity(0)),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+def is_busy() -> bool:
+    """Whether others are at work, so that figures are noise."""
+    return os.getloadavg()[0] > 0.5
+
+
+def _processor_name() -> str:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model"):
+            return value.strip()
+    return platform.processor() or "unknown"
+
+
+def installed(name: str) -> str | None:
+    """A program by name; servers often live where only root's PATH looks."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin")
+
+
+def cargo_target() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")).absolute()
+
+
+def programs(taipan: str | None, tools: str | None) -> tuple[str, pathlib.Path]:
+    """taipan, and the folder of the tools in bench/src: as named, or else built."""
+    build([name for name, given in (("taipan", taipan), ("taipan-bench-tools", tools)) if not given])
+    built = cargo_target() / "release"
+    folder = pathlib.Path(tools or built).absolute()
+    program = os.path.abspath(taipan or built / "taipan")
+    for path in (program, *(str(folder / name) for name in ("limit", "blast", "idle"))):
+        if not os.access(path, os.X_OK):
+            raise Trouble(f"{path} is missing")
+    return program, folder
+
+
+def build(packages: Sequence[str]) -> None:
+    """Builds programs of this repository; cargo knows which are there already."""
+    if not packages:
+        return
+    print(f"building {', '.join(packages)}", flush=True)
+    if not installed("cargo"):
+        raise Trouble("cargo is missing; install Rust as https://rustup.rs says, or name built programs by flags")
+    words = ["cargo", "build", "--release", "--locked"]
+    for package in packages:
+        words += ["-p", package]
+    if subprocess.run(words, cwd=REPOSITORY).returncode != 0:
+        raise Trouble(f"{' '.join(words)} failed")

@@ -1,0 +1,259 @@
+"""How one server is measured in one row: started, asked once, loaded, and ended. Judges nothing."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from dataclasses import dataclass, field, replace
+
+from . import machine, site
+from .children import Guard
+from .client import SOURCES, Clients, Load
+from .machine import Processors, Trouble
+from .peers import Server, Start
+from .rows import MODEM_BYTES_PER_SECOND, Check, Connection, Effort, Kind, Part, Row
+from .running import Running, running
+
+# Most of the memory that is left which one more step with users may take.
+MEMORY_SHARE = 0.6
+# Some listen before they have started what serves.
+SETTLE_SECONDS = 0.5
+# Steps below the best rate after which more connections are not tried.
+FALLING_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one server did in one part of one round. The score is what ratios are made of: microseconds
+    of CPU for each request, or bytes; less is better."""
+
+    score: float | None
+    connections: int = 0
+    requests: int = 0
+    failures: int = 0
+    rate: float = 0.0
+    cpu_seconds: float = 0.0
+    p50_us: int = 0
+    p99_us: int = 0
+    longest_us: int = 0
+    # Microseconds of CPU that the client needed for each request. It does some of the server's work: what
+    # an acknowledgement sets free is sent by whoever takes that in.
+    client_us: float = 0.0
+    # Bytes of all processes behind the load; with users, while they were there.
+    memory: int = 0
+    server_busy: float = 0.0
+    client_busy: float = 0.0
+    kept: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    # Why there were no more users; empty otherwise.
+    stopped: str = ""
+    # Every step of a part that has some, also those that failed.
+    steps: list[Figures] = field(default_factory=list)
+
+    @property
+    def availability(self) -> float:
+        attempts = self.requests + self.failures
+        return 100.0 * self.requests / attempts if attempts else 0.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    work: pathlib.Path
+    guard: Guard
+    clients: Clients
+    processors: Processors
+    cores: int
+    effort: Effort
+
+    def measure(self, row: Row, parts: list[Part], server: Server) -> dict[str, Figures | Trouble]:
+        """All parts of a row that the server can do, with one start of it."""
+        start = Start(cores=self.cores, cache=row.cache, size=parts[0].size)
+        if server.name == "limit" and len(parts) > 1:
+            return {part.name: self._alone(row, part, server) for part in parts}
+        with running(server, start, self.work, self.guard, self.processors.server) as run:
+            return self._parts(run, parts)
+
+    def _alone(self, row: Row, part: Part, server: Server) -> Figures | Trouble:
+        """A start of its own, because each has one size."""
+        start = Start(cores=self.cores, cache=row.cache, size=part.size)
+        with running(server, start, self.work, self.guard, self.processors.server) as run:
+            return self._parts(run, [part])[part.name]
+
+    def _parts(self, run: Running, parts: list[Part]) -> dict[str, Figures | Trouble]:
+        found: dict[str, Figures | Trouble] = {}
+        if any(part.kind is Kind.MEMORY for part in parts):
+            time.sleep(SETTLE_SECONDS)
+        at_start = run.family.memory()
+        for part in parts:
+            # Who cannot do one part may still do the next.
+            try:
+                found[part.name] = self._part(run, part, at_start)
+            except Trouble as trouble:
+                found[part.name] = trouble
+        return found
+
+    def _part(self, run: Running, part: Part, at_start: int) -> Figures:
+        # Memory at start is that before the first request.
+        if run.server.name != "limit" and part.name != "start":
+            run.check(part.sample)
+        match part.kind:
+            case Kind.FIXED:
+                return self._fixed(run, part)
+            case Kind.RISING:
+                return self._rising(run, part)
+            case Kind.USERS:
+                return self._users(run, part)
+            case Kind.MEMORY:
+                return Figures(score=self._bytes(run, part, at_start))
+
+    # ---- one load ----------------------------------------------------------------------
+
+    def _fixed(self, run: Running, part: Part) -> Figures:
+        effort = self.effort
+        self._warm_up(run, part, part.connections)
+        if part.requests is None:
+            words, seconds = [], effort.mixed_seconds
+        else:
+            requests = max(part.requests // effort.divisor, part.connections)
+            words, seconds = ["--requests", str(requests)], effort.seconds
+        return self._load(run, part, part.connections, words, seconds)
+
+    def _warm_up(self, run: Running, part: Part, connections: int) -> None:
+        requests = str(max(min(self.effort.warm_up, part.requests or self.effort.warm_up) // 2, connections))
+        words = ["--requests", requests, "--connections", str(connections), "--time", f"{self.effort.seconds / 4}s"]
+        self.clients.load([*words, *self._asked(run, part)], self.effort.seconds)
+
+    def _load(self, run: Running, part: Part, connections: int, words: list[str], seconds: float) -> Figures:
+        words = [*words, "--connections", str(connections), "--time", f"{seconds}s", *self._asked(run, part)]
+        before = run.family.cpu_seconds()
+        load = self.clients.load(words, seconds + self.effort.timeout_seconds)
+        cpu = run.family.cpu_seconds() - before
+        return _figures(load, cpu, connections, run.family.memory())
+
+    def _asked(self, run: Running, part: Part) -> list[str]:
+        """The words of taipan-bench that say what is asked for, and what is right."""
+        words = ["--timeout", f"{self.effort.timeout_seconds}s"]
+        if part.connection is Connection.NEW and part.kind is not Kind.USERS:
+            words.append("--close")
+        if part.kind is Kind.RISING:
+            words += ["--source", SOURCES]
+        if part.check is Check.FILES:
+            words += ["--folder", str(run.place.root)]
+        if part.target is not None:
+            return [*words, run.url(part.target)]
+        urls = run.place.work / "urls"
+        urls.write_text(site.mixed_urls(run.place.root, run.url("")))
+        return [*words, "--urls", str(urls)]
+
+    # ---- steps -------------------------------------------------------------------------
+
+    def _rising(self, run: Running, part: Part) -> Figures:
+        """More connections until the rate has fallen twice."""
+        steps: list[Figures] = []
+        self._warm_up(run, part, self.effort.rising[0])
+        for connections in self.effort.rising:
+            steps.append(self._load(run, part, connections, [], self.effort.rising_seconds))
+            best = max(range(len(steps)), key=lambda index: steps[index].rate)
+            if len(steps) - 1 - best >= FALLING_STEPS:
+                break
+        return _with_steps(max(steps, key=lambda step: step.rate), steps)
+
+    def _users(self, run: Running, part: Part) -> Figures:
+        """More users until one fails. Each reads for some seconds as fast as a modem does, and hangs up."""
+        steps: list[UsersStep] = []
+        stopped = f"{self.effort.users[-1]} users were the most that were tried"
+        idle = machine.memory_available()
+        for users in self.effort.users:
+            for_each = (idle - min((step.memory_left for step in steps), default=idle)) / (
+                steps[-1].figures.connections if steps else 1
+            )
+            if for_each * users > MEMORY_SHARE * idle:
+                stopped = f"the machine has no memory for {users} users"
+                break
+            steps.append(self._users_step(run, part, users))
+            figures = steps[-1].figures
+            if figures.failures or figures.requests < users:
+                kinds = ", ".join(f"{count} {name}" for name, count in figures.faults.items())
+                stopped = f"with {users} users {figures.failures} failed: {kinds or 'no end in time'}"
+                break
+        good = [step.figures for step in steps if not step.figures.failures and step.figures.requests]
+        all_figures = [step.figures for step in steps]
+        if not good:
+            return _with_steps(Figures(score=None, stopped=stopped), all_figures)
+        return _with_steps(good[-1], all_figures, stopped)
+
+    def _users_step(self, run: Running, part: Part, users: int) -> UsersStep:
+        effort = self.effort
+        bytes_each = int(effort.user_seconds * MODEM_BYTES_PER_SECOND)
+        words = ["--modem", "--abort", str(bytes_each), "--ramp", f"{effort.ramp_seconds}s"]
+        words += ["--requests", str(users), "--connections", str(users), "--order", "sequence"]
+        seconds = effort.ramp_seconds + 2 * effort.user_seconds + effort.timeout_seconds
+        words += ["--time", f"{seconds}s", *self._asked(run, part)]
+        seen: list[tuple[int, int]] = []
+
+        def look() -> None:
+            seen.append((run.family.memory(), machine.memory_available()))
+
+        before = run.family.cpu_seconds()
+        # When all are there and nobody has gone.
+        look_after = effort.ramp_seconds + (effort.user_seconds - effort.ramp_seconds) / 2
+        load = self.clients.load(words, seconds, (look_after, look))
+        cpu = run.family.cpu_seconds() - before
+        if not seen:
+            look()
+        memory, left = seen[0]
+        return UsersStep(_figures(load, cpu, users, memory), left)
+
+    # ---- memory ------------------------------------------------------------------------
+
+    def _bytes(self, run: Running, part: Part, at_start: int) -> float:
+        match part.name:
+            case "start":
+                return at_start
+            case "program":
+                return os.path.getsize(os.path.realpath(run.server.path))
+            case "libraries":
+                return sum(run.family.programs().values())
+            case _:
+                return self._idle_bytes(run, part)
+
+    def _idle_bytes(self, run: Running, part: Part) -> float:
+        """What a connection costs that has asked once and is silent since."""
+        count = min(self.effort.idle, machine.connections_possible())
+        before = run.family.own_memory()
+        with self.clients.idle_connections(run.place.address, part.sample, count):
+            time.sleep(self.effort.silence_seconds)
+            # Too little to be seen is nothing, and not less.
+            return max(0, run.family.own_memory() - before) / count
+
+
+@dataclass(frozen=True)
+class UsersStep:
+    figures: Figures
+    # Bytes of memory that the machine had left while they were there.
+    memory_left: int
+
+
+def _figures(load: Load, cpu: float, connections: int, memory: int) -> Figures:
+    return Figures(
+        score=cpu * 1e6 / load.requests if load.requests else None,
+        connections=connections,
+        requests=load.requests,
+        failures=load.failures,
+        rate=load.rate,
+        cpu_seconds=cpu,
+        p50_us=load.p50_us,
+        p99_us=load.p99_us,
+        longest_us=load.longest_us,
+        memory=memory,
+        client_us=load.client_seconds * 1e6 / load.requests if load.requests else 0.0,
+        server_busy=cpu / load.seconds if load.seconds else 0.0,
+        client_busy=load.client_seconds / load.seconds if load.seconds else 0.0,
+        kept=load.kept,
+        faults=load.faults,
+    )
+
+
+def _with_steps(chosen: Figures, steps: list[Figures], stopped: str = "") -> Figures:
+    return replace(chosen, steps=steps, stopped=stopped or chosen.stopped)

@@ -1,0 +1,89 @@
+"""Installs the peers that Debian has, where this may be done. Says what it does, and why a peer is not
+there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+
+from . import machine
+from .peers import Server
+
+APT_SECONDS = 600
+# Debian's packages start what they install, unless this says no.
+POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
+
+
+def find(
+    wanted: Sequence[Server], may_install: bool, say: Callable[[str], None]
+) -> tuple[list[Server], dict[str, str]]:
+    """Those that are there, and for every other one by its name why it is not."""
+    missing = [server for server in wanted if not machine.installed(server.program)]
+    refused, known = "", set[str]()
+    if missing and not may_install:
+        refused = "not installed"
+    elif missing and (os.geteuid() != 0 or not machine.installed("apt-get")):
+        packages = " ".join(server.package for server in missing if server.package)
+        refused = "not installed"
+        say(f"not root on Debian, so nothing is installed; missing: {packages}")
+    elif missing:
+        known = _install([server.package for server in missing if server.package], say)
+    found = [server.at(path) for server in wanted if (path := machine.installed(server.program))]
+    there = {server.name for server in found}
+    absent = {
+        server.name: refused or _why(server, known)
+        for server in wanted
+        if server.name not in there
+    }
+    return found, absent
+
+
+def _why(server: Server, known: set[str]) -> str:
+    if server.package in known:
+        return f"apt-get could not install {server.package}"
+    return f"this release of the system has no package {server.package}"
+
+
+def _install(packages: list[str], say: Callable[[str], None]) -> set[str]:
+    """Which of them there are, installed now or not."""
+    say("apt-get update")
+    _apt(["apt-get", "update", "-qq"], say)
+    known = [name for name in packages if _apt(["apt-cache", "show", "--no-all-versions", name], lambda _: None)]
+    if not known:
+        return set()
+    say(f"apt-get install {' '.join(known)} (without starting them)")
+    with _nothing_started():
+        words = ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *known]
+        _apt(words, say)
+    return set(known)
+
+
+def _apt(words: list[str], say: Callable[[str], None]) -> bool:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=APT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        say(f"{' '.join(words)}: no end after {APT_SECONDS} s")
+        return False
+    if done.returncode != 0:
+        say(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
+    return done.returncode == 0
+
+
+@contextlib.contextmanager
+def _nothing_started() -> Iterator[None]:
+    """Nobody wants eight web servers that fight for port 80. A policy that is there already stays."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    try:
+        POLICY.chmod(0o755)
+        yield
+    finally:
+        POLICY.unlink()

@@ -1,0 +1,255 @@
+"""What is shown: lines on a terminal while it runs, a Markdown page of everything, and the table of the
+README. Reads results as plain values and measures nothing."""
+
+from __future__ import annotations
+
+import pathlib
+import textwrap
+
+from .machine import MIB, Trouble
+from .results import OURS
+
+BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
+DASH = "–"
+# Characters in a line of the README.
+WIDTH = 110
+
+
+# ---- one line of the table, for a terminal -------------------------------------------------
+
+
+def terminal(line: dict) -> str:
+    out = [f"\n{line['row']}: {line['title']} ({line['source']})"]
+    memory = line["kind"] == "memory"
+    if not memory:
+        out.append(
+            f"  {'':11}{'rate/s':>10}{'CPU us':>10}{'/ taipan':>9}{'spread':>15}{'p50 ms':>9}{'p99 ms':>9}"
+            f"{'longest':>9}{'available':>11}{'memory':>11}{'busy':>6}{'client':>8}{'us':>8}"
+        )
+    for name, cell in line["servers"].items():
+        out.append(f"  {name:11}" + (_bytes_line(cell) if memory else _load_line(cell, line["kind"])))
+    return "\n".join(out)
+
+
+def _bytes_line(cell: dict) -> str:
+    if "median" not in cell:
+        return f"{DASH:>10}  {cell['why']}"
+    return f"{_size(cell['median']['score']):>12}{_ratio(cell):>9}"
+
+
+def _load_line(cell: dict, kind: str) -> str:
+    if "median" not in cell:
+        return f"{DASH:>10}  {cell['why'] or _stopped(cell)}"
+    median = cell["median"]
+    spread = cell.get("score_ratio")
+    notes = {"rising": f"  at {median['connections']:.0f}", "users": f"  {median['connections']:.0f} users"}
+    return (
+        f"{median['rate']:10.0f}{median['score']:10.2f}{_ratio(cell):>9}"
+        f"{_spread(spread) if spread else '':>15}"
+        f"{median['p50_us'] / 1000:9.2f}{median['p99_us'] / 1000:9.2f}{median['longest_us'] / 1000:9.1f}"
+        f"{_percent(median['availability']):>11}{_size(median['memory']):>11}"
+        f"{median['server_busy']:6.0%}{median['client_busy']:8.0%}{median['client_us']:8.1f}{notes.get(kind, '')}"
+        f"{'; ' + _stopped(cell) if kind == 'users' and _stopped(cell) else ''}"
+        f"{'; ' + cell['why'] if cell['why'] else ''}"
+    )
+
+
+def _stopped(cell: dict) -> str:
+    reasons = [figures["stopped"] for figures in cell["rounds"] if figures and figures["stopped"]]
+    return reasons[-1] if reasons else ""
+
+
+def _spread(ratio: dict) -> str:
+    return f"{_number(ratio['least'])}..{_number(ratio['most'])}"
+
+
+def _ratio(cell: dict) -> str:
+    return f"x{_number(cell['score_ratio']['median'])}" if "score_ratio" in cell else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _size(value: float) -> str:
+    return f"{value / MIB:.2f} MiB" if value >= MIB / 10 else f"{value:.0f} B"
+
+
+def _percent(value: float) -> str:
+    """Never rounded up to a hundred."""
+    return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"
+
+
+# ---- everything, as a page -----------------------------------------------------------------
+
+
+def everything(results: dict) -> str:
+    out = [f"# taipan and its peers, {results['date']}", "", _conditions(results), ""]
+    for line in results["lines"]:
+        out += [f"## {line['title']}", "", f"From: {line['source']}.", ""]
+        out += _bytes_table(line) if line["kind"] == "memory" else _load_table(line)
+        out += ["", *_reasons(line), ""]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _load_table(line: dict) -> list[str]:
+    head = ["server", "rate/s", "CPU µs/request", "/ taipan", "spread", "with the client's", "rate / taipan"]
+    head += ["p50 ms", "p99 ms"]
+    head += ["longest ms", "availability", "memory", "CPU s", "client µs/request"]
+    head.append("users" if line["kind"] == "users" else "connections")
+    out = [_row(head), _row(["---"] * len(head))]
+    for name, cell in line["servers"].items():
+        if "median" not in cell:
+            out.append(_row([name, *[DASH] * (len(head) - 1)]))
+            continue
+        median, ratio, rate = cell["median"], cell.get("score_ratio"), cell.get("rate_ratio")
+        both = cell.get("both_ratio")
+        out.append(
+            _row(
+                [
+                    name,
+                    f"{median['rate']:.0f}",
+                    f"{median['score']:.2f}",
+                    _number(ratio["median"]) if ratio else DASH,
+                    _spread(ratio) if ratio else DASH,
+                    _number(both["median"]) if both else DASH,
+                    _number(rate["median"]) if rate else DASH,
+                    f"{median['p50_us'] / 1000:.2f}",
+                    f"{median['p99_us'] / 1000:.2f}",
+                    f"{median['longest_us'] / 1000:.1f}",
+                    _percent(median["availability"]),
+                    _size(median["memory"]),
+                    f"{median['cpu_seconds']:.3f}",
+                    f"{median['client_us']:.2f}",
+                    f"{median['connections']:.0f}",
+                ]
+            )
+        )
+    return out
+
+
+def _bytes_table(line: dict) -> list[str]:
+    head = ["server", "bytes", "/ taipan", "spread"]
+    out = [_row(head), _row(["---"] * len(head))]
+    for name, cell in line["servers"].items():
+        ratio = cell.get("score_ratio")
+        size = _size(cell["median"]["score"]) if "median" in cell else DASH
+        out.append(
+            _row([name, size, *([_number(ratio["median"]), _spread(ratio)] if ratio else [DASH, DASH])])
+        )
+    return out
+
+
+def _reasons(line: dict) -> list[str]:
+    reasons = []
+    for name, cell in line["servers"].items():
+        faults: dict[str, int] = {}
+        for figures in cell["rounds"]:
+            for kind, count in (figures or {}).get("faults", {}).items():
+                faults[kind] = faults.get(kind, 0) + count
+        words = [cell["why"], _stopped(cell), ", ".join(f"{count} {kind}" for kind, count in faults.items())]
+        if any(words):
+            reasons.append(f"- {name}: {'; '.join(word for word in words if word)}")
+    return reasons
+
+
+def _row(words: list[str]) -> str:
+    return f"| {' | '.join(words)} |"
+
+
+def _conditions(results: dict) -> str:
+    machine, servers = results["machine"], results["servers"]
+    versions = ", ".join(f"{name} {server['version']}".strip() for name, server in servers.items() if name != "limit")
+    commands = " and ".join(f"`{command}`" for command in results["commands"])
+    cores = "one core" if results["cores"] == 1 else f"{results['cores']} cores"
+    return (
+        f"{machine['processor']}, {machine['processors']} processors, {machine['system']}; {cores} for the server and "
+        f"others for the client. {results['date']}, by {commands}; rounds: {results['rounds']}, of what takes minutes "
+        f"{results['long_rounds']}. {versions}."
+    )
+
+
+# ---- the README ----------------------------------------------------------------------------
+
+
+def readme_block(results: dict) -> str:
+    """The text between the markers: what taipan needs, and how often as much the others do."""
+    names = [name for name in results["servers"] if _has_figures(results, name)]
+    names.sort(key=lambda name: name != OURS)
+    head = ["", *names]
+    out = [
+        "CPU time of all processes of a server for each request, the kernel's part included. For taipan in",
+        "microseconds; for the others divided by taipan's in the same round, the median of all rounds: above 1 they",
+        "need more. Memory in the same way. `limit` is a loop that answers without looking at what it was asked. Where",
+        "not all requests went right, the share that did stands behind the figure.",
+        "",
+        _row(head),
+        _row(["---"] * len(head)),
+    ]
+    for line in results["lines"]:
+        out.append(_row([f"{line['title']}", *(_readme_cell(line, name) for name in names)]))
+        if line["kind"] == "users":
+            out.append(_row(["slow readers without a failure", *(_readme_users(line, name) for name in names)]))
+    out.append(_row(["lowest availability", *(_lowest(results, name) for name in names)]))
+    servers = results["servers"]
+    remarks = [f"{name}: {servers[name]['remark']}" for name in names if servers[name]["remark"]]
+    absent = [f"{name}: {server['why']}" for name, server in servers.items() if server["why"]]
+    notes = [_conditions(results)]
+    if remarks or absent:
+        notes.append(f"{'. '.join([*remarks, *absent])}.")
+    if dashes := _dashes(results, names):
+        notes.append(f"Dashes: {dashes}.")
+    return "\n".join([*out, "", *(textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in notes)])
+
+
+def _dashes(results: dict, names: list[str]) -> str:
+    """Every reason once, with those whom it concerns."""
+    reasons: dict[str, list[str]] = {}
+    for line in results["lines"]:
+        for name in names:
+            cell = line["servers"].get(name, {})
+            if "median" not in cell and cell.get("why"):
+                concerned = reasons.setdefault(cell["why"], [])
+                if name not in concerned:
+                    concerned.append(name)
+    return "; ".join(f"{why} ({', '.join(concerned)})" for why, concerned in reasons.items())
+
+
+def _has_figures(results: dict, name: str) -> bool:
+    return any("median" in line["servers"].get(name, {}) for line in results["lines"])
+
+
+def _readme_cell(line: dict, name: str) -> str:
+    cell = line["servers"].get(name)
+    if not cell or "median" not in cell:
+        return DASH
+    score = cell["median"]["score"]
+    own = _size(score) if line["kind"] == "memory" else f"{score:.2f} µs"
+    # Where taipan has no figure there is nothing to divide by.
+    text = own if name == OURS or "score_ratio" not in cell else _number(cell["score_ratio"]["median"])
+    availability = cell["median"].get("availability", 100)
+    return text if availability == 100 else f"{text} ({_percent(availability)})"
+
+
+def _readme_users(line: dict, name: str) -> str:
+    cell = line["servers"].get(name)
+    return f"{cell['median']['connections']:.0f}" if cell and "median" in cell else DASH
+
+
+def _lowest(results: dict, name: str) -> str:
+    found = [
+        cell["median"]["availability"]
+        for line in results["lines"]
+        if "availability" in (cell := line["servers"].get(name, {})).get("median", {})
+    ]
+    return _percent(min(found)) if found else DASH
+
+
+def put_into_readme(readme: pathlib.Path, results: dict) -> None:
+    """Replaces what is between the markers."""
+    text = readme.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise Trouble(f"{readme} lacks {BEGIN} and {END}")
+    readme.write_text(f"{before}{BEGIN}\n{readme_block(results)}\n{END}{after}")

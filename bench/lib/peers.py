@@ -1,0 +1,301 @@
+"""Who is compared: taipan, its floor, and the servers that a user might choose instead. How each is
+started, and what it cannot do. Their configurations are in bench/peers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from . import machine
+from .machine import BENCH
+
+# lighttpd makes a table of that size, and nginx connections.
+FILES_MOST = 32768
+# Threads in each process of Apache, as its template has it.
+APACHE_THREADS = 256
+MODULES = "/usr/lib/apache2/modules"
+
+
+class Cache(Enum):
+    """What a server remembers of open files, where that is for us to say."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class Patience(Enum):
+    """Whether taipan refuses requests when it comes too late to answer them."""
+
+    USUAL = ""
+    # Under valgrind everything is late.
+    ENDLESS = 'delay = "0s"'
+
+
+class Ability(Enum):
+    """What a row asks for beyond sending a file. A server that lacks it shows a dash."""
+
+    KEEPS = "keeps connections"
+    CLOSES = "closes a connection when asked to"
+    CGI = "CGI"
+    CACHE_SWITCH = "a cache that can be switched off"
+    SIZES = "files of more than one size"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one start of a server finds its files and leaves its own."""
+
+    work: pathlib.Path
+    root: pathlib.Path
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a server is to be started this time."""
+
+    cores: int = 1
+    cache: Cache = Cache.ON
+    access_log: pathlib.Path | None = None
+    patience: Patience = Patience.USUAL
+    # Bytes of the one answer of `limit`.
+    size: int = 0
+
+
+Command = Callable[[str, Place, Start], list[str]]
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+    command: Command
+    # Name of the program, and the words that make it tell its version.
+    program: str
+    version: tuple[str, ...]
+    # The Debian package that it is in; None: it is of this repository.
+    package: str | None = None
+    lacks: Mapping[Ability, str] = field(default_factory=dict)
+    # What else a reader of its column must know.
+    remark: str = ""
+    path: str = ""
+
+    def at(self, path: str) -> Server:
+        return replace(self, path=path)
+
+    def words(self, place: Place, start: Start) -> list[str]:
+        return self.command(self.path, place, start)
+
+    def environment(self, place: Place, start: Start) -> dict[str, str]:
+        """Only Caddy reads any of it."""
+        home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(place.work))
+        return {**home, "GOMAXPROCS": str(start.cores)}
+
+
+# ---- commands ------------------------------------------------------------------------------
+
+
+_SCRIPTS = """
+[scripts]
+processes = 1000
+queue = 10000
+
+[[route]]
+path = "/cgi-bin/"
+cgi = true
+"""
+
+
+def _taipan(program: str, place: Place, start: Start) -> list[str]:
+    access = json.dumps(str(start.access_log)) if start.access_log else "false"
+    entries = 4096 if start.cache is Cache.ON else 0
+    # Where there are no scripts there is no process for them.
+    scripts = _SCRIPTS if (place.root / "cgi-bin").is_dir() else ""
+    more = {"ACCESS": access, "CACHE": entries, "PATIENCE": start.patience.value, "SCRIPTS": scripts}
+    config = _fill("taipan.toml", place, start, **more)
+    # The files belong to whoever measures, and so must the server.
+    as_root = ["--user", "root"] if os.geteuid() == 0 else []
+    return [program, "-c", str(config), *as_root]
+
+
+def _limit(program: str, place: Place, start: Start) -> list[str]:
+    return [program, place.address, str(start.size)]
+
+
+def _nginx(program: str, place: Place, start: Start) -> list[str]:
+    cache = "max=4096 inactive=600s" if start.cache is Cache.ON else "off"
+    config = _fill("nginx.conf", place, start, CACHE=cache)
+    return [program, "-e", "stderr", "-p", str(place.work), "-c", str(config)]
+
+
+def _lighttpd(program: str, place: Place, start: Start) -> list[str]:
+    workers = start.cores if start.cores > 1 else 0
+    cache = "simple" if start.cache is Cache.ON else "disable"
+    return [program, "-D", "-f", str(_fill("lighttpd.conf", place, start, CACHE=cache, WORKERS=workers))]
+
+
+def _apache2(program: str, place: Place, start: Start) -> list[str]:
+    threads = APACHE_THREADS * start.cores
+    config = _fill("apache2.conf", place, start, MODULES=MODULES, THREADS=threads)
+    return [program, "-D", "FOREGROUND", "-f", str(config)]
+
+
+def _h2o(program: str, place: Place, start: Start) -> list[str]:
+    return [program, "-m", "worker", "-c", str(_fill("h2o.conf", place, start))]
+
+
+def _caddy(program: str, place: Place, start: Start) -> list[str]:
+    return [program, "run", "--adapter", "caddyfile", "--config", str(_fill("caddy.conf", place, start))]
+
+
+def _mini_httpd(program: str, place: Place, start: Start) -> list[str]:
+    user = "root" if os.geteuid() == 0 else "nobody"
+    return [program, "-D", "-C", str(_fill("mini-httpd.conf", place, start, USER=user))]
+
+
+def _webfs(program: str, place: Place, start: Start) -> list[str]:
+    return [program, *_flags("webfs.flags", place, start)]
+
+
+def _busybox(program: str, place: Place, start: Start) -> list[str]:
+    return [program, "httpd", *_flags("busybox.flags", place, start)]
+
+
+def _fill(template: str, place: Place, start: Start, **more: object) -> pathlib.Path:
+    """The template with its @NAMES@ filled in, in the server's own folder."""
+    values = {
+        "WORK": place.work,
+        "ROOT": place.root,
+        "PORT": place.port,
+        "WORKERS": start.cores,
+        "FILES": min(FILES_MOST, machine.files_limit()),
+        **more,
+    }
+    text = (BENCH / "peers" / template).read_text()
+    config = place.work / template
+    config.write_text(re.sub(r"@([A-Z]+)@", lambda found: str(values.get(found[1], found[0])), text))
+    return config
+
+
+def _flags(template: str, place: Place, start: Start) -> list[str]:
+    lines = _fill(template, place, start).read_text().splitlines()
+    return [word for line in lines if not line.startswith("#") for word in line.split()]
+
+
+# ---- the table -----------------------------------------------------------------------------
+
+_NO_OPEN_FILES = "has no cache of open files to switch off"
+_ONE_AT_A_TIME = {
+    Ability.KEEPS: "closes every connection after its answer",
+    Ability.CACHE_SWITCH: _NO_OPEN_FILES,
+}
+
+TAIPAN = Server(
+    "taipan",
+    _taipan,
+    "taipan",
+    ("--version",),
+)
+LIMIT = Server(
+    "limit",
+    _limit,
+    "limit",
+    (),
+    lacks={
+        Ability.CLOSES: "never closes a connection",
+        Ability.CGI: "runs nothing",
+        Ability.CACHE_SWITCH: "reads no files",
+        Ability.SIZES: "has one answer",
+    },
+    remark="answers every read with the same block, and looks at nothing",
+)
+PEERS = [
+    Server(
+        "nginx",
+        _nginx,
+        "nginx",
+        ("-v",),
+        "nginx",
+        {Ability.CGI: "has no CGI"},
+    ),
+    Server("lighttpd", _lighttpd, "lighttpd", ("-v",), "lighttpd"),
+    Server(
+        "apache2",
+        _apache2,
+        "apache2",
+        ("-v",),
+        "apache2-bin",
+        {Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        "event MPM, 256 threads for each core",
+    ),
+    Server(
+        "h2o",
+        _h2o,
+        "h2o",
+        ("--version",),
+        "h2o",
+        {
+            Ability.CGI: "has CGI only by a FastCGI server written in Perl",
+            Ability.CACHE_SWITCH: "its cache of open files cannot be switched off",
+        },
+    ),
+    Server(
+        "caddy",
+        _caddy,
+        "caddy",
+        ("version",),
+        "caddy",
+        {Ability.CGI: "has no CGI without a plugin", Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+    ),
+    Server(
+        "mini-httpd",
+        _mini_httpd,
+        "mini_httpd",
+        ("-V",),
+        "mini-httpd",
+        _ONE_AT_A_TIME,
+        "one process for each connection, closed after its answer",
+    ),
+    Server(
+        "webfs",
+        _webfs,
+        "webfsd",
+        (),
+        "webfs",
+        {Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        "at most 1000 connections",
+    ),
+    Server(
+        "busybox",
+        _busybox,
+        "busybox",
+        (),
+        "busybox",
+        _ONE_AT_A_TIME,
+        "one process for each connection, closed after its answer",
+    ),
+]
+
+
+def version_of(server: Server) -> str:
+    """As it tells itself; what has no word for it is asked of Debian. Empty when nobody knows."""
+    asked = [[server.path, *server.version]] if server.version else []
+    if server.package:
+        asked.append(["dpkg-query", "--show", "--showformat", "${Version}", server.package])
+    for words in asked:
+        try:
+            told = subprocess.run(words, capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if found := re.search(r"\d+\.\d+[\d.]*", told.stdout + told.stderr):
+            return found[0]
+    return ""

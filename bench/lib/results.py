@@ -1,0 +1,156 @@
+"""What follows from the figures: medians, spreads, and ratios to taipan, as plain values that JSON can
+hold. `page` shows them, from a run or from a file."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import statistics
+from dataclasses import asdict, dataclass, field
+
+from .machine import Trouble
+from .measure import Figures
+from .rows import Kind, Part, Row
+
+FORMAT = 1
+OURS = "taipan"
+# Figures of which the median of the rounds is shown.
+TYPICAL = (
+    "rate",
+    "cpu_seconds",
+    "client_us",
+    "connections",
+    "p50_us",
+    "p99_us",
+    "memory",
+    "server_busy",
+    "client_busy",
+)
+
+
+@dataclass
+class Cell:
+    """One server in one part: a figure for each round, or none, and why."""
+
+    rounds: list[Figures | None] = field(default_factory=list)
+    why: str = ""
+
+
+@dataclass
+class Line:
+    """One part with all its servers."""
+
+    row: Row
+    part: Part
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+    def as_data(self) -> dict:
+        ours = self.cells.get(OURS, Cell()).rounds
+        return {
+            "name": self.part.name,
+            "row": self.row.name,
+            "title": self.part.title,
+            "source": self.row.source,
+            "kind": self.part.kind.value,
+            "unit": "bytes" if self.part.kind is Kind.MEMORY else "microseconds of CPU per request",
+            "servers": {name: _cell_data(cell, ours, self.part) for name, cell in self.cells.items()},
+        }
+
+
+def _cell_data(cell: Cell, ours: list[Figures | None], part: Part) -> dict:
+    known = [figures for figures in cell.rounds if figures]
+    data: dict = {"why": cell.why, "rounds": [asdict(figures) if figures else None for figures in cell.rounds]}
+    scores = [figures.score for figures in known if figures.score is not None]
+    if scores:
+        data["median"] = {"score": statistics.median(scores)} | _medians(known, part)
+    # Only rounds in which both have figures: a ratio is taken within a round.
+    pairs = [(theirs, our) for theirs, our in zip(cell.rounds, ours) if theirs and our]
+    for name, ratio in (("score_ratio", _ratio), ("rate_ratio", _rate_ratio), ("both_ratio", _both_ratio)):
+        values = [value for theirs, our in pairs if (value := ratio(theirs, our, part)) is not None]
+        if values:
+            data[name] = {
+                "rounds": values,
+                "median": statistics.median(values),
+                "least": min(values),
+                "most": max(values),
+            }
+    return data
+
+
+def _medians(known: list[Figures], part: Part) -> dict:
+    if part.kind is Kind.MEMORY:
+        return {}
+    requests = sum(figures.requests for figures in known)
+    failures = sum(figures.failures for figures in known)
+    found = {name: statistics.median(getattr(figures, name) for figures in known) for name in TYPICAL}
+    # The longest time and the failures are of all rounds: nobody is interested in a typical worst case.
+    found["longest_us"] = max(figures.longest_us for figures in known)
+    found["failures"] = failures
+    found["availability"] = 100.0 * requests / (requests + failures) if requests + failures else 0.0
+    return found
+
+
+def _ratio(theirs: Figures, ours: Figures, part: Part) -> float | None:
+    if part.kind in (Kind.RISING, Kind.USERS):
+        common = _common_step(theirs, ours)
+        if common is None:
+            return None
+        theirs, ours = common
+    return _divided(theirs.score, ours.score)
+
+
+def _rate_ratio(theirs: Figures, ours: Figures, _: Part) -> float | None:
+    return _divided(theirs.rate, ours.rate)
+
+
+def _both_ratio(theirs: Figures, ours: Figures, part: Part) -> float | None:
+    """With the client's CPU, because it does some of the server's work."""
+    if theirs.score is None or ours.score is None or part.kind is not Kind.FIXED:
+        return None
+    return _divided(theirs.score + theirs.client_us, ours.score + ours.client_us)
+
+
+def _common_step(theirs: Figures, ours: Figures) -> tuple[Figures, Figures] | None:
+    """The step with the most connections that both did without a failure: who bears more must not pay for
+    it, nor gain by it."""
+    good = [
+        {step.connections: step for step in figures.steps if not step.failures and step.score is not None}
+        for figures in (theirs, ours)
+    ]
+    common = good[0].keys() & good[1].keys()
+    return (good[0][max(common)], good[1][max(common)]) if common else None
+
+
+def _divided(theirs: float | None, ours: float | None) -> float | None:
+    return theirs / ours if theirs is not None and ours else None
+
+
+def gathered(about: dict, lines: list[Line]) -> dict:
+    return {"format": FORMAT, **about, "lines": [line.as_data() for line in lines]}
+
+
+def write(file: pathlib.Path, results: dict) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Complete or not there, for whoever reads it while it is written.
+    beside = file.with_name(file.name + ".new")
+    beside.write_text(json.dumps(results, indent=1) + "\n")
+    beside.replace(file)
+
+
+def read(files: list[pathlib.Path]) -> dict:
+    """Several files become one: of a line that is in more than one of them, the last counts."""
+    merged: dict = {}
+    lines: dict[tuple[str, str], dict] = {}
+    for file in files:
+        try:
+            found = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise Trouble(f"{file}: {error}") from error
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise Trouble(f"{file} is no result of bench/compare, or one of another version")
+        commands = [*merged.get("commands", []), *found["commands"]]
+        servers = {**merged.get("servers", {}), **found["servers"]}
+        quick = found["quick"] or merged.get("quick", False)
+        merged = {**found, "commands": commands, "servers": servers, "quick": quick}
+        lines.update({(line["row"], line["name"]): line for line in found["lines"]})
+    return {**merged, "lines": list(lines.values())}

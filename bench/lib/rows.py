@@ -1,0 +1,315 @@
+"""What is measured: the tests of the documents that people have compared web servers with for thirty
+years, as a table. Knows nothing of servers and starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .machine import MIB
+from .peers import Ability, Cache
+from .site import KIBI, MANY, MEDIUM, MIXED, PAGE, SMALL, USERS, WASD, WASD_LARGE
+
+MODEM_BYTES_PER_SECOND = 33_600 // 8
+
+
+class Connection(Enum):
+    KEPT = "keep-alive"
+    NEW = "a new connection for each request"
+
+
+class Kind(Enum):
+    """How a part is loaded, and what its figures are of."""
+
+    # So many requests, or so long.
+    FIXED = "fixed"
+    # More and more connections until the rate falls; figures are those of the best rate.
+    RISING = "rising"
+    # More and more slow readers until one fails; figures are those of the last step without a failure.
+    USERS = "users"
+    # Bytes, not time.
+    MEMORY = "memory"
+
+
+class Check(Enum):
+    """What every body is held against, beside its own length."""
+
+    FIRST_LENGTH = "the length of the first one"
+    FILES = "the file itself, by checksum"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One line of the table."""
+
+    name: str
+    title: str
+    # Path, pattern of paths, or none for the weighted URLs.
+    target: str | None
+    # A path whose answer is looked at before anything is measured.
+    sample: str
+    connections: int = 1
+    # None: not so many, but so long.
+    requests: int | None = None
+    connection: Connection = Connection.KEPT
+    check: Check = Check.FIRST_LENGTH
+    kind: Kind = Kind.FIXED
+    # Bytes of an answer, for the server that has only one.
+    size: int = 0
+    needs: frozenset[Ability] = frozenset()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A test of a document: parts that are measured with one start of a server."""
+
+    name: str
+    source: str
+    parts: tuple[Part, ...]
+    # Sets of files that it needs.
+    files: tuple[str, ...] = ("sizes",)
+    needs: frozenset[Ability] = frozenset()
+    cache: Cache = Cache.ON
+    # Minutes for each server: measured in fewer rounds.
+    long: bool = False
+    # Its share of the time that --quick has.
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of the documents' tests is done."""
+
+    # Requests are divided by this.
+    divisor: int
+    # Most seconds of one load that is bounded by requests.
+    seconds: float
+    # Seconds of the weighted URLs.
+    mixed_seconds: float
+    rising: tuple[int, ...]
+    rising_seconds: float
+    users: tuple[int, ...]
+    user_seconds: float
+    ramp_seconds: float
+    idle: int
+    silence_seconds: float
+    # A silent server has failed after that.
+    timeout_seconds: float
+    # Requests before each load that are not measured.
+    warm_up: int
+    # All of it together, from the first start of a server on.
+    budget_seconds: float | None = None
+
+
+FULL = Effort(
+    divisor=1,
+    seconds=20,
+    mixed_seconds=60,
+    rising=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    rising_seconds=1,
+    users=(100, 200, 400, 800, 1600, 3200, 6400, 10_000),
+    user_seconds=6,
+    ramp_seconds=2,
+    idle=10_000,
+    silence_seconds=2,
+    timeout_seconds=10,
+    warm_up=1000,
+)
+QUICK = Effort(
+    divisor=20,
+    seconds=0.3,
+    mixed_seconds=0.4,
+    rising=(1, 16, 128),
+    rising_seconds=0.1,
+    users=(100, 1000),
+    user_seconds=0.4,
+    ramp_seconds=0.2,
+    idle=500,
+    silence_seconds=1.5,
+    timeout_seconds=2,
+    warm_up=100,
+    budget_seconds=100,
+)
+
+
+def _file(size: int) -> str:
+    return f"/{size}.html"
+
+
+def _wasd(size: int, words: str, connections: int, requests: int, cache: str = "") -> Part:
+    plural = "connection" if connections == 1 else "connections"
+    return Part(
+        f"{words.lower().replace(' ', '').replace('.', '')}-{connections}",
+        f"{words}, {connections} {plural}, no keep-alive{cache}",
+        _file(size),
+        _file(size),
+        connections,
+        requests,
+        Connection.NEW,
+        size=size,
+        needs=frozenset({Ability.CLOSES}),
+    )
+
+
+def _wasd_parts(cache: str = "") -> tuple[Part, ...]:
+    return tuple(
+        _wasd(size, words, connections, 5000, cache)
+        for size, words in ((0, "0 KB"), (WASD, "64 KB"))
+        for connections in (1, 10)
+    )
+
+
+def _mixed(connections: int) -> Part:
+    return Part(
+        f"mixed-{connections}",
+        f"{MIXED} weighted URLs, {connections} connections",
+        None,
+        "/mixed/000.html",
+        connections,
+        needs=frozenset({Ability.SIZES}),
+    )
+
+
+ROWS = [
+    Row(
+        "small",
+        "Boa manual",
+        (
+            Part(
+                "small",
+                f"{SMALL} bytes, 215 connections, keep-alive",
+                _file(SMALL),
+                _file(SMALL),
+                215,
+                20_000,
+                size=SMALL,
+            ),
+        ),
+    ),
+    Row(
+        "medium",
+        "Boa article",
+        (
+            Part(
+                "medium",
+                f"{MEDIUM} bytes, 215 connections, keep-alive",
+                _file(MEDIUM),
+                _file(MEDIUM),
+                215,
+                10_000,
+                size=MEDIUM,
+            ),
+        ),
+    ),
+    Row(
+        "many",
+        "thttpd comparison, small files",
+        (
+            Part(
+                "many",
+                f"{MANY} files of {KIBI} bytes at random, checksummed, no keep-alive, rising concurrency",
+                f"/many/{{0..{MANY - 1}}}.html",
+                "/many/7.html",
+                connection=Connection.NEW,
+                check=Check.FILES,
+                kind=Kind.RISING,
+                size=KIBI,
+                needs=frozenset({Ability.CLOSES, Ability.SIZES}),
+            ),
+        ),
+        files=("many",),
+        weight=1.5,
+    ),
+    Row(
+        "cgi",
+        "thttpd comparison, CGI",
+        (
+            Part(
+                "cgi",
+                "trivial CGI, no keep-alive, rising concurrency",
+                "/cgi-bin/hello",
+                "/cgi-bin/hello",
+                connection=Connection.NEW,
+                kind=Kind.RISING,
+                needs=frozenset({Ability.CGI}),
+            ),
+        ),
+        files=("cgi",),
+        weight=1.5,
+    ),
+    Row(
+        "modems",
+        "thttpd comparison, large files",
+        (
+            Part(
+                "modems",
+                f"{USERS} files of 1 MiB at 33.6 kbit/s each, doubling users",
+                f"/users/{{0..{USERS - 1}}}.html",
+                "/users/7.html",
+                connection=Connection.NEW,
+                kind=Kind.USERS,
+                size=MIB,
+            ),
+        ),
+        files=("users",),
+        long=True,
+        weight=3,
+    ),
+    Row("wasd", "WASD, cache on", _wasd_parts(), weight=2),
+    Row(
+        "wasd-uncached",
+        "WASD, cache off",
+        _wasd_parts(", cache off"),
+        needs=frozenset({Ability.CACHE_SWITCH}),
+        cache=Cache.OFF,
+    ),
+    Row(
+        "wasd-large",
+        "WASD, large file",
+        tuple(_wasd(WASD_LARGE, "3.9 MB", connections, 200) for connections in (1, 10)),
+    ),
+    Row(
+        "page",
+        "lighttpd and Apache post",
+        (
+            Part(
+                "page",
+                f"{PAGE} bytes, 25 connections, no keep-alive",
+                _file(PAGE),
+                _file(PAGE),
+                25,
+                10_000,
+                Connection.NEW,
+                size=PAGE,
+                needs=frozenset({Ability.CLOSES}),
+            ),
+        ),
+    ),
+    Row(
+        "mixed",
+        "lighttpd and Apache post",
+        (_mixed(100), _mixed(200)),
+        files=("mixed",),
+        long=True,
+        weight=2,
+    ),
+    Row(
+        "memory",
+        "Boa article",
+        (
+            Part("start", "memory at start", None, _file(SMALL), kind=Kind.MEMORY, size=SMALL),
+            Part(
+                "idle",
+                "memory for each idle connection",
+                _file(SMALL),
+                _file(SMALL),
+                kind=Kind.MEMORY,
+                size=SMALL,
+                needs=frozenset({Ability.KEEPS}),
+            ),
+            Part("program", "size of the program", None, _file(SMALL), kind=Kind.MEMORY, size=SMALL),
+            Part("libraries", "with the libraries it loads", None, _file(SMALL), kind=Kind.MEMORY, size=SMALL),
+        ),
+        weight=4,
+    ),
+]

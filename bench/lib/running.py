@@ -1,0 +1,92 @@
+"""A server that runs: started on a free port in a folder of its own, waited for, asked once, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import pathlib
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import site
+from .children import Family, Guard, leave_if_asked, started
+from .machine import Trouble
+from .peers import Place, Server, Start
+
+START_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers."""
+
+    server: Server
+    place: Place
+    family: Family
+
+    def url(self, target: str) -> str:
+        return f"http://{self.place.address}{target}"
+
+    def check(self, path: str) -> None:
+        """A fast wrong answer is worth nothing."""
+        if path.startswith("/cgi-bin/"):
+            expected = site.CGI_BODY
+        else:
+            expected = (self.place.root / path.lstrip("/")).read_bytes()
+        connection = http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            if answer.status != 200 or answer.read() != expected:
+                raise Trouble(f"{self.server.name} answers {path} with {answer.status} or other bytes")
+        except (OSError, http.client.HTTPException) as error:
+            raise Trouble(f"{self.server.name} does not answer {path}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def running(
+    server: Server,
+    start: Start,
+    work: pathlib.Path,
+    guard: Guard,
+    processors: frozenset[int],
+    before: tuple[str, ...] = (),
+) -> Iterator[Running]:
+    """Starts it on a free port in a folder of its own, and ends it whatever happens. `before` are words
+    before its command, such as valgrind's."""
+    with tempfile.TemporaryDirectory(prefix="start-", dir=work) as name:
+        folder = pathlib.Path(name)
+        folder.chmod(0o755)
+        place = Place(folder, work / "www", free_port())
+        messages = folder / "messages"
+        words = [*before, *server.words(place, start)]
+        with messages.open("wb") as sink, started(
+            words, guard, processors, folder, environment=server.environment(place, start), sink=sink
+        ) as family:
+            _wait_until_ready(server, place, family, messages)
+            yield Running(server, place, family)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_ready(server: Server, place: Place, family: Family, messages: pathlib.Path) -> None:
+    give_up = time.monotonic() + START_SECONDS
+    while time.monotonic() < give_up:
+        leave_if_asked()
+        if family.ended() is not None:
+            said = messages.read_text(errors="replace").strip()[-500:]
+            raise Trouble(f"{server.name} ended at once: {said or 'without a word'}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", place.port), 1):
+            return
+        time.sleep(0.01)
+    said = messages.read_text(errors="replace").strip()[-500:]
+    raise Trouble(f"{server.name} does not listen after {START_SECONDS} s: {said}")

@@ -1,0 +1,225 @@
+"""What can be tested of the benchmarks without measuring: ratios, the pages made of them, the files, and
+that nothing is left running. `python3 -m unittest discover bench`"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from collections.abc import Sequence
+from dataclasses import replace
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from lib import page, peers, results, rows, site  # noqa: E402
+from lib.machine import Trouble  # noqa: E402
+from lib.measure import Figures  # noqa: E402
+from lib.results import Cell, Line  # noqa: E402
+
+ROWS = {row.name: row for row in rows.ROWS}
+ABOUT = {
+    "date": "2026-01-01",
+    "machine": {"system": "Linux", "processor": "P", "processors": 2, "load_average": 0.0},
+    "cores": 1,
+    "rounds": 2,
+    "long_rounds": 1,
+    "quick": False,
+    "commands": ["bench/compare"],
+    "servers": {
+        "nginx": {"version": "1.2", "remark": "", "why": ""},
+        "taipan": {"version": "0.1.0", "remark": "", "why": ""},
+        "h2o": {"version": "", "remark": "", "why": "not installed"},
+    },
+}
+
+
+def figures(score: float, *, connections: int = 1, failures: int = 0, requests: int = 100) -> Figures:
+    return Figures(score=score, connections=connections, requests=requests, failures=failures, rate=1e6 / score)
+
+
+def line(row: str, **cells: Cell) -> dict:
+    return Line(ROWS[row], ROWS[row].parts[0], cells).as_data()
+
+
+class Ratios(unittest.TestCase):
+    def check(
+        self, row: str, ours: Sequence[Figures | None], theirs: Sequence[Figures | None], expected: object
+    ) -> None:
+        found = line(row, taipan=Cell([*ours]), nginx=Cell([*theirs]))["servers"]["nginx"].get("score_ratio")
+        self.assertEqual(found and [found["median"], found["least"], found["most"]], expected)
+
+    def test_a_ratio_is_taken_within_a_round(self) -> None:
+        one, two, three = figures(1), figures(2), figures(3)
+        for ours, theirs, expected in (
+            ([one], [two], [2, 2, 2]),
+            ([one, two, one], [two, two, three], [2, 1, 3]),
+            # A round in which one of them has nothing says nothing.
+            ([one, None], [two, three], [2, 2, 2]),
+            ([one, two], [None, two], [1, 1, 1]),
+            ([None], [two], None),
+            ([], [], None),
+        ):
+            with self.subTest(ours=ours, theirs=theirs):
+                self.check("small", ours, theirs, expected)
+
+    def test_users_are_compared_where_both_had_no_failure(self) -> None:
+        ours = [figures(1, connections=100), figures(2, connections=200), figures(4, connections=400)]
+        theirs = [figures(3, connections=100), figures(8, connections=200), figures(9, connections=400, failures=1)]
+        with_steps = [replace(steps[-1], steps=steps) for steps in (ours, theirs)]
+        self.check("modems", [with_steps[0]], [with_steps[1]], [4, 4, 4])
+
+    def test_without_a_common_step_there_is_no_ratio(self) -> None:
+        ours, theirs = figures(1, connections=100), figures(1, connections=100, failures=1)
+        self.check("modems", [replace(ours, steps=[ours])], [replace(theirs, steps=[theirs])], None)
+
+    def test_availability_is_of_all_rounds_and_the_longest_time_the_longest(self) -> None:
+        cell = Cell([figures(1), replace(figures(1, failures=100), longest_us=7)])
+        median = line("small", taipan=cell)["servers"]["taipan"]["median"]
+        self.assertAlmostEqual(median["availability"], 200 / 3)
+        self.assertEqual((median["failures"], median["longest_us"]), (100, 7))
+
+
+class Pages(unittest.TestCase):
+    def results(self) -> dict:
+        cells = {
+            "nginx": Cell([figures(4), figures(6, failures=1)]),
+            "taipan": Cell([figures(2), figures(2)]),
+            "h2o": Cell(why="not installed"),
+        }
+        lines = [Line(ROWS["small"], ROWS["small"].parts[0], cells)]
+        return results.gathered(ABOUT, lines)
+
+    def test_the_readme_has_us_first_in_microseconds_and_others_as_ratios(self) -> None:
+        block = page.readme_block(self.results())
+        self.assertIn("|  | taipan | nginx |", block)
+        self.assertIn("keep-alive | 2.00 µs | 2.50 (99.50 %) |", block)
+        self.assertIn("| lowest availability | 100 % | 99.50 % |", block)
+        self.assertIn("h2o: not installed", block)
+
+    def test_only_what_is_between_the_markers_is_replaced(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            readme = pathlib.Path(folder) / "README.md"
+            readme.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
+            page.put_into_readme(readme, self.results())
+            once = readme.read_text()
+            page.put_into_readme(readme, self.results())
+            self.assertEqual(readme.read_text(), once)
+            self.assertTrue(once.startswith(f"before\n{page.BEGIN}\n") and once.endswith(f"\n{page.END}\nafter\n"))
+            self.assertNotIn("old", once)
+            readme.write_text("no markers")
+            with self.assertRaises(Trouble):
+                page.put_into_readme(readme, self.results())
+
+    def test_availability_is_never_rounded_up(self) -> None:
+        for value, expected in ((100, "100 %"), (99.9999, "99.99 %"), (98.571, "98.57 %"), (0, "0.00 %")):
+            self.assertEqual(page._percent(value), expected)
+
+    def test_of_several_files_the_last_that_has_a_line_counts(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            files = [pathlib.Path(folder) / name for name in ("a.json", "b.json")]
+            for file, score in zip(files, (1, 5)):
+                cells = {"taipan": Cell([figures(score)])}
+                results.write(file, results.gathered(ABOUT, [Line(ROWS["page"], ROWS["page"].parts[0], cells)]))
+            merged = results.read(files)
+            self.assertEqual([found["servers"]["taipan"]["median"]["score"] for found in merged["lines"]], [5])
+            files[0].write_text("{}")
+            with self.assertRaises(Trouble):
+                results.read(files)
+
+    def test_everything_shown_names_its_dashes(self) -> None:
+        self.assertIn("- h2o: not installed", page.everything(self.results()))
+        self.assertIn("not installed", page.terminal(self.results()["lines"][0]))
+
+
+class Tables(unittest.TestCase):
+    def test_files_are_the_same_in_every_run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            www = pathlib.Path(folder)
+            site.make(www, ("mixed", "many", "sizes"))
+            sizes = [file.stat().st_size for file in (www / "mixed").iterdir()]
+            self.assertEqual(len(sizes), site.MIXED)
+            self.assertTrue(all(site.MIXED_LEAST <= size <= site.MIXED_MOST for size in sizes))
+            once = site.mixed_urls(www, "http://h")
+            self.assertEqual(once, site.mixed_urls(www, "http://h"))
+            self.assertEqual(len({(www / "many" / f"{n}.html").read_bytes() for n in range(site.MANY)}), site.MANY)
+
+    def test_every_template_is_filled_in_completely(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            work = pathlib.Path(folder)
+            place = peers.Place(work, work / "www", 8080)
+            for server in (peers.TAIPAN, *peers.PEERS):
+                for cache in peers.Cache:
+                    words = server.at("/bin/program").words(place, peers.Start(cache=cache))
+                    texts = [" ".join(words), *(file.read_text() for file in work.iterdir())]
+                    for text in texts:
+                        lines = [one for one in text.splitlines() if not one.startswith("#")]
+                        self.assertNotRegex("\n".join(lines), "@[A-Z]+@", server.name)
+
+    def test_names_are_unique(self) -> None:
+        for names in (
+            [row.name for row in rows.ROWS],
+            [server.name for server in peers.PEERS],
+            [part.name for part in ROWS["wasd"].parts],
+        ):
+            self.assertEqual(len(names), len(set(names)))
+
+
+class Guarded(unittest.TestCase):
+    PROGRAM = """
+import pathlib, subprocess, sys
+sys.path.insert(0, {bench!r})
+from lib import group
+from lib.children import started, workplace
+if {alone!r}:
+    group.ControlGroup.make = staticmethod(lambda: None)
+with workplace() as (work, guard):
+    # A shell and its child, as a server and its worker.
+    with started(["sh", "-c", "sleep 1000 & wait"], guard, frozenset({{0}}), work, stdout=subprocess.DEVNULL) as family:
+        while len(family.pids()) < 2:
+            pass
+        print(work, *family.pids(), flush=True)
+        family.wait(1000)
+"""
+
+    def test_nothing_is_left_whatever_ends_the_command(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            for alone in (False, True):
+                with self.subTest(signal=number, without_groups=alone):
+                    self.check(number, alone)
+
+    def check(self, number: signal.Signals, alone: bool) -> None:
+        bench = str(pathlib.Path(__file__).resolve().parent)
+        words = [sys.executable, "-c", self.PROGRAM.format(bench=bench, alone=alone)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as command:
+            assert command.stdout
+            work, *pids = command.stdout.readline().split()
+            self.assertEqual(len(pids), 2)
+            command.send_signal(number)
+            try:
+                command.wait(30)
+            except subprocess.TimeoutExpired:
+                command.kill()
+                self.fail("does not end")
+            give_up = time.monotonic() + 30
+            while (there := self.left(work, pids)) and time.monotonic() < give_up:
+                time.sleep(0.01)
+            self.assertEqual(there, [])
+
+    def left(self, work: str, pids: list[str]) -> list[str]:
+        return [work for _ in [0] if os.path.exists(work)] + [pid for pid in pids if is_running(pid)]
+
+
+def is_running(pid: str) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+if __name__ == "__main__":
+    unittest.main()

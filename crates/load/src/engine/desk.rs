@@ -1,0 +1,260 @@
+//! What the connections of one thread share: what comes next, the buffers, the tally, and the times at which
+//! somebody wants to be woken.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags};
+
+use super::answer::Known;
+use super::pick::{Picker, Random};
+use super::schedule::{Due, Schedule};
+use super::tally::{Pending, Tally};
+use crate::plan::{Order, Pace, Plan, Reuse};
+use crate::run::Fault;
+use crate::verify::Judge;
+
+/// Never written to, so its pages never exist; it only says how much to throw away at once.
+const VOID: usize = 1 << 20;
+/// Bytes that are read at once where they must be looked at.
+pub const BUFFER: usize = 64 * 1024;
+/// Requests that are due and have no connection; those that come on top are given up.
+const BACKLOG_MAX: usize = 1 << 20;
+/// Requests of a plan whose last head is remembered.
+const KNOWN_MAX: usize = 1 << 16;
+/// An answer below this is read at once, head and body; of a longer one only the head is read.
+const WHOLE: u32 = 32 * 1024;
+/// Room for the head of a long answer.
+const HEAD_READ: usize = 1024;
+
+/// The part of a run that one thread has.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Which thread.
+    pub index: usize,
+    /// Of its connections, the first one's number in the whole run.
+    pub first: usize,
+    pub connections: usize,
+    /// Requests to start, warm-up excluded.
+    pub requests: Option<u64>,
+    pub start: Instant,
+}
+
+/// What a connection that is free may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Start(u32, Instant),
+    /// Nothing is due.
+    Wait,
+    /// No request will ever start again.
+    Over,
+}
+
+pub struct Desk<'p> {
+    pub plan: &'p Plan,
+    pub judge: &'p Judge,
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    pub epoll: OwnedFd,
+    pub tally: Tally,
+    pub random: Random,
+    /// Connections that wait until something is due.
+    pub free: VecDeque<usize>,
+    pub wakes: BinaryHeap<Reverse<(Instant, usize)>>,
+    pub buffer: Vec<u8>,
+    pub plain: Vec<u8>,
+    pub void: Vec<u8>,
+    picker: Picker,
+    schedule: Schedule,
+    backlog: VecDeque<Due>,
+    known: Vec<Known>,
+    /// Bytes of the last answer to each request.
+    sizes: Vec<u32>,
+    left: Option<u64>,
+    deadline: Option<Instant>,
+    cursor: usize,
+}
+
+impl<'p> Desk<'p> {
+    pub fn new(
+        plan: &'p Plan,
+        judge: &'p Judge,
+        tls: Option<Arc<rustls::ClientConfig>>,
+        share: Share,
+    ) -> std::io::Result<Desk<'p>> {
+        let begin = share.start + plan.warm_up;
+        let mut random = Random::new(plan.seed.wrapping_add(share.index as u64));
+        let schedule = Schedule::new(plan, share.index, share.start, &mut random);
+        Ok(Desk {
+            plan,
+            judge,
+            tls,
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            tally: Tally::new(begin),
+            random,
+            free: VecDeque::new(),
+            wakes: BinaryHeap::new(),
+            buffer: vec![0; BUFFER],
+            plain: vec![0; BUFFER],
+            void: vec![0; VOID],
+            picker: Picker::new(plan.asks.iter().map(|ask| ask.weight)),
+            schedule,
+            backlog: VecDeque::new(),
+            known: vec![Known::default(); plan.asks.len().min(KNOWN_MAX)],
+            sizes: vec![0; plan.asks.len()],
+            left: share.requests,
+            deadline: plan.stop.time.map(|time| begin + time),
+            cursor: share.index,
+        })
+    }
+
+    /// What a free connection does now. `cursor`: how far its session has come.
+    #[inline]
+    pub fn next(&mut self, now: Instant, cursor: &mut usize) -> Next {
+        match self.schedule {
+            Schedule::WhenFree => {
+                if self.has_ended(now) {
+                    return Next::Over;
+                }
+                self.spend(now);
+                Next::Start(self.choose(cursor), now)
+            }
+            Schedule::Rate(_) | Schedule::Log { .. } => match self.backlog.pop_front() {
+                Some(due) => {
+                    let ask = due.ask.unwrap_or_else(|| self.choose(cursor));
+                    Next::Start(ask, due.intended)
+                }
+                None if self.is_over(now) => Next::Over,
+                None => Next::Wait,
+            },
+        }
+    }
+
+    /// Moves what has become due into the backlog. Returns whether anything waits there.
+    pub fn collect(&mut self, now: Instant) -> bool {
+        // Bounded by the rate and the time since the last call.
+        while self.left != Some(0) {
+            // What would start at the very end starts no more.
+            let until = self.deadline.map_or(now, |deadline| now.min(deadline - Duration::from_nanos(1)));
+            let Some(due) = self.schedule.due(self.plan, until, &mut self.random) else { break };
+            self.spend(due.intended);
+            self.tally.started(due.intended);
+            match self.backlog.len() < BACKLOG_MAX {
+                true => self.backlog.push_back(due),
+                false => self.give_up(due, now),
+            }
+        }
+        !self.backlog.is_empty()
+    }
+
+    /// The next moment at which something becomes due.
+    pub fn next_due(&self) -> Option<Instant> {
+        match self.left {
+            Some(0) => None,
+            _ => self.schedule.next(self.plan).filter(|next| self.deadline.is_none_or(|end| *next < end)),
+        }
+    }
+
+    /// Nothing will start any more, not even what is due already.
+    pub fn is_over(&self, now: Instant) -> bool {
+        match self.schedule {
+            Schedule::WhenFree => self.has_ended(now),
+            Schedule::Rate(_) | Schedule::Log { .. } => self.backlog.is_empty() && self.next_due().is_none(),
+        }
+    }
+
+    /// How long ago the last request should have been started; `None`: some may still start.
+    pub fn over_since(&self, now: Instant) -> Option<Duration> {
+        self.deadline.and_then(|deadline| now.checked_duration_since(deadline))
+    }
+
+    /// Counts everything that is due and was never sent.
+    pub fn give_up_backlog(&mut self, now: Instant) {
+        while let Some(due) = self.backlog.pop_front() {
+            self.give_up(due, now);
+        }
+    }
+
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    pub fn counts_starts(&self) -> bool {
+        matches!(self.schedule, Schedule::WhenFree)
+    }
+
+    pub fn wake(&mut self, at: Instant, index: usize) {
+        self.wakes.push(Reverse((at, index)));
+    }
+
+    /// The parts that reading an answer needs at the same time.
+    #[inline]
+    pub fn reading(&mut self) -> (&mut [Known], &mut Tally, &Judge, &Plan) {
+        (&mut self.known, &mut self.tally, self.judge, self.plan)
+    }
+
+    /// How much to read at once when the answer to this request begins.
+    #[inline]
+    pub fn first_read(&self, ask: u32) -> usize {
+        match self.sizes.get(ask as usize) {
+            Some(&size) if size > WHOLE => HEAD_READ,
+            _ => WHOLE as usize,
+        }
+    }
+
+    #[inline]
+    pub fn learn(&mut self, pending: &Pending) {
+        if let Some(size) = self.sizes.get_mut(pending.ask as usize) {
+            *size = u32::try_from(pending.body_bytes).unwrap_or(u32::MAX);
+        }
+    }
+
+    pub fn pause(&mut self) -> Duration {
+        let think = self.plan.think;
+        let more = think.most.saturating_sub(think.least);
+        think.least + more.mul_f64(self.random.part())
+    }
+
+    #[inline]
+    fn has_ended(&self, now: Instant) -> bool {
+        self.left == Some(0) || self.deadline.is_some_and(|deadline| now >= deadline)
+    }
+
+    #[inline]
+    fn spend(&mut self, intended: Instant) {
+        if let Some(left) = &mut self.left
+            && intended >= self.tally.begin
+        {
+            *left -= 1;
+        }
+    }
+
+    #[inline]
+    fn choose(&mut self, cursor: &mut usize) -> u32 {
+        match &self.plan.order {
+            Order::Random => self.picker.pick(&mut self.random),
+            Order::InOrder(steps) => {
+                let (at, step) = match self.plan.reuse {
+                    Reuse::Session(_) => (cursor, 1),
+                    Reuse::KeepAlive | Reuse::PerRequest => (&mut self.cursor, self.plan.threads),
+                };
+                let ask = steps[*at % steps.len()];
+                *at += step;
+                ask
+            }
+        }
+    }
+
+    fn give_up(&mut self, due: Due, now: Instant) {
+        let ask = due.ask.unwrap_or(0);
+        let url = self.plan.asks.get(ask as usize).map_or("", |ask| &ask.url);
+        self.tally.failed(&Pending::new(ask, due.intended), Fault::Unsent, url, now);
+    }
+}
+
+/// Whether requests begin by the clock.
+pub fn is_open(plan: &Plan) -> bool {
+    !matches!(plan.pace, Pace::Closed)
+}

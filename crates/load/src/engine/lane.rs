@@ -1,0 +1,182 @@
+//! The loop of one thread: epoll, its connections in turn, and the clock.
+
+use std::cmp::Reverse;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use super::desk::{Desk, is_open};
+use super::slot::Slot;
+use super::{Beat, Listener};
+use crate::plan::Plan;
+
+const EVENTS_PER_TURN: usize = 512;
+const MILLISECOND: u32 = 1_000_000;
+/// How often the connections are looked through for what has lasted too long.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// Runs one thread's share to its end.
+///
+/// Errors: those of epoll itself.
+pub fn run<'p>(
+    mut desk: Desk<'p>,
+    mut slots: Vec<Slot>,
+    first_at: &[Instant],
+    stop: &AtomicBool,
+    listener: Option<&Listener>,
+) -> std::io::Result<Desk<'p>> {
+    // The kernel may be 50 microseconds late otherwise; where it refuses, it is.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let alarm = Alarm::new(&desk.epoll)?;
+    for (index, at) in first_at.iter().enumerate() {
+        desk.wake(*at, index);
+    }
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
+    let mut now = Instant::now();
+    let mut next_sweep = now + SWEEP;
+    let mut told = 0;
+    while !stop.load(Ordering::Relaxed) {
+        give_work(&mut desk, &mut slots, now);
+        wake(&mut desk, &mut slots, now);
+        if now >= next_sweep {
+            next_sweep = now + SWEEP;
+            if sweep(&mut desk, &mut slots, now) == 0 {
+                break;
+            }
+            told = tell(&desk, listener, told, now);
+        }
+        let mut timeout = pause(&desk, next_sweep, now);
+        if !timeout.subsec_nanos().is_multiple_of(MILLISECOND) && next_sweep > now + timeout {
+            alarm.ring_after(timeout)?;
+            timeout = next_sweep - now;
+        }
+        events.clear();
+        match epoll::wait(&desk.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timespec(timeout)))
+        {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        now = Instant::now();
+        for event in &events {
+            if let Some(slot) = slots.get_mut(event.data.u64() as usize) {
+                slot.turn(&mut desk, event.flags, now);
+            }
+        }
+    }
+    for slot in &slots {
+        desk.tally.measured.per_client.record(slot.finished);
+    }
+    let cpu = clock_gettime(ClockId::ThreadCPUTime);
+    let micros = cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1000;
+    desk.tally.measured.cpu_micros = micros;
+    desk.tally.measured.busiest_micros = micros;
+    Ok(desk)
+}
+
+/// What wakes a thread between two milliseconds, which epoll's own timeout cannot: a request that is due
+/// must not be late because of that.
+struct Alarm(OwnedFd);
+
+impl Alarm {
+    fn new(epoll: &OwnedFd) -> Result<Alarm, Errno> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // Edge-triggered: that it has rung need not be read. It is no slot's.
+        epoll::add(epoll, &timer, EventData::new_u64(u64::MAX), EventFlags::IN | EventFlags::ET)?;
+        Ok(Alarm(timer))
+    }
+
+    /// Once, in place of any other time.
+    fn ring_after(&self, pause: Duration) -> Result<(), Errno> {
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let time = Itimerspec { it_interval: never, it_value: timespec(pause) };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time).map(drop)
+    }
+}
+
+/// How long nothing has to be done.
+fn pause(desk: &Desk<'_>, next_sweep: Instant, now: Instant) -> Duration {
+    let wake = desk.wakes.peek().map(|Reverse((at, _))| *at);
+    match [desk.next_due(), wake].into_iter().flatten().min() {
+        // The clock was read before the last events were served, and whoever is due is due by the clock.
+        Some(at) => at.min(next_sweep).saturating_duration_since(Instant::now()),
+        None => next_sweep.saturating_duration_since(now),
+    }
+}
+
+/// Gives what is due to the connections that wait for it; at the end, tells them that it is the end.
+fn give_work(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) {
+    if !is_open(desk.plan) {
+        return;
+    }
+    let mut waiting = desk.collect(now);
+    // Bounded by the connections: each is asked once.
+    for _ in 0..desk.free.len() {
+        if !waiting && !desk.is_over(now) {
+            break;
+        }
+        let Some(index) = desk.free.pop_front() else { break };
+        slots[index].unlisted();
+        slots[index].seek(desk, now);
+        waiting = desk.has_backlog();
+    }
+}
+
+fn wake(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) {
+    // Bounded: what is woken and wants to be woken again wants it later, or is left for the next turn.
+    for _ in 0..desk.wakes.len() {
+        match desk.wakes.peek() {
+            Some(Reverse((at, _))) if *at <= now => {}
+            _ => break,
+        }
+        if let Some(Reverse((_, index))) = desk.wakes.pop() {
+            slots[index].wake(desk, now);
+        }
+    }
+}
+
+/// How many are still at work.
+fn sweep(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) -> usize {
+    for slot in slots.iter_mut() {
+        slot.sweep(desk, now);
+    }
+    if desk.over_since(now).is_some_and(|over| over > desk.plan.timeout) {
+        desk.give_up_backlog(now);
+    }
+    slots.iter().filter(|slot| !slot.is_retired()).count()
+}
+
+/// Tells of every second that is over. Returns how many were told of.
+fn tell(desk: &Desk<'_>, listener: Option<&Listener>, told: usize, now: Instant) -> usize {
+    let Some(listener) = listener else { return told };
+    let series = &desk.tally.measured.series;
+    let over = now.saturating_duration_since(desk.tally.begin).as_secs() as usize;
+    // Points grow wider in very long runs, and then nobody is watching.
+    if series.width() > 1 {
+        return told;
+    }
+    for second in told..over {
+        let point = series.points().get(second).cloned().unwrap_or_default();
+        // Who does not listen any more misses nothing that is not in the report.
+        let _ = listener.send(Beat { second: second as u64, point });
+    }
+    told.max(over)
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
+}
+
+/// When each connection of a thread begins: at once, or one after the other along the ramp.
+pub fn starts(plan: &Plan, first: usize, count: usize, start: Instant) -> Vec<Instant> {
+    let part = |index: usize| (first + index) as f64 / plan.connections as f64;
+    let ramp = if is_open(plan) { Duration::ZERO } else { plan.ramp };
+    (0..count).map(|index| start + ramp.mul_f64(part(index))).collect()
+}

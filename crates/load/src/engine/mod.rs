@@ -1,0 +1,192 @@
+//! The engine: one thread per core, each with its own epoll, connections, schedule and tally. Nothing is
+//! shared while it runs but the references of the verification and the wish to stop.
+
+pub mod answer;
+
+pub mod pick;
+
+pub mod schedule;
+
+pub mod tally;
+
+pub mod socket;
+
+pub mod wire;
+
+pub mod desk;
+
+pub mod slot;
+
+mod sending;
+
+mod reading;
+
+mod lane;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use desk::{Desk, Share};
+use slot::Slot;
+use tally::Tally;
+
+use crate::plan::{Arrivals, Check, Pace, Plan, Protocol, Reuse, Scheme, Way};
+use crate::run::{self, Measured, Point, Run, Server, Settings};
+use crate::tls;
+use crate::verify::Judge;
+
+/// What was finished in one second, by one thread.
+#[derive(Debug, Clone)]
+pub struct Beat {
+    pub second: u64,
+    pub point: Point,
+}
+
+/// Where beats are sent to while a run lasts.
+pub type Listener = std::sync::mpsc::SyncSender<Beat>;
+
+/// Runs the plan to its end, or until `stop` is true.
+///
+/// Errors: a sentence about what was wrong before the first request.
+pub fn run(plan: &Plan, stop: &AtomicBool, listener: Option<Listener>) -> Result<Run, String> {
+    let judge = Judge::new(plan)?;
+    let needs_tls = plan.targets.iter().any(|target| target.scheme == Scheme::Https);
+    let tls = if needs_tls { Some(tls::config(plan)?) } else { None };
+    socket::raise_descriptor_limit();
+    let start = Instant::now();
+    let began = SystemTime::now() + plan.warm_up;
+    let shares: Vec<Share> = (0..plan.threads).map(|index| share(plan, index, start)).collect();
+    let tallies: Result<Vec<Tally>, String> = thread::scope(|scope| {
+        let lanes: Vec<_> = shares
+            .iter()
+            .map(|&share| {
+                let (judge, tls, listener) = (&judge, tls.clone(), listener.clone());
+                scope.spawn(move || lane(plan, judge, tls, share, stop, listener.as_ref()))
+            })
+            .collect();
+        lanes
+            .into_iter()
+            .map(|lane| lane.join().map_err(|_| "a thread of the generator panicked".to_owned())?)
+            .collect()
+    });
+    Ok(gather(plan, tallies?, start + plan.warm_up, began, stop))
+}
+
+fn lane(
+    plan: &Plan,
+    judge: &Judge,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    share: Share,
+    stop: &AtomicBool,
+    listener: Option<&Listener>,
+) -> Result<Tally, String> {
+    let desk = Desk::new(plan, judge, tls, share).map_err(|error| format!("epoll: {error}"))?;
+    let slots =
+        (0..share.connections).map(|index| Slot::new(index, share.first + index, share.start)).collect();
+    let starts = lane::starts(plan, share.first, share.connections, share.start);
+    let mut desk =
+        lane::run(desk, slots, &starts, stop, listener).map_err(|error| format!("epoll: {error}"))?;
+    desk.give_up_backlog(Instant::now());
+    Ok(desk.tally)
+}
+
+/// Connections and requests are dealt out as evenly as they go.
+fn share(plan: &Plan, index: usize, start: Instant) -> Share {
+    let part = |whole: usize| (whole * index / plan.threads, whole * (index + 1) / plan.threads);
+    let (first, end) = part(plan.connections);
+    let requests = plan.stop.requests.map(|requests| {
+        let (threads, index) = (plan.threads as u64, index as u64);
+        requests / threads + u64::from(index < requests % threads)
+    });
+    Share { index, first, connections: end - first, requests, start }
+}
+
+fn gather(plan: &Plan, tallies: Vec<Tally>, begin: Instant, began: SystemTime, stop: &AtomicBool) -> Run {
+    let mut measured = Measured::default();
+    let mut last = begin;
+    let (mut name, mut length, mut tls) = (None, None, None);
+    for tally in tallies {
+        measured.merge(&tally.measured);
+        last = last.max(tally.last);
+        name = name.or(tally.server_name);
+        length = length.or(tally.first_length);
+        tls = tls.or(tally.tls);
+    }
+    // A server that stopped answering does not get a better rate for it: the time counts to its end.
+    let planned = plan.stop.time.filter(|_| plan.stop.requests.is_none()).unwrap_or(Duration::ZERO);
+    let end = match stop.load(Ordering::Relaxed) {
+        true => last.max(Instant::now()),
+        false => last.max(begin + planned),
+    };
+    measured.micros = end.saturating_duration_since(begin).as_micros() as u64;
+    measured.began_unix = began.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let server = server(plan, name.unwrap_or_default(), length.unwrap_or(0), tls);
+    Run { settings: settings(plan), server, measured, generators: 1 }
+}
+
+fn server(plan: &Plan, name: String, length: u64, tls: Option<run::Tls>) -> Server {
+    let Some((ask, target)) = plan.asks.first().and_then(|ask| Some((ask, plan.targets.get(ask.target)?)))
+    else {
+        return Server::default();
+    };
+    let protocol = match (plan.protocol, target.scheme) {
+        (Protocol::Http10, _) => "http/1.0",
+        (Protocol::Http11 { .. }, _) => "http/1.1",
+        (Protocol::Http2 { .. }, Scheme::Https) => "h2",
+        (Protocol::Http2 { .. }, Scheme::Http) => "h2c",
+    };
+    let host = match &target.way {
+        Way::Tcp(_) => target.host.clone(),
+        Way::Unix(path) => format!("unix:{}", path.display()),
+    };
+    Server {
+        name,
+        host,
+        port: target.port,
+        path: ask.path.clone(),
+        length,
+        protocol: protocol.to_owned(),
+        tls,
+    }
+}
+
+fn settings(plan: &Plan) -> Settings {
+    let first = plan.asks.first();
+    Settings {
+        url: first.map_or(String::new(), |ask| ask.url.clone()),
+        urls: plan.asks.len() as u64,
+        command_line: std::env::args().collect::<Vec<_>>().join(" "),
+        method: first.map_or(String::new(), |ask| ask.method.clone()),
+        concurrency: plan.connections as u32,
+        threads: plan.threads as u32,
+        depth: plan.protocol.depth() as u32,
+        reuse: match plan.reuse {
+            Reuse::PerRequest => run::Reuse::PerRequest,
+            Reuse::KeepAlive | Reuse::Session(_) => run::Reuse::KeepAlive,
+        },
+        pace: match &plan.pace {
+            Pace::Closed => run::Pace::Closed,
+            Pace::Open { per_second, arrivals: Arrivals::Even } => run::Pace::Even(*per_second),
+            Pace::Open { per_second, arrivals: Arrivals::Poisson } => run::Pace::Poisson(*per_second),
+            Pace::Replay(steps) => run::Pace::Even(rate_of(steps)),
+        },
+        check: match plan.check {
+            Check::Nothing => run::Check::Status,
+            Check::Length => run::Check::Length,
+            Check::Checksum(_) => run::Check::Checksum,
+        },
+        stop_requests: plan.stop.requests,
+        stop_micros: plan.stop.time.map(|time| time.as_micros() as u64),
+        warm_up_micros: plan.warm_up.as_micros() as u64,
+        timeout_micros: plan.timeout.as_micros() as u64,
+        seed: plan.seed,
+    }
+}
+
+/// The mean rate of a log.
+fn rate_of(steps: &[(Duration, u32)]) -> f64 {
+    let lasted = steps.last().map_or(0.0, |(at, _)| at.as_secs_f64());
+    steps.len() as f64 / lasted.max(1.0)
+}

@@ -1,0 +1,444 @@
+//! What comes in on a connection: from the socket into the shared buffer, through the protocol, and into
+//! the tally. A body that nobody need look at is thrown away by the kernel.
+
+use std::cmp::Ordering;
+use std::time::Instant;
+
+use rustix::event::epoll::EventFlags;
+
+use super::answer::{After, Cut, Event, Expected, Head, NotHttp, field};
+use super::desk::{BUFFER, Desk};
+use super::slot::{Slot, Stage, Talk, Unread};
+use super::socket::{self, Received};
+use super::tally::Pending;
+use super::wire::{self, Wire};
+use crate::h2;
+use crate::run::Fault;
+use crate::shape::Closing;
+
+/// Then it is the others' turn.
+const READS_PER_TURN: usize = 64;
+/// Below this, throwing away costs more than copying.
+const DISCARD_MIN: u64 = 4096;
+
+/// Why a connection is not read further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Halt {
+    Fault(Fault),
+    /// As much was read as the client wanted.
+    Enough,
+    /// All is said, and it was closed.
+    Closed,
+}
+
+/// What one look at the socket gave.
+enum Look {
+    /// More may be there.
+    More,
+    /// The socket is empty, and what comes later is a new edge.
+    Empty,
+    End,
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Halt {
+        Halt::Fault(fault)
+    }
+}
+
+impl Slot {
+    /// Reads what there is, and asks for the next work.
+    pub(super) fn receive(&mut self, desk: &mut Desk<'_>, ready: EventFlags, now: Instant) {
+        let gone = ready.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        // Read anew with every look that finds something: a batch of events takes its time.
+        let mut now = now;
+        self.unread = Unread::Nothing;
+        for turn in 0..=READS_PER_TURN {
+            if turn == READS_PER_TURN {
+                // It was not the edge that ended: the rest is for the next turn.
+                self.unread = Unread::Perhaps;
+                self.ask_wake(desk, now);
+                break;
+            }
+            match self.look(desk, &mut now) {
+                // Nothing is owed: a look would cost as much as a request, and whatever comes is a new edge.
+                Ok(Look::More) if self.pending.is_empty() && self.stage == Stage::Open && !gone => break,
+                Ok(Look::More) if self.socket.is_some() => {}
+                Ok(Look::Empty) if gone && self.socket.is_some() && self.reading.is_none() => {}
+                Ok(Look::More | Look::Empty) => break,
+                Ok(Look::End) => {
+                    self.ended(desk, now);
+                    break;
+                }
+                Err(Halt::Fault(fault)) => {
+                    self.lose(desk, fault, now);
+                    break;
+                }
+                Err(Halt::Enough) => {
+                    self.abort(desk, now);
+                    break;
+                }
+                Err(Halt::Closed) => break,
+            }
+        }
+        self.seek(desk, now);
+    }
+
+    fn look(&mut self, desk: &mut Desk<'_>, now: &mut Instant) -> Result<Look, Halt> {
+        let Some(socket) = &self.socket else { return Err(Halt::Closed) };
+        let mut allowed = usize::MAX;
+        if let Some(ration) = &mut self.reading {
+            allowed = ration.due(*now);
+            if allowed == 0 {
+                let next = ration.next(*now);
+                self.ask_wake(desk, next);
+                return Ok(Look::Empty);
+            }
+        }
+        let discard = self.discardable(desk);
+        let (received, wanted) = if discard >= DISCARD_MIN {
+            let wanted = discard.min(desk.void.len() as u64).min(allowed as u64) as usize;
+            (socket::discard(socket, &mut desk.void[..wanted]), wanted)
+        } else {
+            let wanted = self.wanted(desk).min(allowed);
+            (socket::receive(socket, &mut desk.buffer[..wanted]), wanted)
+        };
+        let count = match received {
+            Received::Bytes(count) => count,
+            Received::Nothing => return Ok(Look::Empty),
+            Received::End => return Ok(Look::End),
+            Received::Lost(fault) => return Err(Halt::Fault(fault)),
+        };
+        *now = Instant::now();
+        if let Some(ration) = &mut self.reading {
+            ration.take(count);
+        }
+        if discard >= DISCARD_MIN {
+            self.skip(desk, count, *now)?;
+        } else {
+            let buffer = std::mem::take(&mut desk.buffer);
+            let fed = self.take(desk, &buffer[..count], *now);
+            desk.buffer = buffer;
+            fed?;
+        }
+        // A limited read is short of what the socket has, and no edge will tell of the rest.
+        Ok(if count == wanted || self.reading.is_some() { Look::More } else { Look::Empty })
+    }
+
+    fn wanted(&self, desk: &Desk<'_>) -> usize {
+        match (&self.wire, self.pending.front()) {
+            (Wire::Plain, Some(first)) if first.first_byte.is_none() && first.sum.is_none() => {
+                desk.first_read(first.ask)
+            }
+            _ => BUFFER,
+        }
+    }
+
+    /// Bytes that are body, and that nobody need look at.
+    fn discardable(&self, desk: &Desk<'_>) -> u64 {
+        match (&self.wire, &self.talk, self.pending.front()) {
+            (Wire::Plain, Talk::H1(reader), Some(first)) if first.sum.is_none() => {
+                match desk.plan.shape.closing {
+                    Closing::AbortAfter(limit) => {
+                        reader.discardable().min(limit.saturating_sub(first.body_bytes))
+                    }
+                    Closing::Polite | Closing::HalfClose => reader.discardable(),
+                }
+            }
+            _ => 0,
+        }
+    }
+
+    fn skip(&mut self, desk: &mut Desk<'_>, count: usize, now: Instant) -> Result<(), Halt> {
+        if let (Talk::H1(reader), Some(first)) = (&mut self.talk, self.pending.front_mut()) {
+            reader.discarded(count as u64);
+            first.body_bytes += count as u64;
+            first.heard = now;
+            enough(desk.plan.shape.closing, first.body_bytes)?;
+        }
+        self.read_h1(desk, &[], now)
+    }
+
+    fn take(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+        if matches!(self.wire, Wire::Plain) {
+            return self.feed(desk, bytes, now);
+        }
+        match std::mem::replace(&mut self.wire, Wire::BeingRead) {
+            Wire::Plain | Wire::BeingRead => Err(Halt::Closed),
+            Wire::Tls(mut tls) => {
+                let mut rest = bytes;
+                // Bounded by the bytes: each pass takes some.
+                while !rest.is_empty() {
+                    wire::take(&mut tls, &mut rest)?;
+                    if self.stage == Stage::Handshake {
+                        if tls.is_handshaking() {
+                            continue;
+                        }
+                        self.shook_hands(desk, &tls, now);
+                        self.wire = Wire::Tls(tls);
+                        self.begin(desk, now);
+                        match std::mem::replace(&mut self.wire, Wire::BeingRead) {
+                            Wire::Tls(same) => tls = same,
+                            Wire::Plain | Wire::BeingRead => return Err(Halt::Closed),
+                        }
+                    }
+                    let mut plain = std::mem::take(&mut desk.plain);
+                    let fed = self.take_plain(desk, &mut tls, &mut plain, now);
+                    desk.plain = plain;
+                    fed?;
+                    if self.socket.is_none() {
+                        return Ok(());
+                    }
+                }
+                self.wire = Wire::Tls(tls);
+                self.flush(desk, now);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_plain(
+        &mut self,
+        desk: &mut Desk<'_>,
+        tls: &mut rustls::ClientConnection,
+        plain: &mut [u8],
+        now: Instant,
+    ) -> Result<(), Halt> {
+        // Bounded by one call's records.
+        while self.socket.is_some() {
+            match wire::plain(tls, plain)? {
+                0 => break,
+                count => self.feed(desk, &plain[..count], now)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+        match (self.stage, &self.talk) {
+            // Behind its last answer a server may say goodbye in its own way.
+            (Stage::Ending, _) => Ok(()),
+            (_, Talk::H1(_)) => self.read_h1(desk, bytes, now),
+            (_, Talk::H2(_)) => self.read_h2(desk, bytes, now),
+        }
+    }
+
+    fn read_h1(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+        let mut rest = bytes;
+        // Bounded by the bytes: every pass takes some, or ends an answer.
+        loop {
+            let (Talk::H1(reader), Some(first)) = (&mut self.talk, self.pending.front_mut()) else {
+                // An answer to nothing.
+                return if rest.is_empty() { Ok(()) } else { Err(Halt::Fault(Fault::Malformed)) };
+            };
+            let (known, tally, _, plan) = desk.reading();
+            let mut unknown = super::answer::Known::default();
+            let known = known.get_mut(first.ask as usize).unwrap_or(&mut unknown);
+            let ask = &plan.asks[first.ask as usize];
+            let expected = if ask.answer_has_body() { Expected::Whole } else { Expected::HeadOnly };
+            let result = reader.next(rest, expected, known);
+            if !bytes.is_empty() {
+                first.heard = now;
+                first.first_byte.get_or_insert(now);
+            }
+            let (used, event) = result.map_err(|NotHttp| Halt::Fault(Fault::Malformed))?;
+            let input = &rest[..used];
+            rest = &rest[used..];
+            match event {
+                Event::More if rest.is_empty() => return Ok(()),
+                Event::More => {}
+                Event::Head(Head { status, after, .. }, length) => {
+                    first.status = status;
+                    first.head_bytes = length as u32;
+                    first.plain_head_bytes = length as u32;
+                    self.after = after;
+                    if tally.server_name.is_none() {
+                        let name = field(input, "server").map(String::from_utf8_lossy);
+                        tally.server_name = Some(name.unwrap_or_default().into_owned());
+                    }
+                    enough(plan.shape.closing, 0)?;
+                }
+                Event::Body(data) => {
+                    first.body_bytes += data.len() as u64;
+                    if let Some(sum) = &mut first.sum {
+                        sum.update(data);
+                    }
+                    enough(plan.shape.closing, first.body_bytes)?;
+                }
+                Event::End => {
+                    let surplus = self.pending.len() == 1 && !rest.is_empty();
+                    self.complete_h1(desk, if surplus { Err(Fault::WrongLength) } else { Ok(()) }, now)?;
+                    if self.stage != Stage::Open {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first of those that are pending has its whole answer.
+    fn complete_h1(
+        &mut self,
+        desk: &mut Desk<'_>,
+        framing: Result<(), Fault>,
+        now: Instant,
+    ) -> Result<(), Halt> {
+        let Some(mut done) = self.pending.pop_front() else { return Ok(()) };
+        desk.learn(&done);
+        let judged = desk.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
+        match framing.and(judged) {
+            Ok(()) => desk.tally.done(&done, now),
+            Err(fault) => {
+                let url = &desk.plan.asks[done.ask as usize].url;
+                desk.tally.failed(&done, fault, url, now);
+            }
+        }
+        self.answered(desk, done.intended, self.after, now);
+        // What stands behind the answer belongs to nothing: nobody knows where the next one begins.
+        if framing.is_err() && self.socket.is_some() {
+            self.hang_up(desk, now);
+        }
+        if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
+    }
+
+    fn read_h2(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+        let mut rest = bytes;
+        // Bounded by the bytes: every pass takes some, or ends an answer.
+        loop {
+            let Talk::H2(client) = &mut self.talk else { return Ok(()) };
+            let (used, event) = client.next(rest).map_err(|_| Halt::Fault(Fault::Malformed))?;
+            rest = &rest[used..];
+            let stream = match event {
+                h2::Event::More if rest.is_empty() => break,
+                h2::Event::More => continue,
+                h2::Event::Leaving { last } => {
+                    self.leave(desk, last);
+                    continue;
+                }
+                h2::Event::Head { stream, .. }
+                | h2::Event::Body { stream, .. }
+                | h2::Event::End { stream }
+                | h2::Event::Reset { stream, .. } => stream,
+            };
+            // Of streams that were given up, some bytes may still come.
+            let Some(at) = self.pending.iter().position(|pending| pending.stream == stream) else { continue };
+            let pending = &mut self.pending[at];
+            pending.heard = now;
+            pending.first_byte.get_or_insert(now);
+            match event {
+                h2::Event::Head { status, length, bytes, plain_bytes, .. } => {
+                    pending.status = status;
+                    pending.announced = length;
+                    pending.head_bytes += bytes;
+                    pending.plain_head_bytes += plain_bytes;
+                    if desk.tally.server_name.is_none() {
+                        desk.tally.server_name = Some(client.server_name().to_owned());
+                    }
+                    enough(desk.plan.shape.closing, 0)?;
+                }
+                h2::Event::Body { data, .. } => {
+                    pending.body_bytes += data.len() as u64;
+                    if let Some(sum) = &mut pending.sum {
+                        sum.update(data);
+                    }
+                    enough(desk.plan.shape.closing, pending.body_bytes)?;
+                }
+                h2::Event::End { .. } => self.complete_h2(desk, at, now)?,
+                h2::Event::Reset { why: h2::Why::Refused, .. } => self.ask_again(at),
+                h2::Event::Reset { .. } => {
+                    if let Some(pending) = self.pending.remove(at) {
+                        let fault = if pending.status > 0 { Fault::ShortBody } else { Fault::Reset };
+                        self.fail(desk, &pending, fault, now);
+                    }
+                }
+                h2::Event::More | h2::Event::Leaving { .. } => {}
+            }
+        }
+        self.flush(desk, now);
+        Ok(())
+    }
+
+    fn complete_h2(&mut self, desk: &mut Desk<'_>, at: usize, now: Instant) -> Result<(), Halt> {
+        let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
+        let judged = desk.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
+        match framing_h2(&done, desk.plan.asks[done.ask as usize].answer_has_body()).and(judged) {
+            Ok(()) => desk.tally.done(&done, now),
+            Err(fault) => {
+                let url = &desk.plan.asks[done.ask as usize].url;
+                desk.tally.failed(&done, fault, url, now);
+            }
+        }
+        let leaving = matches!(&self.talk, Talk::H2(client) if client.is_leaving());
+        let after = if leaving && self.pending.is_empty() { After::Closes } else { After::Stays };
+        self.answered(desk, done.intended, after, now);
+        if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
+    }
+
+    /// The server will not answer streams above `last`; they are asked for elsewhere.
+    fn leave(&mut self, desk: &mut Desk<'_>, last: u32) {
+        // Bounded by the streams: each pass takes one away.
+        while let Some(at) = self.pending.iter().position(|pending| pending.stream > last) {
+            self.ask_again(at);
+        }
+        if self.pending.is_empty() {
+            self.end_now(desk);
+        }
+    }
+
+    /// The socket has said its last.
+    fn ended(&mut self, desk: &mut Desk<'_>, now: Instant) {
+        if self.stage == Stage::Ending {
+            return self.hang_up(desk, now);
+        }
+        if self.stage == Stage::Handshake {
+            return self.lose(desk, Fault::Handshake, now);
+        }
+        let Talk::H1(reader) = &mut self.talk else {
+            return match self.pending.is_empty() {
+                true => self.hang_up(desk, now),
+                false => self.lose(desk, Fault::Reset, now),
+            };
+        };
+        match reader.cut() {
+            Cut::Between if self.pending.is_empty() => self.hang_up(desk, now),
+            Cut::Between | Cut::InHead => self.lose(desk, Fault::Reset, now),
+            Cut::InBody => self.lose(desk, Fault::ShortBody, now),
+            Cut::End => {
+                // The end is already here; nothing more is waited for.
+                let _ = self.complete_h1(desk, Ok(()), now);
+                self.hang_up(desk, now);
+            }
+        }
+    }
+
+    /// The client has had enough, as it was told to: its request went the way it should.
+    fn abort(&mut self, desk: &mut Desk<'_>, now: Instant) {
+        // Bounded by the depth.
+        while let Some(pending) = self.pending.pop_front() {
+            desk.tally.done(&pending, now);
+            self.finished += 1;
+        }
+        self.served += 1;
+        self.hang_up(desk, now);
+    }
+}
+
+/// RFC 9113 §8.1.1: an answer is as long as it says, and has a head.
+fn framing_h2(done: &Pending, has_body: bool) -> Result<(), Fault> {
+    match done.announced {
+        _ if done.status == 0 => Err(Fault::Malformed),
+        Some(length) if has_body && !matches!(done.status, 204 | 304) => match done.body_bytes.cmp(&length) {
+            Ordering::Less => Err(Fault::ShortBody),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(Fault::WrongLength),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn enough(closing: Closing, bytes: u64) -> Result<(), Halt> {
+    match closing {
+        Closing::AbortAfter(limit) if bytes >= limit => Err(Halt::Enough),
+        _ => Ok(()),
+    }
+}

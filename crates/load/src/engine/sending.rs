@@ -1,0 +1,138 @@
+//! What goes out on a connection: requests, into the socket or into TLS, as fast as it takes them or as slowly
+//! as the shape of the client says.
+
+use std::time::Instant;
+
+use super::desk::Desk;
+use super::slot::{Slot, Stage, Talk};
+use super::socket;
+use super::wire::{self, Wire};
+use crate::run::Fault;
+use crate::shape::{Closing, Ration};
+
+/// What is to be sent and was not taken yet.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) bytes: Vec<u8>,
+    pub(super) at: usize,
+    /// Of `bytes`, those before belong to a head: they may have a rate of their own.
+    pub(super) head_end: usize,
+    pub(super) ration: Option<Ration>,
+}
+
+impl Slot {
+    /// Hands what has not been sent to the socket.
+    pub(super) fn send(&mut self, desk: &mut Desk<'_>, now: Instant) {
+        let plan = desk.plan;
+        let first = self.pending.len() - self.unsent;
+        if let (Wire::Plain, Talk::H1(_), 1, true, true) =
+            (&self.wire, &self.talk, self.unsent, self.out.bytes.is_empty(), plan.shape.is_plain())
+            && let (Some(pending), Some(socket)) = (self.pending.get_mut(first), &self.socket)
+        {
+            // The way of nearly every request: nothing is copied.
+            (pending.sent, pending.heard) = (now, now);
+            let ask = &plan.asks[pending.ask as usize];
+            self.unsent = 0;
+            match socket::send(socket, &ask.bytes) {
+                Ok(count) => {
+                    desk.tally.sent(count);
+                    if count < ask.bytes.len() {
+                        self.out.bytes.extend_from_slice(&ask.bytes[count..]);
+                    }
+                }
+                Err(fault) => self.lose(desk, fault, now),
+            }
+            return;
+        }
+        for pending in self.pending.range_mut(first..) {
+            (pending.sent, pending.heard) = (now, now);
+            let ask = &plan.asks[pending.ask as usize];
+            match &mut self.talk {
+                Talk::H1(_) => {
+                    self.out.bytes.extend_from_slice(&ask.bytes);
+                    self.out.head_end = self.out.bytes.len() - ask.body.len();
+                }
+                Talk::H2(client) => pending.stream = client.request(ask, &plan.targets[ask.target]),
+            }
+        }
+        self.unsent = 0;
+        self.flush(desk, now);
+    }
+
+    /// Sends until everything is sent, or the socket or the rate allows no more.
+    pub(super) fn flush(&mut self, desk: &mut Desk<'_>, now: Instant) {
+        if let Err(fault) = self.try_flush(desk, now) {
+            self.lose(desk, fault, now);
+        }
+    }
+
+    fn try_flush(&mut self, desk: &mut Desk<'_>, now: Instant) -> Result<(), Fault> {
+        let (Some(socket), false) = (&self.socket, matches!(self.wire, Wire::BeingRead)) else {
+            return Ok(());
+        };
+        if let Talk::H2(client) = &mut self.talk {
+            client.drain_into(&mut self.out.bytes);
+        }
+        // Bounded by the bytes: every pass sends some, or ends.
+        while self.out.at < self.out.bytes.len() {
+            let rest = &self.out.bytes[self.out.at..];
+            let (rate, end) = match self.out.head_end.checked_sub(self.out.at) {
+                Some(head @ 1..) => (desk.plan.shape.write_head, head),
+                _ => (desk.plan.shape.write_body, rest.len()),
+            };
+            let mut allowed = end.min(rest.len());
+            if let Some(rate) = rate {
+                let ration = self.out.ration.get_or_insert_with(|| Ration::new(rate, now));
+                allowed = allowed.min(ration.due(now));
+                if allowed == 0 {
+                    let at = ration.next(now);
+                    self.ask_wake(desk, at);
+                    return Ok(());
+                }
+                ration.take(allowed);
+            }
+            let count = match &mut self.wire {
+                Wire::BeingRead => 0,
+                Wire::Plain => socket::send(socket, &rest[..allowed])?,
+                Wire::Tls(tls) => {
+                    let count = wire::write(tls, &rest[..allowed])?;
+                    wire::push(tls, socket)?;
+                    count
+                }
+            };
+            if count == 0 {
+                return Ok(());
+            }
+            desk.tally.sent(count);
+            self.out.at += count;
+            if self.out.at == self.out.head_end {
+                self.out.ration = None;
+            }
+            if let Some(first) = self.pending.front_mut() {
+                // A slow writer is not kept waiting by the server while it writes.
+                first.heard = now;
+                if rate.is_some() {
+                    first.sent = now;
+                }
+            }
+        }
+        if let Wire::Tls(tls) = &mut self.wire {
+            wire::push(tls, socket)?;
+        }
+        if !self.out.bytes.is_empty() {
+            self.out = Out { bytes: std::mem::take(&mut self.out.bytes), ..Out::default() };
+            self.out.bytes.clear();
+            if desk.plan.shape.closing == Closing::HalfClose && self.stage == Stage::Open {
+                socket::shut_down_writing(socket);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        match &self.wire {
+            Wire::Plain => !self.out.bytes.is_empty(),
+            Wire::Tls(_) | Wire::BeingRead => true,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What one thread counts: it knows what a finished request is, and writes it down in the form of a run.
+
+use std::time::{Duration, Instant};
+
+use crate::run::{Fault, Measured, Tls};
+use crate::verify::Sum;
+
+/// A request that is under way.
+#[derive(Debug)]
+pub struct Pending {
+    pub ask: u32,
+    /// Of HTTP/2; 0 in HTTP/1.
+    pub stream: u32,
+    pub status: u16,
+    /// When it was meant to start.
+    pub intended: Instant,
+    /// When its last byte was handed to the socket; `intended` until then.
+    pub sent: Instant,
+    pub first_byte: Option<Instant>,
+    /// When anything of it moved last.
+    pub heard: Instant,
+    pub head_bytes: u32,
+    pub plain_head_bytes: u32,
+    pub body_bytes: u64,
+    /// What the head of an HTTP/2 answer says of the body.
+    pub announced: Option<u64>,
+    pub sum: Option<Sum>,
+}
+
+#[derive(Debug)]
+pub struct Tally {
+    pub measured: Measured,
+    /// What was meant to start before is not counted.
+    pub begin: Instant,
+    /// When the last counted request ended.
+    pub last: Instant,
+    pub server_name: Option<String>,
+    /// Bytes of the first body.
+    pub first_length: Option<u64>,
+    pub tls: Option<Tls>,
+    open: u64,
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+impl Pending {
+    pub const fn new(ask: u32, intended: Instant) -> Pending {
+        Pending {
+            ask,
+            stream: 0,
+            status: 0,
+            intended,
+            sent: intended,
+            first_byte: None,
+            heard: intended,
+            head_bytes: 0,
+            plain_head_bytes: 0,
+            body_bytes: 0,
+            announced: None,
+            sum: None,
+        }
+    }
+}
+
+impl Tally {
+    pub fn new(begin: Instant) -> Tally {
+        Tally {
+            measured: Measured::default(),
+            begin,
+            last: begin,
+            server_name: None,
+            first_length: None,
+            tls: None,
+            open: 0,
+        }
+    }
+
+    #[inline]
+    fn counts(&self, intended: Instant) -> bool {
+        intended >= self.begin
+    }
+
+    pub fn started(&mut self, intended: Instant) {
+        if self.counts(intended) {
+            self.measured.started += 1;
+        }
+    }
+
+    pub fn connected(&mut self, since: Instant, now: Instant) {
+        self.open += 1;
+        self.measured.most_connections = self.measured.most_connections.max(self.open);
+        if self.counts(since) {
+            self.measured.connections += 1;
+            self.measured.connect.record(micros(now - since));
+        }
+    }
+
+    pub fn closed(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    pub fn shook_hands(&mut self, since: Instant, now: Instant, resumed: bool) {
+        if self.counts(since) {
+            self.measured.handshake.record(micros(now - since));
+            self.measured.resumed += u64::from(resumed);
+        }
+    }
+
+    pub fn sent(&mut self, bytes: usize) {
+        self.measured.sent_bytes += bytes as u64;
+    }
+
+    /// A right answer.
+    pub fn done(&mut self, pending: &Pending, now: Instant) {
+        if !self.counts(pending.intended) {
+            return;
+        }
+        let total = micros(now.saturating_duration_since(pending.intended));
+        let first = pending.first_byte.unwrap_or(now);
+        let measured = &mut self.measured;
+        measured.done += 1;
+        measured.first_byte.record(micros(first.saturating_duration_since(pending.sent)));
+        measured.answer.record(micros(now.saturating_duration_since(pending.sent)));
+        measured.total.record(total);
+        measured.longest = measured.longest.max(total);
+        let bytes = answered(measured, pending);
+        measured.series.done(micros(now.saturating_duration_since(self.begin)), total, bytes);
+        self.first_length.get_or_insert(pending.body_bytes);
+        self.last = now;
+    }
+
+    /// Any other end.
+    pub fn failed(&mut self, pending: &Pending, fault: Fault, url: &str, now: Instant) {
+        if !self.counts(pending.intended) {
+            return;
+        }
+        let total = micros(now.saturating_duration_since(pending.intended));
+        let measured = &mut self.measured;
+        measured.fail(fault, url);
+        measured.longest = measured.longest.max(total);
+        let bytes = answered(measured, pending);
+        measured.series.failed(micros(now.saturating_duration_since(self.begin)), total, bytes);
+        self.last = now;
+    }
+
+    /// Still coming in when the run was over: neither right nor wrong, but its bytes came.
+    pub fn cut_off(&mut self, pending: &Pending) {
+        if self.counts(pending.intended) {
+            self.measured.head_bytes += u64::from(pending.head_bytes);
+            self.measured.plain_head_bytes += u64::from(pending.plain_head_bytes);
+            self.measured.body_bytes += pending.body_bytes;
+        }
+    }
+
+    /// The connection stayed open after a counted answer.
+    #[inline]
+    pub fn kept(&mut self, intended: Instant) {
+        self.measured.kept_alive += u64::from(self.counts(intended));
+    }
+}
+
+/// Counts what came of an answer, right or wrong, and says how many bytes that was.
+#[inline]
+fn answered(measured: &mut Measured, pending: &Pending) -> u64 {
+    if pending.status > 0 {
+        measured.statuses.count(pending.status);
+    }
+    measured.head_bytes += u64::from(pending.head_bytes);
+    measured.plain_head_bytes += u64::from(pending.plain_head_bytes);
+    measured.body_bytes += pending.body_bytes;
+    u64::from(pending.head_bytes) + pending.body_bytes
+}

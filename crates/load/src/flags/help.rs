@@ -1,0 +1,71 @@
+//! What is made from the table for people: `--help` and the manual page.
+
+use std::fmt::Write;
+
+use super::table::{FlagRow, GROUPS, USES};
+
+/// `--help`.
+pub fn help() -> String {
+    let mut out = String::from("taipan-bench, a load generator for web servers\n\nUsage:\n");
+    for (arguments, what) in USES {
+        let line = format!("taipan-bench {arguments}");
+        _ = writeln!(out, "  {line:<40} {what}");
+    }
+    for (heading, rows) in GROUPS {
+        _ = writeln!(out, "\n{heading}:");
+        for flag in *rows {
+            _ = writeln!(out, "  {}", spelled(flag));
+            for line in wrapped(flag.help, 80) {
+                _ = writeln!(out, "        {line}");
+            }
+        }
+    }
+    out.push_str("\nExit codes: 0, 1 below --min-availability, 2 if nothing was asked, 130 after Ctrl-C.\n");
+    out
+}
+
+/// The manual page, for man(1).
+pub fn man() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = format!(".TH TAIPAN-BENCH 1 \"\" \"taipan-bench {version}\" \"User Commands\"\n");
+    out.push_str(".SH NAME\ntaipan-bench \\- a load generator for web servers\n.SH SYNOPSIS\n");
+    for (arguments, what) in USES {
+        _ = writeln!(out, ".TP\n.B taipan-bench {}\n{}.", roff(arguments), roff(what));
+    }
+    for (heading, rows) in GROUPS {
+        _ = writeln!(out, ".SH {}", heading.to_uppercase());
+        for flag in *rows {
+            _ = writeln!(out, ".TP\n.B {}\n{}.", roff(&spelled(flag)), roff(flag.help));
+        }
+    }
+    out.push_str(
+        ".SH SIGNALS\n.TP\n.B SIGINT\nReport what there is, exit with 130.\n.SH EXIT STATUS\n\
+         0, 1 if fewer requests went right than \\-\\-min\\-availability asks for, 2 if nothing was asked, 130 after \
+         SIGINT.\n",
+    );
+    out
+}
+
+fn spelled(flag: &FlagRow) -> String {
+    let short = flag.short.map_or(String::new(), |letter| format!("-{letter}, "));
+    let value = flag.value.map_or(String::new(), |value| format!(" {value}"));
+    format!("{short}--{}{value}", flag.long)
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            let space = if lines[last].is_empty() { "" } else { " " };
+            _ = write!(lines[last], "{space}{word}");
+        }
+    }
+    lines
+}
+
+fn roff(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('-', "\\-")
+}

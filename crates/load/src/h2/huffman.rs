@@ -1,0 +1,157 @@
+//! The Huffman code of HPACK (RFC 7541 §5.2 and appendix B), read. The code is canonical: the lengths alone
+//! say which bits stand for which byte.
+
+/// Bits of each byte's code.
+#[rustfmt::skip]
+const LENGTHS: [u8; 256] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
+    28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,
+    6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8,
+    7, 8, 13, 19, 13, 14, 6, 15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7,
+    7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23,
+    24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22,
+    23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23, 26, 26, 20, 19, 22, 23, 22, 25,
+    26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, 20, 24,
+    20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27,
+    27, 27, 27, 26,
+];
+
+const LONGEST: usize = 30;
+/// Codes of at most this many bits are found by one look into a table; texts consist of them.
+const SHORT: usize = 9;
+
+/// A code that is none: it ends in the middle, or its padding is not that of the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadCode;
+
+struct Tables {
+    /// By the first `SHORT` bits: byte and length, or a length of 0 where the code is longer.
+    short: [(u8, u8); 1 << SHORT],
+    /// By length: the first code, how many there are, and where their bytes stand in `bytes`.
+    first: [u32; LONGEST + 1],
+    count: [u16; LONGEST + 1],
+    place: [u16; LONGEST + 1],
+    bytes: [u8; 256],
+}
+
+static TABLES: Tables = tables();
+
+const fn tables() -> Tables {
+    let mut tables = Tables {
+        short: [(0, 0); 1 << SHORT],
+        first: [0; LONGEST + 1],
+        count: [0; LONGEST + 1],
+        place: [0; LONGEST + 1],
+        bytes: [0; 256],
+    };
+    let (mut length, mut code, mut placed) = (1, 0u32, 0usize);
+    while length <= LONGEST {
+        tables.first[length] = code;
+        tables.place[length] = placed as u16;
+        let mut byte = 0;
+        while byte < 256 {
+            if LENGTHS[byte] as usize == length {
+                tables.bytes[placed] = byte as u8;
+                placed += 1;
+                if length <= SHORT {
+                    let rest = SHORT - length;
+                    let mut index = (code as usize) << rest;
+                    while index < (code as usize + 1) << rest {
+                        tables.short[index] = (byte as u8, length as u8);
+                        index += 1;
+                    }
+                }
+                code += 1;
+            }
+            byte += 1;
+        }
+        tables.count[length] = placed as u16 - tables.place[length];
+        code <<= 1;
+        length += 1;
+    }
+    tables
+}
+
+/// Appends what `input` stands for to `out`.
+pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), BadCode> {
+    let (mut bits, mut have) = (0u64, 0usize);
+    let mut input = input.iter();
+    // Bounded by the bits: each pass takes at least five of them, or ends.
+    loop {
+        while have <= 56
+            && let Some(&byte) = input.next()
+        {
+            bits |= u64::from(byte) << (56 - have);
+            have += 8;
+        }
+        let (byte, length) = TABLES.short[(bits >> (64 - SHORT)) as usize];
+        let (byte, length) = if length > 0 { (byte, length as usize) } else { long(bits).unwrap_or((0, 64)) };
+        if length > have {
+            // RFC 7541 §5.2: fewer than eight ones are left.
+            let padding = !(u64::MAX >> have);
+            return if have < 8 && bits == padding { Ok(()) } else { Err(BadCode) };
+        }
+        out.push(byte);
+        bits <<= length;
+        have -= length;
+    }
+}
+
+fn long(bits: u64) -> Option<(u8, usize)> {
+    (SHORT + 1..=LONGEST).find_map(|length| {
+        let code = (bits >> (64 - length)) as u32;
+        let index = code.checked_sub(TABLES.first[length])?;
+        let byte = TABLES.bytes.get(usize::from(TABLES.place[length]) + index as usize)?;
+        (index < u32::from(TABLES.count[length])).then_some((*byte, length))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(input: &[u8], expected: Result<&[u8], BadCode>) {
+        let mut out = Vec::new();
+        let found = decode(input, &mut out).map(|()| out.as_slice());
+        assert_eq!(found, expected, "{input:02x?}");
+    }
+
+    #[test]
+    fn the_examples_of_the_rfc_are_read() {
+        check(
+            &[0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff],
+            Ok(b"www.example.com"),
+        );
+        check(&[0xa8, 0xeb, 0x10, 0x64, 0x9c, 0xbf], Ok(b"no-cache"));
+        check(&[0x64, 0x02], Ok(b"302"));
+        check(
+            &[
+                0x94, 0xe7, 0x82, 0x1d, 0xd7, 0xf2, 0xe6, 0xc7, 0xb3, 0x35, 0xdf, 0xdf, 0xcd, 0x5b, 0x39,
+                0x60, 0xd5, 0xaf, 0x27, 0x08, 0x7f, 0x36, 0x72, 0xc1, 0xab, 0x27, 0x0f, 0xb5, 0x29, 0x1f,
+                0x95, 0x87, 0x31, 0x60, 0x65, 0xc0, 0x03, 0xed, 0x4e, 0xe5, 0xb1, 0x06, 0x3d, 0x50, 0x07,
+            ],
+            Ok(b"foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1"),
+        );
+        check(&[], Ok(b""));
+    }
+
+    #[test]
+    fn wrong_padding_is_refused() {
+        check(&[0x00], Err(BadCode));
+        check(&[0x64], Err(BadCode));
+        check(&[0xff], Err(BadCode));
+        check(&[0xff, 0xff, 0xff, 0xff], Err(BadCode));
+        check(&[0x07], Ok(b"0"));
+    }
+
+    #[test]
+    fn every_byte_has_a_code_that_is_read_as_it() {
+        for byte in 0..=255u8 {
+            let length = usize::from(LENGTHS[usize::from(byte)]);
+            let place = (usize::from(TABLES.place[length])..).find(|&at| TABLES.bytes[at] == byte).unwrap();
+            let code = TABLES.first[length] + (place - usize::from(TABLES.place[length])) as u32;
+            let bits = (u64::from(code) << (64 - length)) | (u64::MAX >> length);
+            check(&bits.to_be_bytes()[..length.div_ceil(8)], Ok(&[byte]));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Where requests go: a scheme, a name for the `Host` field, and a way to get there. Parses URLs as far as
+//! a load generator needs them.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+/// How a target is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// Any of these; connections use them in turn. Never empty.
+    Tcp(Vec<SocketAddr>),
+    Unix(PathBuf),
+}
+
+/// One server, as the URLs name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub scheme: Scheme,
+    /// Without brackets.
+    pub host: String,
+    pub port: u16,
+    /// As in the `Host` field: with the port if it is not the scheme's own.
+    pub authority: String,
+    pub way: Way,
+}
+
+/// A URL in its parts, before anything is looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    pub scheme: Scheme,
+    pub host: String,
+    pub port: u16,
+    pub authority: String,
+    /// Path and query, never empty.
+    pub path: String,
+}
+
+impl Scheme {
+    pub const fn port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+impl Url {
+    /// `http://` may be left out, as people do; a fragment is thrown away, as it is never sent.
+    ///
+    /// Errors: a sentence that says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Url, String> {
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
+            Some((other, _)) => return Err(format!("\"{text}\": {other} is neither http nor https")),
+            None => (Scheme::Http, text),
+        };
+        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("\"{text}\" has a character that must be percent-encoded in a URL"));
+        }
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if authority.contains('@') {
+            return Err(format!("\"{text}\": give a name and password as --header \"Authorization: …\""));
+        }
+        let (host, port) =
+            split_port(authority).ok_or_else(|| format!("\"{text}\" has no host, or a port that is none"))?;
+        let path = match path {
+            "" => "/".to_owned(),
+            query if query.starts_with('?') => format!("/{query}"),
+            path => path.to_owned(),
+        };
+        let port = port.unwrap_or(scheme.port());
+        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let authority = if port == scheme.port() { bracketed } else { format!("{bracketed}:{port}") };
+        Ok(Url { scheme, host: host.to_owned(), port, authority, path })
+    }
+
+    /// The whole, as it would be written.
+    pub fn text(&self) -> String {
+        format!("{}://{}{}", self.scheme.name(), self.authority, self.path)
+    }
+
+    /// Looks the host up.
+    ///
+    /// Errors: a sentence naming the host.
+    pub fn target(&self) -> Result<Target, String> {
+        let addresses: Vec<SocketAddr> = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| format!("cannot look up {}: {error}", self.host))?
+            .collect();
+        // A name that stands for both families is asked in the first one only: otherwise half of all
+        // connections to a server that listens on 127.0.0.1 alone would be refused at ::1.
+        let first = addresses.first().ok_or_else(|| format!("{} has no address", self.host))?;
+        let way = addresses.iter().filter(|address| address.is_ipv4() == first.is_ipv4()).copied().collect();
+        Ok(self.target_by(Way::Tcp(way)))
+    }
+
+    pub fn target_by(&self, way: Way) -> Target {
+        Target {
+            scheme: self.scheme,
+            host: self.host.clone(),
+            port: self.port,
+            authority: self.authority.clone(),
+            way,
+        }
+    }
+}
+
+/// Host and port of an authority; `None` if there is no host or the port is no number.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            (host, after.strip_prefix(':').or(after.is_empty().then_some(""))?)
+        }
+        None => authority.split_once(':').unwrap_or((authority, "")),
+    };
+    let port = match port {
+        "" => None,
+        digits => Some(digits.parse().ok().filter(|&port| port > 0)?),
+    };
+    (!host.is_empty()).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(&str, &str, u16, &str)>) {
+        let found = Url::parse(text).ok();
+        let found = found
+            .as_ref()
+            .map(|url| (url.authority.as_str(), url.host.as_str(), url.port, url.path.as_str()));
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn a_url_has_a_host_a_port_and_a_path() {
+        check("http://a.example/x?y#z", Some(("a.example", "a.example", 80, "/x?y")));
+        check("https://a.example", Some(("a.example", "a.example", 443, "/")));
+        check("127.0.0.1:8080/a", Some(("127.0.0.1:8080", "127.0.0.1", 8080, "/a")));
+        check("http://a.example:80/", Some(("a.example", "a.example", 80, "/")));
+        check("http://[::1]:8080/", Some(("[::1]:8080", "::1", 8080, "/")));
+        check("http://[::1]", Some(("[::1]", "::1", 80, "/")));
+        check("http://a?q", Some(("a", "a", 80, "/?q")));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for text in [
+            "",
+            "http://",
+            "ftp://a/",
+            "http://a b/",
+            "http://a:x/",
+            "http://a:0/",
+            "http://u:p@a/",
+            "http://[::1",
+            "http://[::1]x/",
+            "http://é/",
+        ] {
+            check(text, None);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How a reader behaves that is not a fast, patient program: how slowly it reads and writes, and when it
+//! goes away. Plain data and arithmetic; the engine does what it says.
+
+use std::time::{Duration, Instant};
+
+/// 33.6 kbit/s, the modem of the old measurements.
+pub const MODEM: u64 = 33_600 / 8;
+
+/// How often a slow reader or writer comes back, unless a single byte takes longer.
+pub const VISIT: Duration = Duration::from_millis(100);
+
+/// What every connection does otherwise than a fast and polite one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes per second that are read.
+    pub read: Option<u64>,
+    /// Bytes per second at which heads of requests are written.
+    pub write_head: Option<u64>,
+    /// Bytes per second at which bodies of requests are written.
+    pub write_body: Option<u64>,
+    pub closing: Closing,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Closing {
+    /// After the answer.
+    #[default]
+    Polite,
+    /// Our half is closed when the request has been sent, and the answer is awaited.
+    HalfClose,
+    /// The connection is reset when so many bytes of an answer have come.
+    AbortAfter(u64),
+}
+
+/// Bytes of a rate that have become due.
+#[derive(Debug, Clone, Copy)]
+pub struct Ration {
+    per_second: u64,
+    since: Instant,
+    taken: u64,
+}
+
+impl Shape {
+    pub const fn is_plain(self) -> bool {
+        self.read.is_none()
+            && self.write_head.is_none()
+            && self.write_body.is_none()
+            && matches!(self.closing, Closing::Polite)
+    }
+}
+
+impl Ration {
+    pub const fn new(per_second: u64, now: Instant) -> Ration {
+        Ration { per_second, since: now, taken: 0 }
+    }
+
+    /// Bytes that may be moved now. A pause longer than a second is not made up for: nobody reads faster
+    /// because the server was slow.
+    pub fn due(&mut self, now: Instant) -> usize {
+        let due = self.owed(now);
+        if due > self.per_second {
+            self.since = now - Duration::from_secs(1);
+            self.taken = 0;
+        }
+        due.min(self.per_second) as usize
+    }
+
+    pub fn take(&mut self, bytes: usize) {
+        self.taken += bytes as u64;
+    }
+
+    /// When it is worth coming back.
+    pub fn next(&self, now: Instant) -> Instant {
+        let one_byte = Duration::from_nanos(1_000_000_000 / self.per_second.max(1) + 1);
+        now + one_byte.max(VISIT)
+    }
+
+    fn owed(&self, now: Instant) -> u64 {
+        let nanoseconds = now.saturating_duration_since(self.since).as_nanos();
+        let earned = nanoseconds * u128::from(self.per_second) / 1_000_000_000;
+        u64::try_from(earned).unwrap_or(u64::MAX).saturating_sub(self.taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ration_is_a_rate_and_does_not_make_up_for_pauses() {
+        let start = Instant::now();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let mut ration = Ration::new(1000, start);
+        assert_eq!(ration.due(at(0)), 0);
+        assert_eq!(ration.due(at(100)), 100);
+        ration.take(60);
+        assert_eq!(ration.due(at(100)), 40);
+        ration.take(40);
+        assert_eq!(ration.due(at(600)), 500);
+        assert_eq!(ration.due(at(60_000)), 1000);
+        ration.take(1000);
+        assert_eq!(ration.due(at(60_000)), 0);
+        assert_eq!(ration.next(at(0)), at(100));
+        assert!(Ration::new(1, start).next(start) > at(999));
+    }
+}

@@ -1,0 +1,280 @@
+//! Whether an answer is the right one: its status, its length, its bytes. What is right is known from the
+//! first good answer, from a manifest of sums, or from the files of a folder. Shared by all threads, and
+//! written to once per request of the plan.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+
+use ring::digest;
+use twox_hash::XxHash3_128;
+
+use crate::plan::{Ask, Check, GoodStatuses, Plan, Reference};
+use crate::run::Fault;
+
+/// A sum of a body that is being read.
+#[derive(Clone)]
+pub enum Sum {
+    /// Fast; for what nobody else has to compute.
+    Xxh3(Box<XxHash3_128>),
+    /// As `sha256sum` computes it.
+    Sha256(Box<digest::Context>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Digest {
+    Xxh3(u128),
+    Sha256([u8; 32]),
+}
+
+/// What is known of the right body of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Right {
+    /// `None`: a manifest knows no lengths.
+    length: Option<u64>,
+    digest: Option<Digest>,
+}
+
+#[derive(Debug)]
+pub struct Judge {
+    statuses: GoodStatuses,
+    kind: Kind,
+    right: Vec<OnceLock<Right>>,
+}
+
+/// What has to be computed while a body comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    Length,
+    Xxh3,
+    Sha256,
+}
+
+impl std::fmt::Debug for Sum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Sum::Xxh3(_) => "Xxh3",
+            Sum::Sha256(_) => "Sha256",
+        })
+    }
+}
+
+impl Sum {
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Sum::Xxh3(hasher) => hasher.write(bytes),
+            Sum::Sha256(context) => context.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Digest {
+        match self {
+            Sum::Xxh3(hasher) => Digest::Xxh3(hasher.finish_128()),
+            Sum::Sha256(context) => {
+                let mut sum = [0; 32];
+                sum.copy_from_slice(context.finish().as_ref());
+                Digest::Sha256(sum)
+            }
+        }
+    }
+
+    fn xxh3() -> Sum {
+        Sum::Xxh3(Box::new(XxHash3_128::new()))
+    }
+}
+
+impl Judge {
+    /// Reads the references that are files.
+    ///
+    /// Errors: a sentence that names the file, or the URL that no file belongs to.
+    pub fn new(plan: &Plan) -> Result<Judge, String> {
+        let right: Vec<OnceLock<Right>> = plan.asks.iter().map(|_| OnceLock::new()).collect();
+        let kind = match &plan.check {
+            Check::Nothing => Kind::Nothing,
+            Check::Length => Kind::Length,
+            Check::Checksum(Reference::First) => Kind::Xxh3,
+            Check::Checksum(Reference::Manifest(path)) => {
+                let text =
+                    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let sums =
+                    manifest(&text).map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
+                for (ask, right) in plan.asks.iter().zip(&right) {
+                    let sum = sums
+                        .get(file_path(&ask.path))
+                        .ok_or_else(|| format!("{} has no sum for {}", path.display(), ask.url))?;
+                    let _ = right.set(Right { length: None, digest: Some(Digest::Sha256(*sum)) });
+                }
+                Kind::Sha256
+            }
+            Check::Checksum(Reference::Folder(folder)) => {
+                for (ask, right) in plan.asks.iter().zip(&right) {
+                    let _ = right.set(file(folder, ask)?);
+                }
+                Kind::Xxh3
+            }
+        };
+        Ok(Judge { statuses: plan.statuses.clone(), kind, right })
+    }
+
+    /// What the bytes of the next body have to be added to; `None`: nobody need look at them.
+    pub fn sum(&self) -> Option<Sum> {
+        match self.kind {
+            Kind::Nothing | Kind::Length => None,
+            Kind::Xxh3 => Some(Sum::xxh3()),
+            Kind::Sha256 => Some(Sum::Sha256(Box::new(digest::Context::new(&digest::SHA256)))),
+        }
+    }
+
+    /// About a complete answer, whose own framing was right.
+    #[inline]
+    pub fn judge(&self, ask: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
+        if !self.statuses.contains(status) {
+            return Err(Fault::Status);
+        }
+        match self.kind {
+            Kind::Nothing => Ok(()),
+            // 304 has the length and bytes of what the client has already.
+            _ if status == 304 => Ok(()),
+            _ => self.compare(ask, length, sum),
+        }
+    }
+
+    fn compare(&self, ask: u32, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
+        let Some(right) = self.right.get(ask as usize) else { return Ok(()) };
+        let found = Right { length: Some(length), digest: sum.map(Sum::finish) };
+        let right = right.get_or_init(|| found.clone());
+        if right.length.is_some_and(|right| right != length) {
+            return Err(Fault::WrongLength);
+        }
+        if right.digest != found.digest { Err(Fault::WrongBody) } else { Ok(()) }
+    }
+}
+
+/// Lines of `sha256sum`, in text or binary mode: 64 hexadecimal digits, two characters, a path. The paths
+/// are taken from the root of the site, however they begin.
+fn manifest(text: &str) -> Result<HashMap<&str, [u8; 32]>, (usize, &'static str)> {
+    let mut sums = HashMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_end();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = (index + 1, "not a line of sha256sum: 64 hexadecimal digits, two spaces, a path");
+        let (digits, rest) = line.split_at_checked(64).ok_or(wrong)?;
+        let path = rest.strip_prefix("  ").or(rest.strip_prefix(" *")).ok_or(wrong)?;
+        sums.insert(file_path(path), sum_of(digits).ok_or(wrong)?);
+    }
+    Ok(sums)
+}
+
+fn sum_of(digits: &str) -> Option<[u8; 32]> {
+    let mut sum = [0; 32];
+    for (byte, pair) in sum.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Some(sum)
+}
+
+/// Without query, `./` and leading slashes.
+fn file_path(path: &str) -> &str {
+    let path = path.split('?').next().unwrap_or_default();
+    path.strip_prefix("./").unwrap_or(path).trim_start_matches('/')
+}
+
+fn file(folder: &Path, ask: &Ask) -> Result<Right, String> {
+    let decoded = decoded(file_path(&ask.path)).ok_or_else(|| format!("{} is no path of a file", ask.url))?;
+    let mut path = folder.join(&decoded);
+    if decoded.as_os_str().is_empty() || ask.path.split('?').next().is_some_and(|path| path.ends_with('/')) {
+        path.push("index.html");
+    }
+    let read = || -> io::Result<Right> {
+        let (mut file, mut sum, mut length) = (File::open(&path)?, Sum::xxh3(), 0);
+        let mut buffer = vec![0; 64 * 1024];
+        // Bounded by the file.
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(Right { length: Some(length), digest: Some(sum.finish()) }),
+                count => {
+                    sum.update(&buffer[..count]);
+                    length += count as u64;
+                }
+            }
+        }
+    };
+    read().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Percent-decoded, and nowhere but below: only names, no `..`.
+fn decoded(path: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = after.split_at_checked(2)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = after;
+    }
+    let path = PathBuf::from(String::from_utf8(bytes).ok()?);
+    path.components().all(|part| matches!(part, Component::Normal(_))).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_what_sha256sum_writes() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let text = format!("{empty}  ./a.html\n\n# note\n{empty} *b/c.html\n{empty}  /d\n");
+        let sums = manifest(&text).unwrap();
+        let mut names: Vec<_> = sums.keys().copied().collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a.html", "b/c.html", "d"]);
+        assert_eq!(sums["d"][..2], [0xe3, 0xb0]);
+        for (text, line) in
+            [("x", 1), ("\nd41d8cd98f00b204e9800998ecf8427e  a", 2), (&format!("{empty}a"), 1)]
+        {
+            assert_eq!(manifest(text).map_err(|(line, _)| line), Err(line), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_stays_in_its_folder() {
+        for (path, expected) in [
+            ("a/b.html", Some("a/b.html")),
+            ("a%20b", Some("a b")),
+            ("", Some("")),
+            ("../a", None),
+            ("a/%2e%2e/b", None),
+            ("a%2", None),
+            ("a%zz", None),
+        ] {
+            assert_eq!(decoded(path), expected.map(PathBuf::from), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_sum_does_not_depend_on_the_cuts() {
+        for start in [Sum::xxh3(), Sum::Sha256(Box::new(digest::Context::new(&digest::SHA256)))] {
+            let (mut one, mut two) = (start.clone(), start.clone());
+            one.update(b"abcdef");
+            two.update(b"ab");
+            two.update(b"cdef");
+            assert_eq!(one.finish(), two.finish());
+        }
+        assert_ne!(Sum::xxh3().finish(), {
+            let mut other = Sum::xxh3();
+            other.update(b"x");
+            other.finish()
+        });
+    }
+}

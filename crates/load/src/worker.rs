@@ -1,0 +1,269 @@
+//! Several generators as one. A worker waits for a commander, makes the load that it is told to, and hands back
+//! everything it measured, histograms and all; the commander merges. Both sides prove that they know the same
+//! secret without saying it.
+//!
+//! Both directions are lines, or a length as a line and so many bytes of JSON behind it:
+//!
+//! ```text
+//! worker     taipan-bench 1 NONCE
+//! commander  PROOF
+//! worker     welcome
+//! commander  LENGTH, {"flags": […], "entries": […]}
+//! worker     ready, or: refused WHY
+//! commander  go
+//! worker     LENGTH, the report as JSON
+//! ```
+//!
+//! A commander that says anything else after `go`, or is gone, stops the run.
+
+mod job;
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::engine;
+use crate::flags::{Asked, Worker};
+use crate::plan::build::Built;
+use crate::report::{Form, Ink, read};
+use crate::run::Run;
+use job::Job;
+
+const GREETING: &str = "taipan-bench 1";
+const WELCOME: &str = "welcome";
+/// How long the other side may take for each of its lines before a run.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A job with its URLs and bodies, and a report.
+const MESSAGE_MAX: usize = 256 << 20;
+const LINE_MAX: u64 = 4096;
+/// How often a stop is looked for while workers are at work.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Makes load for whoever knows the secret, one after the other, until the process is ended.
+///
+/// Errors: a sentence about what was wrong before the first commander.
+pub fn serve(worker: &Worker) -> Result<(), String> {
+    let key = key(worker.secret.as_deref())?;
+    let addresses: Vec<_> =
+        worker.listen.to_socket_addrs().map_err(|error| format!("{}: {error}", worker.listen))?.collect();
+    if worker.secret.is_none() && addresses.iter().any(|address| !address.ip().is_loopback()) {
+        return Err("a worker that others can reach needs a secret: --secret FILE".to_owned());
+    }
+    let listener =
+        TcpListener::bind(&addresses[..]).map_err(|error| format!("{}: {error}", worker.listen))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    eprintln!("taipan-bench: a worker waits on {address}");
+    for stream in listener.incoming() {
+        if let Err(why) = stream.map_err(|error| error.to_string()).and_then(|stream| obey(stream, &key)) {
+            eprintln!("taipan-bench: {why}");
+        }
+    }
+    Ok(())
+}
+
+/// Has the plan carried out by the workers, each with its part.
+///
+/// Errors: a sentence naming the worker.
+pub fn command(asked: &Asked, built: &Built, stop: &AtomicBool) -> Result<Run, String> {
+    let key = key(asked.secret.as_deref())?;
+    let jobs = job::deal(asked, built)?;
+    let mut links = Vec::new();
+    for (address, job) in asked.workers.iter().zip(&jobs) {
+        let named = |why: io::Error| format!("worker {address}: {why}");
+        let mut link = Link::to(address).map_err(named)?;
+        link.introduce(&key).map_err(named)?;
+        if link.line().map_err(named)? != WELCOME {
+            return Err(format!("worker {address}: {}", wrong_secret()));
+        }
+        link.send(&job.to_json()).map_err(named)?;
+        links.push((address, link));
+    }
+    // All are ready before the first begins.
+    for (address, link) in &mut links {
+        match link.line().map_err(|why| format!("worker {address}: {why}"))?.as_str() {
+            "ready" => {}
+            other => return Err(format!("worker {address}: {other}")),
+        }
+    }
+    for (address, link) in &mut links {
+        link.say("go").map_err(|why| format!("worker {address}: {why}"))?;
+    }
+    let mut merged: Option<Run> = None;
+    for (address, link) in &mut links {
+        let report = link.report(stop).map_err(|why| format!("worker {address}: {why}"))?;
+        let run = read::run(&report).map_err(|error| format!("worker {address}: {error}"))?;
+        match &mut merged {
+            None => merged = Some(run),
+            Some(merged) => merged.merge(&run),
+        }
+    }
+    merged.ok_or_else(|| "--workers names none".to_owned())
+}
+
+fn key(secret: Option<&Path>) -> Result<hmac::Key, String> {
+    let bytes = match secret {
+        None => Vec::new(),
+        Some(path) => {
+            let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = text.trim_ascii().to_vec();
+            if text.len() < 16 {
+                return Err(format!("{}: a secret has 16 characters at least", path.display()));
+            }
+            text
+        }
+    };
+    Ok(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
+}
+
+/// One commander, from its first line to its report.
+fn obey(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
+    let told = |why: io::Error| format!("a commander was lost: {why}");
+    let mut link = Link::new(stream).map_err(told)?;
+    link.examine(key).map_err(told)?;
+    let job = link.message().map_err(told)?;
+    let plan = match Job::from_json(&job).and_then(|job| job.plan()) {
+        Ok(plan) => plan,
+        Err(why) => {
+            let line = format!("refused: {}", why.replace('\n', " "));
+            return link.say(&line).map_err(told);
+        }
+    };
+    link.say("ready").map_err(told)?;
+    if link.line().map_err(told)? != "go" {
+        return Err("a commander did not go on".to_owned());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let listening = link.stop_when_it_speaks(stop.clone()).map_err(told)?;
+    let run = engine::run(&plan, &stop, None)?;
+    let sent = link.send(Form::Json.render(&run, Ink::Plain).as_bytes()).map_err(told);
+    link.close();
+    // It ends with the connection.
+    let _ = listening.join();
+    sent
+}
+
+struct Link {
+    reader: BufReader<TcpStream>,
+    writer: TcpStream,
+}
+
+impl Link {
+    fn to(address: &str) -> io::Result<Link> {
+        let resolved = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+        Link::new(TcpStream::connect_timeout(&resolved, PATIENCE)?)
+    }
+
+    fn new(stream: TcpStream) -> io::Result<Link> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Link { reader: BufReader::new(stream.try_clone()?), writer: stream })
+    }
+
+    /// The worker's side: who is there has to know the secret.
+    fn examine(&mut self, key: &hmac::Key) -> io::Result<()> {
+        let mut nonce = [0; 32];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("no random numbers"))?;
+        let line = format!("{GREETING} {}", hex(&nonce));
+        self.say(&line)?;
+        let proof = unhex(&self.line()?).ok_or_else(wrong_secret)?;
+        let known = hmac::verify(key, line.as_bytes(), &proof).map_err(|_| wrong_secret());
+        self.say(if known.is_ok() { WELCOME } else { "unknown" })?;
+        known
+    }
+
+    /// The commander's side.
+    fn introduce(&mut self, key: &hmac::Key) -> io::Result<()> {
+        let line = self.line()?;
+        if !line.starts_with(GREETING) {
+            return Err(io::Error::other("that is not a worker of this version"));
+        }
+        self.say(&hex(hmac::sign(key, line.as_bytes()).as_ref()))
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        self.writer.write_all(format!("{line}\n").as_bytes())
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match (&mut self.reader).take(LINE_MAX).read_line(&mut line)? {
+            0 => Err(io::Error::other("the other side closed")),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.say(&message.len().to_string())?;
+        self.writer.write_all(message)
+    }
+
+    fn message(&mut self) -> io::Result<Vec<u8>> {
+        let length = self.line()?;
+        let length: Option<usize> = length.parse().ok().filter(|length| *length <= MESSAGE_MAX);
+        let length = length.ok_or_else(|| io::Error::other("a message of no length, or too large a one"))?;
+        let mut message = Vec::new();
+        match (&mut self.reader).take(length as u64).read_to_end(&mut message)? {
+            count if count == length => Ok(message),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Waits for the report for as long as the run lasts, and passes a stop on.
+    fn report(&mut self, stop: &AtomicBool) -> io::Result<Vec<u8>> {
+        self.writer.set_read_timeout(Some(LOOK))?;
+        let mut told = false;
+        // Bounded by the run: it ends at its time, or when it is stopped, or with the connection.
+        loop {
+            match self.reader.fill_buf() {
+                Ok(_) => break,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
+                Err(error) => return Err(error),
+            }
+            if stop.load(Ordering::Relaxed) && !told {
+                told = true;
+                self.say("stop")?;
+            }
+        }
+        self.writer.set_read_timeout(Some(PATIENCE))?;
+        self.message()
+    }
+
+    /// Anything that the commander says during a run, and its end, is the wish to stop.
+    fn stop_when_it_speaks(&self, stop: Arc<AtomicBool>) -> io::Result<thread::JoinHandle<()>> {
+        let mut stream = self.writer.try_clone()?;
+        stream.set_read_timeout(None)?;
+        Ok(thread::spawn(move || {
+            let _ = stream.read(&mut [0; 1]);
+            stop.store(true, Ordering::Relaxed);
+        }))
+    }
+
+    fn close(&self) {
+        // It may be closed already.
+        let _ = self.writer.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+fn wrong_secret() -> io::Error {
+    io::Error::other("the secret is not the same on both sides")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}

@@ -1,0 +1,209 @@
+//! What one worker is told to do: the flags of its commander, and the requests with everything in them, for
+//! the worker has none of the commander's files.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::flags::{self, Asked, Command, UsageError};
+use crate::plan::build::{Built, build_from};
+use crate::plan::options::{Body, Options};
+use crate::plan::{Check, Order, Pace, Plan, Reference, Trust};
+use crate::urls::{Entry, Outside};
+
+/// One worker's part of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    pub flags: Vec<String>,
+    pub entries: Vec<Entry>,
+}
+
+/// A worker reads nothing for others.
+struct Nothing;
+
+impl Outside for Nothing {
+    fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Divides requests, connections and rate among the workers; each asks in an order of its own.
+///
+/// Errors: what cannot be divided.
+pub fn deal(asked: &Asked, built: &Built) -> Result<Vec<Job>, String> {
+    let (plan, options, count) = (&built.plan, &asked.options, asked.workers.len());
+    if matches!(plan.pace, Pace::Replay(_)) {
+        return Err("a replay is made by one machine: leave --workers out".to_owned());
+    }
+    if plan.connections < count || plan.stop.requests.is_some_and(|requests| requests < count as u64) {
+        return Err(format!("there are {count} workers, and fewer connections or requests than that"));
+    }
+    let entries: Vec<Entry> = plan
+        .asks
+        .iter()
+        .map(|ask| Entry {
+            method: Some(ask.method.clone()),
+            body: Some(ask.body.clone()),
+            content_type: field(&ask.fields, "content-type"),
+            weight: ask.weight,
+            ..Entry::get(ask.url.clone())
+        })
+        .collect();
+    let entries = match &plan.order {
+        Order::Random => entries,
+        Order::InOrder(steps) => {
+            steps.iter().filter_map(|&step| entries.get(step as usize).cloned()).collect()
+        }
+    };
+    let part =
+        |whole: u64, index: usize| whole / count as u64 + u64::from((index as u64) < whole % count as u64);
+    Ok((0..count)
+        .map(|index| {
+            let mut flags = asked.forwarded.clone();
+            flags.push(format!("--connections={}", part(plan.connections as u64, index)));
+            flags.push(format!("--seed={}", options.seed.wrapping_add(index as u64 * 1000)));
+            if let Some(requests) = options.requests {
+                flags.push(format!("--requests={}", part(requests, index)));
+            }
+            if let Some(rate) = options.rate {
+                flags.push(format!("--rate={}", rate / count as f64));
+            }
+            Job { flags, entries: entries.clone() }
+        })
+        .collect())
+}
+
+impl Job {
+    pub fn to_json(&self) -> Vec<u8> {
+        let entries: Vec<Value> = self
+            .entries
+            .iter()
+            .map(|entry| {
+                json!({
+                    "url": entry.url,
+                    "method": entry.method,
+                    "body": entry.body.as_ref().map(|body| STANDARD.encode(body)),
+                    "type": entry.content_type,
+                    "weight": entry.weight,
+                })
+            })
+            .collect();
+        json!({ "flags": self.flags, "entries": entries }).to_string().into_bytes()
+    }
+
+    pub fn from_json(text: &[u8]) -> Result<Job, String> {
+        let value: Value = serde_json::from_slice(text).map_err(|error| format!("no job: {error}"))?;
+        let wrong = || "no job of this version".to_owned();
+        let flags = value["flags"].as_array().ok_or_else(wrong)?;
+        let entries = value["entries"].as_array().ok_or_else(wrong)?;
+        let flags: Option<Vec<String>> = flags.iter().map(|flag| flag.as_str().map(str::to_owned)).collect();
+        let entries: Option<Vec<Entry>> = entries.iter().map(entry).collect();
+        Ok(Job { flags: flags.ok_or_else(wrong)?, entries: entries.ok_or_else(wrong)? })
+    }
+
+    /// Errors: flags that a worker does not know, or that name a file of its own.
+    pub fn plan(&self) -> Result<Plan, String> {
+        let words = self.flags.iter().map(|flag| flag.into()).chain(["http://in.the.entries/".into()]);
+        let options = match flags::parse(words) {
+            Ok(Command::Run(asked)) if asked.workers.is_empty() => asked.options,
+            Ok(_) => return Err("that is not a run".to_owned()),
+            Err(UsageError(why)) => return Err(why),
+        };
+        if names_files(&options) {
+            return Err("a worker reads no files for others".to_owned());
+        }
+        build_from(&options, &self.entries, &Nothing)
+    }
+}
+
+fn names_files(options: &Options) -> bool {
+    !options.lists.is_empty()
+        || options.log.is_some()
+        || matches!(options.body, Some(Body::File(_)))
+        || matches!(options.check, Check::Checksum(Reference::Manifest(_) | Reference::Folder(_)))
+        || matches!(options.trust, Trust::File(_))
+}
+
+fn field(fields: &[(String, String)], wanted: &str) -> Option<String> {
+    fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.clone())
+}
+
+fn entry(value: &Value) -> Option<Entry> {
+    let body = match value["body"].as_str() {
+        Some(text) => Some(STANDARD.decode(text).ok()?),
+        None => None,
+    };
+    Some(Entry {
+        url: value["url"].as_str()?.to_owned(),
+        method: value["method"].as_str().map(str::to_owned),
+        body,
+        content_type: value["type"].as_str().map(str::to_owned),
+        weight: u32::try_from(value["weight"].as_u64()?).ok()?,
+        at: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::build::build;
+    use crate::urls::System;
+
+    fn dealt(line: &str) -> Result<Vec<Job>, String> {
+        let words = line.split_whitespace().map(Into::into);
+        let Ok(Command::Run(asked)) = flags::parse(words) else { panic!("{line}") };
+        deal(&asked, &build(&asked.options, &System).unwrap())
+    }
+
+    #[test]
+    fn the_parts_are_the_whole() {
+        let jobs =
+            dealt("--workers a:1,b:1 -c 5 -n 101 --rate 9 -m PUT -d x http://127.0.0.1:1/{1..3}").unwrap();
+        let plans: Vec<Plan> = jobs.iter().map(|job| job.plan().unwrap()).collect();
+        assert_eq!(plans.iter().map(|plan| plan.connections).collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(plans.iter().filter_map(|plan| plan.stop.requests).collect::<Vec<_>>(), [51, 50]);
+        assert!(plans.iter().all(|plan| matches!(plan.pace, Pace::Open { per_second: 4.5, .. })));
+        assert_ne!(plans[0].seed, plans[1].seed);
+        assert_eq!(plans[1].asks.len(), 3);
+        assert!(plans[1].asks.iter().all(|ask| ask.method == "PUT" && ask.body == b"x"));
+    }
+
+    #[test]
+    fn a_job_survives_the_way() {
+        for job in dealt("--workers a:1 --order sequence -H a:b http://127.0.0.1:1/{1..3}").unwrap() {
+            assert_eq!(Job::from_json(&job.to_json()), Ok(job));
+        }
+        for text in ["", "[]", "{\"flags\":[1],\"entries\":[]}", "{\"flags\":[],\"entries\":[{}]}"] {
+            assert!(Job::from_json(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_worker_reads_no_files_and_commands_nobody() {
+        for flag in [
+            "--urls=/etc/passwd",
+            "--log=/x",
+            "--body-file=/x",
+            "--manifest=/x",
+            "--folder=/",
+            "--ca=/x",
+            "--workers=a:1",
+            "--merge",
+            "--nonsense",
+        ] {
+            let entries = vec![Entry::get("http://127.0.0.1:1/".to_owned())];
+            let job = Job { flags: vec![flag.to_owned()], entries };
+            assert!(job.plan().is_err(), "{flag}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_refused() {
+        assert!(dealt("--workers a:1,b:1 -c 1 http://127.0.0.1:1/").is_err());
+        assert!(dealt("--workers a:1,b:1 -n 1 http://127.0.0.1:1/").is_err());
+    }
+}

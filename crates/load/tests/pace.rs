@@ -1,0 +1,116 @@
+//! When requests start, and that a server which stalls cannot hide it.
+
+mod common;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use common::{Act, Server, answer, faults, ok, run};
+
+/// Answers at once, but for one second in which it answers nobody.
+fn stalling() -> Server {
+    let begin: Mutex<Option<Instant>> = Mutex::new(None);
+    Server::start(move |_| {
+        let begin = *begin.lock().unwrap().get_or_insert_with(Instant::now);
+        let (from, to) = (begin + Duration::from_millis(500), begin + Duration::from_millis(1500));
+        let now = Instant::now();
+        let wait = if now > from && now < to { to - now } else { Duration::ZERO };
+        Act::Wait(wait, answer("200 OK", b"hello"))
+    })
+}
+
+#[test]
+fn an_open_loop_shows_a_stall_in_its_percentiles() {
+    for arrivals in ["even", "poisson"] {
+        let server = stalling();
+        let run = run(&format!("--rate 200 --arrivals {arrivals} -n 500 -c 2 -t 1 {}", server.url("/")));
+        let times = &run.measured.total;
+        assert_eq!((run.measured.done, faults(&run)), (500, vec![]), "{arrivals}");
+        // A second of 200 requests out of 500 waited, half a second on average.
+        assert!(times.percentile(99.0) >= 900_000, "{arrivals}: {}", times.percentile(99.0));
+        assert!(times.percentile(80.0) >= 300_000, "{arrivals}: {}", times.percentile(80.0));
+    }
+}
+
+#[test]
+fn a_closed_loop_hardly_notices_the_same_stall() {
+    let server = stalling();
+    let run = run(&format!("-z 2s -c 2 -t 1 {}", server.url("/")));
+    assert!(run.measured.total.percentile(99.0) < 500_000);
+    assert!(run.measured.longest >= 900_000, "the longest time shows it nevertheless");
+}
+
+#[test]
+fn a_rate_is_kept() {
+    for arrivals in ["even", "poisson"] {
+        let server = Server::start(|_| ok("hello"));
+        let run = run(&format!("--rate 400 --arrivals {arrivals} -z 1s -c 8 {}", server.url("/")));
+        assert_eq!(faults(&run), vec![], "{arrivals}");
+        assert!((300..500).contains(&run.measured.done), "{arrivals}: {}", run.measured.done);
+    }
+}
+
+#[test]
+fn what_was_due_and_never_sent_is_a_failure() {
+    let server = Server::start(|_| Act::Silence);
+    let run =
+        run(&format!("--rate 100 --arrivals even -n 10 -z 200ms -c 1 --timeout 300ms {}", server.url("/")));
+    assert_eq!(run.measured.started, 10);
+    assert_eq!(run.measured.failed(), 10);
+    assert!(run.measured.longest >= 290_000);
+}
+
+#[test]
+fn a_log_is_replayed_at_its_pace() {
+    let folder = common::folder("replay");
+    let line = |second: u32, path: &str| {
+        format!(
+            "127.0.0.1 - - [10/Oct/2000:13:55:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 5 \"-\" \"x\"\n"
+        )
+    };
+    let text = [line(10, "/a"), line(10, "/b"), line(11, "/c"), line(12, "/d"), "junk\n".to_owned()].concat();
+    std::fs::write(folder.join("log"), text).unwrap();
+    let server = Server::start(|_| ok("hello"));
+    let flags = format!("--log {}/log --order replay --speed 4 -c 2 -t 1", folder.display());
+    let run = run(&format!("{flags} {}", server.url("/")));
+    assert_eq!((run.measured.done, faults(&run)), (4, vec![]));
+    let lines: Vec<String> = server.seen().into_iter().map(|request| request.line).collect();
+    assert_eq!(lines, ["GET /a HTTP/1.1", "GET /b HTTP/1.1", "GET /c HTTP/1.1", "GET /d HTTP/1.1"]);
+    assert!(run.measured.micros >= 490_000, "{}", run.measured.micros);
+}
+
+#[test]
+fn a_file_of_siege_is_understood() {
+    let folder = common::folder("siege");
+    let server = Server::start(|_| ok("hello"));
+    let text =
+        format!("# comment\nHOST = {}\nhttp://$(HOST)/a\n\nhttp://$(HOST)/b POST x=1&y=2\n", server.address);
+    std::fs::write(folder.join("urls.txt"), text).unwrap();
+    let run = run(&format!("-n 4 -c 1 --order sequence -f {}/urls.txt", folder.display()));
+    assert_eq!((run.measured.done, faults(&run)), (4, vec![]));
+    let seen: Vec<(String, Vec<u8>)> =
+        server.seen().into_iter().map(|request| (request.line, request.body)).collect();
+    let (a, b) =
+        (("GET /a HTTP/1.1".to_owned(), vec![]), ("POST /b HTTP/1.1".to_owned(), b"x=1&y=2".to_vec()));
+    assert_eq!(seen, [a.clone(), b.clone(), a, b]);
+}
+
+#[test]
+fn a_session_begins_with_the_first_url() {
+    let server = Server::start(|_| ok("hello"));
+    run(&format!("-n 6 -c 1 --order sequence --session 2 {}", server.url("/{1..3}")));
+    let lines: Vec<String> =
+        server.seen().into_iter().map(|request| request.line.split(' ').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(lines, ["/1", "/2", "/1", "/2", "/1", "/2"]);
+}
+
+#[test]
+fn a_seed_repeats_the_order() {
+    let order = |seed: u32| {
+        let server = Server::start(|_| ok("hello"));
+        run(&format!("-n 30 -c 1 --seed {seed} {}", server.url("/{1..9}")));
+        server.seen().into_iter().map(|request| request.line).collect::<Vec<_>>()
+    };
+    assert_eq!(order(3), order(3));
+    assert_ne!(order(3), order(4));
+}

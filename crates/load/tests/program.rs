@@ -1,0 +1,151 @@
+//! The program as its users have it: exit codes, signals, files, and several of it as one.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{Act, Server, answer, folder, ok};
+use load::report::{Form, read};
+use load::run::Fault;
+
+fn program(words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_taipan-bench"));
+    command.args(words.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn output(words: &str) -> Output {
+    program(words).output().unwrap()
+}
+
+fn check(words: &str, code: i32, in_error: &str) {
+    let output = output(words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words}: {error}");
+    assert!(error.contains(in_error), "{words}: {error}");
+}
+
+#[test]
+fn exit_codes_say_how_it_went() {
+    let good = Server::start(|_| ok("hello"));
+    let bad = Server::start(|request| match request.number % 10 {
+        9 => Act::Send(answer("500 Oops", b"")),
+        _ => ok("hello"),
+    });
+    check(&format!("-n 20 {}", good.url("/")), 0, "");
+    check(&format!("-n 20 {}", bad.url("/")), 1, "");
+    check(&format!("-n 20 -c 1 --min-availability 90 {}", bad.url("/")), 0, "");
+    check("-n 20", 2, "give a URL");
+    check("--nonsense", 2, "see taipan-bench --help");
+    check("-n 1 http://127.0.0.1:1/", 1, "");
+    check("--help", 0, "");
+}
+
+#[test]
+fn every_form_can_be_written_to_a_file() {
+    let server = Server::start(|_| ok("hello"));
+    let folder = folder("forms");
+    for form in Form::ALL {
+        let file = folder.join(form.name());
+        let output =
+            output(&format!("-n 20 --format {} -o {} {}", form.name(), file.display(), server.url("/")));
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", form.name());
+        assert!(fs::metadata(&file).unwrap().len() > 100, "{}", form.name());
+    }
+}
+
+#[test]
+fn reports_are_merged() {
+    let server = Server::start(|_| ok("hello"));
+    let folder = folder("merge");
+    let (a, b) = (folder.join("a.json"), folder.join("b.json"));
+    for file in [&a, &b] {
+        assert!(
+            output(&format!("-n 20 --format json -o {} {}", file.display(), server.url("/")))
+                .status
+                .success()
+        );
+    }
+    let merged = output(&format!("--merge {} {} --format json", a.display(), b.display()));
+    let run = read::run(&merged.stdout).unwrap();
+    assert_eq!((run.measured.done, run.generators), (40, 2));
+    assert_eq!(run.measured.total.count(), 40);
+    check(&format!("--merge {} /missing.json", a.display()), 2, "/missing.json");
+}
+
+#[test]
+fn an_interrupt_prints_what_there_is() {
+    let server = Server::start(|_| ok("hello"));
+    let child = program(&format!("-z 1h --format json {}", server.url("/")))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while server.seen().len() < 20 {
+        std::thread::yield_now();
+    }
+    let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(read::run(&output.stdout).unwrap().measured.done >= 10);
+}
+
+#[test]
+fn a_lack_of_descriptors_is_the_clients_own_fault() {
+    let server = Server::start(|_| ok("hello"));
+    let line = format!(
+        "ulimit -n 24; exec {} -t 1 -c 40 -n 100 --format json {}",
+        env!("CARGO_BIN_EXE_taipan-bench"),
+        server.url("/")
+    );
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let run = read::run(&output.stdout).unwrap();
+    let measured = &run.measured;
+    assert!(measured.faults.of(Fault::NoDescriptors) > 0);
+    assert_eq!(measured.failed(), measured.faults.of(Fault::NoDescriptors));
+    assert_eq!(measured.finished(), 100);
+}
+
+/// A worker, and where it waits.
+fn worker(flags: &str) -> (Child, String) {
+    let mut child =
+        program(&format!("worker --listen 127.0.0.1:0 {flags}")).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+    (child, address)
+}
+
+#[test]
+fn workers_are_one_generator() {
+    let folder = folder("workers");
+    let (right, wrong) = (folder.join("right"), folder.join("wrong"));
+    fs::write(&right, "a secret of enough length\n").unwrap();
+    fs::write(&wrong, "another secret of enough length\n").unwrap();
+    let server = Server::start(|request| ok(&String::from_utf8_lossy(&request.body)));
+    let secret = format!("--secret {}", right.display());
+    let (mut one, mut two) = (worker(&secret), worker(&secret));
+    let command =
+        format!("--workers {},{} -c 4 -n 101 -d body --format json {}", one.1, two.1, server.url("/{1..5}"));
+    let both = output(&format!("{secret} {command}"));
+    let run = read::run(&both.stdout);
+    let refused = output(&format!("--secret {} {command}", wrong.display()));
+    for (child, _) in [&mut one, &mut two] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let run = run.unwrap();
+    assert_eq!((run.measured.done, run.generators, run.settings.concurrency), (101, 2, 4));
+    assert_eq!(run.measured.body_bytes, 404);
+    assert_eq!(server.seen().len(), 101);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("secret"));
+}
+
+#[test]
+fn a_worker_without_a_secret_is_for_this_machine_alone() {
+    check("worker --listen 0.0.0.0:0", 2, "--secret FILE");
+}
