@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::ops::Deref;
 
 use crate::model::Host;
+use crate::route::Routes;
 
 /// Bytes of a host name (RFC 1035 §2.3.4). What is longer has no host of its own.
 pub const MAX_NAME: usize = 253;
@@ -87,6 +88,13 @@ impl Hosts {
         // At most 252 dots: see `MAX_NAME`.
         let mut dots = (1..name.len()).filter(|dot| name[*dot] == b'.');
         dots.find_map(|dot| search(&self.wildcards, &name[dot + 1..]))
+    }
+}
+
+impl Hosts {
+    /// To change what their routes do; their names stay.
+    pub fn routes_mut(&mut self) -> impl Iterator<Item = &mut Routes> {
+        self.hosts.iter_mut().map(|host| &mut host.routes)
     }
 }
 

@@ -14,6 +14,8 @@ pub mod host;
 
 pub mod route;
 
+pub mod walk;
+
 pub mod plan;
 
 pub mod decide;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::model::{Action, Listing, Route, Sink, Site};
+use crate::model::{Listing, Route, Sink, Site};
 
 /// A worker's buffer for input, and the most that one connection keeps of it.
 pub const INPUT: u64 = 64 * 1024;
@@ -24,13 +24,17 @@ pub const LOOKUP: u64 = 512;
 pub const DISK_STACK: u64 = 256 * 1024;
 /// An entry of a listing: a name of 255 bytes, and the rest.
 pub const LISTING_ENTRY: u64 = 320;
+/// A running script: its output, and what of a body is on its way to it.
+pub const SCRIPT: u64 = 64 * 1024;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
 /// The two nested epolls of a worker, its wake-up, and one to spare.
 pub const WORKER_DESCRIPTORS: u64 = 4;
+/// The three ends of a script's pipes, a body that is spooled, or a file that is sent in place of its own.
+const SCRIPT_DESCRIPTORS: u64 = 5;
 /// What a disk thread has open at once: a folder, a file, a neighbour of it.
-pub const DISK_DESCRIPTORS: u64 = 3;
-/// Standard streams, signals, the socket of syslog, and some to spare.
+const DISK_DESCRIPTORS: u64 = 3;
+/// Standard streams, the main thread's loop, its channels, the socket of syslog, and some to spare.
 pub const PROCESS_DESCRIPTORS: u64 = 16;
 
 /// `count` of something, `each` with so many bytes, or so many descriptors.
@@ -57,7 +61,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let (limits, cache) = (&site.limits, &site.cache);
     let workers = workers as u64;
     let of_each_worker = |count: usize| (count as u64).saturating_mul(workers);
-    let connections = of_each_worker(limits.connections);
+    let connections = of_each_worker(limits.connections.saturating_add(limits.refusals));
     let path = limits.head.target as u64;
     let listing_entries = match any_route(site, |route| route.files.listing == Listing::On) {
         true => limits.listing_entries as u64,
@@ -94,6 +98,12 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             each: LOOKUP + path,
             count: of_each_worker(limits.disk_queue),
         },
+        Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
+        Use {
+            what: "requests that wait for a script",
+            each: limits.head.head as u64,
+            count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
+        },
         block((site.log.queue as u64).saturating_add(workers.saturating_mul(logs(site).len() as u64))),
     ];
     uses.retain(|line| line.sum() > 0);
@@ -108,29 +118,62 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         each,
         count: (of_each_worker as u64).saturating_mul(workers),
     };
-    vec![
-        line("connections: socket, and file being sent", 2, site.limits.connections),
+    let mut uses = vec![
+        line("connections: sockets", 1, site.limits.connections),
+        line("files being sent: one for two connections", 1, site.limits.connections / 2),
+        line("connections that are being refused", 1, site.limits.refusals),
         line("files that the cache keeps open", 1, site.cache.descriptors),
-        line("listeners", 1, site.listeners.len()),
-        line("roots", 1, roots(site).len()),
         line("disk threads", DISK_DESCRIPTORS, site.limits.disk_threads),
+        line("listeners, and their spares", 2, site.listeners.len()),
         line("event loops", WORKER_DESCRIPTORS, 1),
+        Use { what: "roots", each: 1, count: site.roots().len() as u64 },
         Use { what: "log files", each: 1, count: logs(site).len() as u64 },
+        Use {
+            what: "scripts: pipes, and a body or a file",
+            each: SCRIPT_DESCRIPTORS,
+            count: scripts(site, workers),
+        },
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
-    ]
+    ];
+    uses.retain(|line| line.sum() > 0);
+    uses
+}
+
+/// Scripts that run at one time: a worker without one could never answer.
+fn scripts(site: &Site, workers: u64) -> u64 {
+    if site.has_scripts() { workers.max(site.scripts.processes as u64) } else { 0 }
+}
+
+/// Where the process may have fewer descriptors than the limits add up to, lowers the limits until they
+/// fit: so the limit of connections is met before that of descriptors, and there is an answer for it.
+pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
+    if total(&descriptors(site, workers)) <= allowed {
+        return;
+    }
+    let fixed = {
+        let mut bare = site.clone();
+        (bare.limits.connections, bare.limits.refusals) = (0, 0);
+        (bare.limits.disk_threads, bare.cache.descriptors) = (0, 0);
+        bare.scripts.processes = 0;
+        total(&descriptors(&bare, workers))
+    };
+    let share = usize::try_from(allowed.saturating_sub(fixed)).unwrap_or(usize::MAX) / workers.max(1);
+    let lower = |limit: &mut usize, most: usize| *limit = (*limit).min(most.max(1));
+    lower(&mut site.limits.disk_threads, share / 12);
+    lower(&mut site.limits.refusals, share / 16);
+    lower(&mut site.cache.descriptors, share / 8);
+    lower(&mut site.scripts.processes, share.saturating_mul(workers) / 32);
+    let beyond = scripts(site, workers as u64).saturating_sub(workers as u64) * SCRIPT_DESCRIPTORS;
+    let others = site.limits.disk_threads * DISK_DESCRIPTORS as usize
+        + site.limits.refusals
+        + site.cache.descriptors
+        + (beyond as usize).div_ceil(workers.max(1));
+    // With the files that they are sent: whoever is sent the same file shares it.
+    lower(&mut site.limits.connections, share.saturating_sub(others) / 3 * 2);
 }
 
 fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
     site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
-}
-
-fn roots(site: &Site) -> BTreeSet<&Path> {
-    let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
-    let roots = routes.filter_map(|route| match &route.action {
-        Action::Files { root, .. } => Some(root.as_path()),
-        Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
-    });
-    roots.collect()
 }
 
 /// The files that logs are written to.
@@ -151,6 +194,7 @@ mod tests {
     fn site() -> Site {
         let mut site = Site::folder("/srv".into(), Vec::new());
         site.limits.connections = 100;
+        site.limits.refusals = 5;
         site.limits.disk_threads = 2;
         site.limits.disk_queue = 10;
         site.limits.listing_entries = 1000;
@@ -166,7 +210,7 @@ mod tests {
     fn the_sum_follows_from_the_limits() {
         let uses = worst_case(&site(), 2);
         let expected = 2 * (INPUT + OUTPUT)
-            + 200 * (TASK + INPUT + OUTPUT)
+            + 2 * (100 + 5) * (TASK + INPUT + OUTPUT)
             + (128 + 4) * 1000 * LISTING_ENTRY
             + 100 * (CACHE_ENTRY + 1000)
             + 2_000_000
@@ -174,7 +218,52 @@ mod tests {
             + 20 * (LOOKUP + 1000)
             + 4 * LOG_BLOCK;
         assert_eq!(total(&uses), expected);
-        assert_eq!(total(&descriptors(&site(), 2)), 2 * (200 + 7 + 1 + 6 + 4) + 16);
+        assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 4) + 1 + 16);
+    }
+
+    #[test]
+    fn limits_are_lowered_until_they_fit() {
+        for allowed in [48, 64, 100, 256, 1000, 20_000, 1_000_000] {
+            for workers in [1, 2, 4] {
+                let mut fitted = Site::folder("/srv".into(), Vec::new());
+                fit(&mut fitted, workers, allowed);
+                let needed = total(&descriptors(&fitted, workers));
+                let least = 17 + 11 * workers as u64;
+                assert!(needed <= allowed.max(least), "{needed} of {allowed} for {workers} workers");
+                assert!(fitted.limits.connections >= 1);
+            }
+        }
+        let before = Site::folder("/srv".into(), Vec::new());
+        let mut after = before.clone();
+        fit(&mut after, 2, 1_000_000);
+        assert_eq!(format!("{before:?}"), format!("{after:?}"), "nothing is lowered where all fits");
+    }
+
+    #[test]
+    fn scripts_are_in_the_sum_where_there_are_some() {
+        let mut site = site();
+        let (memory, open) = (total(&worst_case(&site, 2)), total(&descriptors(&site, 2)));
+        let script = crate::model::Script {
+            interpreter: None,
+            environment: Default::default(),
+            credentials: Default::default(),
+            processes: 10,
+        };
+        let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
+        let mut host = site.hosts[0].clone();
+        host.routes = crate::route::Routes::only(Route { script: Some(script), ..fallback });
+        site.hosts = crate::host::Hosts::only(host);
+        (site.scripts.processes, site.scripts.queue) = (10, 3);
+        let queue = 3 * site.limits.head.head as u64;
+        assert_eq!(total(&worst_case(&site, 2)), memory + 10 * SCRIPT + queue);
+        assert_eq!(total(&descriptors(&site, 2)), open + 10 * SCRIPT_DESCRIPTORS);
+        assert_eq!(total(&descriptors(&site, 20)) - total(&descriptors(&site, 19)), 172 + SCRIPT_DESCRIPTORS);
+        for allowed in [100, 256, 1000, 20_000] {
+            let mut fitted = site.clone();
+            fit(&mut fitted, 2, allowed);
+            let needed = total(&descriptors(&fitted, 2));
+            assert!(needed <= allowed, "{needed} of {allowed}");
+        }
     }
 
     #[test]

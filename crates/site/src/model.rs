@@ -4,15 +4,17 @@
 //!
 //! Knows nothing of TOML, files on disk or sockets.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::negotiate::Coding;
 use http::status::Status;
 use http::target::SafePath;
+use script::environment::{Additions, Credentials};
 
 use crate::host::Hosts;
 use crate::mime::Types;
@@ -29,6 +31,9 @@ pub struct Site {
     pub user: Option<String>,
     pub group: Option<String>,
     pub pid_file: Option<PathBuf>,
+    /// The serving process cannot leave it.
+    pub chroot: Option<PathBuf>,
+    pub sandbox: Sandbox,
     /// The value of `Server`; `None` conceals it.
     pub server_name: Option<String>,
     /// The first is the default host: it answers for every name that no other host has.
@@ -36,7 +41,18 @@ pub struct Site {
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
+    pub scripts: Scripts,
     pub log: Log,
+}
+
+/// Is what the serving process does not need taken from it?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sandbox {
+    Off,
+    /// As far as the kernel can.
+    On,
+    /// Or nothing is served.
+    Required,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,8 +82,23 @@ pub struct Route {
     pub cache_control: Vec<(Pattern, String)>,
     /// Paths, inside the same host, of pages to show in place of the built-in ones. Each status once.
     pub error_pages: Vec<(Status, SafePath<'static>)>,
-    /// Bytes of a request body that are read and thrown away where nobody wants them; more is 413.
+    /// Bytes of a request body that are read: handed to a script, or else thrown away; more is 413.
     pub max_body: u64,
+    /// The files are not sent but run. Only where the action is [`Action::Files`].
+    pub script: Option<Script>,
+}
+
+/// How the scripts of a route are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Run with the script's path as its only argument; `None`: the script itself is run.
+    pub interpreter: Option<PathBuf>,
+    /// A `PATH` is always among them.
+    pub environment: Additions,
+    /// Whether the script is told the field `Authorization`.
+    pub credentials: Credentials,
+    /// Scripts of this route that run at one time, over all workers.
+    pub processes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +175,10 @@ pub enum HeaderRule {
 pub struct Limits {
     /// Connections per worker.
     pub connections: usize,
+    /// Connections of one client address, over all workers. 0: no limit.
+    pub connections_per_client: usize,
+    /// Connections per worker that are being told that there is no room.
+    pub refusals: usize,
     /// Requests on one connection; then it is closed. 0: no limit.
     pub requests: u32,
     pub head: http::head::Limits,
@@ -157,6 +192,11 @@ pub struct Limits {
     pub disk_queue: usize,
     /// Answers per worker that are made while they are sent: huge listings, and inflated files.
     pub streams: usize,
+    /// Bytes that may wait in the kernel for one client beside those on their way (`tcp(7)`,
+    /// TCP_NOTSENT_LOWAT). 0: as many as the kernel likes.
+    pub unsent: u64,
+    /// Serving processes at one time.
+    pub generations: usize,
     /// Entries in one listing; more are left out, and the page says so.
     pub listing_entries: usize,
 }
@@ -172,6 +212,12 @@ pub struct Timeouts {
     pub disk: Duration,
     /// For what runs when SIGTERM comes.
     pub shutdown: Duration,
+    /// For what runs when another configuration or program takes over.
+    pub reload: Duration,
+    /// For a new connection when all are taken: 503 then.
+    pub room: Duration,
+    /// How late a worker's loop may be before it sheds requests. Zero: it never does.
+    pub delay: Duration,
 }
 
 /// The open-file cache of one worker.
@@ -186,6 +232,59 @@ pub struct CacheLimits {
     pub check: Duration,
     /// How long a miss is remembered.
     pub missing: Duration,
+}
+
+/// What holds for all scripts.
+#[derive(Debug, Clone)]
+pub struct Scripts {
+    /// That run at one time, over all workers.
+    pub processes: usize,
+    /// Requests that wait until a script may run, over all workers. More are 503.
+    pub queue: usize,
+    /// How long they wait: 503 then.
+    pub wait: Duration,
+    /// From the start to the end of the head.
+    pub first_byte: Duration,
+    /// Without output, while the client takes all there is.
+    pub idle: Duration,
+    /// From the start to the end.
+    pub total: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Duration,
+    pub resources: Resources,
+    /// The folder of files without a name, for bodies whose length is not known before their end.
+    pub spool: PathBuf,
+    /// Whether a query without `=` becomes the script's arguments.
+    pub query_arguments: QueryArguments,
+    /// Lines of a script's error stream per second that are logged.
+    pub stderr_lines: u32,
+    /// Bytes of such a line.
+    pub stderr_line: usize,
+    /// Folders whose files a script may name in `X-Sendfile` and `X-Accel-Redirect`.
+    pub sendfile: Vec<PathBuf>,
+}
+
+/// What one process of a script may use. `None`: as much as the server may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resources {
+    /// Bytes of address space (RLIMIT_AS).
+    pub memory: Option<u64>,
+    /// Seconds (RLIMIT_CPU).
+    pub cpu: Option<u64>,
+    /// Descriptors (RLIMIT_NOFILE).
+    pub files: Option<u64>,
+    /// Processes and threads of the user, the server's own among them (RLIMIT_NPROC).
+    pub tasks: Option<u64>,
+    /// Bits of a mode that a file of theirs does not get. `None`: those of the server.
+    pub umask: Option<u32>,
+    /// Added to the server's own.
+    pub nice: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryArguments {
+    Passed,
+    Withheld,
 }
 
 #[derive(Debug, Clone)]
@@ -239,13 +338,47 @@ impl Site {
             user: None,
             group: None,
             pid_file: None,
+            chroot: None,
+            sandbox: Sandbox::On,
             server_name: Some(SERVER_NAME.to_owned()),
             hosts: Hosts::only(host),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
+            scripts: Scripts::default(),
             log: Log::default(),
         }
+    }
+
+    /// Makes every root and folder of scripts absolute, which begins in `folder` otherwise: a script has a
+    /// working folder of its own.
+    pub fn anchor(&mut self, folder: &Path) {
+        self.paths_mut().for_each(|path| *path = folder.join(&*path));
+    }
+
+    fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let scripts = self.scripts.sendfile.iter_mut().chain([&mut self.scripts.spool]);
+        self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts)
+    }
+
+    /// Makes every root, interpreter and folder of scripts what it is called once `folder` is the top of all paths.
+    pub fn enter(&mut self, folder: &Path) {
+        for path in self.paths_mut() {
+            if let Ok(inside) = path.strip_prefix(folder) {
+                *path = Path::new("/").join(inside);
+            }
+        }
+    }
+
+    /// The folders that files are served from, each once.
+    pub fn roots(&self) -> BTreeSet<&Path> {
+        let sendfile = self.scripts.sendfile.iter().map(PathBuf::as_path);
+        self.hosts.iter().flat_map(Host::roots).chain(sendfile).collect()
+    }
+
+    /// Whether any route runs its files.
+    pub fn has_scripts(&self) -> bool {
+        self.hosts.iter().any(|host| host.routes.has_scripts())
     }
 
     /// The place in `hosts` of the one that answers for `authority`.
@@ -256,6 +389,16 @@ impl Site {
 
 /// What `Server` says unless the configuration names something else.
 pub const SERVER_NAME: &str = "taipan";
+
+impl Host {
+    /// The folders that its routes serve files from.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.routes.iter().filter_map(|route| match &route.action {
+            Action::Files { root, .. } => Some(root.as_path()),
+            Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+        })
+    }
+}
 
 impl Route {
     /// With the default of every setting.
@@ -268,6 +411,7 @@ impl Route {
             cache_control: Vec::new(),
             error_pages: Vec::new(),
             max_body: Limits::default().body,
+            script: None,
         }
     }
 
@@ -305,6 +449,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 16_384,
+            connections_per_client: 0,
+            refusals: 64,
             requests: 0,
             head: http::head::Limits::default(),
             body: 1024 * 1024,
@@ -312,6 +458,8 @@ impl Default for Limits {
             disk_threads: 8,
             disk_queue: 1024,
             streams: 64,
+            unsent: 0,
+            generations: 16,
             listing_entries: 10_000,
         }
     }
@@ -327,6 +475,9 @@ impl Default for Timeouts {
             linger: Duration::from_secs(5),
             disk: Duration::from_secs(30),
             shutdown: Duration::from_secs(30),
+            reload: Duration::from_secs(3600),
+            room: Duration::from_secs(1),
+            delay: Duration::from_millis(100),
         }
     }
 }
@@ -340,6 +491,45 @@ impl Default for CacheLimits {
             file: 64 * 1024,
             check: Duration::from_secs(1),
             missing: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Scripts {
+        Scripts {
+            processes: 64,
+            queue: 256,
+            wait: Duration::from_secs(10),
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(3600),
+            grace: Duration::from_secs(5),
+            resources: Resources::default(),
+            spool: "/var/tmp".into(),
+            query_arguments: QueryArguments::Withheld,
+            stderr_lines: 10,
+            stderr_line: 1024,
+            sendfile: Vec::new(),
+        }
+    }
+}
+
+impl Default for Resources {
+    fn default() -> Resources {
+        Resources {
+            // Go, Java and node ask for far more address space than they use.
+            memory: None,
+            // What takes too long is ended by the clock; what a script has sent into the background is
+            // nobody's business.
+            cpu: None,
+            // The server may have raised its own; programs that close all descriptors, or use select(2),
+            // cannot bear more.
+            files: Some(1024),
+            // The kernel counts per user, whoever else runs as that one.
+            tasks: None,
+            umask: None,
+            nice: 0,
         }
     }
 }

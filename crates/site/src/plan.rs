@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of what is on the disk.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use http::target::{SafePath, encode_path};
 use crate::host::name_of;
 use crate::model::{Action, Dotfiles, Host, Route, Site};
 use crate::route::Pattern;
+use crate::walk::{Walk, is_script, walk};
 
 /// Rewrites of one request.
 pub const MAX_REWRITES: usize = 10;
@@ -24,8 +26,17 @@ const MAX_REWRITTEN: usize = 16 * 1024;
 #[derive(Debug)]
 pub enum Plan<'s, 'p> {
     Files(Files<'s, 'p>),
+    Scripts(Box<Scripts<'s, 'p>>),
     Redirect { route: &'s Route, status: Status, location: String },
     Status { route: &'s Route, status: Status, why: Why },
+}
+
+/// A script, if one is there.
+#[derive(Debug)]
+pub struct Scripts<'s, 'p> {
+    pub walk: Walk,
+    /// What else there is to be done.
+    pub otherwise: Plan<'s, 'p>,
 }
 
 /// Something beneath a root, if it is there.
@@ -35,8 +46,30 @@ pub struct Files<'s, 'p> {
     pub root: &'s Path,
     /// The path of the request, or the one that a rewrite led to.
     pub path: SafePath<'p>,
+    /// Names of files that stand for a folder: those of the route that are not scripts.
+    pub index: Cow<'s, [String]>,
     /// Segments in front of `path` that are not beneath `root`.
     strip: usize,
+}
+
+impl<'s, 'p> Plan<'s, 'p> {
+    /// The route of the path.
+    pub fn route(&self) -> &'s Route {
+        match self {
+            Plan::Files(Files { route, .. }) => route,
+            Plan::Scripts(scripts) => scripts.otherwise.route(),
+            Plan::Redirect { route, .. } | Plan::Status { route, .. } => route,
+        }
+    }
+
+    /// What there is beneath a root, were there no scripts.
+    pub fn files(self) -> Option<Files<'s, 'p>> {
+        match self {
+            Plan::Files(files) => Some(files),
+            Plan::Scripts(scripts) => scripts.otherwise.files(),
+            Plan::Redirect { .. } | Plan::Status { .. } => None,
+        }
+    }
 }
 
 impl Files<'_, '_> {
@@ -54,6 +87,8 @@ pub enum Why {
     Answer,
     /// A segment begins with a dot.
     Dotfile,
+    /// There are only scripts here, and not this one.
+    NoScript,
     /// More than [`MAX_REWRITES`], or to a path that cannot be.
     Rewrite,
 }
@@ -63,6 +98,7 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Why::Answer => "the route says so",
             Why::Dotfile => "a segment begins with a dot",
+            Why::NoScript => "there is no such script",
             Why::Rewrite => "the rewrites do not come to an end, or to no path",
         })
     }
@@ -98,7 +134,7 @@ pub fn plan<'s, 'p>(
     for _ in 0..=MAX_REWRITES {
         let route = host.routes.get(host.routes.find(&path));
         match &route.action {
-            Action::Files { root, strip } => return files(route, root, *strip, path),
+            Action::Files { root, strip } => return of_files(host, route, root, *strip, path),
             Action::Answer(status) => return Plan::Status { route, status: *status, why: Why::Answer },
             Action::Redirect { status, to } => {
                 let values = Values { host, authority, scheme, query, path: path.as_str(), route };
@@ -114,13 +150,48 @@ pub fn plan<'s, 'p>(
     Plan::Status { route, status: Status::INTERNAL_SERVER_ERROR, why: Why::Rewrite }
 }
 
-fn files<'s, 'p>(route: &'s Route, root: &'s Path, strip: usize, path: SafePath<'p>) -> Plan<'s, 'p> {
+fn of_files<'s, 'p>(
+    host: &'s Host,
+    route: &'s Route,
+    root: &'s Path,
+    strip: usize,
+    path: SafePath<'p>,
+) -> Plan<'s, 'p> {
+    let walk = walk(host, &path);
+    let otherwise = match route.script {
+        Some(_) => Plan::Status { route, status: Status::NOT_FOUND, why: Why::NoScript },
+        None => files(host, route, root, strip, path),
+    };
+    match walk {
+        Some(walk) => Plan::Scripts(Box::new(Scripts { walk, otherwise })),
+        None => otherwise,
+    }
+}
+
+fn files<'s, 'p>(
+    host: &Host,
+    route: &'s Route,
+    root: &'s Path,
+    strip: usize,
+    path: SafePath<'p>,
+) -> Plan<'s, 'p> {
     // The request's path and not the one below: an alias can give a dot folder another name, and what
     // was hidden by the request's is not to be found there either.
     if route.files.dotfiles == Dotfiles::Deny && path.hidden() {
         return Plan::Status { route, status: Status::NOT_FOUND, why: Why::Dotfile };
     }
-    Plan::Files(Files { route, root, path, strip })
+    let index = index(host, route, &path);
+    Plan::Files(Files { route, root, path, index, strip })
+}
+
+/// A script is never sent as the file that it is, nor in place of its folder.
+fn index<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, [String]> {
+    let names = &route.files.index;
+    let runs = |name: &String| path.join(name).is_some_and(|path| is_script(host, &path));
+    if !host.routes.has_scripts() || !path.is_folder() || !names.iter().any(runs) {
+        return Cow::Borrowed(names);
+    }
+    Cow::Owned(names.iter().filter(|name| !runs(name)).cloned().collect())
 }
 
 fn safe_path(decoded: &str) -> Option<SafePath<'static>> {
@@ -488,6 +559,7 @@ mod tests {
                 format!("{} {} {}", files.root.display(), files.path.as_str(), files.below().as_str())
             }
             Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
+            Plan::Scripts(scripts) => format!("{:?}", scripts.walk),
             Plan::Status { status, why, .. } => format!("{} {why:?}", status.code()),
         }
     }

@@ -7,10 +7,11 @@
 //! Knows nothing of what a route does.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use http::target::SafePath;
 
-use crate::model::Route;
+use crate::model::{Action, Route};
 
 /// Routes of one host besides the fallback.
 pub const MAX_ROUTES: usize = 1000;
@@ -321,6 +322,15 @@ pub struct Routes {
     globs: Vec<(Glob, RouteId)>,
     /// The longest first.
     prefixes: Vec<(String, RouteId)>,
+    files: FilesAre,
+}
+
+/// What is done with the files of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FilesAre {
+    Sent,
+    /// Or run, by some routes.
+    Run,
 }
 
 /// Why routes make no table.
@@ -339,6 +349,9 @@ impl Routes {
             return Err(RoutesError::TooMany);
         }
         let mut routes = Routes { others, ..Routes::only(fallback) };
+        if routes.iter().any(|route| route.script.is_some()) {
+            routes.files = FilesAre::Run;
+        }
         for (index, route) in routes.others.iter().enumerate() {
             if routes.others[..index].iter().any(|other| other.pattern == route.pattern) {
                 return Err(RoutesError::Twice(index));
@@ -358,7 +371,9 @@ impl Routes {
     /// One route for every path.
     pub fn only(fallback: Route) -> Routes {
         let fallback = Route { pattern: Pattern::EVERYTHING, ..fallback };
-        Routes { fallback, others: Vec::new(), exact: Vec::new(), globs: Vec::new(), prefixes: Vec::new() }
+        let files = if fallback.script.is_some() { FilesAre::Run } else { FilesAre::Sent };
+        let (others, exact, globs, prefixes) = Default::default();
+        Routes { fallback, others, exact, globs, prefixes, files }
     }
 
     /// Allocates nothing, and looks at nothing where there is only the fallback.
@@ -380,10 +395,29 @@ impl Routes {
         index.and_then(|index| self.others.get(index)).unwrap_or(&self.fallback)
     }
 
+    /// Whether any of them runs its files.
+    pub fn has_scripts(&self) -> bool {
+        self.files == FilesAre::Run
+    }
+
     /// The fallback first, then the others as written.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         std::iter::once(&self.fallback).chain(&self.others)
     }
+
+    /// To change where their files are; their patterns stay, and what they do.
+    pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        std::iter::once(&mut self.fallback).chain(&mut self.others).flat_map(folders_mut)
+    }
+}
+
+fn folders_mut(route: &mut Route) -> impl Iterator<Item = &mut PathBuf> {
+    let root = match &mut route.action {
+        Action::Files { root, .. } => Some(root),
+        Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+    };
+    let interpreter = route.script.as_mut().and_then(|script| script.interpreter.as_mut());
+    root.into_iter().chain(interpreter)
 }
 
 #[cfg(test)]

@@ -1,16 +1,20 @@
 //! The tree of a configuration becomes a complete site.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::Errors;
 use super::hosts::hosts;
 use super::keys::Scope;
+use super::scripts::scripts;
 use super::section::Section;
 use super::toml::Table;
 use super::value;
+use crate::host::Hosts;
 use crate::model::{
-    AccessLog, CacheLimits, Level, Limits, Listener, Log, LogFormat, SERVER_NAME, Site, Timeouts,
+    AccessLog, CacheLimits, Host, Level, Limits, Listener, Log, LogFormat, SERVER_NAME, Sandbox, Scripts,
+    Site, Timeouts,
 };
 
 /// Addresses to listen on.
@@ -22,18 +26,26 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let listeners = listeners(&top);
     let limits = limits(&top);
     let (log, format) = log(&top);
-    let hosts = hosts(&top, limits.body, format);
+    let scripts = scripts(&top);
+    let hosts = hosts(&top, limits.body, scripts.processes, format);
     Some(Site {
         listeners,
         workers: top.count("workers").and_then(|count| NonZeroUsize::new(to_usize(count))),
         user: account(&top, "user"),
         group: account(&top, "group"),
         pid_file: top.path("pid_file"),
+        chroot: chroot(&top, hosts.as_ref(), &scripts),
+        sandbox: match top.choice("sandbox") {
+            Some("off") => Sandbox::Off,
+            Some("required") => Sandbox::Required,
+            _ => Sandbox::On,
+        },
         server_name: server_name(&top),
         hosts: hosts?,
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),
+        scripts,
         log,
     })
 }
@@ -58,8 +70,8 @@ fn listeners(top: &Section) -> Vec<Listener> {
         return Vec::new();
     };
     let place = top.place_of("listen");
-    if addresses.is_empty() || addresses.len() > MAX_LISTENERS {
-        top.errors.add(place, "\"listen\" has no address, or too many", "expected 1 to 64 addresses");
+    if addresses.len() > MAX_LISTENERS {
+        top.errors.add(place, "\"listen\" has too many addresses", "expected at most 64");
     }
     let mut listeners = Vec::new();
     for address in addresses.iter().take(MAX_LISTENERS) {
@@ -85,6 +97,32 @@ fn account(top: &Section, name: &str) -> Option<String> {
     Some(given.value.to_owned())
 }
 
+/// Every root must be in it, or nobody could reach it.
+fn chroot(top: &Section, hosts: Option<&Hosts>, scripts: &Scripts) -> Option<PathBuf> {
+    let folder = top.path("chroot")?;
+    let routes = || hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(|host| host.routes.iter());
+    let interpreters =
+        routes().filter_map(|route| Some((route.script.as_ref()?.interpreter.as_ref()?, "interpreter")));
+    let private = scripts.sendfile.iter().map(|folder| (folder, "sendfile"));
+    // By default it is the one inside.
+    let spool = (scripts.spool != Scripts::default().spool).then_some((&scripts.spool, "spool"));
+    for (path, name) in interpreters.chain(private).chain(spool) {
+        if !path.starts_with(&folder) {
+            let what =
+                format!("\"{name}\", {}, is not beneath \"chroot\", {}", path.display(), folder.display());
+            let what_to_do = "put it there, or do without a chroot: scripts run in it, too";
+            top.errors.add(top.place_of("chroot"), what, what_to_do);
+        }
+    }
+    for root in hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(Host::roots) {
+        if !root.starts_with(&folder) {
+            let what = format!("the root {} is not beneath \"chroot\", {}", root.display(), folder.display());
+            top.errors.add(top.place_of("chroot"), what, "move it, or name a folder that has all roots");
+        }
+    }
+    Some(folder)
+}
+
 fn limits(top: &Section) -> Limits {
     let mut limits = Limits::default();
     let Some(section) = top.section("limits", Scope::Limits) else { return limits };
@@ -103,11 +141,15 @@ fn limits(top: &Section) -> Limits {
     set("disk_threads", &mut limits.disk_threads);
     set("disk_queue", &mut limits.disk_queue);
     set("streams", &mut limits.streams);
+    set("connections_per_client", &mut limits.connections_per_client);
+    set("refusals", &mut limits.refusals);
+    set("generations", &mut limits.generations);
     set("listing_entries", &mut limits.listing_entries);
     set_size("head", &mut limits.head.head);
     set_size("target", &mut limits.head.target);
     let requests = section.count("requests").and_then(|count| u32::try_from(count).ok());
     limits.requests = requests.unwrap_or(limits.requests);
+    limits.unsent = section.size("unsent").unwrap_or(limits.unsent);
     limits.body = section.size("body").unwrap_or(limits.body);
     limits.min_rate = section.size("min_rate").unwrap_or(limits.min_rate);
     limits
@@ -124,6 +166,9 @@ fn timeouts(top: &Section) -> Timeouts {
     set("linger", &mut timeouts.linger);
     set("disk", &mut timeouts.disk);
     set("shutdown", &mut timeouts.shutdown);
+    set("reload", &mut timeouts.reload);
+    set("room", &mut timeouts.room);
+    set("delay", &mut timeouts.delay);
     timeouts
 }
 

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use http::status::Status;
 use http::target::SafePath;
+use script::environment::Additions;
 
 use super::error::Place;
 use super::keys::Scope;
+use super::scripts;
 use super::section::{Section, integer, table, text};
 use super::settings::{pattern, settle, text_of};
 use super::toml::{Entry, Table, Value};
@@ -25,9 +27,10 @@ const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
 const DEFAULT_REDIRECT: u64 = 302;
 
 /// The default host first. `None`, after an error, where there is no host.
-pub fn hosts(top: &Section, max_body: u64, format: LogFormat) -> Option<Hosts> {
+pub fn hosts(top: &Section, max_body: u64, processes: usize, format: LogFormat) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
-    let base = settle(top, &nothing);
+    let environment = scripts::environment(top, &scripts::first_environment());
+    let base = Base { route: settle(top, &nothing), environment, processes };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
@@ -48,7 +51,8 @@ pub fn hosts(top: &Section, max_body: u64, format: LogFormat) -> Option<Hosts> {
             let what = "there is a default host already";
             section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
         }
-        let settings = settle(section, &base);
+        let environment = scripts::environment(section, &base.environment);
+        let settings = Base { route: settle(section, &base.route), environment, processes };
         hosts.push((host(section, &settings, format, &mut names), section));
     }
     if let Some(default) = default {
@@ -94,15 +98,26 @@ fn refuse_stray_routes(top: &Section) {
     }
 }
 
+/// What the routes of a host inherit.
+struct Base {
+    route: Route,
+    /// Of its scripts.
+    environment: Additions,
+    /// Scripts in all.
+    processes: usize,
+}
+
 /// `base` has the settings of the host, and nothing to do.
 fn host<'c>(
     section: &Section<'c>,
-    base: &Route,
+    base: &Base,
     format: LogFormat,
     names: &mut BTreeMap<String, &'c Place>,
 ) -> Host {
     let action = section.path("root").map(|root| Action::Files { root, strip: 0 });
-    let base = Route { action: action.unwrap_or(base.action.clone()), ..base.clone() };
+    let action = action.unwrap_or(base.route.action.clone());
+    let route = Route { action, ..base.route.clone() };
+    let base = Base { route, environment: base.environment.clone(), processes: base.processes };
     // At the top level there is no such key.
     let sink = section.sink("access_log").flatten();
     Host {
@@ -143,12 +158,12 @@ struct PlacedRoute<'c> {
 }
 
 /// Routes first, then redirects, then rewrites: that is the order in which globs are tried.
-fn routes(section: &Section, base: Route) -> Routes {
+fn routes(section: &Section, base: Base) -> Routes {
     let mut placed: Vec<PlacedRoute> = Vec::new();
     let sections = section.sections("route", Scope::Route);
     placed.extend(sections.iter().filter_map(|route_section| route(route_section, &base)));
-    placed.extend(short(section, "redirects", &base, redirect_of));
-    placed.extend(short(section, "rewrites", &base, rewrite_of));
+    placed.extend(short(section, "redirects", &base.route, redirect_of));
+    placed.extend(short(section, "rewrites", &base.route, rewrite_of));
     refuse_twice(section, &mut placed);
     if placed.len() > MAX_ROUTES {
         let what = format!("a host has more than {MAX_ROUTES} routes, redirects and rewrites");
@@ -158,7 +173,7 @@ fn routes(section: &Section, base: Route) -> Routes {
     let own_fallback = placed.iter().position(|placed| placed.route.pattern == Pattern::EVERYTHING);
     let fallback = match own_fallback {
         Some(at) => placed.remove(at).route,
-        None => base,
+        None => base.route,
     };
     let (places, others): (Vec<_>, Vec<_>) =
         placed.into_iter().map(|placed| (placed.place, placed.route)).unzip();
@@ -212,7 +227,7 @@ fn fixed_target(route: &Route) -> Option<SafePath<'static>> {
     }
 }
 
-fn route<'c>(section: &Section<'c>, base: &Route) -> Option<PlacedRoute<'c>> {
+fn route<'c>(section: &Section<'c>, base: &Base) -> Option<PlacedRoute<'c>> {
     let Some(path) = section.text("path") else {
         if !section.has("path") {
             section.errors.add(section.place(), "a route has no path", "add path = \"/…\"");
@@ -220,9 +235,11 @@ fn route<'c>(section: &Section<'c>, base: &Route) -> Option<PlacedRoute<'c>> {
         return None;
     };
     let pattern = pattern(section, path.value, path.place)?;
-    let action = action(section, &pattern, base);
-    let route = Route { pattern, ..settle(section, base) };
-    Some(PlacedRoute { route: Route { action: action?, ..route }, place: path.place })
+    let action = action(section, &pattern, &base.route);
+    let route = Route { pattern, ..settle(section, &base.route) };
+    let action = action?;
+    let script = scripts::script(section, &action, &base.environment, base.processes);
+    Some(PlacedRoute { route: Route { action, script, ..route }, place: path.place })
 }
 
 /// `None` after an error.

@@ -17,12 +17,21 @@ pub enum Scope {
     Limits,
     Timeouts,
     Cache,
+    Scripts,
     Log,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 7] =
-        [Scope::Top, Scope::Host, Scope::Route, Scope::Limits, Scope::Timeouts, Scope::Cache, Scope::Log];
+    pub const ALL: [Scope; 8] = [
+        Scope::Top,
+        Scope::Host,
+        Scope::Route,
+        Scope::Limits,
+        Scope::Timeouts,
+        Scope::Cache,
+        Scope::Scripts,
+        Scope::Log,
+    ];
 
     /// As it is called in errors.
     pub const fn name(self) -> &'static str {
@@ -33,6 +42,7 @@ impl Scope {
             Scope::Limits => "[limits]",
             Scope::Timeouts => "[timeouts]",
             Scope::Cache => "[cache]",
+            Scope::Scripts => "[scripts]",
             Scope::Log => "[log]",
         }
     }
@@ -165,7 +175,7 @@ pub fn suggest(scope: Scope, name: &str) -> String {
 }
 
 /// What other servers call it: the name, the key here, and what else to say.
-const ALSO_SAID: [(&str, &str, &str); 22] = [
+const ALSO_SAID: [(&str, &str, &str); 30] = [
     ("server_name", "names", "; the Server field is server_name at the top level"),
     ("server_names", "names", ""),
     ("hostname", "names", ""),
@@ -188,6 +198,14 @@ const ALSO_SAID: [(&str, &str, &str); 22] = [
     ("gzip_static", "precompressed", ""),
     ("threads", "workers", ""),
     ("client_max_body_size", "max_body", ""),
+    ("scriptalias", "cgi", " = true, with a path that ends in a slash, and alias"),
+    ("script", "cgi", " = true"),
+    ("handler", "interpreter", ""),
+    ("environment", "env", ""),
+    ("setenv", "env", ""),
+    ("fastcgi_param", "env", ""),
+    ("cgi_timeout", "scripts", ": its total, idle and first_byte"),
+    ("timeout", "total", ", idle or first_byte"),
 ];
 
 const START: &str = "<!-- keys: generated, do not edit -->\n";
@@ -240,10 +258,11 @@ const ROUTE: &[Scope] = &[Scope::Route];
 const LIMITS: &[Scope] = &[Scope::Limits];
 const TIMEOUTS: &[Scope] = &[Scope::Timeouts];
 const CACHE: &[Scope] = &[Scope::Cache];
+const SCRIPTS: &[Scope] = &[Scope::Scripts];
 const LOG: &[Scope] = &[Scope::Log];
 
 /// Title, introduction, and the scopes whose keys come there.
-const CHAPTERS: [(&str, &str, &[Scope]); 9] = [
+const CHAPTERS: [(&str, &str, &[Scope]); 10] = [
     ("The server", "At the top level, before the first section.", SITE),
     ("Hosts", "At the top level for the default host, and in each `[[host]]`.", SITE_AND_HOST),
     ("Further hosts", "In `[[host]]` alone.", HOST),
@@ -258,6 +277,12 @@ const CHAPTERS: [(&str, &str, &[Scope]); 9] = [
     ("`[limits]`", "What one process or one client may use.", LIMITS),
     ("`[timeouts]`", "How long things may take. A connection that is too slow is closed.", TIMEOUTS),
     ("`[cache]`", "The open-file cache that each worker has.", CACHE),
+    (
+        "`[scripts]`",
+        "What holds for all scripts; which files are scripts, routes say. Each worker has its share of \
+         what is counted.",
+        SCRIPTS,
+    ),
     ("`[log]`", "What is written down, and where.", LOG),
 ];
 
@@ -276,7 +301,8 @@ static KEYS: &[Key] = &[
         example: "[\"127.0.0.1:8080\", \"[::1]:8080\", \"unix:/run/taipan.sock\"]",
         meaning: "The addresses that connections are accepted on.",
         more: "An IP address and a port, or `unix:` and the path of a socket. Names are not looked up. \
-               Port 0 lets the system choose one.",
+               Port 0 lets the system choose one. `[]` is for a program that is started with its sockets open, as by \
+               systemd.",
     },
     Key {
         name: "workers",
@@ -313,6 +339,27 @@ static KEYS: &[Key] = &[
         example: "\"/run/taipan.pid\"",
         meaning: "A file that holds the number of the process while it runs.",
         more: "",
+    },
+    Key {
+        name: "chroot",
+        scopes: SITE,
+        kind: Kind::Path,
+        initial: Initial::Words("none"),
+        example: "\"/srv\"",
+        meaning: "A folder that the serving process cannot leave.",
+        more: "Needs root at the start; every root must be beneath it. Logs, the pid file and sockets are \
+               opened before, by their paths outside.",
+    },
+    Key {
+        name: "sandbox",
+        scopes: SITE,
+        kind: Kind::Choice(&["on", "off", "required"]),
+        initial: Initial::Value("\"on\""),
+        example: "\"required\"",
+        meaning: "Whether the serving process gives up what it does not need: capabilities, new privileges, \
+                  files outside of the roots, and most system calls.",
+        more: "With \"on\", what the kernel does not have is told once and done without; with \"required\" \
+               the program does not start then.",
     },
     Key {
         name: "server_name",
@@ -370,6 +417,15 @@ static KEYS: &[Key] = &[
         initial: Initial::Words("every key has its own"),
         example: "[cache]\nbytes = \"64MiB\"",
         meaning: "The open-file cache of each worker.",
+        more: "",
+    },
+    Key {
+        name: "scripts",
+        scopes: SITE,
+        kind: Kind::Section(Scope::Scripts),
+        initial: Initial::Words("every key has its own"),
+        example: "[scripts]\nprocesses = 16\ntotal = \"5m\"",
+        meaning: "How many scripts run at one time, how long, and with what.",
         more: "",
     },
     Key {
@@ -524,13 +580,62 @@ static KEYS: &[Key] = &[
         more: "Not 401, 405, 407, 416 or 426, which need more than that.",
     },
     Key {
+        name: "cgi",
+        scopes: ROUTE,
+        kind: Kind::Flag,
+        initial: Initial::Words("true with `interpreter`, false without"),
+        example: "true",
+        meaning: "Whether the files of the route are not sent but run, as CGI/1.1 (RFC 3875) has it.",
+        more: "With a prefix as path, all files in that folder are scripts; with a glob such as `*.cgi`, those \
+               whose names match. What follows a script in the path is its PATH_INFO. A file must be \
+               executable. See [Scripts](scripts.md).",
+    },
+    Key {
+        name: "interpreter",
+        scopes: ROUTE,
+        kind: Kind::Path,
+        initial: Initial::Words("none: the files are programs, or name one in their first line"),
+        example: "\"/usr/bin/php-cgi\"",
+        meaning: "The program that runs the files of the route, with the path of the file as its only \
+                  argument.",
+        more: "Such a file need not be executable, but readable.",
+    },
+    Key {
+        name: "script_processes",
+        scopes: ROUTE,
+        kind: Kind::Count { min: 1, max: 100_000 },
+        initial: Initial::Words("the `processes` of `[scripts]`"),
+        example: "4",
+        meaning: "Scripts of this route that run at one time.",
+        more: "More wait, as they do for `processes`.",
+    },
+    Key {
+        name: "pass_authorization",
+        scopes: ROUTE,
+        kind: Kind::Flag,
+        initial: Initial::Value("false"),
+        example: "true",
+        meaning: "Whether scripts are told the field `Authorization`, as `HTTP_AUTHORIZATION`.",
+        more: "For those that ask for passwords themselves.",
+    },
+    Key {
+        name: "env",
+        scopes: ANYWHERE,
+        kind: Kind::Pairs("a table of `NAME = value`"),
+        initial: Initial::Words("`PATH = \"/usr/local/bin:/usr/bin:/bin\"`"),
+        example: "{ GIT_PROJECT_ROOT = \"/srv/git\", GIT_HTTP_EXPORT_ALL = \"1\" }",
+        meaning: "Variables that scripts find in their environment, in addition to those of the request or in \
+                  their place.",
+        more: "Nothing of the server's own environment is passed on.",
+    },
+    Key {
         name: "index",
         scopes: ANYWHERE,
         kind: Kind::Texts,
         initial: Initial::Value("[\"index.html\"]"),
         example: "[\"index.html\", \"index.htm\"]",
         meaning: "File names that stand for their folder; the first that exists is served.",
-        more: "",
+        more: "One that is a script by its own route is run.",
     },
     Key {
         name: "listing",
@@ -650,7 +755,7 @@ static KEYS: &[Key] = &[
         initial: Initial::Words("the `body` of `[limits]`"),
         example: "0",
         meaning: "The greatest request body that is read to its end; more is answered with 413.",
-        more: "What is read is thrown away: files take no bodies.",
+        more: "Scripts get it. Files take none, and what is read for them is thrown away.",
     },
     Key {
         name: "connections",
@@ -660,6 +765,26 @@ static KEYS: &[Key] = &[
         example: "500",
         meaning: "Connections of one worker.",
         more: "Where they are used up, the longest idle one is closed for a new one.",
+    },
+    Key {
+        name: "connections_per_client",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        initial: Initial::Value("0"),
+        example: "50",
+        meaning: "Connections of one client address, over all workers; more are answered with 503 and closed. \
+                  0 is no limit.",
+        more: "Of an IPv6 address its first 64 bits count, which is what one customer has. Unix sockets have no \
+               addresses, and no such limit.",
+    },
+    Key {
+        name: "refusals",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 1, max: 100_000 },
+        initial: Initial::Value("64"),
+        example: "8",
+        meaning: "Connections of one worker that are being told at one time that there is no room for them.",
+        more: "They come on top of `connections`. More clients wait in the kernel.",
     },
     Key {
         name: "requests",
@@ -733,7 +858,7 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("1024"),
         example: "100",
         meaning: "Look-ups of one worker that may wait for such a thread; more are answered with 503.",
-        more: "",
+        more: "At most half of them wait for one device.",
     },
     Key {
         name: "streams",
@@ -744,6 +869,28 @@ static KEYS: &[Key] = &[
         meaning: "Answers per worker that are made while they are sent; more are answered with 503.",
         more: "Those are listings of more than an eighth of `bytes` in [cache], and gzip files that are inflated for a client \
                that does not accept gzip.",
+    },
+    Key {
+        name: "unsent",
+        scopes: LIMITS,
+        kind: Kind::Size { min: 0, max: 1 << 30 },
+        initial: Initial::Value("0"),
+        example: "\"256KiB\"",
+        meaning: "Bytes of an answer that wait in the kernel for one slow client, beside those that are on their \
+                  way; 0 leaves it to the kernel.",
+        more: "This is the socket option TCP_NOTSENT_LOWAT. It bounds what many slow readers of large files \
+               cost together. Left to itself, the kernel keeps about twice what the line to a client holds; with \
+               256 KiB, sending large files over a fast line took an eighth more of the processor.",
+    },
+    Key {
+        name: "generations",
+        scopes: LIMITS,
+        kind: Kind::Count { min: 2, max: 1000 },
+        initial: Initial::Value("16"),
+        example: "4",
+        meaning: "Serving processes at one time: the present one, and earlier ones that finish answers after a \
+                  reload. Beyond that a reload is refused.",
+        more: "",
     },
     Key {
         name: "listing_entries",
@@ -818,6 +965,35 @@ static KEYS: &[Key] = &[
         more: "",
     },
     Key {
+        name: "reload",
+        scopes: TIMEOUTS,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"1h\""),
+        example: "\"10m\"",
+        meaning: "How long answers under way may take after a reload or an upgrade.",
+        more: "",
+    },
+    Key {
+        name: "room",
+        scopes: TIMEOUTS,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"1s\""),
+        example: "\"5s\"",
+        meaning: "How long new connections wait in the kernel when there is no room for them; then they are \
+                  answered with 503.",
+        more: "",
+    },
+    Key {
+        name: "delay",
+        scopes: TIMEOUTS,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"100ms\""),
+        example: "\"20ms\"",
+        meaning: "How late a worker's loop may be. When it has been later for a second, requests that need a \
+                  disk are answered with 503, and when it has been ten times later, all are; 0 never.",
+        more: "",
+    },
+    Key {
         name: "entries",
         scopes: CACHE,
         kind: Kind::Count { min: 0, max: 10_000_000 },
@@ -869,6 +1045,175 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("\"1s\""),
         example: "\"10s\"",
         meaning: "How long is remembered that a file does not exist.",
+        more: "",
+    },
+    Key {
+        name: "processes",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 1, max: 100_000 },
+        initial: Initial::Value("64"),
+        example: "16",
+        meaning: "Scripts that run at one time.",
+        more: "Each worker has its share, and at least one.",
+    },
+    Key {
+        name: "queue",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        initial: Initial::Value("256"),
+        example: "50",
+        meaning: "Requests that wait until a script may run; more are answered with 503.",
+        more: "",
+    },
+    Key {
+        name: "wait",
+        scopes: SCRIPTS,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"10s\""),
+        example: "\"3s\"",
+        meaning: "How long they wait; then the answer is 503.",
+        more: "",
+    },
+    Key {
+        name: "first_byte",
+        scopes: SCRIPTS,
+        kind: time(10, 30 * DAY),
+        initial: Initial::Value("\"1m\""),
+        example: "\"10s\"",
+        meaning: "How long a script may take until its header is complete; then it is ended, and the answer \
+                  is 504.",
+        more: "The time in which it is waited for the client's body does not count.",
+    },
+    Key {
+        name: "idle",
+        scopes: SCRIPTS,
+        kind: time(10, 30 * DAY),
+        initial: Initial::Value("\"1m\""),
+        example: "\"10s\"",
+        meaning: "How long a script may write nothing, once its header is complete; then it is ended.",
+        more: "A script that cannot write because its client is slow is not idle.",
+    },
+    Key {
+        name: "total",
+        scopes: SCRIPTS,
+        kind: time(10, 30 * DAY),
+        initial: Initial::Value("\"1h\""),
+        example: "\"5m\"",
+        meaning: "How long a script may run in all; then it is ended.",
+        more: "",
+    },
+    Key {
+        name: "grace",
+        scopes: SCRIPTS,
+        kind: time(0, 3600),
+        initial: Initial::Value("\"5s\""),
+        example: "\"1s\"",
+        meaning: "How long a script that is ended has after SIGTERM; then it gets SIGKILL.",
+        more: "Both go to all processes of its group.",
+    },
+    Key {
+        name: "memory",
+        scopes: SCRIPTS,
+        kind: Kind::Size { min: 1 << 20, max: 1 << 50 },
+        initial: Initial::Words("as much as the server may"),
+        example: "\"512MiB\"",
+        meaning: "Address space of each process of a script (RLIMIT_AS).",
+        more: "Programs in Go, Java or for node ask for far more than they use.",
+    },
+    Key {
+        name: "cpu",
+        scopes: SCRIPTS,
+        kind: time(1000, 30 * DAY),
+        initial: Initial::Words("as much as the server may"),
+        example: "\"30s\"",
+        meaning: "CPU time of each process of a script, in whole seconds (RLIMIT_CPU).",
+        more: "",
+    },
+    Key {
+        name: "files",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 8, max: 1_048_576 },
+        initial: Initial::Value("1024"),
+        example: "256",
+        meaning: "Descriptors of each process of a script (RLIMIT_NOFILE).",
+        more: "",
+    },
+    Key {
+        name: "tasks",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Words("as many as the server may"),
+        example: "200",
+        meaning: "Processes and threads of the user (RLIMIT_NPROC).",
+        more: "The kernel counts all that the user runs, the server's own threads among them; root has no such \
+               limit.",
+    },
+    Key {
+        name: "umask",
+        scopes: SCRIPTS,
+        kind: Kind::Text,
+        initial: Initial::Words("that of the server"),
+        example: "\"027\"",
+        meaning: "The bits that a script's files do not get, as octal digits in quotation marks.",
+        more: "",
+    },
+    Key {
+        name: "nice",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 0, max: 19 },
+        initial: Initial::Value("0"),
+        example: "10",
+        meaning: "How much scripts give way to other programs, the server among them.",
+        more: "",
+    },
+    Key {
+        name: "spool",
+        scopes: SCRIPTS,
+        kind: Kind::Path,
+        initial: Initial::Value("\"/var/tmp\""),
+        example: "\"/srv/spool\"",
+        meaning: "The folder where a request body of unknown length is kept until it is complete, for scripts \
+                  are told its length before they start.",
+        more: "The file has no name. The user must be allowed to write there, and the file system must know \
+               O_TMPFILE, as most do.",
+    },
+    Key {
+        name: "query_arguments",
+        scopes: SCRIPTS,
+        kind: Kind::Flag,
+        initial: Initial::Value("false"),
+        example: "true",
+        meaning: "Whether the words of a query without `=` become the arguments of the program (RFC 3875 §4.4).",
+        more: "A client writes a command line then; words that begin with a hyphen are never passed, nor \
+               anything to an interpreter.",
+    },
+    Key {
+        name: "stderr_lines",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 0, max: 10_000 },
+        initial: Initial::Value("10"),
+        example: "100",
+        meaning: "Lines per second that one script may write to the error log through its error stream; more are \
+                  counted and dropped.",
+        more: "",
+    },
+    Key {
+        name: "stderr_line",
+        scopes: SCRIPTS,
+        kind: Kind::Size { min: 64, max: 1 << 16 },
+        initial: Initial::Value("\"1KiB\""),
+        example: "\"4KiB\"",
+        meaning: "Bytes of such a line; what is longer is cut.",
+        more: "",
+    },
+    Key {
+        name: "sendfile",
+        scopes: SCRIPTS,
+        kind: Kind::Texts,
+        initial: Initial::Words("none"),
+        example: "[\"/srv/private\"]",
+        meaning: "Folders whose files a script may have sent in place of its own body, by the field `X-Sendfile` \
+                  or `X-Accel-Redirect` with the path of the file.",
         more: "",
     },
     Key {

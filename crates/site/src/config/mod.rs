@@ -21,6 +21,8 @@ mod hosts;
 
 mod settings;
 
+mod scripts;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -92,6 +92,16 @@ impl<'c> Section<'c> {
         Some(given.place.folder().join(given.value))
     }
 
+    /// As [`Section::path`], of all texts.
+    pub fn paths(&self, name: &str) -> Option<Vec<PathBuf>> {
+        let texts = self.texts(name)?;
+        if let Some(bad) = texts.iter().find(|text| text.value.is_empty() || text.value.contains('\0')) {
+            self.refuse(name, bad.place, "has something in it that is no path");
+            return None;
+        }
+        Some(texts.iter().map(|text| text.place.folder().join(text.value)).collect())
+    }
+
     pub fn flag(&self, name: &str) -> Option<bool> {
         let given = self.read(name, |_, node| match node.value {
             Value::Flag(flag) => Some(flag),

@@ -40,6 +40,7 @@ pub fn settle(section: &Section, inherited: &Route) -> Route {
         cache_control: cache_control(section, &inherited.cache_control),
         error_pages: error_pages(section, &inherited.error_pages),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
+        script: inherited.script.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use http::status::Status;
+use script::environment::Credentials;
 
 use super::keys::{self, Initial, Key, Kind, Scope};
 use super::*;
@@ -87,17 +88,26 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Limits => &[("", "[limits]")],
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
+        Scope::Scripts => &[("", "[scripts]")],
         Scope::Log => &[("", "[log]")],
     };
     let needed = match key.name {
         "status" => "redirect = \"/x\"",
         "format" => "access = \"stdout\"",
+        "script_processes" | "pass_authorization" => "cgi = true",
+        "env" if scope == Scope::Route => "cgi = true",
+        _ => "",
+    };
+    // Settings of scripts show where there is one.
+    let behind = match (key.name, scope) {
+        ("env", Scope::Top) => "[[route]]\npath = \"*.cgi\"\ncgi = true",
+        ("env", Scope::Host) => "[[host.route]]\npath = \"*.cgi\"\ncgi = true",
         _ => "",
     };
     let other = |(name, _): &&(&str, &str)| *name != key.name;
     let top_lines = top.iter().filter(|line| scope != Scope::Top || other(line));
     let lines: Vec<&str> = top_lines.chain(own.iter().filter(other)).map(|(_, line)| *line).collect();
-    format!("{}\n{needed}\n{line}\n", lines.join("\n"))
+    format!("{}\n{needed}\n{line}\n{behind}\n", lines.join("\n"))
 }
 
 fn printed(text: &str) -> String {
@@ -161,7 +171,15 @@ fn an_unknown_key_is_named_with_the_nearest_one() {
         "\n[[host]]\nnames = \"a\"\nroot = \"/\"\nlisten = \"x\"",
         &["site.toml:7: unknown key \"listen\"; it belongs to the top level, before the first section"],
     );
-    check_after("idle = \"5s\"", &["site.toml:3: unknown key \"idle\"; it belongs to [timeouts]"]);
+    check_after("linger = \"5s\"", &["site.toml:3: unknown key \"linger\"; it belongs to [timeouts]"]);
+    check_after(
+        "idle = \"5s\"",
+        &["site.toml:3: unknown key \"idle\"; it belongs to [timeouts] or [scripts]"],
+    );
+    check_after(
+        "[[route]]\npath = \"/a/\"\nhandler = \"x\"",
+        &["site.toml:5: unknown key \"handler\"; use \"interpreter\""],
+    );
     check_after("xyzzy = 1", &["site.toml:3: unknown key \"xyzzy\"; remove it; the manual lists every key"]);
     check_after("autoindex = true", &["site.toml:3: unknown key \"autoindex\"; use \"listing\""]);
     check_after(
@@ -300,9 +318,10 @@ fn a_file_without_addresses_or_roots_is_refused() {
             "site.toml: nothing to serve; add root = \"/srv/www\" before the first section",
         ],
     );
+    let many: Vec<String> = (1..=65).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     check(
-        "root = \"/\"\nlisten = []",
-        &["site.toml:2: \"listen\" has no address, or too many; expected 1 to 64 addresses"],
+        &format!("root = \"/\"\nlisten = [{}]", many.join(",")),
+        &["site.toml:2: \"listen\" has too many addresses; expected at most 64"],
     );
     check(
         "root = \"/\"\nlisten = [\"1.2.3.4:80\",\n\":80\", \"1.2.3.4:80\",\n\"localhost:80\"]",
@@ -366,6 +385,7 @@ fn answer(site: &Site, authority: &str, path: &str) -> String {
     match plan(site, site.host(authority.as_bytes()), path, None, authority.as_bytes(), Scheme::Http) {
         Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),
         Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
+        Plan::Scripts(_) => "scripts".to_owned(),
         Plan::Status { status, .. } => status.code().to_string(),
     }
 }
@@ -551,6 +571,128 @@ fn a_route_has_what_its_host_has_and_a_host_what_the_top_has() {
         site.hosts[0].routes.iter().next().unwrap().files.types.lookup("x.b"),
         "text/b; charset=utf-8"
     );
+}
+
+/// The script of the route that `text` writes after `path = "*.x"`.
+fn script_of(text: &str) -> Script {
+    let site = site(&format!("env = {{ TOP = \"t\", BOTH = \"t\" }}\n[[route]]\npath = \"*.x\"\n{text}"));
+    let route = site.hosts[0].routes.iter().nth(1).unwrap();
+    route.script.clone().expect("the route has a script")
+}
+
+#[test]
+fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
+    let variables = |script: &Script| {
+        let text = |(name, value): (&str, &[u8])| format!("{name}={}", String::from_utf8_lossy(value));
+        script.environment.iter().map(text).collect::<Vec<_>>().join(" ")
+    };
+    let script = script_of("cgi = true");
+    assert_eq!(variables(&script), "TOP=t BOTH=t PATH=/usr/local/bin:/usr/bin:/bin");
+    assert_eq!((script.interpreter, script.processes), (None, 64));
+    assert_eq!(script.credentials, Credentials::Withheld);
+
+    let script =
+        script_of("cgi = true\nenv = { PATH = \"/bin\", BOTH = \"own\" }\npass_authorization = true");
+    assert_eq!(variables(&script), "PATH=/bin BOTH=own TOP=t");
+    assert_eq!(script.credentials, Credentials::Passed);
+
+    let script = script_of("interpreter = \"/usr/bin/php-cgi\"\nscript_processes = 3");
+    assert_eq!((script.interpreter, script.processes), (Some("/usr/bin/php-cgi".into()), 3));
+    assert_eq!(script_of("cgi = true\nscript_processes = 99999").processes, 64, "not more than in all");
+
+    let without = site("[[route]]\npath = \"*.x\"\ncgi = false\nenv = { A = \"b\" }");
+    assert!(!without.has_scripts());
+}
+
+#[test]
+fn the_section_of_scripts_is_read_as_it_is_written() {
+    let resources = |text: &str| site(&format!("[scripts]\n{text}")).scripts.resources;
+    assert_eq!(resources("cpu = \"1500ms\"").cpu, Some(2), "a second that has begun is allowed");
+    assert_eq!(resources("umask = \"027\"").umask, Some(0o27));
+    assert_eq!(resources("memory = \"512MiB\"").memory, Some(512 << 20));
+    assert_eq!(resources(""), Resources::default());
+    let sendfile = |text: &str| site(&format!("[scripts]\nsendfile = {text}")).scripts.sendfile;
+    assert_eq!(sendfile("\"/a\""), [Path::new("/a")]);
+    assert_eq!(sendfile("[\"/a\", \"b\"]"), [Path::new("/a"), Path::new("b")]);
+    let mut relative = site("[[route]]\npath = \"/b/\"\nroot = \"b\"\n[scripts]\nspool = \"spool\"");
+    relative.anchor(Path::new("/etc"));
+    assert_eq!(relative.scripts.spool, Path::new("/etc/spool"));
+    assert_eq!(
+        relative.roots().into_iter().collect::<Vec<_>>(),
+        [Path::new("/etc/b"), Path::new("/srv/www")]
+    );
+}
+
+#[test]
+fn a_script_that_could_not_run_as_it_is_written_is_refused() {
+    let route = |text: &str, expected: &str| {
+        check_after(&format!("[[route]]\npath = \"/a/\"\n{text}"), &[expected]);
+    };
+    route(
+        "interpreter = \"php-cgi\"",
+        "site.toml:5: \"interpreter\" cannot be \"php-cgi\"; write its whole path, e.g. \"/usr/bin/php-cgi\"",
+    );
+    route(
+        "cgi = false\ninterpreter = \"/bin/sh\"",
+        "site.toml:5: \"interpreter\" and cgi = false exclude each other; remove one of them",
+    );
+    route(
+        "cgi = true\nanswer = 410",
+        "site.toml:5: \"cgi\" is for a route that has files; give it a root or an alias, or its host a root",
+    );
+    route(
+        "script_processes = 3",
+        "site.toml:5: \"script_processes\" is for a route with scripts; add cgi = true or an interpreter, or remove it",
+    );
+    route(
+        "cgi = true\nenv = { HTTP_PROXY = \"x\" }",
+        "site.toml:6: \"HTTP_PROXY\" cannot be set for scripts; the server itself decides about this variable",
+    );
+    route(
+        "cgi = true\nenv = { A-B = \"x\" }",
+        "site.toml:6: \"A-B\" cannot be set for scripts; a name has letters, digits and underscores, and no digit first",
+    );
+    route("cgi = true\nenv = { A = 1 }", "site.toml:6: \"A\" cannot be an integer; expected a string");
+    let section = |text: &str, expected: &str| check_after(&format!("[scripts]\n{text}"), &[expected]);
+    for umask in ["8", "1000", "", "+7", "-7", "0o22"] {
+        let expected = format!(
+            "site.toml:4: \"umask\" cannot be \"{umask}\"; expected octal digits such as \"022\" or \"027\""
+        );
+        section(&format!("umask = \"{umask}\""), &expected);
+    }
+    section(
+        "sendfile = [\"/a\", \"\"]",
+        "site.toml:4: \"sendfile\" has something in it that is no path; expected a string, or an array of strings",
+    );
+    section("processes = 0", "site.toml:4: \"processes\" cannot be 0; expected an integer from 1 to 100000");
+}
+
+#[test]
+fn scripts_run_in_the_chroot_so_all_that_they_need_is_in_it() {
+    let chrooted = |text: &str| format!("chroot = \"/srv\"\n{text}");
+    check_after(
+        &chrooted("[[route]]\npath = \"*.php\"\ninterpreter = \"/usr/bin/php-cgi\""),
+        &[
+            "site.toml:3: \"interpreter\", /usr/bin/php-cgi, is not beneath \"chroot\", /srv; put it there, or do without a chroot: scripts run in it, too",
+        ],
+    );
+    check_after(
+        &chrooted("[scripts]\nsendfile = \"/private\"\nspool = \"/tmp\""),
+        &[
+            "site.toml:3: \"sendfile\", /private, is not beneath \"chroot\", /srv; put it there, or do without a chroot: scripts run in it, too",
+            "site.toml:3: \"spool\", /tmp, is not beneath \"chroot\", /srv; put it there, or do without a chroot: scripts run in it, too",
+        ],
+    );
+    let text =
+        "[scripts]\nsendfile = \"/srv/private\"\n[[route]]\npath = \"*.x\"\ninterpreter = \"/srv/bin/x\"";
+    let mut site = site(&chrooted(text));
+    site.enter(Path::new("/srv"));
+    assert_eq!(site.scripts.sendfile, [Path::new("/private")]);
+    assert_eq!(site.scripts.spool, Path::new("/var/tmp"), "that of the chroot");
+    let script = site.hosts[0].routes.iter().nth(1).unwrap().script.clone().unwrap();
+    assert_eq!(script.interpreter, Some("/bin/x".into()));
+    site.anchor(Path::new("/elsewhere"));
+    assert_eq!(site.roots().into_iter().collect::<Vec<_>>(), [Path::new("/private"), Path::new("/www")]);
 }
 
 #[test]
