@@ -10,7 +10,12 @@ use site::route::Pattern;
 
 /// Reads a configuration completely. Errors: all that is wrong with it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
-    site::config::load(path, &Disk)
+    let mut site = site::config::load(path, &Disk)?;
+    // Where there is no present folder, relative paths lead nowhere in any case.
+    if let Ok(here) = std::env::current_dir() {
+        site.anchor(&here);
+    }
+    Ok(site)
 }
 
 struct Disk;

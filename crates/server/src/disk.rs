@@ -5,12 +5,18 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::places::Places;
+use crate::places::{Place, Places};
+use crate::sys::calls;
 
 /// Why a closure gave no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,57 +25,175 @@ pub enum Busy {
     Full,
     /// It took longer than it may; it goes on in its thread, and its result is dropped.
     Late,
-    /// It panicked.
+    /// It panicked, or there is no thread for it.
     Failed,
 }
 
 /// What a file system is on: major and minor number, as `stat(2)` has them.
 pub type Device = (u32, u32);
 
+/// What the threads are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Waits for its device alone.
+    File,
+    /// A listing shows what is mounted in its folder, and so may wait for another device after all. It
+    /// has half of the device's threads, so that files are still found and read.
+    Listing,
+}
+
+/// What is going on on a device.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub device: Device,
+    pub running: u64,
+    pub waiting: u64,
+}
+
 /// Devices that are remembered; those where nothing is going on are forgotten then.
 const DEVICES: usize = 64;
+
+/// Files that are to be closed.
+pub type Closing = UnboundedReceiver<(Device, Arc<OwnedFd>)>;
 
 /// One worker's way to the helper threads, which are those of its runtime.
 pub struct Disk {
     queue: Places,
     timeout: Duration,
-    /// Threads that one device may keep.
+    /// Threads that one device may keep, and how many may wait for them.
     threads: usize,
-    devices: RefCell<HashMap<Device, Arc<Semaphore>>>,
+    waiting: usize,
+    /// Answers that are made while they are sent; half of them for one device.
+    streams: Places,
+    half: usize,
+    lanes: RefCell<HashMap<Device, Rc<Lane>>>,
+    closing: UnboundedSender<(Device, Arc<OwnedFd>)>,
+}
+
+/// The threads of one device.
+struct Lane {
+    threads: Arc<Semaphore>,
+    listings: Arc<Semaphore>,
+    /// Of the queue, also those whom a thread is working for.
+    places: Places,
+    waiting: Places,
+    streams: Places,
+}
+
+/// The place of an answer that is made while it is sent; given back when dropped.
+pub struct Stream {
+    _of_all: Place,
+    _of_device: Place,
 }
 
 impl Disk {
-    /// Half of `threads` are for one device, so that one that does not answer leaves the others room.
-    pub fn new(queue: usize, threads: usize, timeout: Duration) -> Disk {
+    /// Half of `threads`, and of the queue, are for one device, so that one that does not answer leaves the
+    /// others room.
+    /// Also what is to be closed: for `close_files`.
+    pub fn new(queue: usize, threads: usize, streams: usize, timeout: Duration) -> (Disk, Closing) {
         let threads = (threads / 2).max(1);
-        Disk { queue: Places::new(queue), timeout, threads, devices: RefCell::default() }
+        let (closing, files) = unbounded_channel();
+        let waiting = queue.div_ceil(2);
+        let queue = Places::new(queue);
+        let (half, streams) = (streams.div_ceil(2), Places::new(streams));
+        let lanes = RefCell::default();
+        (Disk { queue, timeout, threads, waiting, streams, half, lanes, closing }, files)
     }
 
-    /// Runs `work`, which waits for `device`, on a helper thread. Dropping the future does not stop work
-    /// that has begun.
+    /// A place for an answer that is made of what is on `device` while it is sent. `None`: all are taken, or
+    /// all that one device may have.
+    pub fn stream(&self, device: Device) -> Option<Stream> {
+        let of_device = self.lane(device).streams.take()?;
+        Some(Stream { _of_all: self.streams.take()?, _of_device: of_device })
+    }
+
+    /// Answers that are being made while they are sent.
+    pub fn streams(&self) -> usize {
+        self.streams.taken()
+    }
+
+    /// How many wait, or have not been given up on.
+    pub fn waiting(&self) -> usize {
+        self.queue.taken()
+    }
+
+    /// Runs `work`, which waits for `device`, on a helper thread. Dropping the future takes `work` out of
+    /// the queue, but does not stop it when it has begun.
     pub async fn run<T: Send + 'static>(
         &self,
         device: Device,
+        what: Work,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let _place = self.queue.take().ok_or(Busy::Full)?;
-        let threads = self.threads_of(device);
+        let lane = self.lane(device);
+        let _places = (lane.places.take().ok_or(Busy::Full)?, self.queue.take().ok_or(Busy::Full)?);
         let done = async {
-            let thread = threads.acquire_owned().await.map_err(|_| Busy::Failed)?;
+            let waiting = lane.waiting.take();
+            let listing = match what {
+                Work::File => None,
+                Work::Listing => Some(permit(&lane.listings).await?),
+            };
+            let thread = permit(&lane.threads).await?;
+            drop(waiting);
             // The thread is taken until the work ends, however long nobody has been waiting for it.
-            let kept = move || (work(), drop(thread)).0;
-            tokio::task::spawn_blocking(kept).await.map_err(|_| Busy::Failed)
+            let kept = move || (work(), drop((thread, listing))).0;
+            // It panics where there is no helper thread, and the system has none to give.
+            let helper = catch_unwind(AssertUnwindSafe(|| calls::spawn_blocking(kept)));
+            helper.map_err(|_| Busy::Failed)?.await.map_err(|_| Busy::Failed)
         };
         tokio::time::timeout(self.timeout, done).await.unwrap_or(Err(Busy::Late))
     }
 
-    fn threads_of(&self, device: Device) -> Arc<Semaphore> {
-        let mut devices = self.devices.borrow_mut();
-        if devices.len() >= DEVICES {
-            devices.retain(|_, threads| threads.available_permits() < self.threads);
-        }
-        devices.entry(device).or_insert_with(|| Arc::new(Semaphore::new(self.threads))).clone()
+    /// Has a file closed on a helper thread, however long that takes. Not bounded: whoever has opened it
+    /// was.
+    pub fn close(&self, device: Device, file: Arc<OwnedFd>) {
+        // Fails when the worker ends, and then nobody waits for it.
+        _ = self.closing.send((device, file));
     }
+
+    /// Closes what is to be closed, for as long as the worker lives.
+    pub async fn close_files(self: Rc<Disk>, mut files: Closing) -> io::Result<()> {
+        while let Some((device, file)) = files.recv().await {
+            let lane = self.lane(device);
+            tokio::task::spawn_local(async move {
+                if let Ok(thread) = permit(&lane.threads).await {
+                    tokio::task::spawn_blocking(move || drop((file, thread)));
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// What is going on, device by device.
+    pub fn queues(&self) -> Vec<Queue> {
+        let lanes = self.lanes.borrow();
+        let queue = |(&device, lane): (&Device, &Rc<Lane>)| Queue {
+            device,
+            running: (self.threads - lane.threads.available_permits()) as u64,
+            waiting: lane.waiting.taken() as u64,
+        };
+        lanes.iter().map(queue).filter(|q| q.running + q.waiting > 0).collect()
+    }
+
+    fn lane(&self, device: Device) -> Rc<Lane> {
+        let mut lanes = self.lanes.borrow_mut();
+        if lanes.len() >= DEVICES {
+            lanes
+                .retain(|_, lane| lane.threads.available_permits() < self.threads || lane.places.taken() > 0);
+        }
+        let new = || Lane {
+            threads: Arc::new(Semaphore::new(self.threads)),
+            listings: Arc::new(Semaphore::new((self.threads / 2).max(1))),
+            places: Places::new(self.waiting),
+            waiting: Places::new(usize::MAX),
+            streams: Places::new(self.half),
+        };
+        lanes.entry(device).or_insert_with(|| Rc::new(new())).clone()
+    }
+}
+
+async fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Busy> {
+    of.clone().acquire_owned().await.map_err(|_| Busy::Failed)
 }
 
 #[cfg(test)]
@@ -89,17 +213,17 @@ mod tests {
             .build_local(Default::default())
             .unwrap();
         runtime.block_on(async {
-            let disk = Disk::new(100, 4, Duration::from_millis(100));
+            let (disk, _) = Disk::new(100, 4, 4, Duration::from_millis(100));
             let mut answers = Vec::new();
             for _ in 0..10 {
                 let (answer, wait) = channel::<()>();
                 answers.push(answer);
-                assert_eq!(disk.run(DEAD, move || wait.recv().is_ok()).await, Err(Busy::Late));
-                assert_eq!(disk.run(FINE, || 7).await, Ok(7));
+                assert_eq!(disk.run(DEAD, Work::File, move || wait.recv().is_ok()).await, Err(Busy::Late));
+                assert_eq!(disk.run(FINE, Work::File, || 7).await, Ok(7));
             }
             // It answers again: so do those who ask it.
             drop(answers);
-            assert_eq!(disk.run(DEAD, || 8).await, Ok(8));
+            assert_eq!(disk.run(DEAD, Work::File, || 8).await, Ok(8));
         });
     }
 
@@ -108,11 +232,29 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build_local(Default::default());
         runtime.unwrap().block_on(async {
-            let none = Disk::new(0, 4, Duration::from_secs(1));
-            assert_eq!(none.run(FINE, || 1).await, Err(Busy::Full));
-            let disk = Disk::new(1, 4, Duration::from_secs(10));
-            assert_eq!(disk.run(FINE, || panic!("on purpose")).await, Err::<(), _>(Busy::Failed));
-            assert_eq!(disk.run(FINE, || 1).await, Ok(1), "its place is free again");
+            let (none, _) = Disk::new(0, 4, 4, Duration::from_secs(1));
+            assert_eq!(none.run(FINE, Work::File, || 1).await, Err(Busy::Full));
+            let (disk, _) = Disk::new(1, 4, 4, Duration::from_secs(10));
+            assert_eq!(disk.run(FINE, Work::File, || panic!("on purpose")).await, Err::<(), _>(Busy::Failed));
+            assert_eq!(disk.run(FINE, Work::File, || 1).await, Ok(1), "its place is free again");
+        });
+    }
+
+    #[test]
+    fn one_device_has_half_of_the_queue() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build_local(Default::default());
+        runtime.unwrap().block_on(async {
+            let (disk, _) = Disk::new(4, 4, 4, Duration::from_secs(10));
+            let (answer, wait) = channel::<()>();
+            let first = disk.run(DEAD, Work::File, move || wait.recv().is_ok());
+            let second = disk.run(DEAD, Work::File, || true);
+            let others = async {
+                assert_eq!(disk.run(DEAD, Work::File, || true).await, Err(Busy::Full));
+                assert_eq!(disk.run(FINE, Work::File, || 7).await, Ok(7));
+                drop(answer);
+            };
+            assert_eq!(tokio::join!(first, second, others), (Ok(false), Ok(true), ()));
         });
     }
 }

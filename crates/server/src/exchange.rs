@@ -3,6 +3,8 @@
 //!
 //! Does not know which protocol the request came by.
 
+mod led;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,13 +14,18 @@ use http::status::Status;
 use http::target::SafePath;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
-use site::model::Route;
-use site::plan::{Plan, Scheme, plan};
+use site::model::{Host, Route};
+use site::plan::{Plan, Scheme, Scripts, plan};
+use site::walk::{Step, Verdict};
 
 use crate::files::roots::Roots;
-use crate::files::{self, Entry, Fetch, Fetched, Files, Lookup};
+use crate::files::{self, Entry, Fetch, Fetched, Files, Lookup, script};
+use crate::serve::cgi::Run;
 use crate::serve::{Reply, file, fixed, listing};
+use crate::stats::Count;
 use crate::worker::Worker;
+
+pub use led::Led;
 
 /// What can be said about a request at once.
 pub enum Answer {
@@ -27,6 +34,8 @@ pub enum Answer {
     Fetch(Fetch),
     /// The reply takes a while, and no more of the request.
     Later(Pin<Box<dyn Future<Output = Reply>>>),
+    /// A script is to be run, which may read the request's body.
+    Run(Box<Run>),
 }
 
 /// Look-ups for one request: the path itself, and an error page.
@@ -51,12 +60,26 @@ pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, fetched: &[Fetc
     let Ok(path) = SafePath::parse(path) else {
         return (Answer::Now(exchange.finish(fixed::status(worker, None, Status::BAD_REQUEST))), Trust::Lost);
     };
+    if worker.sheds_everything() {
+        let reply = fixed::status(worker, None, Status::SERVICE_UNAVAILABLE);
+        return (Answer::Now(exchange.finish(reply)), Trust::Kept);
+    }
     if matches!(head.method, Method::Get | Method::Head)
         && let Some(entry) = worker.files.get(host, path.as_str(), now)
     {
+        // What has just been looked up for this request was not there when it came.
+        worker.counts.add(if fetched.is_empty() { Count::CacheHits } else { Count::CacheMisses }, 1);
         return (exchange.of_entry(&path, &entry), Trust::Kept);
     }
     (exchange.plan(path), Trust::Kept)
+}
+
+/// Can a script be what answers, and so want the request's body?
+pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
+    let host = worker.site.hosts.find(head.authority);
+    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return false };
+    let plan = plan(&worker.site, host, path, None, head.authority, Scheme::Http);
+    matches!(plan, Plan::Scripts(_))
 }
 
 /// Bytes of a body that are read and thrown away where nobody wants them.
@@ -92,9 +115,16 @@ impl Exchange<'_> {
     }
 
     fn plan(&self, path: SafePath<'_>) -> Answer {
-        let Head { target, authority, method, .. } = *self.head;
+        let Head { target, authority, .. } = *self.head;
         let asked = path.clone();
-        match plan(&self.worker.site, self.host, path, target.query(), authority, Scheme::Http) {
+        let plan = plan(&self.worker.site, self.host, path, target.query(), authority, Scheme::Http);
+        self.of_plan(&asked, plan)
+    }
+
+    fn of_plan(&self, asked: &SafePath<'_>, plan: Plan<'_, '_>) -> Answer {
+        let method = self.head.method;
+        match plan {
+            Plan::Scripts(scripts) => self.of_scripts(asked, *scripts),
             Plan::Redirect { route, status, location } => {
                 Answer::Now(self.finish(fixed::redirect(self.worker, Some(route), status, &location)))
             }
@@ -102,8 +132,8 @@ impl Exchange<'_> {
             Plan::Files(planned) => match (decide::refused_method(method), method) {
                 (Some(status), _) => self.status(planned.route, status),
                 (None, Method::Options) => Answer::Now(fixed::options(self.worker, Some(planned.route))),
-                (None, _) => match self.find(&asked, &planned) {
-                    Lookup::Hit(entry) => self.of_entry(&asked, &entry),
+                (None, _) => match self.find(asked, &planned) {
+                    Lookup::Hit(entry) => self.of_entry(asked, &entry),
                     Lookup::Fetch(fetch) => self.fetch(fetch),
                     Lookup::Failed(status) => self.status(planned.route, status),
                 },
@@ -111,10 +141,40 @@ impl Exchange<'_> {
         }
     }
 
+    fn of_scripts(&self, asked: &SafePath<'_>, scripts: Scripts<'_, '_>) -> Answer {
+        let Scripts { walk, otherwise } = scripts;
+        let host = self.worker.site.hosts.at(self.host);
+        let verdict = match script::find(self.worker, self.host, &walk, self.fetched, self.now) {
+            script::Lookup::Ended(verdict) => verdict,
+            script::Lookup::Fetch(fetch) => return self.fetch(fetch),
+            script::Lookup::Failed(status) => return self.status(otherwise.route(), status),
+        };
+        match verdict {
+            Verdict::Run(at) => self.run(host, &walk.steps[at]),
+            Verdict::Denied(at) => self.status(host.routes.get(walk.steps[at].route), Status::FORBIDDEN),
+            Verdict::Folder => self.status(otherwise.route(), Status::FORBIDDEN),
+            Verdict::ToFolder => Answer::Now(self.finish(self.to_folder(asked))),
+            Verdict::Otherwise => self.of_plan(asked, otherwise),
+        }
+    }
+
+    fn run(&self, host: &Host, step: &Step) -> Answer {
+        let route = host.routes.get(step.route);
+        // A script would show whoever asks what others have sent (RFC 9110 §9.3.8).
+        if self.head.method == Method::Trace {
+            return self.status(route, Status::METHOD_NOT_ALLOWED);
+        }
+        if self.worker.sheds_cold() {
+            return self.status(route, Status::SERVICE_UNAVAILABLE);
+        }
+        Answer::Run(Box::new(Run { host: self.host, step: step.clone(), max_body: route.max_body }))
+    }
+
     /// What stands under `path`, as far as it is known here or the kernel has it in memory.
     fn find(&self, path: &SafePath<'_>, planned: &site::plan::Files<'_, '_>) -> Lookup {
-        if let Some(fetched) = self.fetched.iter().find(|f| f.is(self.host, path.as_str())) {
-            return match &fetched.result {
+        if let Some(result) = self.fetched.iter().find_map(|f| f.entry(self.host, path)) {
+            self.worker.counts.add(Count::CacheMisses, 1);
+            return match result {
                 Ok(entry) => Lookup::Hit(entry.clone()),
                 Err(status) => Lookup::Failed(*status),
             };
@@ -122,9 +182,17 @@ impl Exchange<'_> {
         if let Some(entry) = self.worker.files.get(self.host, path.as_str(), self.now) {
             return Lookup::Hit(entry);
         }
-        let wanted =
-            files::Wanted { root: planned.root, below: planned.below(), rules: &planned.route.files };
-        Files::find(self.worker, self.host, path, &wanted, self.now)
+        let wanted = files::Wanted {
+            root: planned.root,
+            below: planned.below(),
+            rules: &planned.route.files,
+            index: &planned.index,
+        };
+        let found = Files::find(self.worker, self.host, path, &wanted, self.now);
+        // One that waits for a disk is counted when it is asked again.
+        let is_over = !matches!(found, Lookup::Fetch(_));
+        self.worker.counts.add(Count::CacheMisses, u64::from(is_over));
+        found
     }
 
     fn fetch(&self, fetch: Fetch) -> Answer {
@@ -178,11 +246,12 @@ impl Exchange<'_> {
         let Head { target, authority, .. } = *self.head;
         let planned =
             plan(&self.worker.site, self.host, path.clone(), target.query(), authority, Scheme::Http);
-        let (Plan::Files(planned), Some(folder)) = (planned, entry.folder_stamp()) else {
+        let (Some(planned), Some(folder)) = (planned.files(), entry.folder_stamp()) else {
             return self.status(self.route(path), Status::NOT_FOUND);
         };
-        let Some(root) = Roots::get(self.worker, planned.root, self.now) else {
-            return self.status(planned.route, Status::INTERNAL_SERVER_ERROR);
+        let root = match Roots::get(self.worker, planned.root, self.now) {
+            Ok(root) => root,
+            Err(status) => return self.status(planned.route, status),
         };
         let wanted = listing::Wanted {
             host: self.host,
@@ -196,6 +265,9 @@ impl Exchange<'_> {
         if let Some(reply) = listing::kept(self.worker, &wanted, self.now) {
             return Answer::Now(self.finish(reply));
         }
+        if self.worker.sheds_cold() {
+            return self.status(planned.route, Status::SERVICE_UNAVAILABLE);
+        }
         let (worker, method) = (self.worker.clone(), self.head.method);
         Answer::Later(Box::pin(async move { for_method(method, listing::list(worker, wanted).await) }))
     }
@@ -208,7 +280,7 @@ impl Exchange<'_> {
         };
         let planned =
             plan(&self.worker.site, self.host, page.clone(), None, self.head.authority, Scheme::Http);
-        if let Plan::Files(planned) = planned {
+        if let Some(planned) = planned.files() {
             match self.find(page, &planned) {
                 Lookup::Hit(entry) => {
                     if let Some(chosen) = entry.plain() {

@@ -7,12 +7,15 @@ use std::rc::Rc;
 
 use http::head::{self, FieldStore, Head, Method};
 use http::target::SafePath;
+use site::model::Host;
 use site::plan::{Plan, Scheme, Why, plan};
+use site::walk::{Step, Verdict, Walk};
 
 use crate::exchange::{self, Answer};
 use crate::files::beneath::Wait;
 use crate::files::look::{Found, Query, look};
-use crate::files::roots::Roots;
+use crate::files::roots::{OpenRoots, Roots};
+use crate::files::script;
 use crate::flags::Explain;
 use crate::serve::{Body, Reply};
 use crate::worker::Worker;
@@ -28,7 +31,8 @@ pub fn explain(asked: &Explain) -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let told = runtime.and_then(|runtime| {
-        runtime.block_on(async { tell(&Rc::new(Worker::new(site)?), &request(asked)).await })
+        let roots = OpenRoots::of(&site);
+        runtime.block_on(async { tell(&Rc::new(Worker::new(site, roots)?.0), &request(asked)).await })
     });
     match told {
         Ok(()) => ExitCode::SUCCESS,
@@ -81,26 +85,49 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
         "host      {}",
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
-    tell_plan(worker, host, &head)?;
-    terminal::out(format_args!("reply\n{}", indented(&answer(worker, host, &head).await)));
+    match tell_plan(worker, host, &head) {
+        Whose::Server => {
+            if let Some(reply) = answer(worker, host, &head).await {
+                terminal::out(format_args!("reply\n{}", indented(&reply)));
+            }
+        }
+        Whose::Script => terminal::out(format_args!("reply     what the script writes; it is not run here")),
+    }
     Ok(())
 }
 
-fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> io::Result<()> {
+/// Who answers.
+enum Whose {
+    Server,
+    Script,
+}
+
+fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
     let Some(path) = head.target.path() else {
         terminal::out(format_args!("path      none: this is about the server itself"));
-        return Ok(());
+        return Whose::Server;
     };
     let path = match SafePath::parse(path) {
         Ok(path) => path,
         Err(error) => {
             terminal::out(format_args!("path      refused: {error}"));
-            return Ok(());
+            return Whose::Server;
         }
     };
     terminal::out(format_args!("path      /{}", path.as_str()));
     let asked = path.clone();
-    match plan(&worker.site, host, path, head.target.query(), head.authority, Scheme::Http) {
+    let plan = match plan(&worker.site, host, path, head.target.query(), head.authority, Scheme::Http) {
+        Plan::Scripts(scripts) => match tell_walk(worker, host, &asked, &scripts.walk) {
+            Some(Verdict::Run(_)) => return Whose::Script,
+            Some(Verdict::Otherwise) => scripts.otherwise,
+            // The answer says what is wrong.
+            Some(Verdict::Denied(_) | Verdict::Folder | Verdict::ToFolder) | None => return Whose::Server,
+        },
+        plan => plan,
+    };
+    match plan {
+        // There are none in what there is otherwise.
+        Plan::Scripts(_) => {}
         Plan::Redirect { route, status, location } => {
             terminal::out(format_args!("route     {}: {status}, to {location}", route.pattern));
         }
@@ -117,23 +144,72 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> io::Result<()
             if planned.path != asked {
                 terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
-            let Some(root) = Roots::get(worker, planned.root, worker.clock.now()) else { return Ok(()) };
+            let Ok(root) = Roots::get(worker, planned.root, worker.clock.now()) else { return Whose::Server };
             let below = planned.below().into_owned();
             terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
-            let query = Query::new(root, below, &route.files, worker.site.cache.file);
+            let query = Query {
+                index: planned.index.to_vec(),
+                ..Query::new(root, below, &route.files, worker.site.cache.file)
+            };
             match look(&query, &[], Wait::Allowed) {
                 Ok(Some(found)) => tell_found(&found),
                 other => terminal::out(format_args!("found     {other:?}")),
             }
         }
     }
-    Ok(())
+    Whose::Server
+}
+
+/// Where the walk for a script ended; `None`: that cannot be found out.
+fn tell_walk(worker: &Rc<Worker>, host: usize, asked: &SafePath, walk: &Walk) -> Option<Verdict> {
+    let host = worker.site.hosts.at(host);
+    let query = script::Query::new(worker, walk, worker.clock.now()).ok()?;
+    let verdict = query.look(Wait::Allowed).ok()?;
+    if walk.path != *asked && verdict != Verdict::Otherwise {
+        terminal::out(format_args!("rewritten {}", walk.path));
+    }
+    match verdict {
+        Verdict::Run(at) => {
+            tell_script(host, &walk.steps[at]);
+            tell_run(host, &walk.steps[at]);
+        }
+        Verdict::Denied(at) => {
+            let step = &walk.steps[at];
+            tell_script(host, step);
+            terminal::out(format_args!("found     something that may not be run: {}", step.lacks()));
+        }
+        Verdict::Folder => terminal::out(format_args!("found     a folder without an index script")),
+        Verdict::ToFolder => terminal::out(format_args!("found     a folder with an index script")),
+        Verdict::Otherwise => {}
+    }
+    Some(verdict)
+}
+
+fn tell_script(host: &Host, step: &Step) {
+    let pattern = &host.routes.get(step.route).pattern;
+    terminal::out(format_args!("route     {pattern}: scripts beneath {}", step.root.display()));
+    terminal::out(format_args!("script    {}", step.file().display()));
+}
+
+fn tell_run(host: &Host, step: &Step) {
+    let Some((_, script)) = site::walk::script(host, step) else { return };
+    if let Some(interpreter) = &script.interpreter {
+        terminal::out(format_args!("run by    {}", interpreter.display()));
+    }
+    terminal::out(format_args!("as        SCRIPT_NAME {}", step.name));
+    if !step.path_info.is_empty() {
+        terminal::out(format_args!("          PATH_INFO {}", step.path_info));
+        if let Some(translated) = site::walk::translated(host, &step.path_info) {
+            terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
+        }
+    }
 }
 
 fn reason(why: Why) -> &'static str {
     match why {
         Why::Answer => "the route answers so",
         Why::Dotfile => "dotfiles are hidden",
+        Why::NoScript => "there is no such script",
         Why::Rewrite => "rewritten too often, or to what is no path",
     }
 }
@@ -157,12 +233,14 @@ fn tell_found(found: &Found) {
     }
 }
 
-async fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Reply {
+/// `None`: a script answers.
+async fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Option<Reply> {
     let mut fetched = Vec::new();
     loop {
         match exchange::answer(worker, host, head, &fetched).0 {
-            Answer::Now(reply) => return reply,
-            Answer::Later(reply) => return reply.await,
+            Answer::Now(reply) => return Some(reply),
+            Answer::Later(reply) => return Some(reply.await),
+            Answer::Run(_) => return None,
             Answer::Fetch(fetch) => fetched.push(fetch.wait().await),
         }
     }

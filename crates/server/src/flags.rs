@@ -7,13 +7,26 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::channel::Form;
+use crate::control::Request;
+
 /// What the program is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     Serve(Serve),
-    Check { config: PathBuf },
+    Check {
+        config: PathBuf,
+    },
+    /// Of a program that runs.
+    Ask {
+        what: What,
+        request: Request,
+    },
     Explain(Explain),
-    Healthcheck { url: String, timeout: Duration },
+    Healthcheck {
+        url: String,
+        timeout: Duration,
+    },
     Generate(Document),
     Help,
     Version,
@@ -33,6 +46,7 @@ pub struct Serve {
     pub listen: Vec<String>,
     pub workers: Option<usize>,
     pub access_log: Option<String>,
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +89,21 @@ const COMMANDS: &[CommandRow] = &[
         help: "Check a configuration, and show what its limits cost",
     },
     CommandRow {
+        name: "reload",
+        arguments: "-c FILE",
+        help: "Have the running program read FILE again; exit with 1 if it is not good",
+    },
+    CommandRow {
+        name: "upgrade",
+        arguments: "-c FILE",
+        help: "Have the present file of the program take over from the running one",
+    },
+    CommandRow {
+        name: "stats",
+        arguments: "-c FILE [--json]",
+        help: "Print what the running program has counted",
+    },
+    CommandRow {
         name: "explain",
         arguments: "METHOD URL",
         help: "Show, hop by hop, how a request would be answered, without a socket",
@@ -97,7 +126,9 @@ enum Key {
     Listen,
     Workers,
     AccessLog,
+    User,
     Root,
+    Json,
     Header,
     Timeout,
     Help,
@@ -121,8 +152,8 @@ const FLAGS: &[FlagRow] = &[
         long: "config",
         short: Some('c'),
         value: Some("FILE"),
-        commands: &["", "check", "explain"],
-        help: "Read the configuration from FILE (default: none)",
+        commands: &["", "check", "reload", "upgrade", "stats", "explain"],
+        help: "Read the configuration from FILE, or name the program that does (default: none)",
     },
     FlagRow {
         key: Key::Listen,
@@ -152,12 +183,30 @@ const FLAGS: &[FlagRow] = &[
                (default: stdout if that is a terminal, else off; or what is configured)",
     },
     FlagRow {
+        key: Key::User,
+        long: "user",
+        short: Some('u'),
+        value: Some("NAME"),
+        commands: &[""],
+        help: "Serve as user NAME when started as root; root only if it is named (default: nobody, or what is \
+               configured)",
+    },
+    FlagRow {
         key: Key::Root,
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["explain"],
-        help: "Explain for the folder DIR, where there is no configuration (default: the current folder)",
+        commands: &["upgrade", "stats", "explain"],
+        help: "Explain for the folder DIR, or name the program that serves it, where there is no \
+               configuration (default: the current folder)",
+    },
+    FlagRow {
+        key: Key::Json,
+        long: "json",
+        short: None,
+        value: None,
+        commands: &["stats"],
+        help: "Print JSON (default: text)",
     },
     FlagRow {
         key: Key::Header,
@@ -205,6 +254,8 @@ struct Given {
     root: Option<PathBuf>,
     fields: Vec<String>,
     timeout: Option<u64>,
+    user: Option<String>,
+    form: Form,
 }
 
 /// Reads the arguments behind the program's name.
@@ -235,6 +286,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         match flag.key {
             Key::Help => return Ok(Command::Help),
             Key::Version => return Ok(Command::Version),
+            Key::Json => given.form = Form::Json,
             key => given.set(key, parser.value().map_err(usage)?)?,
         }
         used.push(flag);
@@ -256,7 +308,8 @@ impl Given {
             Key::AccessLog => self.access_log = Some(text(value)?),
             Key::Workers => self.workers = Some(number(value, "--workers", 1..=1024)?),
             Key::Timeout => self.timeout = Some(number(value, "--timeout", 1..=3600)? as u64),
-            Key::Help | Key::Version => {}
+            Key::User => self.user = Some(text(value)?),
+            Key::Json | Key::Help | Key::Version => {}
         }
         Ok(())
     }
@@ -269,6 +322,12 @@ impl Given {
                     .config
                     .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
                 Ok(Command::Check { config })
+            }
+            "reload" => self.ask(Request::Reload),
+            "upgrade" => self.ask(Request::Upgrade),
+            "stats" => {
+                let form = self.form;
+                self.ask(Request::Stats(form))
             }
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
@@ -301,11 +360,16 @@ impl Given {
                         "only one folder can be served; write a configuration for more".into(),
                     ));
                 }
-                let Given { listen, workers, access_log, config, arguments, .. } = self;
+                let Given { listen, workers, access_log, user, config, arguments, .. } = self;
                 let what = what(config, arguments.into_iter().next().map(PathBuf::from))?;
-                Ok(Command::Serve(Serve { what, listen, workers, access_log }))
+                Ok(Command::Serve(Serve { what, listen, workers, access_log, user }))
             }
         }
+    }
+
+    fn ask(self, request: Request) -> Result<Command, UsageError> {
+        self.exactly(0, "name the configuration that the program was started with by -c FILE")?;
+        Ok(Command::Ask { what: what(self.config, self.root)?, request })
     }
 
     fn exactly(&self, count: usize, otherwise: &str) -> Result<(), UsageError> {
@@ -358,7 +422,8 @@ pub fn man() -> String {
     }
     out.push_str(
         ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\
-         Stop now.\n.TP\n.B SIGUSR1\nOpen the log files again.\n.SH EXIT STATUS\n\
+         Stop now.\n.TP\n.B SIGHUP\nRead the configuration again.\n.TP\n.B SIGUSR1\nOpen the log files \
+         again.\n.TP\n.B SIGUSR2\nBe replaced by the present file of the program.\n.SH EXIT STATUS\n\
          0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed or it could not go on, 2 if it \
          could not start.\n",
     );
@@ -481,7 +546,7 @@ mod tests {
     }
 
     fn serve(what: What) -> Serve {
-        Serve { what, listen: Vec::new(), workers: None, access_log: None }
+        Serve { what, listen: Vec::new(), workers: None, access_log: None, user: None }
     }
 
     #[test]
@@ -493,16 +558,24 @@ mod tests {
             ("./check", Command::Serve(serve(folder("./check")))),
             ("-c a.toml", Command::Serve(serve(What::Config("a.toml".into())))),
             (
-                "x -l :1 --listen=[::1]:2 -w 3 --access-log off",
+                "x -l :1 --listen=[::1]:2 -w 3 --access-log off -u web",
                 Command::Serve(Serve {
                     what: folder("x"),
                     listen: vec![":1".into(), "[::1]:2".into()],
                     workers: Some(3),
                     access_log: Some("off".into()),
+                    user: Some("web".into()),
                 }),
             ),
             ("check -c a.toml", Command::Check { config: "a.toml".into() }),
             ("-c a.toml check", Command::Check { config: "a.toml".into() }),
+            (
+                "reload -c a.toml",
+                Command::Ask { what: What::Config("a.toml".into()), request: Request::Reload },
+            ),
+            ("upgrade --root /srv", Command::Ask { what: folder("/srv"), request: Request::Upgrade }),
+            ("stats", Command::Ask { what: folder("."), request: Request::Stats(Form::Text) }),
+            ("stats --json", Command::Ask { what: folder("."), request: Request::Stats(Form::Json) }),
             (
                 "explain GET /x -H Range:bytes=0-1 --root /srv",
                 Command::Explain(Explain {

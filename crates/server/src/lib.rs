@@ -2,14 +2,24 @@
 //! each message becomes an `exchange`, the `site` crate decides the answer, `serve` fetches it, `conn`
 //! sends it, and `log` writes one line.
 //!
+//! Around it: the `keeper`, which was started and stays, has a `generation` of workers serve each
+//! configuration.
+//!
 //! Effects only: what is answered is decided in `site`, what a message means in `http`.
 
 pub mod config;
 pub mod flags;
 pub mod start;
 
+pub mod keeper;
+
+pub mod generation;
+
+pub mod runner;
+
 pub mod worker;
 
+pub mod doors;
 pub mod listen;
 
 pub mod conn;
@@ -24,10 +34,18 @@ pub mod disk;
 
 pub mod log;
 
+pub mod announce;
+pub mod channel;
+pub mod check;
 pub mod clock;
+pub mod control;
+pub mod crashes;
 pub mod explain;
 pub mod healthcheck;
+pub mod load;
 pub mod places;
 pub mod privilege;
+pub mod sandbox;
+pub mod stats;
 pub mod sys;
 pub mod terminal;

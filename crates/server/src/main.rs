@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{explain, healthcheck, start, terminal};
+use server::{check, control, explain, healthcheck, keeper, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse(std::env::args_os().skip(1)) {
@@ -14,8 +14,9 @@ fn main() -> ExitCode {
         }
     };
     match command {
-        Command::Serve(serve) => start::serve(&serve),
-        Command::Check { config } => start::check(&config),
+        Command::Serve(serve) => keeper::serve(&serve),
+        Command::Check { config } => check::check(&config),
+        Command::Ask { what, request } => control::ask(&what, request),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Generate(document) => print(&flags::document(document)),

@@ -16,6 +16,11 @@ impl Places {
         Places { taken: Rc::default(), limit }
     }
 
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.taken.get()
+    }
+
     /// `None`: all are taken.
     pub fn take(&self) -> Option<Place> {
         let taken = self.taken.get();

@@ -1,55 +1,249 @@
 //! Giving up root: after the sockets are bound and the logs are open, before a byte of a peer is read.
+//! Names are looked up first, then a new root may be entered, where there are no files with names, and then
+//! the user is changed.
 
 use std::ffi::CString;
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::path::Path;
 
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{self, Gid, Group, Uid, User};
+use rustix::io::Errno;
+use rustix::process;
 use site::model::Site;
 
+use crate::sandbox;
+use crate::sys::{self, Fork};
+
+const NOBODY: &str = "nobody";
+const NOBODYS_NUMBER: &str = "65534";
+
 /// Whom the process becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    name: CString,
     pub user: Uid,
     pub group: Gid,
+    /// All that the user is in, `group` among them.
+    groups: Vec<Gid>,
 }
 
 impl Identity {
-    /// The configured one; `None`: the process stays who it is. Errors: the reason, with what to do.
+    /// The configured one; `None`: the process stays who it is, which is not root. Root serves as root where
+    /// it is told to by name. Errors: the reason, with what to do.
     pub fn of(site: &Site) -> Result<Option<Identity>, String> {
-        let Some(name) = &site.user else {
-            return match &site.group {
-                Some(_) => Err("a group is configured without a user; add `user`".into()),
-                None => Ok(None),
-            };
-        };
-        let user = User::from_name(name).ok().flatten();
-        let user = user.ok_or_else(|| format!("there is no user \"{name}\"; create it"))?;
-        let group = match &site.group {
-            Some(name) => {
-                let group = Group::from_name(name).ok().flatten();
-                group.ok_or_else(|| format!("there is no group \"{name}\"; create it"))?.gid
-            }
-            None => user.gid,
-        };
-        match unistd::geteuid() {
-            own if own.is_root() => {}
-            own if own == user.uid => return Ok(None),
-            _ => {
-                return Err(format!("only root can become user \"{name}\"; start as root, or remove `user`"));
-            }
-        }
-        let name = CString::new(name.as_str()).map_err(|_| "a user name has no NUL".to_owned())?;
-        Ok(Some(Identity { name, user: user.uid, group }))
+        let look_up = || identity(site.user.as_deref(), site.group.as_deref(), unistd::geteuid());
+        // The system's libraries for names would stay in memory for good: another process looks up.
+        apart(look_up).unwrap_or_else(|_| look_up())
+    }
+
+    fn text(&self) -> String {
+        let groups = self.groups.iter().map(|group| format!(" {group}"));
+        format!("{} {}{}", self.user, self.group, groups.collect::<String>())
+    }
+
+    fn parse(text: &str) -> Option<Identity> {
+        let mut ids = text.split(' ').map(|id| id.parse::<u32>().ok());
+        let (user, group) = (Uid::from_raw(ids.next()??), Gid::from_raw(ids.next()??));
+        Some(Identity { user, group, groups: ids.map(|id| id.map(Gid::from_raw)).collect::<Option<_>>()? })
     }
 
     /// For good. Errors: what could not be done.
     pub fn become_it(&self) -> Result<(), String> {
         let fail = |what: &'static str| move |e: nix::Error| format!("cannot {what}: {e}");
-        unistd::initgroups(&self.name, self.group).map_err(fail("set the groups"))?;
+        // Only root may, so it is not left to the rest of the sandbox.
+        sandbox::empty_bounding_set();
+        unistd::setgroups(&self.groups).map_err(fail("set the groups"))?;
         unistd::setgid(self.group).map_err(fail("set the group"))?;
         unistd::setuid(self.user).map_err(fail("set the user"))?;
         match unistd::setuid(Uid::from_raw(0)) {
             Ok(()) if !self.user.is_root() => Err("root could be had back after it was given up".into()),
             _ => Ok(()),
+        }
+    }
+}
+
+/// What `look_up` finds, in a process that ends with it. Errors: there can be no such process.
+fn apart(
+    look_up: impl FnOnce() -> Result<Option<Identity>, String>,
+) -> io::Result<Result<Option<Identity>, String>> {
+    const FAILED: char = '!';
+    let (mut reader, mut writer) = io::pipe()?;
+    match sys::fork()? {
+        Fork::Child => {
+            let text = match look_up() {
+                Ok(identity) => identity.map_or(String::new(), |identity| identity.text()),
+                Err(why) => format!("{FAILED}{why}"),
+            };
+            let written = writer.write_all(text.as_bytes());
+            std::process::exit(i32::from(written.is_err()))
+        }
+        Fork::Parent(process) => {
+            drop(writer);
+            let mut text = String::new();
+            let read = reader.read_to_string(&mut text);
+            let ended = waitpid(process, None)?;
+            read?;
+            match (ended, text.strip_prefix(FAILED)) {
+                (_, Some(why)) => Ok(Err(why.to_owned())),
+                (WaitStatus::Exited(_, 0), None) if text.is_empty() => Ok(Ok(None)),
+                (WaitStatus::Exited(_, 0), None) => {
+                    let identity = Identity::parse(&text).ok_or(io::ErrorKind::InvalidData)?;
+                    Ok(Ok(Some(identity)))
+                }
+                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+}
+
+/// Makes `folder` the top of all paths, for good, and stands in it. Before root is given up, and after all
+/// that is outside has been opened. Errors: the reason, with what to do.
+pub fn chroot(folder: &Path) -> Result<(), String> {
+    let fail =
+        |what: &dyn Display| format!("cannot make {} the root of the file system: {what}", folder.display());
+    let entered =
+        process::chdir(folder).and_then(|()| process::chroot(".")).and_then(|()| process::chdir("/"));
+    entered.map_err(|errno| match errno {
+        Errno::NOENT => fail(&"it does not exist; create it, or remove `chroot`"),
+        Errno::NOTDIR => fail(&"it is not a folder; name the folder that it is in"),
+        Errno::PERM => fail(&"only root may; start as root, or remove `chroot`"),
+        errno => fail(&errno),
+    })
+}
+
+/// Whom a folder is served as when root has started that: user and group, by name or number.
+pub fn nobody() -> (String, Option<String>) {
+    let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    match accounts.lines().any(|line| line.split(':').next() == Some(NOBODY)) {
+        true => (NOBODY.to_owned(), None),
+        // Where there are no accounts at all, as in a container that has but this program.
+        false => (NOBODYS_NUMBER.to_owned(), Some(NOBODYS_NUMBER.to_owned())),
+    }
+}
+
+fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<Identity>, String> {
+    let Some(name) = user else {
+        return match group {
+            Some(_) => Err("a group is configured without a user; add `user`".into()),
+            None if own.is_root() => {
+                Err("root does not serve; set `user` to the account to become, or start \
+                 as another user; `user = \"root\"` is for those who mean it"
+                    .into())
+            }
+            None => Ok(None),
+        };
+    };
+    let account = User::from_name(name).ok().flatten();
+    let account = account.or_else(|| User::from_uid(Uid::from_raw(number(name)?)).ok().flatten());
+    let user = account.as_ref().map(|account| account.uid).or_else(|| number(name).map(Uid::from_raw));
+    let user = user.ok_or_else(|| format!("there is no user \"{name}\"; create it"))?;
+    let group = match (group, &account) {
+        (Some(name), _) => group_of(name)?,
+        (None, Some(account)) => account.gid,
+        (None, None) => return Err(format!("user {name} has no account that names its group; add `group`")),
+    };
+    match own {
+        own if own.is_root() => {}
+        own if own == user => return Ok(None),
+        _ => return Err(format!("only root can become user \"{name}\"; start as root, or remove `user`")),
+    }
+    let groups = account.map_or_else(|| Ok(vec![group]), |account| groups(&account, group))?;
+    Ok(Some(Identity { user, group, groups }))
+}
+
+fn group_of(name: &str) -> Result<Gid, String> {
+    let group = Group::from_name(name).ok().flatten().map(|group| group.gid);
+    let group = group.or_else(|| number(name).map(Gid::from_raw));
+    group.ok_or_else(|| format!("there is no group \"{name}\"; create it"))
+}
+
+/// An id that is written as a number. The largest means "no change" to the kernel, and is nobody's.
+fn number(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|id| digits && *id != u32::MAX)
+}
+
+fn groups(account: &User, group: Gid) -> Result<Vec<Gid>, String> {
+    let name = CString::new(account.name.as_str()).map_err(|_| "a user name has no NUL".to_owned())?;
+    unistd::getgrouplist(&name, group)
+        .map_err(|e| format!("cannot look up the groups of user \"{}\": {e}", account.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: Uid = Uid::from_raw(0);
+    const OTHER: Uid = Uid::from_raw(4_000_000_001);
+
+    #[test]
+    fn who_serves_is_said_or_is_not_root() {
+        type Case = (Option<&'static str>, Option<&'static str>, Uid, Become);
+        type Become = Result<Option<(u32, u32)>, &'static str>;
+        let cases: &[Case] = &[
+            // Whoever is not root stays who it is.
+            (None, None, OTHER, Ok(None)),
+            (Some("4000000001"), Some("5"), OTHER, Ok(None)),
+            (Some("root"), None, OTHER, Err("only root can become user \"root\"; start as root")),
+            (Some("4000000002"), Some("5"), OTHER, Err("only root can become user \"4000000002\"")),
+            // Root becomes somebody, by name or number.
+            (None, None, ROOT, Err("set `user` to the account to become, or start as another user")),
+            (Some("root"), None, ROOT, Ok(Some((0, 0)))),
+            (Some("0"), None, ROOT, Ok(Some((0, 0)))),
+            (Some("root"), Some("7000"), ROOT, Ok(Some((0, 7000)))),
+            (Some("4000000001"), Some("4000000002"), ROOT, Ok(Some((4_000_000_001, 4_000_000_002)))),
+            (Some("4000000001"), Some("root"), ROOT, Ok(Some((4_000_000_001, 0)))),
+            // And nobody else.
+            (None, Some("root"), ROOT, Err("add `user`")),
+            (None, Some("root"), OTHER, Err("add `user`")),
+            (Some("4000000001"), None, ROOT, Err("add `group`")),
+            (Some("no-such-user"), None, ROOT, Err("no user \"no-such-user\"; create it")),
+            (Some("root"), Some("no-such-group"), ROOT, Err("no group \"no-such-group\"; create it")),
+            (Some(""), None, ROOT, Err("no user \"\"")),
+            (Some("+5"), Some("5"), ROOT, Err("no user \"+5\"")),
+            (Some("-1"), Some("5"), ROOT, Err("no user \"-1\"")),
+            (Some("4294967295"), Some("5"), ROOT, Err("no user \"4294967295\"")),
+            (Some("4294967296"), Some("5"), ROOT, Err("no user \"4294967296\"")),
+            (Some("root"), Some("4294967295"), ROOT, Err("no group \"4294967295\"")),
+            (Some("ro\0ot"), None, ROOT, Err("no user")),
+        ];
+        for (user, group, own, expected) in cases {
+            let found = identity(*user, *group, *own);
+            let found = found.map(|who| who.map(|who| (who.user.as_raw(), who.group.as_raw())));
+            match (&found, expected) {
+                (Err(text), Err(part)) => assert!(text.contains(part), "{user:?} {group:?}: {text}"),
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{user:?} {group:?}"),
+                _ => panic!("{user:?} {group:?} as {own}: {found:?}, and not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn another_process_finds_the_same() {
+        for (user, group) in [("root", None), ("4000000001", Some("7001"))] {
+            let identity = identity(Some(user), group, ROOT).unwrap();
+            assert_eq!(Identity::parse(&identity.as_ref().unwrap().text()), identity);
+        }
+        for text in ["", "0", "0 x", "0 0 ", "0 -1"] {
+            assert_eq!(Identity::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_its_own_is_among_the_groups_of_a_user() {
+        for (user, group) in [("root", "7000"), ("4000000001", "7001")] {
+            let identity = identity(Some(user), Some(group), ROOT).unwrap().unwrap();
+            assert!(identity.groups.contains(&identity.group), "{user} {group}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_entered_is_told_with_what_to_do() {
+        for (folder, part) in [("/no/such/folder", "create it"), ("/proc/self/status", "it is not a folder")]
+        {
+            let error = chroot(Path::new(folder)).unwrap_err();
+            assert!(error.contains(folder) && error.contains(part), "{error}");
         }
     }
 }

@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use server::{listen, worker};
+use server::files::roots::OpenRoots;
+use server::keeper::sockets::Sockets;
+use server::worker::{self, Start};
 use site::model::{Listener, Site};
 
 struct Counting;
@@ -63,16 +65,17 @@ fn a_warm_request_allocates_nothing() {
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("file.html"), format!("{}</html>", "x".repeat(2000))).unwrap();
     let address = Listener::Tcp("127.0.0.1:0".parse().unwrap());
-    let mut bound = listen::bind_all(&[address], 1).unwrap();
-    let Listener::Tcp(address) = bound.addresses[0] else { panic!("a TCP address") };
-    let sockets = bound.per_worker.remove(0);
+    let bound = Sockets::default().changed_to(&[address], 1).unwrap();
+    let Some(Listener::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
+    let sockets = bound.per_worker(1).unwrap().remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
     // Looking at the disk again, once a second, is not part of a warm request.
     site.cache.check = std::time::Duration::from_secs(3600);
     let (leave, commands) = tokio::sync::mpsc::unbounded_channel();
     let worker = std::thread::spawn(move || {
         IS_WORKER.set(true);
-        worker::run(site, sockets, commands)
+        let roots = OpenRoots::of(&site);
+        worker::run(Start { site, sockets, roots, runner: None }, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
     let length = first_answer(&mut client);

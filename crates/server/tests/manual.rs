@@ -47,7 +47,15 @@ impl Source for One<'_> {
 #[test]
 fn the_examples_of_configurations_are_valid() {
     let mut count = 0;
-    for name in ["../../README.md", "serving-a-folder.md", "files.md", "http.md", "logs.md", "running.md"] {
+    for name in [
+        "../../README.md",
+        "serving-a-folder.md",
+        "files.md",
+        "http.md",
+        "logs.md",
+        "running.md",
+        "scripts.md",
+    ] {
         let page = fs::read_to_string(Path::new(DOCS).join(name)).expect("the page can be read");
         let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest));
         for example in examples {

@@ -4,21 +4,26 @@
 //! Between two requests it owns no buffer: only half a request (`rest`), or a request that waits for its
 //! body or for a disk, owns memory.
 
+mod body;
+pub mod script;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use http::chunked::{self, Event};
 use http::framing::Framing;
 use http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
 use http::status::Status;
 
+pub use self::body::Progress;
+use self::body::Rest;
 use super::Peer;
 use super::output::{self, Batch, Manner, Output};
-use crate::exchange::{self, Answer, Trust};
+use crate::exchange::{self, Answer, Led, Trust};
 use crate::files::{Fetch, Fetched};
-use crate::log::access::Asked;
+use crate::log::access::{Asked, Records};
 use crate::serve::Reply;
+use crate::serve::cgi::Run;
 use crate::worker::Worker;
 
 /// Where a connection stands in its present request.
@@ -34,8 +39,17 @@ pub struct Http1 {
     held: Option<Held>,
     /// What has been looked up for the request at hand.
     pub fetched: Vec<Fetched>,
-    /// The reply to the request at hand, when it took a while.
-    pub made: Option<Reply>,
+    /// The reply to the request at hand, when it took a while, or was known before the request was.
+    pub made: Option<Made>,
+    /// Bytes of the body at hand that a script is to have, or has left, and that are still to come.
+    pub left: u64,
+}
+
+/// What came of waiting for the answer to a request.
+pub enum Made {
+    Reply(Reply, Trust),
+    /// What a script has led to.
+    Led(Led),
 }
 
 /// What is to be done after looking at the input.
@@ -47,6 +61,9 @@ pub enum Next {
     Fetch(Fetch),
     /// Wait, put the result into `made`, and go on from `rest`.
     Later(Pin<Box<dyn Future<Output = Reply>>>),
+    /// Have a script run, which gets the body of the request, put what comes of it into `made`, and go
+    /// on from `rest`.
+    Run(Box<Run>),
 }
 
 /// What part of a request is still to come.
@@ -57,24 +74,36 @@ pub enum Part {
     Body,
 }
 
-/// A request with a body that nobody wants.
+/// A request whose body is on its way.
 struct Held {
     head: Vec<u8>,
-    body: Unwanted,
+    body: Body,
     /// Bytes of content that are read; more is 413.
     limit: u64,
+    /// How often scripts have led elsewhere.
+    led: usize,
 }
 
-/// How much of the body is still to come.
-enum Unwanted {
-    Sized(u64),
-    Chunked { decoder: Box<chunked::Decoder>, seen: u64 },
-    Done,
+enum Body {
+    /// Nobody wants it: it is thrown away before the request is answered.
+    Unwanted(Rest),
+    /// A script gets it.
+    Wanted(Rest),
+    /// Whoever it was for has got it, or as much as it took: `Http1::left` is still to come.
+    Passed,
 }
 
-enum Progress {
-    More,
+/// Has all of a request been read when it is answered?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
     Through,
+    Unread,
+}
+
+/// What can be said about a request.
+enum Answered {
+    Reply(Reply, Trust),
+    Wait(Next),
 }
 
 /// One step through the input.
@@ -89,7 +118,13 @@ enum Taken {
 
 impl Http1 {
     pub fn new(peer: Peer, requests: u32) -> Http1 {
-        Http1 { peer, requests, began: 0, rest: Vec::new(), held: None, fetched: Vec::new(), made: None }
+        let (rest, fetched) = (Vec::new(), Vec::new());
+        Http1 { peer, requests, began: 0, rest, held: None, fetched, made: None, left: 0 }
+    }
+
+    /// For a connection whose one request is refused.
+    pub fn refusal(peer: Peer, reply: Reply) -> Http1 {
+        Http1 { made: Some(Made::Reply(reply, Trust::Lost)), ..Http1::new(peer, 0) }
     }
 
     /// Is there anything of a request that has not been answered?
@@ -102,9 +137,10 @@ impl Http1 {
     #[inline]
     pub fn respond(&mut self, worker: &Rc<Worker>, have: usize) -> Next {
         worker.clock.read();
+        // It is in the buffer; should an answer panic, the requests in it have had theirs.
+        self.rest.clear();
         let desk = &mut *worker.desk.borrow_mut();
-        let (out, records) = desk.lend();
-        let mut batch = Batch::new(out, records);
+        let mut batch = Batch::new(worker, desk.lend());
         let input = &desk.buffer[..have];
         let (mut used, mut next) = (0, Next::Read(Part::All));
         while batch.has_room() {
@@ -131,16 +167,17 @@ impl Http1 {
         next
     }
 
-    /// 408 for the request that did not become whole in time; `None` if none had begun.
-    pub fn time_out(&mut self, worker: &Rc<Worker>) -> Option<Output> {
-        let mut batch = self.incomplete(worker, Status::REQUEST_TIMEOUT)?;
-        batch.records.end_early("request too slow");
+    /// The answer to a request that took too long, with why; `None` if none had begun.
+    pub fn time_out(&mut self, worker: &Rc<Worker>, status: Status, why: &'static str) -> Option<Output> {
+        let mut batch = self.incomplete(worker, status)?;
+        batch.records.end_early(why);
         Some(batch.finish())
     }
 
-    /// Writes the log line of a request that broke off before it was whole.
-    pub fn break_off(&mut self, worker: &Rc<Worker>, why: &str) {
-        if let Some(batch) = self.incomplete(worker, Status::BAD_REQUEST) {
+    /// Writes the log line of a request that broke off before it was whole, or answered. Nobody is sent its
+    /// `status`.
+    pub fn break_off(&mut self, worker: &Worker, status: Status, why: &str) {
+        if let Some(batch) = self.incomplete(worker, status) {
             let (out, records) = batch.into_buffers();
             worker.access.write(&records, 0, Some(why));
             worker.desk.borrow_mut().take_back((out, records));
@@ -149,7 +186,7 @@ impl Http1 {
 
     /// Takes one step through the input: a head, a piece of an unwanted body, or a whole request.
     #[inline]
-    fn take(&mut self, worker: &Rc<Worker>, input: &[u8], batch: &mut Batch) -> Taken {
+    fn take(&mut self, worker: &Rc<Worker>, input: &[u8], batch: &mut Batch<'_>) -> Taken {
         if let Some(mut held) = self.held.take() {
             let taken = self.take_held(worker, &mut held, input, batch);
             if !matches!(taken, Taken::Some(_)) {
@@ -162,39 +199,100 @@ impl Http1 {
             Ok(None) if input.is_empty() => Taken::Partial(0, Part::All),
             Ok(None) => Taken::Partial(0, Part::Head),
             Err(error) => self.refuse_head(worker, error, input, batch),
-            Ok(Some((head, used))) => match body_of(worker, &head) {
-                Ok(None) => match self.answer(worker, &head, batch) {
+            Ok(Some((head, used))) => match body_of(&head) {
+                None => match self.answer(worker, &head, Reading::of(&head), batch) {
                     None => Taken::Some(used),
+                    Some(Next::Run(run)) if batch.is_empty() => self.pause_for(run, &head, &input[..used]),
                     Some(next) => Taken::Paused(next, 0),
                 },
-                Ok(Some((body, limit))) => {
-                    self.held = Some(Held { head: input[..used].to_vec(), body, limit });
-                    Taken::Some(used)
-                }
-                Err(status) => {
-                    self.refuse(worker, status, Some(&head), batch);
-                    Taken::Some(input.len())
-                }
+                Some(_) if exchange::may_run(worker, &head) => self.offer(worker, &head, input, used, batch),
+                Some(body) => self.discard(worker, &head, input, (used, body), batch),
             },
         }
     }
 
+    /// A request is answered when its body, which nobody wants, has been read and thrown away.
+    fn discard(
+        &mut self,
+        worker: &Rc<Worker>,
+        head: &Head<'_>,
+        input: &[u8],
+        (used, body): (usize, Rest),
+        batch: &mut Batch,
+    ) -> Taken {
+        let limit = exchange::body_limit(worker, head);
+        if matches!(body, Rest::Sized(bytes) if bytes > limit) {
+            self.made = None;
+            self.refuse(worker, Status::CONTENT_TOO_LARGE, Some(head), batch);
+            return Taken::Some(input.len());
+        }
+        self.hold(&input[..used], Body::Unwanted(body), limit);
+        Taken::Some(used)
+    }
+
+    /// Has a request with a body answered by a script, if there is one, which gets the body.
+    fn offer(
+        &mut self,
+        worker: &Rc<Worker>,
+        head: &Head<'_>,
+        input: &[u8],
+        used: usize,
+        batch: &mut Batch,
+    ) -> Taken {
+        match self.reply(worker, head) {
+            Answered::Reply(reply, trust) => {
+                self.made = Some(Made::Reply(reply, trust));
+                self.discard(worker, head, input, (used, Rest::of(head.framing)), batch)
+            }
+            Answered::Wait(Next::Run(run)) if batch.is_empty() => self.pause_for(run, head, &input[..used]),
+            Answered::Wait(next) => Taken::Paused(next, 0),
+        }
+    }
+
+    /// What has come before is answered: a script runs, and gets what is behind the head.
+    fn pause_for(&mut self, run: Box<Run>, head: &Head<'_>, bytes: &[u8]) -> Taken {
+        self.hold(bytes, Body::Wanted(Rest::of(head.framing)), run.max_body);
+        Taken::Paused(Next::Run(run), bytes.len())
+    }
+
+    fn hold(&mut self, head: &[u8], body: Body, limit: u64) {
+        self.held = Some(Held { head: head.to_vec(), body, limit, led: 0 });
+    }
+
     /// Reads on in an unwanted body, and answers its request when it is through.
-    fn take_held(&mut self, worker: &Rc<Worker>, held: &mut Held, input: &[u8], batch: &mut Batch) -> Taken {
-        let used = match held.body.skip(input, held.limit) {
-            Ok((n, Progress::More)) => return Taken::Partial(n, Part::Body),
-            Ok((n, Progress::Through)) => n,
-            Err(status) => {
-                let mut store = FieldStore::new();
-                let head = parse_held(worker, &held.head, &mut store);
-                self.refuse(worker, status, head.as_ref(), batch);
-                return Taken::Some(input.len());
+    fn take_held(
+        &mut self,
+        worker: &Rc<Worker>,
+        held: &mut Held,
+        input: &[u8],
+        batch: &mut Batch<'_>,
+    ) -> Taken {
+        let used = match &mut held.body {
+            Body::Unwanted(rest) => match rest.skip(input, held.limit) {
+                Ok((n, Progress::More)) => return Taken::Partial(n, Part::Body),
+                Ok((n, Progress::Through)) => n,
+                Err(status) => {
+                    self.made = None;
+                    let mut store = FieldStore::new();
+                    let head = parse_held(worker, &held.head, &mut store);
+                    self.refuse(worker, status, head.as_ref(), batch);
+                    return Taken::Some(input.len());
+                }
+            },
+            Body::Wanted(_) | Body::Passed => 0,
+        };
+        let reading = match &held.body {
+            Body::Passed if self.left == 0 => Reading::Through,
+            Body::Wanted(Rest::Done) => Reading::Through,
+            Body::Wanted(_) | Body::Passed => Reading::Unread,
+            Body::Unwanted(_) => {
+                held.body = Body::Unwanted(Rest::Done);
+                Reading::Through
             }
         };
-        held.body = Unwanted::Done;
         let mut store = FieldStore::new();
         let Some(head) = parse_held(worker, &held.head, &mut store) else { return Taken::Some(input.len()) };
-        match self.answer(worker, &head, batch) {
+        match self.answer(worker, &head, reading, batch) {
             None => Taken::Some(used),
             Some(next) => Taken::Paused(next, used),
         }
@@ -202,33 +300,77 @@ impl Http1 {
 
     /// Answers one request into the batch, unless it has to wait.
     #[inline]
-    fn answer(&mut self, worker: &Rc<Worker>, head: &Head<'_>, batch: &mut Batch) -> Option<Next> {
-        let host = worker.site.hosts.find(head.authority);
-        let (reply, trust) = match self.made.take() {
-            Some(reply) => (reply, Trust::Kept),
+    fn answer(
+        &mut self,
+        worker: &Rc<Worker>,
+        head: &Head<'_>,
+        reading: Reading,
+        batch: &mut Batch<'_>,
+    ) -> Option<Next> {
+        let (reply, trust) = match self.reply(worker, head) {
+            Answered::Reply(reply, trust) => (reply, trust),
             // What cannot be answered at once goes alone: what came before it is sent first.
-            None => match exchange::answer(worker, host, head, &self.fetched) {
-                (Answer::Now(reply), trust) => (reply, trust),
-                (Answer::Fetch(fetch), _) => return Some(Next::Fetch(fetch)),
-                (Answer::Later(reply), _) => return Some(Next::Later(reply)),
-            },
+            Answered::Wait(next) => return Some(next),
         };
-        self.fetched.clear();
-        let manner = self.manner(worker, head, &reply, trust);
+        let manner = self.manner(worker, head, &reply, trust, reading);
         self.push(worker, reply, Some(head), manner, batch);
         None
     }
 
+    /// Has one request answered, which has its line even if that panics.
+    #[inline]
+    fn ask(&self, worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> (Answer, Trust) {
+        let asked =
+            Asked { peer: self.peer, head: Some(head), host, time: worker.clock.now(), began: self.began };
+        let unanswered = Unanswered { worker, asked };
+        let answer = exchange::answer(worker, host, head, &self.fetched);
+        std::mem::forget(unanswered);
+        answer
+    }
+
+    /// The reply to a request, unless it has to wait.
+    #[inline]
+    fn reply(&mut self, worker: &Rc<Worker>, head: &Head<'_>) -> Answered {
+        let host = worker.site.hosts.find(head.authority);
+        let answer = match self.made.take() {
+            Some(Made::Reply(reply, trust)) => (Answer::Now(reply), trust),
+            Some(Made::Led(led)) => {
+                let answer = led.answer(worker, head, &self.fetched);
+                if !matches!(answer, Answer::Now(_)) {
+                    // It is asked again with what comes of it.
+                    self.made = Some(Made::Led(led));
+                }
+                (answer, Trust::Kept)
+            }
+            None => self.ask(worker, host, head),
+        };
+        match answer {
+            (Answer::Now(reply), trust) => {
+                self.fetched.clear();
+                Answered::Reply(reply, trust)
+            }
+            (Answer::Fetch(fetch), _) => Answered::Wait(Next::Fetch(fetch)),
+            (Answer::Later(reply), _) => Answered::Wait(Next::Later(reply)),
+            (Answer::Run(run), _) => Answered::Wait(Next::Run(run)),
+        }
+    }
+
     /// How the connection goes on after this answer.
     #[inline]
-    fn manner(&self, worker: &Worker, head: &Head<'_>, reply: &Reply, trust: Trust) -> Manner {
+    fn manner(
+        &self,
+        worker: &Worker,
+        head: &Head<'_>,
+        reply: &Reply,
+        trust: Trust,
+        reading: Reading,
+    ) -> Manner {
         let limit = worker.site.limits.requests;
         let last = limit != 0 && self.requests + 1 >= limit;
-        let unread = head.expects_continue && head.framing != Framing::None;
         let closes = last
-            || unread
+            || reading == Reading::Unread
             || trust == Trust::Lost
-            || worker.is_leaving()
+            || worker.closes_connections()
             || (head.version == Version::Http10 && reply.is_streamed());
         match (head.persistence, head.version) {
             _ if closes => Manner::Close,
@@ -245,9 +387,10 @@ impl Http1 {
         reply: Reply,
         head: Option<&Head<'_>>,
         manner: Manner,
-        batch: &mut Batch,
+        batch: &mut Batch<'_>,
     ) {
         self.requests = self.requests.saturating_add(1);
+        worker.counts.answered(reply.status());
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = output::connection_line(&reply, manner, version);
         let host = head.map_or(0, |h| worker.site.hosts.find(h.authority));
@@ -257,14 +400,20 @@ impl Http1 {
     }
 
     /// An answer after which the connection closes, for nobody knows where the next request would begin.
-    fn refuse(&mut self, worker: &Worker, status: Status, head: Option<&Head<'_>>, batch: &mut Batch) {
+    fn refuse(&mut self, worker: &Worker, status: Status, head: Option<&Head<'_>>, batch: &mut Batch<'_>) {
         let method = head.map_or(Method::Unknown, |h| h.method);
         let reply = exchange::refuse(worker, method, status);
         self.push(worker, reply, head, Manner::Close, batch);
     }
 
     /// As `refuse`, for a head that is none. Even so, one that begins as HEAD does gets no content.
-    fn refuse_head(&mut self, worker: &Worker, error: HeadError, input: &[u8], batch: &mut Batch) -> Taken {
+    fn refuse_head(
+        &mut self,
+        worker: &Worker,
+        error: HeadError,
+        input: &[u8],
+        batch: &mut Batch<'_>,
+    ) -> Taken {
         let start = input.strip_prefix(b"\r\n").unwrap_or(input);
         let method = if start.starts_with(b"HEAD ") { Method::Head } else { Method::Unknown };
         let reply = exchange::refuse(worker, method, error.status());
@@ -285,25 +434,39 @@ impl Http1 {
         self.rest.extend_from_slice(left);
     }
 
-    /// The answer to a request of which only a part is here.
-    fn incomplete(&mut self, worker: &Rc<Worker>, status: Status) -> Option<Batch> {
+    /// The answer to a request of which only a part is here, or which was given up.
+    fn incomplete<'w>(&mut self, worker: &'w Worker, status: Status) -> Option<Batch<'w>> {
         // An empty line that nothing follows is no request (RFC 9112 §2.2).
         if self.held.is_none() && self.rest.trim_ascii_start().is_empty() {
             return None;
         }
         worker.clock.read();
-        let (out, records) = worker.desk.borrow_mut().lend();
-        let mut batch = Batch::new(out, records);
-        let held = self.held.take();
-        self.rest = Vec::new();
+        let mut batch = Batch::new(worker, worker.desk.borrow_mut().lend());
+        let rest = std::mem::take(&mut self.rest);
+        let head = self.held.take().map_or(rest, |held| held.head);
         let mut store = FieldStore::new();
-        let head = held.as_ref().and_then(|h| parse_held(worker, &h.head, &mut store));
+        let head = parse_held(worker, &head, &mut store);
         self.refuse(worker, status, head.as_ref(), &mut batch);
         Some(batch)
     }
 }
 
-/// A head that was whole before, and so is now.
+/// A request that is being answered; dropped only when that panics.
+struct Unanswered<'a> {
+    worker: &'a Worker,
+    asked: Asked<'a>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let reply = exchange::refuse(self.worker, Method::Unknown, Status::INTERNAL_SERVER_ERROR);
+        let mut records = Records::default();
+        self.worker.access.record(&mut records, &self.asked, &reply, 0);
+        self.worker.access.write(&records, 0, Some(output::why_dropped()));
+    }
+}
+
+/// A head that was whole before, and so is now; `None` for one that never was.
 fn parse_held<'a: 's, 's>(
     worker: &Worker,
     bytes: &'a [u8],
@@ -313,54 +476,18 @@ fn parse_held<'a: 's, 's>(
     parsed.ok().flatten().map(|(head, _)| head)
 }
 
-/// The body that must be read before the request is answered, and how much of it may come. With `Expect`
+/// The body that comes behind a head without being asked for. With `Expect`
 /// the client waits for leave to send it; it gets its answer instead, and the connection closes.
-fn body_of(worker: &Worker, head: &Head<'_>) -> Result<Option<(Unwanted, u64)>, Status> {
-    if head.expects_continue || !head.framing.has_body() {
-        return Ok(None);
-    }
-    let limit = exchange::body_limit(worker, head);
-    match head.framing {
-        Framing::Sized(n) if n > limit => Err(Status::CONTENT_TOO_LARGE),
-        Framing::Sized(n) => Ok(Some((Unwanted::Sized(n), limit))),
-        Framing::Chunked => Ok(Some((Unwanted::chunked(), limit))),
-        Framing::None => Ok(None),
-    }
+fn body_of(head: &Head<'_>) -> Option<Rest> {
+    if head.expects_continue || !head.framing.has_body() { None } else { Some(Rest::of(head.framing)) }
 }
 
-impl Unwanted {
-    fn chunked() -> Unwanted {
-        Unwanted::Chunked {
-            decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())),
-            seen: 0,
-        }
-    }
-
-    /// Throws away what of `input` belongs to the body, and says how much that was. Errors: the status
-    /// of the answer to a body that is malformed, or larger than `limit`.
-    fn skip(&mut self, input: &[u8], limit: u64) -> Result<(usize, Progress), Status> {
-        match self {
-            Unwanted::Done => Ok((0, Progress::Through)),
-            Unwanted::Sized(left) => {
-                let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-                *left -= n as u64;
-                Ok((n, if *left == 0 { Progress::Through } else { Progress::More }))
-            }
-            Unwanted::Chunked { decoder, seen } => {
-                let mut used = 0;
-                loop {
-                    let (n, event) = decoder.next(&input[used..]).map_err(|e| e.status())?;
-                    used += n;
-                    match event {
-                        Event::NeedMore => return Ok((used, Progress::More)),
-                        Event::End => return Ok((used, Progress::Through)),
-                        Event::Data(data) => *seen += data.len() as u64,
-                    }
-                    if *seen > limit {
-                        return Err(Status::CONTENT_TOO_LARGE);
-                    }
-                }
-            }
+impl Reading {
+    #[inline]
+    fn of(head: &Head<'_>) -> Reading {
+        match head.expects_continue && head.framing != Framing::None {
+            true => Reading::Unread,
+            false => Reading::Through,
         }
     }
 }

@@ -15,22 +15,30 @@ use std::rc::Rc;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::RecvFlags;
 use slab::Slab;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::client::Client;
 use super::h1::{Http1, Next};
 use super::output::{self, Manner, Output, Sent};
 use super::stream::{Bare, Family};
 use super::task::Start;
-use super::{Deadlines, Peer, Phase};
+use super::way::OnItsWay;
+use super::{Deadlines, Phase};
 use crate::clock::Ticks;
+use crate::stats::{Count, Counts};
+use crate::sys::calls;
 use crate::worker::Worker;
 
 /// Connections that are looked at in one turn of the loop, before tasks have theirs.
 const EVENTS_PER_TURN: usize = 256;
 /// Full buffers that a connection may send in one visit; then it gets a task, and others have their turn.
 const READS_PER_VISIT: usize = 4;
+
+/// Ticks of silence after which a connection may be closed to make room for another.
+const EVICT_AFTER: Ticks = 4;
 
 pub struct Lot {
     epoll: AsyncFd<OwnedFd>,
@@ -47,7 +55,7 @@ struct Slot {
     since: Ticks,
     /// Of an answer, when the deadline had come.
     unsent: Option<u64>,
-    peer: Peer,
+    client: Client,
 }
 
 /// A short read has emptied a TCP socket, and what comes later is a new edge: but not where the peer has
@@ -84,7 +92,7 @@ impl Visit {
 impl Lot {
     /// To be called within the worker's runtime.
     pub fn open() -> io::Result<Lot> {
-        let epoll = crate::sys::watch(epoll::create(CreateFlags::CLOEXEC)?)?;
+        let epoll = crate::sys::watch(epoll::create(CreateFlags::CLOEXEC)?, Interest::READABLE)?;
         Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default() })
     }
 
@@ -93,7 +101,7 @@ impl Lot {
         &self,
         fd: OwnedFd,
         family: Family,
-        peer: Peer,
+        client: Client,
         requests: u32,
         since: Ticks,
     ) -> io::Result<()> {
@@ -103,31 +111,50 @@ impl Lot {
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
         // already is told of at once.
         let what = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(self.epoll.get_ref(), &fd, data, what)?;
-        entry.insert(Slot { fd, family, requests, since, unsent: None, peer });
+        calls::epoll_add(self.epoll.get_ref(), &fd, data, what)?;
+        entry.insert(Slot { fd, family, requests, since, unsent: None, client });
         Ok(())
     }
 
     /// Closes those whose deadline has passed: that of a first request, or that between requests.
-    pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
+    pub fn sweep(&self, deadlines: &Deadlines, now: Ticks, counts: &Counts) {
         let mut slots = self.slots.borrow_mut();
         slots.retain(|_, slot| {
-            let phase = if slot.requests == 0 { Phase::Head } else { Phase::Idle };
-            now.wrapping_sub(slot.since) < deadlines.of(phase) || slot.is_taking(deadlines, now)
+            let (phase, late) = match slot.requests {
+                0 => (Phase::Head, Count::LateHead),
+                _ => (Phase::Idle, Count::LateIdle),
+            };
+            let stays = now.wrapping_sub(slot.since) < deadlines.of(phase) || slot.is_taking(deadlines, now);
+            counts.add(late, u64::from(!stays));
+            stays
         });
         if slots.is_empty() && slots.capacity() > 0 {
             *slots = Slab::new();
         }
     }
 
-    /// Closes the one that has waited longest. `false`: there is none.
+    /// Closes the one that has been silent longest. `false`: none has been for long: whoever has asked
+    /// just now is likely to ask again, and must not find its connection closed on the way.
     pub fn evict(&self, now: Ticks) -> bool {
         let mut slots = self.slots.borrow_mut();
-        let oldest = slots.iter().max_by_key(|(_, slot)| now.wrapping_sub(slot.since)).map(|(key, _)| key);
-        oldest.is_some_and(|key| {
+        let idle = |slot: &Slot| now.wrapping_sub(slot.since);
+        let oldest =
+            slots.iter().filter(|(_, slot)| idle(slot) >= EVICT_AFTER).max_by_key(|(_, slot)| idle(slot));
+        oldest.map(|(key, _)| key).is_some_and(|key| {
             slots.remove(key);
             true
         })
+    }
+
+    /// Takes all connections out, for somebody else.
+    pub fn take_all(&self) -> Vec<(OwnedFd, Family, Client, u32)> {
+        let slots = std::mem::take(&mut *self.slots.borrow_mut());
+        let out = |(_, slot): (usize, Slot)| {
+            // Fails only for a descriptor that is not there, and then there is nothing to take out.
+            _ = epoll::delete(self.epoll.get_ref(), &slot.fd);
+            (slot.fd, slot.family, slot.client, slot.requests)
+        };
+        slots.into_iter().map(out).collect()
     }
 
     pub fn close_all(&self) {
@@ -149,7 +176,7 @@ impl Lot {
         events.clear();
         events.reserve(EVENTS_PER_TURN);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(self.epoll.get_ref(), rustix::buffer::spare_capacity(&mut events), Some(&at_once)) {
+        match calls::epoll_wait(self.epoll.get_ref(), &mut events, &at_once) {
             // As many as fit: there may be more, so this is asked again.
             Ok(n) if n == EVENTS_PER_TURN => {}
             Ok(_) => ready.clear_ready(),
@@ -161,11 +188,9 @@ impl Lot {
 }
 
 /// Answers the connections of the lot, for as long as the worker lives.
-pub async fn serve(worker: Rc<Worker>) -> io::Error {
+pub async fn serve(worker: Rc<Worker>) -> io::Result<()> {
     loop {
-        if let Err(error) = worker.lot.events().await {
-            return error;
-        }
+        worker.lot.events().await?;
         let events = std::mem::take(&mut *worker.lot.events.borrow_mut());
         for event in &events {
             let (key, flags) = (event.data.u64() as usize, event.flags);
@@ -179,6 +204,7 @@ pub async fn serve(worker: Rc<Worker>) -> io::Error {
 #[inline]
 fn guard(worker: &Worker, key: usize, visit: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(visit)).is_err() {
+        worker.counts.add(Count::Panicked, 1);
         worker.lot.slots.borrow_mut().try_remove(key);
     }
 }
@@ -190,14 +216,17 @@ fn visit(worker: &Rc<Worker>, key: usize, flags: EventFlags) {
     let Some(slot) = slots.get_mut(key) else { return };
     match hear(worker, slot, flags) {
         Visit::Stay => {}
-        Visit::Close => drop(slots.remove(key)),
+        Visit::Close => {
+            slots.remove(key);
+            worker.freed();
+        }
         Visit::Leave(leaving) => {
             let (http, start) = *leaving;
             let slot = slots.remove(key);
             drop(slots);
             // Fails only for a descriptor that is not there, and then there is nothing to take out.
             _ = epoll::delete(worker.lot.epoll.get_ref(), &slot.fd);
-            worker.give_task(slot.fd, slot.family, slot.peer, http, start);
+            worker.give_task(slot.fd, slot.family, slot.client, http, start);
         }
     }
 }
@@ -208,8 +237,8 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
     for _ in 0..READS_PER_VISIT {
         let read = {
             let desk = &mut *worker.desk.borrow_mut();
-            recv(&slot.fd, desk.space_behind(&[]), RecvFlags::DONTWAIT)
-                .map(|(_, n)| (n, n == desk.buffer.len()))
+            calls::recv(&slot.fd, desk.space_behind(&[]), RecvFlags::DONTWAIT)
+                .map(|n| (n, n == desk.buffer.len()))
         };
         let (have, full) = match read {
             Ok((0, _)) => return Visit::Close,
@@ -218,35 +247,41 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
             Err(Errno::INTR) => continue,
             Err(_) => return Visit::Close,
         };
-        let mut http = Http1::new(slot.peer, slot.requests);
+        let mut http = Http1::new(slot.client.peer(), slot.requests);
         http.began = worker.access_time();
         match http.respond(worker, have) {
             Next::Send(output) => match send(worker, slot, http, output) {
                 Visit::Stay => {}
                 other => return other,
             },
-            // Nothing has been used up that `rest` does not have.
-            Next::Read(_) | Next::Fetch(_) | Next::Later(_) => return Visit::leave(http, Start::Input),
+            next => return Visit::leave(http, Start::Next(next)),
         }
         if !full && !flags.intersects(MORE_TO_READ) && slot.family == Family::Tcp {
             return Visit::Stay;
         }
     }
-    Visit::leave(Http1::new(slot.peer, slot.requests), Start::Input)
+    Visit::leave(Http1::new(slot.client.peer(), slot.requests), Start::Input)
 }
 
 #[inline]
 fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -> Visit {
-    let why = loop {
-        match output.send(&Bare(slot.fd.as_fd()), worker.clock.now()) {
-            Ok(Sent::All) => break None,
-            Ok(Sent::Slice | Sent::Piece | Sent::Cold) => return Visit::leave(http, Start::Answer(output)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Visit::leave(http, Start::Answer(output));
-            }
+    let mut way = OnItsWay::new(worker, &mut output);
+    let sent = loop {
+        match way.send(&Bare(slot.fd.as_fd()), worker.clock.now()) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break Some(output::why(&error)),
+            sent => break sent,
         }
+    };
+    way.arrive();
+    let why = match sent {
+        Ok(Sent::All) => None,
+        Ok(Sent::Slice | Sent::Piece | Sent::Cold) => {
+            return Visit::leave(http, Start::Next(Next::Send(output)));
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Visit::leave(http, Start::Next(Next::Send(output)));
+        }
+        Err(error) => Some(output::why(&error)),
     };
     let manner = output.manner;
     worker.finish(output, why);
@@ -271,13 +306,15 @@ mod tests {
 
     use site::model::Site;
 
+    use super::super::Peer;
     use super::*;
 
     /// A connection in the lot of `worker`, seen from its client's side.
     fn connection(worker: &Worker) -> UnixStream {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        worker.lot.admit(server.into(), Family::Unix, Peer::Unix, 0, 0).unwrap();
+        let client_of = Client::known(Peer::Unix);
+        worker.lot.admit(server.into(), Family::Unix, client_of, 0, 0).unwrap();
         client
     }
 
@@ -286,7 +323,9 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         runtime.unwrap().block_on(async {
-            let worker = Rc::new(Worker::new(Site::folder(std::env::temp_dir(), Vec::new())).unwrap());
+            let site = Site::folder(std::env::temp_dir(), Vec::new());
+            let (worker, _) = Worker::new(site, Default::default()).unwrap();
+            let worker = Rc::new(worker);
             let (mut one, mut other) = (connection(&worker), connection(&worker));
             // While it holds what visits hold.
             guard(&worker, 0, || {

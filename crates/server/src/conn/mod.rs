@@ -4,41 +4,30 @@
 //!
 //! A connection does not know what it carries.
 
+pub mod client;
+
 pub mod lot;
 
 pub mod h1;
 
 pub mod output;
 
+mod way;
+
 pub mod task;
 
 pub mod stream;
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Waker;
 
 use slab::Slab;
 use tokio::sync::Notify;
 
+pub use client::Peer;
+
 use crate::clock::{Ticks, in_ticks};
-
-/// Who is at the other end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    Ip(SocketAddr),
-    Unix,
-}
-
-impl Peer {
-    pub fn ip(self) -> Option<IpAddr> {
-        match self {
-            Peer::Ip(address) => Some(address.ip().to_canonical()),
-            Peer::Unix => None,
-        }
-    }
-}
 
 /// Where a connection stands. Each phase has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +38,8 @@ pub enum Phase {
     Body,
     /// The answer waits for a disk.
     Fetch,
+    /// The answer, or the rest of it, waits for a script, which has deadlines of its own.
+    Script,
     /// The client has not yet taken all of an answer.
     Write,
     /// Between two requests, or before the first.
@@ -75,6 +66,7 @@ pub struct Deadlines {
     body: Ticks,
     write: Ticks,
     fetch: Ticks,
+    script: Ticks,
     idle: Ticks,
     linger: Ticks,
     /// Bytes per tick.
@@ -93,6 +85,7 @@ impl Deadlines {
             write: in_ticks(timeouts.write),
             // The disk has a deadline of its own; this one only stands behind it.
             fetch: in_ticks(timeouts.disk) * 2 + per_second,
+            script: Ticks::MAX,
             idle: in_ticks(timeouts.idle),
             linger: in_ticks(timeouts.linger),
             rate: bytes_per_second.div_ceil(u64::from(per_second)),
@@ -105,6 +98,7 @@ impl Deadlines {
             Phase::Head => self.head,
             Phase::Body => self.body,
             Phase::Fetch => self.fetch,
+            Phase::Script => self.script,
             Phase::Write => self.write,
             Phase::Idle => self.idle,
             Phase::Linger => self.linger,
@@ -126,7 +120,7 @@ impl Deadlines {
         match phase {
             Phase::Idle => (lasted >= PARK_AFTER).then_some(Call::Park),
             Phase::Head | Phase::Body | Phase::Write => over.then_some(Call::Weigh),
-            Phase::Fetch | Phase::Linger => over.then_some(Call::Late),
+            Phase::Fetch | Phase::Script | Phase::Linger => over.then_some(Call::Late),
         }
     }
 }
@@ -154,6 +148,11 @@ impl Seat {
 
     pub fn phase(&self) -> Phase {
         self.phase.get()
+    }
+
+    /// When the phase, or the present window of it, began.
+    pub fn since(&self) -> Ticks {
+        self.since.get()
     }
 
     /// Counts what came or went in this window.
@@ -266,13 +265,24 @@ impl Seats {
         }
     }
 
-    /// Ends the connections that are between two requests; the others see that the worker is leaving.
+    /// Has the connections that are between two requests give up their tasks; the others see that the
+    /// worker is leaving.
     pub fn send_idle_home(&self) {
         for (_, seat) in &*self.seats.borrow() {
             if seat.phase() == Phase::Idle {
-                seat.ask(Call::Late);
+                seat.ask(Call::Park);
             }
         }
+    }
+
+    /// Those that are between two requests.
+    pub fn idle(&self) -> usize {
+        self.seats.borrow().iter().filter(|(_, seat)| seat.phase() == Phase::Idle).count()
+    }
+
+    /// Somebody has left who had no seat.
+    pub fn tell_left(&self) {
+        self.left.notify_waiters();
     }
 }
 

@@ -1,16 +1,18 @@
 //! Answers on their way out over HTTP/1.1: what was gathered, one reply behind it, and how far it got.
 
 use std::io;
+use std::mem::take;
 use std::os::fd::BorrowedFd;
 
 use http::head::Version;
-use rustix::fs::sendfile;
 
 use super::stream::{self, More, Wire};
+use crate::disk::Work;
 use crate::files::beneath::Wait;
 use crate::files::look;
 use crate::log::access::Records;
-use crate::serve::{Body, FilePart, Part, Reply};
+use crate::serve::{Body, FilePart, Part, Reply, Source};
+use crate::sys::calls;
 use crate::worker::Worker;
 
 /// Pipelined answers are gathered up to about this many bytes per write.
@@ -47,6 +49,26 @@ enum Coding {
     None,
 }
 
+impl Coding {
+    fn write(self, piece: Vec<u8>, out: &mut Vec<u8>) {
+        match self {
+            Coding::None => out.extend_from_slice(&piece),
+            Coding::Chunked => {
+                http::chunked::encode_head(piece.len(), out);
+                out.extend_from_slice(&piece);
+                out.extend_from_slice(http::chunked::CRLF);
+            }
+        }
+    }
+}
+
+/// Who makes the next piece of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    Disk,
+    Script,
+}
+
 /// The line that the head still needs, to say how the connection goes on and how the body ends.
 #[inline]
 pub fn connection_line(reply: &Reply, manner: Manner, version: Version) -> &'static [u8] {
@@ -69,7 +91,8 @@ fn coding(reply: &Reply, version: Version) -> Coding {
 }
 
 /// Requests answered together in one write.
-pub struct Batch {
+pub struct Batch<'a> {
+    worker: &'a Worker,
     out: Vec<u8>,
     reply: Option<Reply>,
     coding: Coding,
@@ -77,10 +100,10 @@ pub struct Batch {
     manner: Manner,
 }
 
-impl Batch {
+impl<'a> Batch<'a> {
     /// With buffers lent by the worker.
-    pub fn new(out: Vec<u8>, records: Records) -> Batch {
-        Batch { out, reply: None, coding: Coding::None, records, manner: Manner::Stay }
+    pub fn new(worker: &'a Worker, (out, records): (Vec<u8>, Records)) -> Batch<'a> {
+        Batch { worker, out, reply: None, coding: Coding::None, records, manner: Manner::Stay }
     }
 
     /// Adds an answer, with the `line` that `connection_line` gave for it. A lone one without a line,
@@ -123,20 +146,27 @@ impl Batch {
             self.reply = None;
         }
         Output {
-            out: self.out,
-            reply: self.reply,
+            out: take(&mut self.out),
+            reply: self.reply.take(),
             at: 0,
             sent: 0,
             taken: 0,
             coding: self.coding,
-            records: self.records,
+            records: take(&mut self.records),
             manner: self.manner,
         }
     }
 
     /// The buffers of what is not to be sent.
-    pub fn into_buffers(self) -> (Vec<u8>, Records) {
-        (self.out, self.records)
+    pub fn into_buffers(mut self) -> (Vec<u8>, Records) {
+        (take(&mut self.out), take(&mut self.records))
+    }
+}
+
+impl Drop for Batch<'_> {
+    /// Writes the lines of what nobody has taken on, which happens only when the next answer panics.
+    fn drop(&mut self) {
+        self.worker.access.write(&self.records, 0, Some(why_dropped()));
     }
 }
 
@@ -178,27 +208,49 @@ impl Output {
             Body::Nothing => Ok(Sent::All),
             Body::File(part) => send_file(stream, part, &mut self.sent, now),
             Body::Parts(_) => self.send_parts(stream, now),
-            Body::Stream(_) => Ok(Sent::Piece),
+            Body::Stream(_) | Body::Sized(..) => Ok(Sent::Piece),
+        }
+    }
+
+    /// Does only the end of the connection tell the client that it has all of it? Then the connection must
+    /// not end as if it had, where it has not (RFC 9112 §8).
+    pub fn ends_with_connection(&self) -> bool {
+        self.coding == Coding::None && self.reply.as_ref().is_some_and(Reply::is_streamed)
+    }
+
+    /// Puts what a script has written with its head behind the head, so that both leave at once.
+    pub fn gather(&mut self) {
+        let Some(reply) = &mut self.reply else { return };
+        let Some(Source::Script(script)) = reply.body.source() else { return };
+        let piece = script.ready();
+        if !piece.is_empty() {
+            self.out.extend_from_slice(reply.bytes());
+            reply.start = reply.end;
+            self.coding.write(piece, &mut self.out);
+        }
+    }
+
+    /// Whoever waits for its next piece: the disk's threads have a deadline of their own, a script is
+    /// somebody else's program.
+    pub fn waits_for(&mut self) -> WaitsFor {
+        match self.reply.as_mut().and_then(|reply| reply.body.source()) {
+            Some(Source::Script(_)) => WaitsFor::Script,
+            _ => WaitsFor::Disk,
         }
     }
 
     /// Asks the body's source for more, once all there was has been sent.
     pub async fn next_piece(&mut self, worker: &Worker) -> io::Result<()> {
-        let Some(Reply { start, end, body: Body::Stream(source), .. }) = &mut self.reply else {
-            return Ok(());
-        };
+        let Some(reply) = &mut self.reply else { return Ok(()) };
+        let Some(source) = reply.body.source() else { return Ok(()) };
         let piece = source.next(worker).await?;
         // The head has been sent; what is left of the reply is its source.
-        (*start, *end) = (0, 0);
+        (reply.start, reply.end) = (0, 0);
         self.out.clear();
         self.at = 0;
         match (piece, self.coding) {
             (Some(piece), Coding::None) => self.out = piece,
-            (Some(piece), Coding::Chunked) => {
-                http::chunked::encode_head(piece.len(), &mut self.out);
-                self.out.extend_from_slice(&piece);
-                self.out.extend_from_slice(http::chunked::CRLF);
-            }
+            (Some(piece), Coding::Chunked) => Coding::Chunked.write(piece, &mut self.out),
             (None, Coding::Chunked) => {
                 self.out.extend_from_slice(http::chunked::LAST);
                 self.reply = None;
@@ -217,11 +269,14 @@ impl Output {
                 Some(Part::File(part)) => part,
                 _ => return Ok(()),
             },
-            Body::Nothing | Body::Stream(_) => return Ok(()),
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) => return Ok(()),
         };
         let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(SLICE));
         let device = part.file.stamp.device;
-        let read = worker.disk.run(device, move || look::read(&fd, at, length as usize, Wait::Allowed)).await;
+        let read = worker
+            .disk
+            .run(device, Work::File, move || look::read(&fd, at, length as usize, Wait::Allowed))
+            .await;
         let bytes = match read {
             Ok(Ok(Some(bytes))) => bytes,
             Ok(Ok(None)) => return Err(io::Error::other(CHANGED)),
@@ -324,14 +379,22 @@ fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut u64, now: i64) 
     if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
         return Err(io::Error::other(CHANGED));
     }
-    let send = |fd: BorrowedFd<'_>| Ok(sendfile(fd, &part.file.fd, Some(&mut part.at), slice as usize)?);
-    let n = stream.try_write(send)?;
+    let send = |fd: BorrowedFd<'_>| Ok(calls::sendfile(fd, &part.file.fd, &mut part.at, slice as usize)?);
+    let n = match stream.try_write(send) {
+        Err(error) if is_unable(&error) => return Ok(Sent::Cold),
+        result => result?,
+    };
     if n == 0 {
         return Err(io::Error::other(CHANGED));
     }
     *gone += n as u64;
     part.left -= n as u64;
     Ok(if part.left == 0 { Sent::All } else { Sent::Slice })
+}
+
+/// Not every file system can send by itself; what it cannot send can still be read.
+fn is_unable(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
 /// How much of `left` to send next, when `gone` bytes have left. A slice ends where a segment does: one
@@ -349,9 +412,19 @@ fn slice(stream: &impl Wire, gone: u64, left: u64) -> u64 {
 /// Why answers end short of their length, for the log.
 pub const CLIENT_CLOSED: &str = "client closed";
 const CHANGED: &str = "file changed while it was sent";
+pub const UNREADABLE: &str = "content could not be read";
 const TOO_COLD: &str = "the disk failed, or was too slow";
 
-/// Why sending failed: the only errors that are not the socket's are ours.
+/// The answer panicked, or the server stopped: why one that nobody finished ends.
+pub fn why_dropped() -> &'static str {
+    if std::thread::panicking() { "the answer failed" } else { "server stopped" }
+}
+
+/// Why sending failed: the only errors that are not the socket's are ours, and those of a disk.
 pub fn why(error: &io::Error) -> &'static str {
-    if error.kind() == io::ErrorKind::Other { CHANGED } else { CLIENT_CLOSED }
+    match error.raw_os_error() {
+        Some(libc::EIO | libc::ESTALE) => UNREADABLE,
+        _ if error.kind() == io::ErrorKind::Other => CHANGED,
+        _ => CLIENT_CLOSED,
+    }
 }

@@ -3,13 +3,15 @@
 //! Knows nothing of what the bytes mean.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use rustix::net::{SendFlags, Shutdown};
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use rustix::net::{SendFlags, Shutdown, sockopt};
+use tokio::io::{Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+use crate::sys::calls;
 
 pub enum Stream {
     Tcp(TcpStream),
@@ -28,8 +30,38 @@ impl Stream {
     #[inline]
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(s) => Pin::new(s).poll_read(cx, buf),
-            Stream::Unix(s) => Pin::new(s).poll_read(cx, buf),
+            Stream::Tcp(s) => calls::poll_read(s, cx, buf),
+            Stream::Unix(s) => calls::poll_read(s, cx, buf),
+        }
+    }
+
+    /// As many bytes as there are and as fit; 0 means that the peer has closed its side.
+    #[inline]
+    pub fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let received = match self {
+                Stream::Tcp(s) => {
+                    ready!(s.poll_read_ready(cx))?;
+                    s.try_read(buf)
+                }
+                Stream::Unix(s) => {
+                    ready!(s.poll_read_ready(cx))?;
+                    s.try_read(buf)
+                }
+            };
+            match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                received => return Poll::Ready(received),
+            }
+        }
+    }
+
+    /// Our end.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(s) => s.local_addr().ok(),
+            Stream::Unix(_) => None,
         }
     }
 
@@ -47,9 +79,14 @@ impl Stream {
         _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
     }
 
-    /// What is not sent yet is forgotten when this is closed, and the peer reads a reset.
+    /// As `reset_when_closed`.
     pub fn reset(&self) {
-        _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(std::time::Duration::ZERO));
+        reset_when_closed(self);
+    }
+
+    /// Takes `reset` back.
+    pub fn end_well(&self) {
+        _ = sockopt::set_socket_linger(self.as_fd(), None);
     }
 
     /// The bare socket, which this runtime forgets.
@@ -68,8 +105,8 @@ impl Stream {
     /// Takes up a bare socket.
     pub fn adopt(fd: OwnedFd, family: Family) -> io::Result<Stream> {
         Ok(match family {
-            Family::Tcp => Stream::Tcp(TcpStream::from_std(fd.into())?),
-            Family::Unix => Stream::Unix(UnixStream::from_std(fd.into())?),
+            Family::Tcp => Stream::Tcp(calls::adopt_tcp(fd)?),
+            Family::Unix => Stream::Unix(calls::adopt_unix(fd)?),
         })
     }
 
@@ -138,6 +175,11 @@ impl Wire for Bare<'_> {
     }
 }
 
+/// What is not sent yet is forgotten when this is closed, however that comes, and the peer reads a reset.
+pub fn reset_when_closed(fd: impl AsFd) {
+    _ = sockopt::set_socket_linger(fd, Some(std::time::Duration::ZERO));
+}
+
 /// One send; never a signal when the peer is gone.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], more: More) -> io::Result<usize> {
@@ -145,5 +187,5 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], more: More) -> io::Result<usize> {
         More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
         More::Nothing => SendFlags::NOSIGNAL,
     };
-    Ok(rustix::net::send(fd, bytes, flags)?)
+    Ok(calls::send(fd, bytes, flags)?)
 }

@@ -2,40 +2,60 @@
 //! answer. It has a task of its own, a seat, and a deadline for whatever it waits for. As soon as it has
 //! answered a request without waiting, it goes back to the lot.
 
+mod script;
+
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::io::ReadBuf;
+use http::status::Status;
 
-use super::h1::{Http1, Next, Part};
-use super::output::{self, Manner, Output, Sent};
+use super::client::Client;
+use super::h1::{Http1, Made, Next, Part};
+use super::output::{self, Manner, Output, Sent, WaitsFor};
 use super::stream::Stream;
-use super::{Call, Peer, Phase, Seated};
+use super::way::OnItsWay;
+use super::{Call, Phase, Seated};
+use crate::exchange::Trust;
+use crate::places::Place;
+use crate::serve::cgi::Feed;
+use crate::stats::Count;
 use crate::worker::Worker;
 
 /// What a lingering connection may still send before it is closed all the same.
 const LINGER_BYTES: usize = 1024 * 1024;
 
+/// Bytes that are read while an answer is being made.
+const READ_AHEAD: usize = 16 * 1024;
+/// How long a client that has closed its side is taken to wait for an answer that has to be made.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
+
 /// Where a task takes over.
 pub enum Start {
-    /// There is input in `rest`, or there is not enough of it.
+    /// There may be more in `rest`.
     Input,
-    /// An answer is on its way.
-    Answer(Output),
+    /// What the lot could not do without waiting.
+    Next(Next),
     /// The last answer has been sent.
     Linger,
+    /// There is no room: one request is read, and refused.
+    Refusal(Place),
 }
 
 pub struct Task {
     stream: Stream,
-    peer: Peer,
+    client: Client,
     worker: Rc<Worker>,
     seated: Seated,
     http: Http1,
     /// Did the request at hand have to wait for anything?
     waited: Waited,
+    /// Held to the end, where there is no room for the connection.
+    place: Option<Place>,
+    /// Where the body at hand goes to: the input of a script that still takes it.
+    feed: Option<Feed>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +75,9 @@ enum End {
 
 /// Why the connection cannot go on.
 enum Broken {
-    /// The client closed, or the connection failed.
+    /// The client has closed its side.
+    Ended,
+    /// The connection failed.
     Gone,
     /// A deadline passed.
     Late,
@@ -63,21 +85,24 @@ enum Broken {
 }
 
 impl Task {
-    pub fn new(stream: Stream, peer: Peer, worker: Rc<Worker>, seated: Seated, http: Http1) -> Task {
-        Task { stream, peer, worker, seated, http, waited: Waited::Yes }
+    pub fn new(stream: Stream, client: Client, worker: Rc<Worker>, seated: Seated, http: Http1) -> Task {
+        Task { stream, client, worker, seated, http, waited: Waited::Yes, place: None, feed: None }
     }
 
     /// Serves until the connection ends or goes back to the lot.
     pub async fn serve(mut self, start: Start) {
-        let end = match self.run(start).await {
+        let serving = Serving(&mut self);
+        let task = &mut *serving.0;
+        let end = match task.run(start).await {
             Ok(end) => end,
             Err(Broken::Park) => End::Park,
-            Err(Broken::Late) => self.too_late().await,
-            Err(Broken::Gone) => {
-                self.http.break_off(&self.worker, "client closed");
+            Err(Broken::Late) => task.too_late().await,
+            Err(Broken::Ended | Broken::Gone) => {
+                task.http.break_off(&task.worker, Status::BAD_REQUEST, output::CLIENT_CLOSED);
                 End::Close
             }
         };
+        drop(serving);
         match end {
             End::Close => {}
             End::Linger => self.linger().await,
@@ -86,29 +111,34 @@ impl Task {
     }
 
     async fn run(&mut self, start: Start) -> Result<End, Broken> {
-        match start {
-            Start::Linger => return Ok(End::Linger),
-            Start::Input => {}
-            Start::Answer(output) => {
-                if let Some(end) = self.write(output).await? {
-                    return Ok(end);
-                }
+        let mut begun = match start {
+            Start::Linger => {
+                // What came behind the last request comes too late.
+                self.http.rest.clear();
+                return Ok(End::Linger);
             }
-        }
+            Start::Refusal(place) => {
+                self.place = Some(place);
+                return self.refuse().await;
+            }
+            Start::Input => None,
+            Start::Next(next) => Some(next),
+        };
         loop {
-            if self.http.is_idle() {
-                if self.worker.is_leaving() {
-                    return Ok(End::Close);
+            let next = match begun.take() {
+                Some(next) => next,
+                None if self.http.is_idle() => {
+                    if self.waited == Waited::No || self.worker.is_leaving() {
+                        return Ok(End::Park);
+                    }
+                    self.enter(Phase::Idle);
+                    self.waited = Waited::No;
+                    self.read().await?;
+                    self.respond()
                 }
-                if self.waited == Waited::No {
-                    return Ok(End::Park);
-                }
-                self.enter(Phase::Idle);
-                self.waited = Waited::No;
-                self.read().await?;
-            }
-            let have = self.restore();
-            match self.http.respond(&self.worker, have) {
+                None => self.respond(),
+            };
+            match next {
                 Next::Read(part) => {
                     self.wait_for(part);
                     self.read().await?;
@@ -120,12 +150,48 @@ impl Task {
                 }
                 Next::Fetch(fetch) => {
                     self.wait_in(Phase::Fetch);
-                    self.http.fetched.push(fetch.wait().await);
+                    let fetched = self.unless_left(fetch.wait()).await?;
+                    self.http.fetched.push(fetched);
                 }
                 Next::Later(reply) => {
                     self.wait_in(Phase::Fetch);
-                    self.http.made = Some(reply.await);
+                    let reply = self.unless_left(reply).await?;
+                    self.http.made = Some(Made::Reply(reply, Trust::Kept));
                 }
+                Next::Run(run) => self.run_script(*run).await?,
+            }
+        }
+    }
+
+    /// Waits for what is being made, unless the client leaves: then nobody wants it any more.
+    async fn unless_left<T>(&mut self, made: impl Future<Output = T>) -> Result<T, Broken> {
+        tokio::select! {
+            biased;
+            made = made => Ok(made),
+            broken = self.leaving() => {
+                self.worker.counts.add(Count::Left, u64::from(!matches!(broken, Broken::Late)));
+                Err(broken)
+            }
+        }
+    }
+
+    /// Reads on, as far as there is room, until the client leaves. One that has only closed its side may
+    /// still be waiting for the answer, but not for long.
+    async fn leaving(&mut self) -> Broken {
+        if let Err(broken) = self.hand_on().await {
+            return broken;
+        }
+        loop {
+            if self.http.rest.len() >= READ_AHEAD {
+                std::future::pending::<()>().await;
+            }
+            match self.read().await {
+                Ok(()) => {}
+                Err(Broken::Ended) => {
+                    tokio::time::sleep(HALF_CLOSED).await;
+                    return Broken::Gone;
+                }
+                Err(broken) => return broken,
             }
         }
     }
@@ -134,36 +200,18 @@ impl Task {
     async fn read(&mut self) -> Result<(), Broken> {
         let Task { stream, worker, seated, http, .. } = self;
         poll_fn(|cx| {
-            loop {
-                if let Some(call) = seated.seat.called(cx.waker()) {
-                    answer_call(call, worker, seated)?;
-                }
-                let desk = &mut *worker.desk.borrow_mut();
-                let mut buf = ReadBuf::new(desk.space_behind(&http.rest));
-                match ready!(stream.poll_read(cx, &mut buf)) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(_) => return Poll::Ready(Err(Broken::Gone)),
-                }
-                let came = buf.filled();
-                if came.is_empty() {
-                    return Poll::Ready(Err(Broken::Gone));
-                }
-                if http.is_idle() {
-                    http.began = worker.access_time();
-                }
-                seated.seat.moved(came.len() as u64);
-                http.rest.extend_from_slice(came);
-                return Poll::Ready(Ok(()));
+            if let Some(call) = seated.seat.called(cx.waker()) {
+                answer_call(call, worker, seated)?;
             }
+            poll_receive(cx, stream, worker, seated, http)
         })
         .await
     }
 
-    /// Puts the input into the worker's buffer, which others have used meanwhile.
-    fn restore(&mut self) -> usize {
+    /// Looks at the input, in the worker's buffer, which others have used meanwhile.
+    fn respond(&mut self) -> Next {
         self.worker.desk.borrow_mut().space_behind(&self.http.rest);
-        self.http.rest.len()
+        self.http.respond(&self.worker, self.http.rest.len())
     }
 
     fn wait_for(&mut self, part: Part) {
@@ -189,9 +237,25 @@ impl Task {
 
     /// Sends all of it and writes its log lines. `Some`: it was the last.
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Broken> {
+        output.gather();
         self.write_on(&mut output);
+        // What came behind the request is nobody's as long as this is not sent; but of the request's own body
+        // a script may still be taking what it needs.
+        let rest = match self.http.left {
+            0 => std::mem::take(&mut self.http.rest),
+            _ => Vec::new(),
+        };
+        let ends_with_connection = output.ends_with_connection();
+        if ends_with_connection {
+            self.stream.reset();
+        }
         let sent = self.send(&mut output).await;
-        self.enter(Phase::Idle);
+        if ends_with_connection && sent.is_ok() {
+            self.stream.end_well();
+        }
+        if sent.is_ok() {
+            self.enter(Phase::Idle);
+        }
         let ended = sent.as_ref().err().map(|(_, why)| *why);
         let manner = output.manner;
         self.worker.finish(output, ended);
@@ -201,10 +265,14 @@ impl Task {
                 if matches!(broken, Broken::Late) {
                     self.stream.reset();
                 }
-                self.http.rest.clear();
                 Err(broken)
             }
-            (Ok(()), Manner::Stay | Manner::StayOld) => Ok(None),
+            (Ok(()), Manner::Stay | Manner::StayOld) => {
+                // More may have come while the answer was waited for.
+                let came = std::mem::replace(&mut self.http.rest, rest);
+                self.http.rest.extend_from_slice(&came);
+                Ok(None)
+            }
             (Ok(()), Manner::Leave) => Ok(Some(End::Close)),
             (Ok(()), Manner::Close) => Ok(Some(End::Linger)),
         }
@@ -218,41 +286,83 @@ impl Task {
 
     async fn send(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
         // One log line per request, also when this task is dropped or panics in the middle.
-        let mut guard = Unfinished { worker: self.worker.clone(), output: Some(output) };
-        let Some(output) = guard.output.as_deref_mut() else { return Ok(()) };
+        let worker = self.worker.clone();
+        let mut output = OnItsWay::new(&worker, output);
         let result = loop {
-            let waited = &mut self.waited;
-            match poll_fn(|cx| poll_send(cx, &self.stream, &self.worker, &self.seated, waited, output)).await
-            {
+            match self.send_some(&mut output).await {
                 Ok(Sent::All) => break Ok(()),
                 Ok(Sent::Slice) => {
                     self.waited = Waited::Yes;
                     tokio::task::yield_now().await;
                 }
+                Ok(Sent::Piece) if output.waits_for() == WaitsFor::Script => {
+                    if let Err(why) = self.next_of_script(&mut output).await {
+                        break Err(why);
+                    }
+                    self.write_on(&mut output);
+                }
                 Ok(Sent::Piece) => {
                     self.wait_in(Phase::Fetch);
-                    if output.next_piece(&self.worker).await.is_err() {
-                        break Err((Broken::Gone, "content could not be made"));
+                    match self.unless_left(output.next_piece(&worker)).await {
+                        Ok(Ok(())) => self.write_on(&mut output),
+                        Ok(Err(_)) => break Err((Broken::Gone, "content could not be made")),
+                        Err(broken) => break Err(why_given_up(broken)),
                     }
-                    self.write_on(output);
                 }
                 Ok(Sent::Cold) => {
                     self.wait_in(Phase::Fetch);
-                    if output.read_cold(&self.worker).await.is_err() {
-                        break Err((Broken::Gone, "content could not be read"));
+                    match self.unless_left(output.read_cold(&worker)).await {
+                        Ok(Ok(())) => self.write_on(&mut output),
+                        Ok(Err(_)) => break Err((Broken::Gone, output::UNREADABLE)),
+                        Err(broken) => break Err(why_given_up(broken)),
                     }
-                    self.write_on(output);
                 }
                 Err(why) => break Err(why),
             }
         };
-        guard.output = None;
+        output.arrive();
         result
     }
 
-    /// Without a word, if no request had begun; with 408, if one had.
+    /// Sends what the socket takes, and hands the request's body on meanwhile, if there is any of it left:
+    /// a client may read only when it has sent all.
+    async fn send_some(&mut self, output: &mut Output) -> Result<Sent, (Broken, &'static str)> {
+        let Task { stream, worker, seated, http, waited, feed, .. } = self;
+        poll_fn(|cx| {
+            // Whatever is the matter with the body, the answer is sent as far as the client takes it.
+            if http.left > 0 && script::poll_hand_on(cx, stream, worker, seated, http, feed).is_ready() {
+                *feed = None;
+            }
+            poll_send(cx, stream, worker, seated, waited, output)
+        })
+        .await
+    }
+
+    /// Reads one request, however far it gets in the time of lingering, and answers that there is no room.
+    async fn refuse(&mut self) -> Result<End, Broken> {
+        self.enter(Phase::Linger);
+        loop {
+            self.read().await?;
+            match self.respond() {
+                Next::Read(_) => {}
+                Next::Send(output) => return Ok(self.write(output).await?.unwrap_or(End::Close)),
+                Next::Fetch(_) | Next::Later(_) | Next::Run(_) => return Ok(End::Close),
+            }
+        }
+    }
+
+    /// Without a word, if no request had begun; with 408, if it is the client that was too slow.
     async fn too_late(&mut self) -> End {
-        let Some(output) = self.http.time_out(&self.worker) else { return End::Close };
+        let (count, status, why) = match self.seated.seat.phase() {
+            Phase::Head => (Count::LateHead, Status::REQUEST_TIMEOUT, "request too slow"),
+            Phase::Body => (Count::LateBody, Status::REQUEST_TIMEOUT, "request too slow"),
+            Phase::Fetch => (Count::LateDisk, Status::SERVICE_UNAVAILABLE, "the disk is too slow"),
+            Phase::Script => (Count::ScriptsLate, Status::GATEWAY_TIMEOUT, "the script is too slow"),
+            Phase::Write => (Count::LateWrite, Status::REQUEST_TIMEOUT, "client too slow"),
+            Phase::Idle | Phase::Linger => (Count::LateIdle, Status::REQUEST_TIMEOUT, "request too slow"),
+        };
+        self.worker.counts.add(count, 1);
+        let Some(output) = self.http.time_out(&self.worker, status, why) else { return End::Close };
         match self.write(output).await {
             Ok(_) => End::Linger,
             Err(_) => End::Close,
@@ -263,6 +373,11 @@ impl Task {
     /// (RFC 9112 §9.6): so the client is told that there is no more, and read until it has closed.
     async fn linger(&mut self) {
         self.stream.shut_down();
+        // What is left of a body has a limit, and a least rate.
+        self.feed = None;
+        if self.hand_on().await.is_err() {
+            return;
+        }
         self.enter(Phase::Linger);
         let mut left = LINGER_BYTES;
         while self.read().await.is_ok() {
@@ -275,12 +390,20 @@ impl Task {
     }
 
     fn park(self) {
-        let Task { stream, peer, worker, http, .. } = self;
+        let Task { stream, client, worker, http, seated, .. } = self;
         let family = stream.family();
         // A connection that cannot be parked is closed: it was idle.
-        _ = stream
-            .into_fd()
-            .and_then(|fd| worker.lot.admit(fd, family, peer, http.requests, worker.clock.ticks()));
+        if let Ok(fd) = stream.into_fd() {
+            worker.rest(fd, family, client, http.requests, seated.seat.since());
+        }
+    }
+}
+
+/// Why an answer ends whose content was still being made.
+fn why_given_up(broken: Broken) -> (Broken, &'static str) {
+    match broken {
+        Broken::Late => (broken, "the disk is too slow"),
+        Broken::Ended | Broken::Gone | Broken::Park => (broken, output::CLIENT_CLOSED),
     }
 }
 
@@ -298,6 +421,29 @@ fn answer_call(call: Call, worker: &Worker, seated: &Seated) -> Result<(), Broke
     }
 }
 
+/// Reads behind `rest`, which takes what came.
+fn poll_receive(
+    cx: &mut Context<'_>,
+    stream: &Stream,
+    worker: &Worker,
+    seated: &Seated,
+    http: &mut Http1,
+) -> Poll<Result<(), Broken>> {
+    let desk = &mut *worker.desk.borrow_mut();
+    let space = desk.space_behind(&http.rest);
+    let came = match ready!(stream.poll_receive(cx, space)) {
+        Ok(0) => return Poll::Ready(Err(Broken::Ended)),
+        Ok(n) => &space[..n],
+        Err(_) => return Poll::Ready(Err(Broken::Gone)),
+    };
+    if http.is_idle() {
+        http.began = worker.access_time();
+    }
+    seated.seat.moved(came.len() as u64);
+    http.rest.extend_from_slice(came);
+    Poll::Ready(Ok(()))
+}
+
 /// Sends what the socket takes now; waits, with a deadline, when it takes nothing.
 fn poll_send(
     cx: &mut Context<'_>,
@@ -312,7 +458,8 @@ fn poll_send(
         if let Some(call) = seat.called(cx.waker())
             && call != Call::Park
         {
-            let taken = output.taken(stream.unacknowledged());
+            // A client that sends its body is not idle, either.
+            let taken = output.taken(stream.unacknowledged()) + seat.window();
             if call == Call::Late || !worker.deadlines.is_enough(Phase::Write, taken) {
                 return Poll::Ready(Err((Broken::Late, "client too slow")));
             }
@@ -332,16 +479,13 @@ fn poll_send(
     }
 }
 
-/// Writes the log lines of an answer whose sending was dropped: by a panic, or because the server stops.
-struct Unfinished<'a> {
-    worker: Rc<Worker>,
-    output: Option<&'a mut Output>,
-}
+/// Writes the log line of a request that is dropped before it was answered: by a panic, or because the server
+/// stops.
+struct Serving<'a>(&'a mut Task);
 
-impl Drop for Unfinished<'_> {
+impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        if let Some(output) = &self.output {
-            self.worker.access.write(&output.records, output.sent(), Some("server stopped"));
-        }
+        let Task { http, worker, .. } = &mut *self.0;
+        http.break_off(worker, Status::INTERNAL_SERVER_ERROR, output::why_dropped());
     }
 }

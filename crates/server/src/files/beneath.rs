@@ -11,15 +11,17 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use http::target::SafePath;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags};
+use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 
 use crate::disk::Device;
+use crate::sys::calls;
 
 /// As `path_resolution(7)`: more links than this are a loop.
 const MAX_LINKS: usize = 40;
-/// `openat2` says EAGAIN when a rename elsewhere crossed its path; it is asked again this often.
+/// `openat2` says EAGAIN when a rename elsewhere crossed its path, and any file system that it was interrupted;
+/// it is asked again this often.
 const RACES: usize = 8;
 /// To stand in, and to open from.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -31,14 +33,21 @@ pub struct Root {
     /// Where it really is, to recognise absolute links that lead back into it.
     pub path: Arc<PathBuf>,
     pub device: Device,
+    inode: u64,
 }
 
 impl Root {
     pub fn open(path: &Path) -> std::io::Result<Root> {
-        let fd = fs::open(path, FOLDER, Mode::empty())?;
-        let device = fs::fstat(&fd)?.st_dev;
-        let device = (fs::major(device), fs::minor(device));
-        Ok(Root { fd: Arc::new(fd), path: Arc::new(path.canonicalize()?), device })
+        let fd = retry_on_intr(|| calls::open(path, FOLDER))?;
+        let stat = retry_on_intr(|| calls::fstat(&fd))?;
+        let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+        let path = Arc::new(path.canonicalize()?);
+        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
+    }
+
+    /// Is it the same folder, at the same place?
+    pub fn is(&self, other: &Root) -> bool {
+        (self.device, self.inode) == (other.device, other.inode) && self.path == other.path
     }
 }
 
@@ -108,7 +117,8 @@ fn open_at_once(
     let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
     let resolve = rule | ResolveFlags::NO_MAGICLINKS | cached;
     for _ in 0..RACES {
-        match fs::openat2(&root.fd, name, flags, Mode::empty(), resolve) {
+        match calls::openat2(&root.fd, name, flags, resolve) {
+            Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if wait == Wait::Allowed => {}
             result => return result,
         }
@@ -134,7 +144,7 @@ fn walk(
             continue;
         }
         let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::openat(walk.here(), &part, step, Mode::empty())?;
+        let fd = retry_on_intr(|| calls::openat(walk.here(), &part, step))?;
         if kind(&fd)? == FileType::Symlink {
             walk.follow(&fd, &part)?;
         } else if walk.ahead.is_empty() {
@@ -144,7 +154,7 @@ fn walk(
         }
     }
     // The path ended in a folder that was entered: by `..`, or because it is the root.
-    Ok(fs::openat(walk.here(), ".", flags, Mode::empty())?)
+    Ok(retry_on_intr(|| calls::openat(walk.here(), ".", flags))?)
 }
 
 /// A walk from folder to folder.
@@ -161,7 +171,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn begin<'a>(root: &'a Root, name: &str, symlinks: Symlinks) -> Result<Walk<'a>, OpenError> {
-        let start = root.fd.try_clone().map_err(|_| Errno::MFILE)?;
+        let start = calls::duplicate(&root.fd)?;
         let ahead = parts(Path::new(name));
         Ok(Walk { root, symlinks, ahead, folders: Vec::new(), start, links: 0 })
     }
@@ -181,7 +191,7 @@ impl Walk<'_> {
         if self.is_confined() {
             return Err(OpenError::Denied);
         }
-        self.start = fs::openat(&self.start, "..", FOLDER, Mode::empty())?;
+        self.start = retry_on_intr(|| calls::openat(&self.start, "..", FOLDER))?;
         Ok(())
     }
 
@@ -200,10 +210,10 @@ impl Walk<'_> {
         self.folders.clear();
         if self.is_confined() {
             let inside = target.strip_prefix(&*self.root.path).map_err(|_| OpenError::Denied)?;
-            self.start = self.root.fd.try_clone().map_err(|_| Errno::MFILE)?;
+            self.start = calls::duplicate(&self.root.fd)?;
             self.ahead.extend(parts(inside));
         } else {
-            self.start = fs::open("/", FOLDER, Mode::empty())?;
+            self.start = retry_on_intr(|| calls::open("/", FOLDER))?;
             self.ahead.extend(parts(&target));
         }
         Ok(())
@@ -215,19 +225,22 @@ fn open_last(here: BorrowedFd<'_>, part: &Path, found: OwnedFd, flags: OFlags) -
     if flags.contains(OFlags::PATH) {
         return Ok(found);
     }
-    Ok(fs::openat(here, part, flags | OFlags::NOFOLLOW, Mode::empty())?)
+    Ok(retry_on_intr(|| calls::openat(here, part, flags | OFlags::NOFOLLOW))?)
 }
 
 fn may_follow(symlinks: Symlinks, here: BorrowedFd<'_>, link: &OwnedFd, name: &Path) -> Result<bool, Errno> {
     Ok(match symlinks {
         Symlinks::Never => false,
         Symlinks::Beneath | Symlinks::Follow => true,
-        Symlinks::Owner => fs::fstat(link)?.st_uid == fs::statat(here, name, AtFlags::empty())?.st_uid,
+        Symlinks::Owner => {
+            let target = retry_on_intr(|| calls::statat(here, name, AtFlags::empty()))?;
+            retry_on_intr(|| calls::fstat(link))?.st_uid == target.st_uid
+        }
     })
 }
 
 fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {
-    Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode))
+    Ok(FileType::from_raw_mode(retry_on_intr(|| calls::fstat(fd))?.st_mode))
 }
 
 /// The components of a path, last one first; `.` and the leading slash are dropped.
@@ -241,8 +254,7 @@ fn parts(path: &Path) -> Vec<PathBuf> {
 }
 
 fn read_link(link: &OwnedFd) -> Result<PathBuf, Errno> {
-    let target = fs::readlinkat(link, "", Vec::new())?;
-    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+    Ok(PathBuf::from(OsString::from_vec(retry_on_intr(|| calls::readlink(link))?)))
 }
 
 #[cfg(test)]

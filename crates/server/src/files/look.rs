@@ -3,17 +3,17 @@
 //!
 //! Knows nothing of requests: it finds, it does not decide.
 
-use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 
 use http::negotiate::Coding;
 use http::target::SafePath;
-use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::fs::{AtFlags, FileType, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use site::model::{FileRules, Symlinks};
 
 use super::beneath::{self, OpenError, Root, Wait};
 use crate::disk::Device;
+use crate::sys::calls;
 
 /// What tells two states of a file apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +80,14 @@ pub enum Found {
 pub struct Variant {
     pub stamp: Stamp,
     pub coding: Coding,
-    pub fd: OwnedFd,
+    /// `None` where it is not needed any more: closing may wait for a disk, too.
+    pub fd: Option<OwnedFd>,
     /// The content, when it is small enough to keep.
     pub body: Option<Vec<u8>>,
 }
+
+/// How often a file is looked at again that has become shorter while it was read.
+const CHANGES: usize = 2;
 
 /// Looks. `known` are the stamps of what was found before: if nothing has changed, `Ok(None)`.
 pub fn look(query: &Query, known: &[Stamp], wait: Wait) -> Result<Option<Found>, OpenError> {
@@ -133,7 +137,7 @@ pub fn unchanged(fd: &OwnedFd, stamp: &Stamp) -> bool {
 /// to wait.
 pub fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
     let mut byte = [0; 1];
-    let read = preadv2(fd, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    let read = retry_on_intr(|| calls::preadv2(fd, &mut byte, at, ReadWriteFlags::NOWAIT));
     !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
 }
 
@@ -143,7 +147,7 @@ pub fn read(fd: &OwnedFd, at: u64, length: usize, wait: Wait) -> Result<Option<V
     let mut bytes = vec![0; length];
     let mut have = 0;
     while have < length {
-        match preadv2(fd, &mut [IoSliceMut::new(&mut bytes[have..])], at + have as u64, flags) {
+        match calls::preadv2(fd, &mut bytes[have..], at + have as u64, flags) {
             Ok(0) => return Ok(None),
             Ok(n) => have += n,
             Err(Errno::INTR) => {}
@@ -251,7 +255,7 @@ fn stat(query: &Query, path: &SafePath<'_>, wait: Wait) -> Result<(FileType, Sta
 
 fn stat_opened(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
     let sync = if wait == Wait::Never { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
-    let st = fs::statx(fd, "", AtFlags::EMPTY_PATH | sync, StatxFlags::BASIC_STATS)?;
+    let st = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync))?;
     let stamp = Stamp {
         device: (st.stx_dev_major, st.stx_dev_minor),
         inode: st.stx_ino,
@@ -291,12 +295,26 @@ fn load_one(query: &Query, sight: &Sight, wait: Wait) -> Result<Variant, OpenErr
     // What was seen was a regular file; were it exchanged for a FIFO meanwhile, NONBLOCK keeps this from waiting.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = beneath::open(&query.root, &sight.path, query.symlinks, flags, wait)?;
-    let (kind, stamp) = stat_opened(&fd, wait)?;
+    let (mut stamp, mut body) = load_opened(query, &fd, wait)?;
+    for _ in 0..CHANGES {
+        if body.is_some() || stamp.size > query.read_up_to {
+            break;
+        }
+        (stamp, body) = load_opened(query, &fd, wait)?;
+    }
+    // A small gzip file may still be inflated to a large one, from its descriptor.
+    let is_done = body.is_some() && sight.coding != Coding::Gzip;
+    Ok(Variant { stamp, coding: sight.coding, fd: (!is_done).then_some(fd), body })
+}
+
+/// The body is `None` where it is too large to keep, or has become shorter meanwhile.
+fn load_opened(query: &Query, fd: &OwnedFd, wait: Wait) -> Result<(Stamp, Option<Vec<u8>>), OpenError> {
+    let (kind, stamp) = stat_opened(fd, wait)?;
     if kind != FileType::RegularFile {
         return Err(OpenError::Denied);
     }
-    let body = if stamp.size <= query.read_up_to { read(&fd, 0, stamp.size as usize, wait)? } else { None };
-    Ok(Variant { stamp, coding: sight.coding, fd, body })
+    let body = if stamp.size <= query.read_up_to { read(fd, 0, stamp.size as usize, wait)? } else { None };
+    Ok((stamp, body))
 }
 
 fn nanoseconds(seconds: i64, nanos: u32) -> i128 {

@@ -7,6 +7,7 @@
 pub mod beneath;
 pub mod look;
 pub mod roots;
+pub mod script;
 pub mod table;
 
 use std::cell::{Cell, RefCell};
@@ -20,15 +21,18 @@ use http::target::SafePath;
 use rustix::io::Errno;
 use site::decide::Resource;
 use site::model::{CacheLimits, Site};
+use site::walk::Verdict;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
-use crate::disk::Busy;
+use crate::disk::{Busy, Work};
 use crate::log;
 use crate::serve::{Dated, OpenFile};
+use crate::stats::Count;
 use crate::worker::Worker;
 use beneath::{OpenError, Wait};
 use look::{Found, Query, Stamp, look};
-use roots::Roots;
+use roots::{OpenRoots, Roots};
 use table::{Cost, Table};
 
 /// What stands under a path, ready to be served.
@@ -77,24 +81,53 @@ pub enum Lookup {
     Failed(Status),
 }
 
-/// A look-up under way. Whoever wants the same thing waits for the same one.
-pub struct Fetch {
+/// A look-up under way.
+pub enum Fetch {
+    Entry(Looking),
+    Walk(script::Walking),
+}
+
+/// What came of it, for a path of a host. Errors: the status to answer with.
+pub enum Fetched {
+    Entry { host: usize, path: SafePath<'static>, result: Result<Rc<Entry>, Status> },
+    Walk { host: usize, path: SafePath<'static>, result: Result<Verdict, Status> },
+}
+
+/// A look-up of an entry. Whoever wants the same thing waits for the same one.
+pub struct Looking {
     host: usize,
     path: SafePath<'static>,
     look: Rc<Pending>,
-}
-
-/// What came of it.
-pub struct Fetched {
-    host: usize,
-    path: SafePath<'static>,
-    pub result: Result<Rc<Entry>, Status>,
 }
 
 #[derive(Default)]
 struct Pending {
     result: RefCell<Option<Result<Rc<Entry>, Status>>>,
     done: Notify,
+    /// How many wait for it. When the last of them does not want it any more, it is given up.
+    waiting: Cell<usize>,
+    given_up: Cell<bool>,
+    looking: RefCell<Option<AbortHandle>>,
+}
+
+/// A look-up from its beginning to its end, whichever that is.
+struct UnderWay {
+    worker: Rc<Worker>,
+    key: (usize, SafePath<'static>),
+    pending: Rc<Pending>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut all = self.worker.files.pending.borrow_mut();
+        // One that was given up may have been begun anew.
+        if all.get(&self.key).is_some_and(|look| Rc::ptr_eq(look, &self.pending)) {
+            all.remove(&self.key);
+        }
+        // Without a result it has failed, or nobody waits.
+        self.pending.result.borrow_mut().get_or_insert(Err(Status::INTERNAL_SERVER_ERROR));
+        self.pending.done.notify_waiters();
+    }
 }
 
 pub struct Files {
@@ -107,13 +140,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the roots of the site.
-    pub fn new(site: &Site, now: i64) -> Files {
+    pub fn new(site: &Site, roots: OpenRoots, now: i64) -> Files {
         let CacheLimits { entries, descriptors, bytes, file, check, missing } = site.cache;
         let check = whole_seconds(check);
         Files {
             table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
-            roots: Roots::open(site, check, now),
+            roots: Roots::new(&roots, check, now),
             pending: RefCell::default(),
             check,
             missing: whole_seconds(missing),
@@ -139,16 +171,23 @@ impl Files {
         now: i64,
     ) -> Lookup {
         let files = &worker.files;
-        let Some(root) = Roots::get(worker, wanted.root, now) else {
-            return Lookup::Failed(Status::INTERNAL_SERVER_ERROR);
+        let root = match Roots::get(worker, wanted.root, now) {
+            Ok(root) => root,
+            Err(status) => return Lookup::Failed(status),
         };
-        let query = Query::new(root, wanted.below.clone().into_owned(), wanted.rules, files.read_up_to);
+        let index = wanted.index.to_vec();
+        let below = wanted.below.clone().into_owned();
+        let query = Query { index, ..Query::new(root, below, wanted.rules, files.read_up_to) };
         let known = files.known(host, path.as_str());
         let stamps = known.as_ref().map_or(&[][..], |e| &e.stamps);
         match look(&query, stamps, Wait::Never) {
             Ok(found) => Lookup::Hit(files.settle(worker, host, path, known, found, now)),
-            Err(OpenError::Local(errno)) => Lookup::Failed(files.trouble(path.as_str(), errno)),
-            Err(_) => Lookup::Fetch(Files::fetch(worker, host, path, query, known)),
+            Err(OpenError::Local(errno)) => match files.make_do(path.as_str(), known, errno, now) {
+                Ok(entry) => Lookup::Hit(entry),
+                Err(status) => Lookup::Failed(status),
+            },
+            Err(_) if worker.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
+            Err(_) => Lookup::Fetch(Fetch::Entry(Files::fetch(worker, host, path, query, known))),
         }
     }
 
@@ -188,30 +227,34 @@ impl Files {
         path: &SafePath<'_>,
         query: Query,
         known: Option<Rc<Entry>>,
-    ) -> Fetch {
+    ) -> Looking {
         let key = (host, path.clone().into_owned());
-        if let Some(look) = worker.files.pending.borrow().get(&key) {
-            return Fetch { host, path: key.1, look: look.clone() };
+        if let Some(look) = worker.files.pending.borrow().get(&key)
+            && !look.given_up.get()
+        {
+            return Looking { host, path: key.1, look: look.clone() };
         }
         let pending = Rc::<Pending>::default();
         worker.files.pending.borrow_mut().insert(key.clone(), pending.clone());
-        let fetch = Fetch { host, path: key.1.clone(), look: pending.clone() };
-        let worker = worker.clone();
-        tokio::task::spawn_local(async move {
+        let fetch = Looking { host, path: key.1.clone(), look: pending.clone() };
+        let under_way = UnderWay { worker: worker.clone(), key, pending: pending.clone() };
+        let looking = tokio::task::spawn_local(async move {
+            let UnderWay { worker, key, pending } = &under_way;
+            let path = key.1.as_str();
             let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
             let device = look::device(&query);
-            let looked = worker.disk.run(device, move || look(&query, &stamps, Wait::Allowed)).await;
+            let look = move || look(&query, &stamps, Wait::Allowed);
+            let looked = worker.disk.run(device, Work::File, look).await;
             let now = worker.clock.read();
             let result = match looked {
-                Ok(Ok(found)) => Ok(worker.files.settle(&worker, host, &key.1, known, found, now)),
-                Ok(Err(OpenError::Local(errno))) => Err(worker.files.trouble(key.1.as_str(), errno)),
+                Ok(Ok(found)) => Ok(worker.files.settle(worker, host, &key.1, known, found, now)),
+                Ok(Err(OpenError::Local(errno))) => worker.files.make_do(path, known, errno, now),
                 Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-                Err(busy) => Err(worker.files.busy(key.1.as_str(), busy)),
+                Err(busy) => Err(worker.files.busy(worker, path, busy)),
             };
-            worker.files.pending.borrow_mut().remove(&key);
             *pending.result.borrow_mut() = Some(result);
-            pending.done.notify_waiters();
         });
+        *pending.looking.borrow_mut() = Some(looking.abort_handle());
         fetch
     }
 
@@ -243,15 +286,32 @@ impl Files {
         entry
     }
 
-    fn trouble(&self, path: &str, errno: Errno) -> Status {
-        log::error(format_args!("cannot open /{path}: {errno}"));
-        match errno {
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::SERVICE_UNAVAILABLE,
-            _ => Status::INTERNAL_SERVER_ERROR,
+    /// What was known is served on where there is no descriptor or no memory to look at it again: it costs
+    /// neither.
+    fn make_do(
+        &self,
+        path: &str,
+        known: Option<Rc<Entry>>,
+        errno: Errno,
+        now: i64,
+    ) -> Result<Rc<Entry>, Status> {
+        match known {
+            Some(entry) if is_shortage(errno) => {
+                entry.checked.set(now);
+                Ok(entry)
+            }
+            _ => Err(self.trouble(path, errno)),
         }
     }
 
-    fn busy(&self, path: &str, busy: Busy) -> Status {
+    /// Tells of an error that is neither the client's nor the file's, and says what the client is told.
+    pub fn trouble(&self, path: &str, errno: Errno) -> Status {
+        log::error(format_args!("cannot open /{path}: {errno}"));
+        if is_shortage(errno) { Status::SERVICE_UNAVAILABLE } else { Status::INTERNAL_SERVER_ERROR }
+    }
+
+    fn busy(&self, worker: &Worker, path: &str, busy: Busy) -> Status {
+        worker.counts.add(Count::LateDisk, u64::from(busy == Busy::Late));
         let why = match busy {
             Busy::Full => "too many look-ups wait for a disk",
             Busy::Late => "the disk did not answer in time",
@@ -267,6 +327,8 @@ pub struct Wanted<'a> {
     pub root: &'a Path,
     pub below: SafePath<'a>,
     pub rules: &'a site::model::FileRules,
+    /// In place of those of the rules.
+    pub index: &'a [String],
 }
 
 /// Seconds after which a listing is made anew even if its folder has not changed: the sizes and times
@@ -275,20 +337,65 @@ const LISTING_AGE: i64 = 10;
 
 impl Fetch {
     pub async fn wait(self) -> Fetched {
+        match self {
+            Fetch::Entry(looking) => looking.wait().await,
+            Fetch::Walk(walking) => walking.wait().await,
+        }
+    }
+}
+
+impl Looking {
+    async fn wait(self) -> Fetched {
+        let _waiting = Waiting::of(&self.look);
         loop {
             let done = self.look.done.notified();
             if let Some(result) = &*self.look.result.borrow() {
-                return Fetched { host: self.host, path: self.path.clone(), result: result.clone() };
+                return Fetched::Entry { host: self.host, path: self.path.clone(), result: result.clone() };
             }
             done.await;
         }
     }
 }
 
+/// Somebody who waits for a look-up.
+struct Waiting(Rc<Pending>);
+
+impl Waiting {
+    fn of(look: &Rc<Pending>) -> Waiting {
+        look.waiting.set(look.waiting.get() + 1);
+        Waiting(look.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let look = &self.0;
+        look.waiting.set(look.waiting.get() - 1);
+        if look.waiting.get() == 0
+            && look.result.borrow().is_none()
+            && let Some(looking) = &*look.looking.borrow()
+        {
+            look.given_up.set(true);
+            looking.abort();
+        }
+    }
+}
+
 impl Fetched {
-    /// Is this what was looked up for that path?
-    pub fn is(&self, host: usize, path: &str) -> bool {
-        self.host == host && self.path.as_str() == path
+    /// What was looked up for that path, if it is this.
+    pub fn entry(&self, at: usize, asked: &SafePath<'_>) -> Option<&Result<Rc<Entry>, Status>> {
+        match self {
+            Fetched::Entry { host, path, result } if (*host, path) == (at, asked) => Some(result),
+            Fetched::Entry { .. } | Fetched::Walk { .. } => None,
+        }
+    }
+
+    /// Where the walk for that path ended, if it is this.
+    pub fn walk(&self, at: usize, asked: &SafePath<'_>) -> Option<Result<Verdict, Status>> {
+        match self {
+            Fetched::Walk { host, path, result } if (*host, path) == (at, asked) => Some(*result),
+            Fetched::Entry { .. } | Fetched::Walk { .. } => None,
+        }
     }
 }
 
@@ -324,6 +431,11 @@ impl Entry {
         let descriptors = self.forms.iter().filter(|f| !matches!(f.content, Content::InBlock)).count();
         (bytes + size_of::<Entry>(), descriptors)
     }
+}
+
+/// Does it pass when others have what they need?
+fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
 fn whole_seconds(duration: Duration) -> i64 {

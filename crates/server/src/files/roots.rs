@@ -1,20 +1,111 @@
-//! The folders that files are served from, opened once and looked up again after a while: releases are
-//! often switched by exchanging a link. Looking up is done beside the loop, for a root may be on a disk
-//! that does not answer.
+//! The folders that files are served from, opened before anything is served and looked up again after a
+//! while: releases are often switched by exchanging a link. Looking up is done beside the loop, for a root
+//! may be on a disk that does not answer.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use site::model::{Action, Site};
+use http::status::Status;
+use site::model::Site;
 
 use super::beneath::Root;
-use crate::disk::Device;
+use crate::disk::{Device, Work};
 use crate::log;
 use crate::worker::Worker;
 
+/// How long a root may take to be opened at the start; it is tried again when it is asked for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// All roots of a site, as they were at the start.
+#[derive(Clone, Default)]
+pub struct OpenRoots(Arc<HashMap<PathBuf, Opened>>);
+
+/// What came of opening a root.
+#[derive(Debug, Clone)]
+enum Opened {
+    Root(Root),
+    Failed(String),
+    /// Nobody could look: what is there is not known.
+    Unknown(String),
+    /// Its disk has not answered.
+    Silent,
+}
+
+impl OpenRoots {
+    /// Opens the roots of all routes, on threads of their own: a disk that does not answer keeps nobody
+    /// from serving the others.
+    pub fn of(site: &Site) -> OpenRoots {
+        let mut left: VecDeque<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
+        let mut opened = HashMap::new();
+        while !left.is_empty() {
+            let (tell, told) = channel();
+            let paths = left.clone();
+            let open = move || {
+                for path in paths {
+                    // Nobody waits for more once one has taken too long.
+                    if tell.send(Opened::of(Root::open(&path))).is_err() {
+                        return;
+                    }
+                }
+            };
+            // Without a thread, roots are opened when they are asked for.
+            let thread = std::thread::Builder::new().name("roots".into()).stack_size(128 * 1024).spawn(open);
+            let Ok(thread) = thread else {
+                left.drain(..).for_each(|path| _ = opened.insert(path, Opened::Silent));
+                break;
+            };
+            let mut all_answered = true;
+            while all_answered && let Some(path) = left.pop_front() {
+                let root = told.recv_timeout(PATIENCE).unwrap_or(Opened::Silent);
+                all_answered = !matches!(root, Opened::Silent);
+                opened.insert(path, root);
+            }
+            if all_answered {
+                // Others may not want to find a second thread.
+                _ = thread.join();
+            }
+        }
+        OpenRoots(Arc::new(opened))
+    }
+
+    /// Roots that are not folders, or cannot be reached: an oversight that is told before the first
+    /// request meets it.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = |(path, opened): (&PathBuf, &Opened)| match opened {
+            Opened::Failed(why) | Opened::Unknown(why) => {
+                let path = path.display();
+                Some(format!("the root {path} is not a folder that can be reached ({why}); create it"))
+            }
+            Opened::Root(_) | Opened::Silent => None,
+        };
+        let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
+        problems.sort();
+        problems
+    }
+
+    /// Roots whose disks have not answered.
+    pub fn silent(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter(|(_, opened)| matches!(opened, Opened::Silent)).map(|(path, _)| path.as_path())
+    }
+}
+
+impl Opened {
+    fn of(root: io::Result<Root>) -> Opened {
+        match root {
+            Ok(root) => Opened::Root(root),
+            Err(error) if is_answer(&error) => Opened::Failed(error.to_string()),
+            Err(error) => Opened::Unknown(error.to_string()),
+        }
+    }
+}
+
+/// The roots of one worker.
 pub struct Roots {
     held: RefCell<HashMap<PathBuf, Held>>,
     /// Seconds after which a root is looked up again.
@@ -22,8 +113,7 @@ pub struct Roots {
 }
 
 struct Held {
-    /// `None`: it could not be opened.
-    root: Option<Root>,
+    opened: Opened,
     looked: i64,
     state: State,
 }
@@ -36,43 +126,37 @@ enum State {
 }
 
 impl Roots {
-    /// Opens the roots of all routes, however long that takes: nobody is being served yet.
-    pub fn open(site: &Site, check: i64, now: i64) -> Roots {
-        let mut held = HashMap::new();
-        for route in site.hosts.iter().flat_map(|host| host.routes.iter()) {
-            if let Action::Files { root, .. } = &route.action {
-                held.entry(root.clone()).or_insert_with(|| Held::of(root, Root::open(root), now));
-            }
-        }
-        Roots { held: RefCell::new(held), check: check.max(1) }
+    pub fn new(open: &OpenRoots, check: i64, now: i64) -> Roots {
+        let held = open.0.iter().map(|(path, opened)| {
+            let (opened, state) = (opened.clone(), State::Settled);
+            (path.clone(), Held { opened, looked: now, state })
+        });
+        Roots { held: RefCell::new(held.collect()), check: check.max(1) }
     }
 
     /// Of a root as it was; roots that could not be opened share one that is none.
     fn device(&self, path: &Path) -> Device {
-        let held = self.held.borrow();
-        held.get(path).and_then(|held| held.root.as_ref()).map_or((0, 0), |root| root.device)
+        match self.held.borrow().get(path).map(|held| &held.opened) {
+            Some(Opened::Root(root)) => root.device,
+            _ => (0, 0),
+        }
     }
 
-    /// `None`: it could not be opened when that was last tried.
-    pub fn get(worker: &Rc<Worker>, path: &Path, now: i64) -> Option<Root> {
+    /// As it was when it was last looked up. Errors: the status for those who ask for a file in it.
+    pub fn get(worker: &Rc<Worker>, path: &Path, now: i64) -> Result<Root, Status> {
         let roots = &worker.files.roots;
         let mut all = roots.held.borrow_mut();
-        let held = all.get_mut(path)?;
+        let Some(held) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
         let is_due = now - held.looked >= roots.check;
         if is_due && held.state == State::Settled {
             held.state = State::BeingLookedUp;
             tokio::task::spawn_local(look_up(worker.clone(), path.to_owned()));
         }
-        held.root.clone()
-    }
-}
-
-impl Held {
-    fn of(path: &Path, opened: io::Result<Root>, now: i64) -> Held {
-        if let Err(error) = &opened {
-            log::error(format_args!("cannot open the root {}: {error}", path.display()));
+        match &held.opened {
+            Opened::Root(root) => Ok(root.clone()),
+            Opened::Failed(_) => Err(Status::INTERNAL_SERVER_ERROR),
+            Opened::Unknown(_) | Opened::Silent => Err(Status::SERVICE_UNAVAILABLE),
         }
-        Held { root: opened.ok(), looked: now, state: State::Settled }
     }
 }
 
@@ -80,14 +164,31 @@ async fn look_up(worker: Rc<Worker>, path: PathBuf) {
     let device = worker.files.roots.device(&path);
     let opened = {
         let path = path.clone();
-        worker.disk.run(device, move || Root::open(&path)).await
+        worker.disk.run(device, Work::File, move || Opened::of(Root::open(&path))).await
     };
     let now = worker.clock.read();
     let mut all = worker.files.roots.held.borrow_mut();
-    match (opened, all.get_mut(&path)) {
-        (Ok(opened), Some(held)) => *held = Held::of(&path, opened, now),
-        // A disk that does not answer has not said that its folder is gone.
-        (Err(_), Some(held)) => (held.looked, held.state) = (now, State::Settled),
-        (_, None) => {}
+    let Some(held) = all.get_mut(&path) else { return };
+    (held.looked, held.state) = (now, State::Settled);
+    // A disk that does not answer has not said that its folder is gone.
+    let Ok(opened) = opened else { return };
+    match (&held.opened, &opened) {
+        // One descriptor for all workers, as long as it stays the same.
+        (Opened::Root(before), Opened::Root(now)) if before.is(now) => return,
+        (Opened::Root(_), Opened::Unknown(why)) => {
+            return log::error(format_args!("cannot look up the root {} again: {why}", path.display()));
+        }
+        (_, Opened::Failed(why) | Opened::Unknown(why)) => {
+            log::error(format_args!("cannot open the root {}: {why}", path.display()));
+        }
+        _ => {}
     }
+    held.opened = opened;
+}
+
+/// Does the error say what is there now, rather than that nobody could look?
+fn is_answer(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    let is_loop = error.raw_os_error() == Some(libc::ELOOP);
+    is_loop || matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }

@@ -1,22 +1,23 @@
-//! The logs: a thread of their own writes them. Everybody else hands over blocks of whole lines through a
-//! bounded queue and never waits: what finds the queue full is dropped and counted, and the count is
-//! written as soon as there is room.
+//! The logs. The keeper opens them, as whoever started the program; a thread of the serving process writes
+//! them. Everybody else there hands over blocks of whole lines through a bounded queue and never waits: what
+//! finds the queue full is dropped and counted, and the count is written as soon as there is room.
 
 pub mod access;
 mod sink;
 
 use std::fmt::Arguments;
+use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use site::log_line;
-use site::model::{Level, Log, Sink};
+use site::model::{Level, Log, Sink, Site};
 
-use crate::privilege::Identity;
-use sink::OpenSink;
+pub use sink::OpenSink;
 
 /// Blocks kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
@@ -46,34 +47,49 @@ pub struct Logs {
     sinks: Vec<Sink>,
     errors: usize,
     level: Level,
+    /// Not told of yet.
     dropped: AtomicU64,
+    dropped_ever: AtomicU64,
     spare: Mutex<Vec<Vec<u8>>>,
+    /// What sinks are written to from now on.
+    replaced: Mutex<Vec<(usize, File)>>,
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
-static REOPEN: AtomicBool = AtomicBool::new(false);
+/// Of a process that has no log thread.
+static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
-/// Opens every log and starts the thread that writes them. The files become `owner`'s, who will open them
-/// again. Errors: a log that cannot be opened, by name.
-pub fn start(log: &Log, access: impl Iterator<Item = Sink>, owner: Option<&Identity>) -> Result<(), String> {
-    let mut sinks = vec![log.error.clone()];
-    for sink in access {
-        if !sinks.contains(&sink) {
-            sinks.push(sink);
+/// Opens every log of a site; that of errors is the first. Errors: a log that cannot be opened, by name.
+pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
+    let mut sinks = vec![site.log.error.clone()];
+    let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
+    for access in own.chain(site.log.access.as_ref()) {
+        if !sinks.contains(&access.sink) {
+            sinks.push(access.sink.clone());
         }
     }
-    let open = sinks.iter().map(OpenSink::open).collect::<Result<Vec<_>, String>>()?;
-    if let Some(owner) = owner {
-        open.iter().for_each(|sink| sink.give_to(owner));
-    }
+    sinks.iter().map(OpenSink::open).collect()
+}
+
+/// Where messages of this level, and of more serious ones, go from now on in a process that has no log
+/// thread.
+pub fn write_to(sink: OpenSink, level: Level) {
+    *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = Some((sink, level));
+}
+
+/// Starts the thread that writes the logs.
+pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
+    *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let (queue, receiver) = sync_channel(log.queue);
     let logs = Logs {
         queue,
-        sinks,
+        sinks: open.iter().map(|sink| sink.sink().clone()).collect(),
         errors: 0,
         level: log.level,
         dropped: AtomicU64::new(0),
+        dropped_ever: AtomicU64::new(0),
         spare: Mutex::new(Vec::new()),
+        replaced: Mutex::new(Vec::new()),
     };
     let spawned = std::thread::Builder::new()
         .name("log".into())
@@ -96,24 +112,33 @@ pub fn info(text: Arguments<'_>) {
     message(Level::Info, text);
 }
 
-/// Before the logs are open, and when they are gone, the text goes to standard error.
+/// Before the logs are open the text goes to standard error.
 fn message(level: Level, text: Arguments<'_>) {
     let mut lines = Vec::new();
     log_line::error_line(level, now(), &text.to_string(), &mut lines);
     match LOGS.get() {
         Some(logs) if level > logs.level => {}
         Some(logs) => logs.send(Block { sink: logs.errors, lines, count: 1 }),
-        None => _ = io::Write::write_all(&mut io::stderr(), &lines),
+        None => match &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, most)) if level > *most => {}
+            Some((sink, _)) => sink.write_unless_full(&lines),
+            None => _ = io::Write::write_all(&mut io::stderr(), &lines),
+        },
     }
 }
 
-/// Closes the log files and opens them anew under their names (SIGUSR1, after a rotation).
-pub fn reopen() {
-    REOPEN.store(true, Ordering::Relaxed);
+/// Has a sink written to another file from now on: the keeper has opened it after a rotation.
+pub fn replace(sink: usize, file: OwnedFd) {
     if let Some(logs) = LOGS.get() {
+        logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, file.into()));
         // With a full queue the thread has something to wake up for already.
         _ = logs.queue.try_send(Message::Wake);
     }
+}
+
+/// Lines that were dropped since the start.
+pub fn dropped() -> u64 {
+    LOGS.get().map_or(0, |logs| logs.dropped_ever.load(Ordering::Relaxed))
 }
 
 /// Waits until everything handed over so far is written, but not for a reader that does not read.
@@ -140,6 +165,7 @@ impl Logs {
                 TrySendError::Full(Message::Block(block)) | TrySendError::Disconnected(Message::Block(block)),
             ) => {
                 self.dropped.fetch_add(block.count, Ordering::Relaxed);
+                self.dropped_ever.fetch_add(block.count, Ordering::Relaxed);
                 self.recycle(block.lines);
             }
             Err(_) => {}
@@ -173,27 +199,38 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
             Message::Wake => {}
             Message::Flush(done) => _ = done.send(()),
         }
-        if REOPEN.swap(false, Ordering::Relaxed) {
-            sinks.iter_mut().for_each(OpenSink::reopen);
+        let Some(logs) = LOGS.get() else { continue };
+        for (sink, file) in logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if let Some(sink) = sinks.get_mut(sink) {
+                sink.replace(file);
+            }
         }
-        let lost = LOGS.get().map_or(0, |logs| logs.dropped.load(Ordering::Relaxed));
-        let lost = lost + sinks.iter().map(OpenSink::lost).sum::<u64>();
-        if lost > 0 && reported.elapsed().is_ok_and(|t| t >= REPORT_EVERY) {
+        let dropped = logs.dropped.load(Ordering::Relaxed);
+        let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
+        if dropped + lost > 0 && reported.elapsed().is_ok_and(|t| t >= REPORT_EVERY) {
             reported = SystemTime::now();
-            report(&mut sinks, lost);
+            report(&mut sinks, dropped, lost);
         }
     }
 }
 
-fn report(sinks: &mut [OpenSink], lost: u64) {
-    if let Some(logs) = LOGS.get() {
-        logs.dropped.store(0, Ordering::Relaxed);
-    }
-    sinks.iter_mut().for_each(OpenSink::forgive);
-    let text = format!("{lost} log lines were dropped: the disk or the reader of a log is too slow, or full");
+/// Tells of `dropped` lines that found the queue full, and `lost` ones that could not be written.
+fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
+    let all = dropped + lost;
+    let text = format!("{all} log lines were dropped: the disk or the reader of a log is too slow, or full");
     let mut line = Vec::new();
     log_line::error_line(Level::Error, now(), &text, &mut line);
+    let before = sinks[0].lost();
     sinks[0].write(&line);
+    if sinks[0].lost() > before {
+        // What could not be told is told later; the telling itself is not counted.
+        return sinks[0].forgive(1);
+    }
+    sinks.iter_mut().for_each(|sink| sink.forgive(sink.lost()));
+    if let Some(logs) = LOGS.get() {
+        logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
+        logs.dropped_ever.fetch_add(lost, Ordering::Relaxed);
+    }
 }
 
 fn now() -> i64 {

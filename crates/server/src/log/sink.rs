@@ -2,15 +2,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use site::model::Sink;
 
-use crate::privilege::Identity;
-
+use crate::sys::calls;
 /// Where the log daemon listens (syslog(3)).
 const DAEMON: &str = "/dev/log";
 /// Facility daemon, severity info (RFC 3164 §4.1.1).
@@ -21,7 +22,7 @@ pub struct OpenSink {
     to: To,
     /// Lines that could not be written.
     lost: u64,
-    /// The last block was cut off inside a line.
+    /// What was written last ends within a line.
     torn: bool,
 }
 
@@ -45,44 +46,63 @@ impl OpenSink {
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
     }
 
-    pub fn give_to(&self, owner: &Identity) {
-        if let To::File(file) = &self.to {
-            // Where this cannot be, the file is written all the same, and only not opened again.
-            _ = std::os::unix::fs::fchown(file, Some(owner.user.as_raw()), Some(owner.group.as_raw()));
+    pub fn sink(&self) -> &Sink {
+        &self.sink
+    }
+
+    /// Writes to `file` from now on.
+    pub fn replace(&mut self, file: File) {
+        if let To::File(old) = &mut self.to {
+            *old = file;
         }
     }
 
-    /// The old file is kept when the new one cannot be had.
-    pub fn reopen(&mut self) {
-        match OpenSink::open(&self.sink) {
-            Ok(new) => self.to = new.to,
-            Err(why) => super::error(format_args!("{why}; the old one is still written")),
+    /// The file, if it is one.
+    pub fn into_file(self) -> Option<File> {
+        match self.to {
+            To::File(file) => Some(file),
+            To::Stdout | To::Stderr | To::Daemon(_) => None,
+        }
+    }
+
+    /// As `write`, but what a reader that does not read has no room for is lost.
+    pub fn write_unless_full(&mut self, lines: &[u8]) {
+        let has_room = match &self.to {
+            To::Stdout => takes_bytes(io::stdout()),
+            To::Stderr => takes_bytes(io::stderr()),
+            To::File(file) => takes_bytes(file),
+            To::Daemon(_) => true,
+        };
+        if has_room {
+            self.write(lines);
         }
     }
 
     pub fn write(&mut self, lines: &[u8]) {
-        let result = match &mut self.to {
-            To::Stdout => whole(&mut io::stdout().lock(), lines, self.torn),
-            To::Stderr => whole(&mut io::stderr().lock(), lines, self.torn),
-            To::File(file) => whole(file, lines, self.torn),
+        let left = match &mut self.to {
+            To::Stdout => whole(&mut io::stdout().lock(), lines, &mut self.torn),
+            To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
+            To::File(file) => whole(file, lines, &mut self.torn),
             To::Daemon(socket) => tell(socket, lines),
         };
-        self.torn = match result {
-            Ok(()) => false,
-            Err(_) => {
-                self.lost += lines.iter().filter(|&&b| b == b'\n').count() as u64;
-                !matches!(self.to, To::Daemon(_))
-            }
-        };
+        self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
     }
 
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    pub fn forgive(&mut self) {
-        self.lost = 0;
+    /// As many as that have been told of.
+    pub fn forgive(&mut self, lost: u64) {
+        self.lost -= lost.min(self.lost);
     }
+}
+
+/// Can a message be written without waiting? A pipe says so when it has room for one.
+fn takes_bytes(fd: impl AsFd) -> bool {
+    let mut asked = [PollFd::new(&fd, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// To append. A FIFO that nobody reads is refused: waiting for a reader would be waiting for ever.
@@ -95,12 +115,30 @@ fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn whole(to: &mut impl Write, lines: &[u8], torn: bool) -> io::Result<()> {
-    if torn {
-        to.write_all(b"\n")?;
+/// Writes as much as can be written, and gives back the rest. `torn` is, before and after, whether what was
+/// written last ends within a line.
+fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> &'a [u8] {
+    if *torn && write_all(to, b"\n").is_err() {
+        return lines;
     }
-    to.write_all(lines)?;
-    to.flush()
+    *torn = false;
+    let Err(left) = write_all(to, lines) else { return &[] };
+    *torn = lines[..lines.len() - left].last().is_some_and(|&b| b != b'\n');
+    &lines[lines.len() - left..]
+}
+
+/// Errors: how many bytes are left.
+fn write_all(to: &mut impl Write, bytes: &[u8]) -> Result<(), usize> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        match calls::write(to, left) {
+            Ok(0) => return Err(left.len()),
+            Ok(n) => left = &left[n..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(left.len()),
+        }
+    }
+    to.flush().map_err(|_| bytes.len())
 }
 
 fn connect() -> io::Result<UnixDatagram> {
@@ -109,17 +147,26 @@ fn connect() -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// One datagram per line; a daemon that was restarted is found again.
-fn tell(socket: &mut Option<UnixDatagram>, lines: &[u8]) -> io::Result<()> {
+/// One datagram per line; a daemon that was restarted is found again. Gives back what it could not be told.
+fn tell<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8]) -> &'a [u8] {
     let process = std::process::id();
-    for line in lines.split(|&b| b == b'\n').filter(|l| !l.is_empty()) {
-        let datagram = [format!("<{PRIORITY}>taipan[{process}]: ").as_bytes(), line].concat();
-        let sent = socket.as_ref().map(|s| s.send(&datagram));
-        if !matches!(sent, Some(Ok(_))) {
-            let new = connect()?;
-            new.send(&datagram)?;
-            *socket = Some(new);
+    let mut left = lines;
+    for line in lines.split_inclusive(|&b| b == b'\n') {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let datagram = [format!("<{PRIORITY}>taipan[{process}]: ").as_bytes(), text].concat();
+        if !text.is_empty() && send(socket, &datagram).is_err() {
+            return left;
         }
+        left = &left[line.len()..];
+    }
+    left
+}
+
+fn send(socket: &mut Option<UnixDatagram>, datagram: &[u8]) -> io::Result<()> {
+    if !matches!(socket.as_ref().map(|s| s.send(datagram)), Some(Ok(_))) {
+        let new = connect()?;
+        new.send(datagram)?;
+        *socket = Some(new);
     }
     Ok(())
 }

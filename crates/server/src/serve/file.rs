@@ -40,7 +40,8 @@ pub fn prepare(
     };
     let mut ready = Vec::with_capacity(variants.len() + 1);
     for Variant { stamp, coding, fd, body } in variants {
-        let found = Found { stamp, file: Rc::new(OpenFile::new(fd, stamp)), body };
+        let file = fd.map(|fd| Rc::new(OpenFile::new(fd, stamp, worker.disk.clone())));
+        let found = Found { stamp, file, body };
         if only_gzip {
             ready.push(shared.inflated(&found));
         }
@@ -57,7 +58,10 @@ pub fn full(worker: &Worker, entry: &Entry, chosen: usize) -> Reply {
     let body = match &form.content {
         Content::InBlock => Body::Nothing,
         Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
-        Content::Inflated(file) => match worker.streams.take() {
+        Content::Inflated(_) if worker.sheds_cold() => {
+            return fixed::status(worker, None, Status::SERVICE_UNAVAILABLE);
+        }
+        Content::Inflated(file) => match worker.disk.stream(file.stamp.device) {
             Some(place) => Body::Stream(Source::Inflate(Box::new(Inflate::new(file.clone(), place)))),
             None => return fixed::status(worker, None, Status::SERVICE_UNAVAILABLE),
         },
@@ -132,7 +136,7 @@ pub fn as_page_of(worker: &Worker, route: &Route, status: Status, entry: &Entry,
 /// One of the files that were found.
 struct Found {
     stamp: Stamp,
-    file: Rc<OpenFile>,
+    file: Option<Rc<OpenFile>>,
     body: Option<Vec<u8>>,
 }
 
@@ -148,9 +152,9 @@ struct Shared<'a> {
 impl Shared<'_> {
     fn form(&self, found: Found, coding: Coding) -> (Representation, Form) {
         let representation = self.representation(&found, coding, Some(found.stamp.size), "");
-        let content = match &found.body {
-            Some(_) => Content::InBlock,
-            None => Content::File(found.file),
+        let content = match (&found.body, found.file) {
+            (None, Some(file)) => Content::File(file),
+            _ => Content::InBlock,
         };
         let form = self.finish(&representation, found.body.as_deref().unwrap_or_default(), content);
         (representation, form)
@@ -162,9 +166,9 @@ impl Shared<'_> {
         let plain = gzip.body.as_ref().and_then(|body| super::inflate::small(body, limit));
         let size = plain.as_ref().map(|body| body.len() as u64);
         let representation = self.representation(gzip, Coding::Identity, size, "-inflated");
-        let content = match &plain {
-            Some(_) => Content::InBlock,
-            None => Content::Inflated(gzip.file.clone()),
+        let content = match (&plain, &gzip.file) {
+            (None, Some(file)) => Content::Inflated(file.clone()),
+            _ => Content::InBlock,
         };
         let form = self.finish(&representation, &plain.unwrap_or_default(), content);
         (representation, form)
@@ -199,7 +203,7 @@ impl Shared<'_> {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,
         };
-        Form { answer: Dated::new(head.finish_with(body), self.worker), content }
+        Form { answer: Dated::new(head.finish_with(body), &self.worker.clock), content }
     }
 }
 

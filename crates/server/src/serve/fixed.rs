@@ -1,12 +1,16 @@
 //! Answers that need no file: redirects, refusals with their short built-in page, and OPTIONS.
 
+use http::reply::Block;
 use http::status::Status;
 use site::decide::ALLOW;
-use site::model::Route;
+use site::model::{Route, Site};
 
 use super::Reply;
 use super::head::HeadWriter;
+use crate::clock::Clock;
 use crate::worker::Worker;
+
+const HTML: &str = "text/html; charset=utf-8";
 
 /// A status with its built-in page.
 pub fn status(worker: &Worker, route: Option<&Route>, status: Status) -> Reply {
@@ -17,6 +21,14 @@ pub fn status(worker: &Worker, route: Option<&Route>, status: Status) -> Reply {
         _ => head,
     };
     finish(head, status, "")
+}
+
+/// The answer where there is no room for a connection.
+pub fn no_room(site: &Site, clock: &Clock) -> Block {
+    let status = Status::SERVICE_UNAVAILABLE;
+    let head = HeadWriter::of(site, clock, None, status).field("Retry-After", "1");
+    let page = page(status, "");
+    head.field("Content-Type", HTML).length(page.len() as u64).finish_with(page.as_bytes())
 }
 
 /// A redirect, with a page for those who do not follow it by themselves.
@@ -44,12 +56,16 @@ fn finish(head: HeadWriter<'_>, status: Status, text: &str) -> Reply {
     if !status.allows_body() {
         return Reply::block(head.finish());
     }
-    let page = format!(
+    let page = page(status, text);
+    let head = head.field("Content-Type", HTML).length(page.len() as u64);
+    Reply::block(head.finish_with(page.as_bytes()))
+}
+
+fn page(status: Status, text: &str) -> String {
+    format!(
         "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{status}</title>\n<h1>{status}</h1>\n{text}"
-    );
-    let head = head.field("Content-Type", "text/html; charset=utf-8").length(page.len() as u64);
-    Reply::block(head.finish_with(page.as_bytes()))
+    )
 }
 
 fn escape(text: &str, out: &mut String) {

@@ -3,8 +3,9 @@
 
 use http::reply::{Block, Builder};
 use http::status::Status;
-use site::model::{HeaderRule, Route};
+use site::model::{HeaderRule, Route, Site};
 
+use crate::clock::Clock;
 use crate::worker::Worker;
 
 pub struct HeadWriter<'a> {
@@ -18,9 +19,14 @@ const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection",
 impl<'a> HeadWriter<'a> {
     /// `route` is `None` where a request was refused before it had one.
     pub fn new(worker: &Worker, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+        HeadWriter::of(&worker.site, &worker.clock, route, status)
+    }
+
+    /// As `new`, where there is no worker yet.
+    pub fn of(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
         let rules = route.map_or(&[][..], |r| &r.headers);
-        let head = HeadWriter { builder: Builder::new(status, &worker.clock.date()), rules };
-        match &worker.site.server_name {
+        let head = HeadWriter { builder: Builder::new(status, &clock.date()), rules };
+        match &site.server_name {
             Some(name) => head.field("Server", name),
             None => head,
         }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use flate2::read::MultiGzDecoder;
 
 use super::OpenFile;
-use crate::places::Place;
+use crate::disk::{Stream, Work};
+use crate::sys::calls;
 use crate::worker::Worker;
 
 const PIECE: usize = 64 * 1024;
@@ -17,7 +18,7 @@ const PIECE: usize = 64 * 1024;
 pub struct Inflate {
     file: Rc<OpenFile>,
     state: State,
-    _place: Place,
+    _place: Stream,
 }
 
 enum State {
@@ -27,7 +28,7 @@ enum State {
 }
 
 impl Inflate {
-    pub fn new(file: Rc<OpenFile>, place: Place) -> Inflate {
+    pub fn new(file: Rc<OpenFile>, place: Stream) -> Inflate {
         Inflate { file, state: State::New, _place: place }
     }
 
@@ -46,7 +47,7 @@ impl Inflate {
             (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece)?;
             io::Result::Ok((!piece.is_empty()).then_some((decoder, piece)))
         };
-        let made = worker.disk.run(device, work).await;
+        let made = worker.disk.run(device, Work::File, work).await;
         let made = made.map_err(|_| io::Error::other("the disk is too slow"))??;
         let Some((decoder, piece)) = made else { return Ok(None) };
         self.state = State::Running(decoder);
@@ -69,7 +70,8 @@ struct Reader {
 
 impl Read for Reader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = rustix::io::pread(&self.fd, buf, self.at)?;
+        // The decoder gives up where it is interrupted in a head.
+        let n = rustix::io::retry_on_intr(|| calls::pread(&self.fd, &mut *buf, self.at))?;
         self.at += n as u64;
         Ok(n)
     }

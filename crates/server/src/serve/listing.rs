@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use http::status::Status;
 use http::target::SafePath;
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, FileType, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 use site::listing::{
     CONTENT_SECURITY_POLICY, Entry, Extent, Format, Kind, Order, Page, Progress, Render, is_listed,
 };
@@ -14,12 +15,11 @@ use site::model::{Dotfiles, Route, Symlinks};
 
 use super::head::HeadWriter;
 use super::{Body, Dated, Reply, Source, fixed};
-use crate::disk::Device;
+use crate::disk::{Device, Stream, Work};
 use crate::files::ListingPage;
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::look::Stamp;
-use crate::log;
-use crate::places::Place;
+use crate::sys::calls;
 use crate::worker::Worker;
 
 /// A rendered listing up to this part of the cache is sent with its length, and kept.
@@ -43,7 +43,7 @@ pub struct Pieces {
     ready: Vec<u8>,
     render: Option<Render>,
     device: Device,
-    _place: Place,
+    _place: Stream,
 }
 
 impl Pieces {
@@ -57,8 +57,11 @@ impl Pieces {
             let progress = render.next_piece(&mut piece);
             (render, piece, progress)
         };
-        let (render, piece, progress) =
-            worker.disk.run(self.device, work).await.map_err(|_| io::Error::other("no helper thread"))?;
+        let (render, piece, progress) = worker
+            .disk
+            .run(self.device, Work::Listing, work)
+            .await
+            .map_err(|_| io::Error::other("no helper thread"))?;
         self.render = (progress == Progress::More).then_some(render);
         Ok((!piece.is_empty()).then_some(piece))
     }
@@ -83,20 +86,21 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
         dotfiles: route.files.dotfiles,
         limit: worker.site.limits.listing_entries,
         keep: worker.site.cache.bytes / PART_OF_CACHE,
+        device: wanted.folder.device,
     };
-    let looked = worker.disk.run(wanted.folder.device, move || job.run()).await;
+    let looked = worker.disk.run(wanted.folder.device, Work::Listing, move || job.run()).await;
     let now = worker.clock.read();
     match looked {
         Ok(Ok((page, None))) => {
             let block = head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page);
-            let answer = Dated::new(block, &worker);
+            let answer = Dated::new(block, &worker.clock);
             let reply = Reply::block(answer.at(&worker.clock));
             let page = ListingPage { answer, folder: wanted.folder, made: now };
             worker.files.keep_listing(wanted.host, &key(&wanted), Rc::new(page));
             reply
         }
         Ok(Ok((ready, render))) => {
-            let Some(place) = worker.streams.take() else {
+            let Some(place) = worker.disk.stream(wanted.folder.device) else {
                 return fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE);
             };
             let source = Source::Listing(Box::new(Pieces {
@@ -109,10 +113,11 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
         }
         Ok(Err(OpenError::Denied)) => fixed::status(&worker, Some(route), Status::FORBIDDEN),
         Ok(Err(OpenError::Missing)) => fixed::status(&worker, Some(route), Status::NOT_FOUND),
-        Ok(Err(error)) => {
-            log::error(format_args!("cannot list /{}: {error:?}", wanted.path.as_str()));
-            fixed::status(&worker, Some(route), Status::INTERNAL_SERVER_ERROR)
+        Ok(Err(OpenError::Local(errno))) => {
+            let status = worker.files.trouble(wanted.path.as_str(), errno);
+            fixed::status(&worker, Some(route), status)
         }
+        Ok(Err(OpenError::WouldWait)) => fixed::status(&worker, Some(route), Status::INTERNAL_SERVER_ERROR),
         Err(_) => fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE),
     }
 }
@@ -144,6 +149,8 @@ struct Job {
     limit: usize,
     /// Bytes.
     keep: usize,
+    /// Of the folder.
+    device: Device,
 }
 
 impl Job {
@@ -165,7 +172,8 @@ impl Job {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = beneath::open(&self.root, &self.below, self.symlinks, flags, Wait::Allowed)?;
         let mut entries = Vec::new();
-        for found in Dir::read_from(&fd)? {
+        let mut folder = retry_on_intr(|| calls::open_folder(&fd))?;
+        while let Some(found) = calls::next_entry(&mut folder) {
             let found = found?;
             let Ok(name) = found.file_name().to_str() else { continue };
             if name == "." || name == ".." || !is_listed(name, self.dotfiles) {
@@ -174,25 +182,46 @@ impl Job {
             if entries.len() == self.limit {
                 return Ok((entries, Extent::Cut));
             }
-            entries.extend(self.entry(&fd, name));
+            entries.extend(self.entry(&fd, name)?);
         }
         Ok((entries, Extent::Whole))
     }
 
-    /// `None` for what has gone meanwhile, and for a link that may not be followed.
-    fn entry(&self, folder: &std::os::fd::OwnedFd, name: &str) -> Option<Entry> {
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let mut st = statx(folder, name, flags, StatxFlags::BASIC_STATS).ok()?;
+    /// `None` for what has gone meanwhile, and for a link that may not be followed. Errors: whatever else
+    /// keeps it from being looked at, for a listing must not seem whole without it.
+    fn entry(&self, folder: &std::os::fd::OwnedFd, name: &str) -> Result<Option<Entry>, OpenError> {
+        let look =
+            |flags| unless_gone(retry_on_intr(|| calls::statx(folder, name, flags)).map_err(OpenError::from));
+        // What is mounted here may be dead: of that, what the kernel knows is enough. A file system without
+        // a disk is asked again about what is its own.
+        let asked = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let Some(mut st) = look(asked | AtFlags::STATX_DONT_SYNC)? else { return Ok(None) };
+        if st.stx_dev_major == 0 && (st.stx_dev_major, st.stx_dev_minor) == self.device {
+            let Some(now) = look(asked)? else { return Ok(None) };
+            st = now;
+        }
         if FileType::from_raw_mode(st.stx_mode.into()) == FileType::Symlink {
-            let path = self.below.join(name)?;
-            let target = beneath::open(&self.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed).ok()?;
-            st = statx(&target, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+            let Some(path) = self.below.join(name) else { return Ok(None) };
+            let target = beneath::open(&self.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
+            let Some(target) = unless_gone(target)? else { return Ok(None) };
+            st = retry_on_intr(|| calls::statx(&target, "", AtFlags::EMPTY_PATH))?;
         }
         let kind = match FileType::from_raw_mode(st.stx_mode.into()) {
             FileType::Directory => Kind::Folder,
             FileType::RegularFile => Kind::File,
             _ => Kind::Other,
         };
-        Some(Entry { name: name.to_owned(), kind, size: st.stx_size, modified: st.stx_mtime.tv_sec })
+        let (size, modified) = (st.stx_size, st.stx_mtime.tv_sec);
+        Ok(Some(Entry { name: name.to_owned(), kind, size, modified }))
+    }
+}
+
+/// What nobody could open is left out: it is not there, not for us, or on a file system that has left.
+fn unless_gone<T>(found: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(OpenError::Missing | OpenError::Denied) => Ok(None),
+        Err(OpenError::Local(Errno::NOTCONN | Errno::NODEV)) => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -1,6 +1,7 @@
 //! Fetching the answer that was decided on. A `serve` knows nothing of its client and nothing of the
 //! protocol: it gives a `Reply`, and whoever carries it asks for as much of it as can be sent.
 
+pub mod cgi;
 pub mod file;
 pub mod fixed;
 pub mod head;
@@ -18,6 +19,7 @@ use http::reply::Block;
 use http::status::Status;
 
 use crate::clock::Clock;
+use crate::disk::Disk;
 use crate::files::look::{self, Stamp};
 use crate::worker::Worker;
 
@@ -38,6 +40,8 @@ pub enum Body {
     Parts(VecDeque<Part>),
     /// Of unknown length, made while it is sent.
     Stream(Source),
+    /// So many bytes, made while they are sent.
+    Sized(Source, u64),
 }
 
 pub enum Part {
@@ -59,6 +63,7 @@ pub struct OpenFile {
     /// What it was when its head was written.
     pub stamp: Stamp,
     warm: Cell<Warm>,
+    disk: Rc<Disk>,
 }
 
 /// A run of bytes that was found to be in memory in this second.
@@ -70,8 +75,8 @@ struct Warm {
 }
 
 impl OpenFile {
-    pub fn new(fd: OwnedFd, stamp: Stamp) -> OpenFile {
-        OpenFile { fd: Arc::new(fd), stamp, warm: Cell::default() }
+    pub fn new(fd: OwnedFd, stamp: Stamp, disk: Rc<Disk>) -> OpenFile {
+        OpenFile { fd: Arc::new(fd), stamp, warm: Cell::default(), disk }
     }
 
     /// Can the bytes from `at` to `end` be sent without waiting for a disk? The kernel is asked once a
@@ -95,6 +100,16 @@ impl OpenFile {
     }
 }
 
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // Where there is no disk of this machine's behind a file, closing may wait for another machine, or
+        // for a program.
+        if self.stamp.device.0 == 0 {
+            self.disk.close(self.stamp.device, self.fd.clone());
+        }
+    }
+}
+
 /// A block that is sent again and again, with the `Date` of the second.
 pub struct Dated {
     block: RefCell<Rc<Block>>,
@@ -103,8 +118,8 @@ pub struct Dated {
 
 impl Dated {
     /// Of a block that was written in this second.
-    pub fn new(block: Block, worker: &Worker) -> Dated {
-        Dated { block: RefCell::new(Rc::new(block)), second: Cell::new(worker.clock.now()) }
+    pub fn new(block: Block, clock: &Clock) -> Dated {
+        Dated { block: RefCell::new(Rc::new(block)), second: Cell::new(clock.now()) }
     }
 
     #[inline]
@@ -127,6 +142,7 @@ impl Dated {
 pub enum Source {
     Inflate(Box<inflate::Inflate>),
     Listing(Box<listing::Pieces>),
+    Script(Box<cgi::Content>),
 }
 
 impl Source {
@@ -135,6 +151,17 @@ impl Source {
         match self {
             Source::Inflate(source) => source.next(worker).await,
             Source::Listing(source) => source.next(worker).await,
+            Source::Script(source) => source.next().await,
+        }
+    }
+}
+
+impl Body {
+    /// What makes it, while it is sent.
+    pub fn source(&mut self) -> Option<&mut Source> {
+        match self {
+            Body::Stream(source) | Body::Sized(source, _) => Some(source),
+            Body::Nothing | Body::File(_) | Body::Parts(_) => None,
         }
     }
 }
@@ -173,6 +200,7 @@ impl Reply {
             Body::File(part) => part.left,
             Body::Parts(parts) => parts.iter().map(Part::length).sum(),
             Body::Stream(_) => return None,
+            Body::Sized(_, length) => *length,
         };
         Some((self.end - self.block.head_len()) as u64 + behind)
     }

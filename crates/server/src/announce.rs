@@ -1,0 +1,65 @@
+//! What is said on standard error when the program begins to serve: what, where, and for whom.
+
+use std::net::{IpAddr, SocketAddr};
+
+use site::model::{Action, Listener, Site};
+
+use crate::terminal;
+
+pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Listener>) {
+    let root = site.hosts.at(0).routes.get(site::route::RouteId::FALLBACK);
+    let what = match &root.action {
+        Action::Files { root, .. } => {
+            std::path::absolute(root).unwrap_or_else(|_| root.clone()).display().to_string()
+        }
+        _ => "a configuration".to_owned(),
+    };
+    let whom = site.user.as_ref().map_or(String::new(), |user| format!(", as user {user}"));
+    terminal::err(format_args!("taipan {} serves {what}{whom}", env!("CARGO_PKG_VERSION")));
+    for address in addresses {
+        match address {
+            Listener::Unix(path) => {
+                terminal::err(format_args!("  unix:{}  from this machine", path.display()))
+            }
+            Listener::Tcp(address) => announce_tcp(*address),
+        }
+    }
+}
+
+fn announce_tcp(address: SocketAddr) {
+    let url = |ip: IpAddr| match SocketAddr::new(ip, address.port()) {
+        a if a.port() == 80 && a.is_ipv4() => format!("http://{}/", a.ip()),
+        a => format!("http://{a}/"),
+    };
+    if !address.ip().is_unspecified() {
+        let from = if address.ip().is_loopback() {
+            "from this machine only"
+        } else {
+            "from the networks of that address"
+        };
+        terminal::err(format_args!("  {}  {from}", url(address.ip())));
+        return;
+    }
+    for ip in own_addresses().into_iter().filter(|ip| ip.is_ipv4() == address.is_ipv4()) {
+        let from = if ip.is_loopback() { "from this machine" } else { "from every network that reaches it" };
+        terminal::err(format_args!("  {}  {from}", url(ip)));
+    }
+}
+
+/// The addresses of this machine, those of loopback first.
+fn own_addresses() -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+        })
+        // Link-local addresses need a zone, which a URL does not have.
+        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .collect();
+    found.sort_by_key(|ip| (!ip.is_loopback(), *ip));
+    found.dedup();
+    found
+}

@@ -1,0 +1,269 @@
+//! What the keeper and the serving processes say to one another: one message per datagram of a socket
+//! pair, with descriptors beside it where they are needed.
+//!
+//! Knows what can be said, and nothing of what is done about it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+/// Descriptors beside one message.
+const MAX_DESCRIPTORS: usize = 1;
+/// Bytes of one message: the reasons why a configuration cannot be served are the longest.
+const MAX_MESSAGE: usize = 32 * 1024;
+
+/// One end of a pair.
+pub struct Channel(OwnedFd);
+
+/// A message, as it is sent.
+pub trait Message: Sized {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>);
+    /// `None`: it is none of ours.
+    fn read(bytes: &[u8], fds: Vec<OwnedFd>) -> Option<Self>;
+}
+
+/// What came.
+pub enum Received<M> {
+    Message(M),
+    /// The other end is closed.
+    End,
+}
+
+impl Channel {
+    /// Neither end blocks, and neither is inherited by programs.
+    pub fn pair() -> io::Result<(Channel, Channel)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Channel(one), Channel(other)))
+    }
+
+    /// The same end once more.
+    pub fn try_clone(&self) -> io::Result<Channel> {
+        Ok(Channel(self.0.try_clone()?))
+    }
+
+    /// Errors: `WouldBlock` when the other end has not read what was sent before.
+    pub fn send(&self, message: &impl Message) -> io::Result<()> {
+        let (bytes, fds) = message.write();
+        let bytes = &bytes[..bytes.len().min(MAX_MESSAGE)];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(Errno::INVAL.into());
+        }
+        loop {
+            match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent.map(drop)?),
+            }
+        }
+    }
+
+    /// Errors: `WouldBlock` when there is nothing; `InvalidData` for what is no message.
+    pub fn receive<M: Message>(&self) -> io::Result<Received<M>> {
+        let mut bytes = vec![0; MAX_MESSAGE];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let got = loop {
+            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
+                Err(Errno::INTR) => {}
+                // Whoever is killed with unread messages resets.
+                Err(Errno::CONNRESET) => return Ok(Received::End),
+                got => break got?,
+            }
+        };
+        let fds: Vec<OwnedFd> = beside
+            .drain()
+            .filter_map(|m| match m {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        if got.bytes == 0 {
+            return Ok(Received::End);
+        }
+        let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        let message = if cut { None } else { M::read(&bytes[..got.bytes], fds) };
+        message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// As `send`, but waits until the other end has room. Errors: it has none in time.
+    pub fn send_until(&self, message: &impl Message, until: Instant) -> io::Result<()> {
+        loop {
+            match self.send(message) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::OUT, until)?
+                }
+                sent => return sent,
+            }
+        }
+    }
+
+    /// As `receive`, but waits until something comes. Errors: nothing has in time.
+    pub fn receive_until<M: Message>(&self, until: Instant) -> io::Result<Received<M>> {
+        loop {
+            match self.receive() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::IN, until)?,
+                received => return received,
+            }
+        }
+    }
+
+    fn wait(&self, what: PollFlags, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut [PollFd::new(&self.0, what)], Some(&left)) {
+            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Channel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl From<OwnedFd> for Channel {
+    fn from(fd: OwnedFd) -> Channel {
+        Channel(fd)
+    }
+}
+
+impl From<Channel> for OwnedFd {
+    fn from(channel: Channel) -> OwnedFd {
+        channel.0
+    }
+}
+
+/// What the keeper tells a serving process.
+pub enum Order {
+    /// Accept no more, finish what runs, and end (SIGTERM).
+    Leave,
+    /// End (SIGINT).
+    Stop,
+    /// Another process serves from now on: connections between two requests go to it through this
+    /// channel; finish what runs, and end.
+    HandOver(OwnedFd),
+    /// The log file that this sink is written to from now on.
+    Log { sink: u32, file: OwnedFd },
+    /// Write the statistics into this socket.
+    Stats { form: Form, to: OwnedFd },
+    /// Say whether every loop still turns.
+    Ping,
+}
+
+/// How statistics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What a serving process tells the keeper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// It accepts connections.
+    Ready,
+    /// It cannot serve: lines that say why.
+    Failed(Vec<String>),
+    /// The answer to a ping.
+    Alive,
+    /// It has heard that another process serves: no request comes to it any more.
+    Retired,
+}
+
+/// A connection between two requests, on its way to the process that serves from now on. The first byte
+/// is the version of this message: the two may be different programs.
+pub struct Guest {
+    pub fd: OwnedFd,
+    pub requests: u32,
+}
+
+const GUEST_VERSION: u8 = 1;
+
+impl Message for Order {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        match self {
+            Order::Leave => (vec![b'L'], Vec::new()),
+            Order::Stop => (vec![b'S'], Vec::new()),
+            Order::HandOver(heir) => (vec![b'H'], vec![heir.as_fd()]),
+            Order::Log { sink, file } => {
+                let [a, b, c, d] = sink.to_be_bytes();
+                (vec![b'F', a, b, c, d], vec![file.as_fd()])
+            }
+            Order::Stats { form: Form::Text, to } => (vec![b'T'], vec![to.as_fd()]),
+            Order::Stats { form: Form::Json, to } => (vec![b'J'], vec![to.as_fd()]),
+            Order::Ping => (vec![b'P'], Vec::new()),
+        }
+    }
+
+    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Order> {
+        Some(match bytes {
+            b"L" => Order::Leave,
+            b"S" => Order::Stop,
+            b"H" => Order::HandOver(fds.pop()?),
+            &[b'F', a, b, c, d] => Order::Log { sink: u32::from_be_bytes([a, b, c, d]), file: fds.pop()? },
+            b"T" => Order::Stats { form: Form::Text, to: fds.pop()? },
+            b"J" => Order::Stats { form: Form::Json, to: fds.pop()? },
+            b"P" => Order::Ping,
+            _ => return None,
+        })
+    }
+}
+
+impl Message for News {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        let bytes = match self {
+            News::Ready => vec![b'R'],
+            News::Failed(lines) => format!("F{}", lines.join("\n")).into_bytes(),
+            News::Alive => vec![b'A'],
+            News::Retired => vec![b'O'],
+        };
+        (bytes, Vec::new())
+    }
+
+    fn read(bytes: &[u8], _: Vec<OwnedFd>) -> Option<News> {
+        Some(match bytes {
+            b"R" => News::Ready,
+            [b'F', text @ ..] => {
+                News::Failed(String::from_utf8_lossy(text).lines().map(str::to_owned).collect())
+            }
+            b"A" => News::Alive,
+            b"O" => News::Retired,
+            _ => return None,
+        })
+    }
+}
+
+impl Message for Guest {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        let mut bytes = vec![GUEST_VERSION];
+        bytes.extend_from_slice(&self.requests.to_be_bytes());
+        (bytes, vec![self.fd.as_fd()])
+    }
+
+    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Guest> {
+        let (&GUEST_VERSION, requests) = bytes.split_first()? else { return None };
+        Some(Guest { fd: fds.pop()?, requests: u32::from_be_bytes(requests.try_into().ok()?) })
+    }
+}

@@ -1,0 +1,94 @@
+//! `taipan check`: is a configuration good, and what do its limits add up to?
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::fs::{Access, access};
+use site::memory::{self, Use};
+use site::model::Site;
+
+use crate::files::roots::OpenRoots;
+use crate::{config, sandbox, start, terminal};
+
+/// `taipan check -c FILE`: says what is wrong, or what the limits add up to.
+pub fn check(path: &Path) -> ExitCode {
+    let site = match config::load(path) {
+        Ok(site) => site,
+        Err(errors) => {
+            errors.iter().for_each(|e| terminal::err(format_args!("{e}")));
+            return ExitCode::FAILURE;
+        }
+    };
+    let roots = OpenRoots::of(&site);
+    let problems = [roots.problems(), interpreters(&site)].concat();
+    problems.iter().for_each(|p| terminal::err(format_args!("{}: {p}", path.display())));
+    if !problems.is_empty() {
+        return ExitCode::FAILURE;
+    }
+    let workers = start::workers(&site).get();
+    terminal::out(format_args!("{}: the configuration is good", path.display()));
+    for root in roots.silent() {
+        terminal::out(format_args!("  but the root {} does not answer", root.display()));
+    }
+    terminal::out(format_args!("\nMemory at worst (workers: {workers}):"));
+    print_uses(&memory::worst_case(&site, workers), bytes);
+    let descriptors = memory::descriptors(&site, workers);
+    terminal::out(format_args!("\nDescriptors at worst:"));
+    print_uses(&descriptors, |n| n.to_string());
+    tell_budget(&site, workers, memory::total(&descriptors));
+    terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
+    ExitCode::SUCCESS
+}
+
+/// Interpreters that cannot be executed: an oversight that the first request would meet.
+fn interpreters(site: &Site) -> Vec<String> {
+    let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
+    let all: BTreeSet<&Path> =
+        routes.filter_map(|route| route.script.as_ref()?.interpreter.as_deref()).collect();
+    let problem = |path: &Path| {
+        let error = access(path, Access::EXEC_OK).err()?;
+        Some(format!("the interpreter {} cannot be executed ({error}); install it", path.display()))
+    };
+    all.into_iter().filter_map(problem).collect()
+}
+
+/// What there will be of each, where there are fewer descriptors than the limits add up to.
+fn tell_budget(site: &Site, workers: usize, needed: u64) {
+    let allowed = start::raise_descriptor_limit();
+    if needed <= allowed {
+        terminal::out(format_args!("  {allowed:>10}  allowed to this process"));
+        return;
+    }
+    let mut fitted = site.clone();
+    memory::fit(&mut fitted, workers, allowed);
+    terminal::out(format_args!(
+        "\nDescriptors as they will be shared out, for only {allowed} are allowed to this process:"
+    ));
+    print_uses(&memory::descriptors(&fitted, workers), |n| n.to_string());
+    terminal::out(format_args!(
+        "  Raise `ulimit -Hn` (LimitNOFILE in a unit), or lower `connections` in [limits]."
+    ));
+}
+
+fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {
+    for line in uses.iter().filter(|line| line.sum() > 0) {
+        terminal::out(format_args!(
+            "  {:>10}  = {:>7} x {:>10}  {}",
+            text(line.sum()),
+            line.count,
+            text(line.each),
+            line.what
+        ));
+    }
+    terminal::out(format_args!("  {:>10}  in all", text(memory::total(uses))));
+}
+
+/// In the largest unit of which there is one.
+fn bytes(n: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, size)| n >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", n as f64 / *size as f64),
+        None => format!("{n} B"),
+    }
+}

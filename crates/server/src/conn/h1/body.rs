@@ -1,0 +1,73 @@
+//! A request's body on its way in, for whoever throws it away or takes it: how much of it there is in the
+//! bytes that have come, and how much is still to come.
+
+use http::chunked::{self, Event};
+use http::framing::Framing;
+use http::status::Status;
+
+/// How much of a body is still to come.
+pub(super) enum Rest {
+    Sized(u64),
+    Chunked { decoder: Box<chunked::Decoder>, seen: u64 },
+    Done,
+}
+
+pub enum Progress {
+    More,
+    Through,
+}
+
+impl Rest {
+    pub(super) fn of(framing: Framing) -> Rest {
+        match framing {
+            Framing::None | Framing::Sized(0) => Rest::Done,
+            Framing::Sized(bytes) => Rest::Sized(bytes),
+            Framing::Chunked => Rest::Chunked {
+                decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())),
+                seen: 0,
+            },
+        }
+    }
+
+    /// Throws away what of `input` belongs to the body, and says how much that was. Errors: the status
+    /// of the answer to a body that is malformed, or larger than `limit`.
+    pub(super) fn skip(&mut self, input: &[u8], limit: u64) -> Result<(usize, Progress), Status> {
+        self.take(input, limit, |_| ())
+    }
+
+    /// As `skip`, but the content is `used`.
+    pub(super) fn take(
+        &mut self,
+        input: &[u8],
+        limit: u64,
+        mut content: impl FnMut(&[u8]),
+    ) -> Result<(usize, Progress), Status> {
+        match self {
+            Rest::Done => Ok((0, Progress::Through)),
+            Rest::Sized(left) => {
+                let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left -= n as u64;
+                content(&input[..n]);
+                Ok((n, if *left == 0 { Progress::Through } else { Progress::More }))
+            }
+            Rest::Chunked { decoder, seen } => {
+                let mut used = 0;
+                loop {
+                    let (n, event) = decoder.next(&input[used..]).map_err(|e| e.status())?;
+                    used += n;
+                    match event {
+                        Event::NeedMore => return Ok((used, Progress::More)),
+                        Event::End => return Ok((used, Progress::Through)),
+                        Event::Data(data) => {
+                            *seen += data.len() as u64;
+                            if *seen > limit {
+                                return Err(Status::CONTENT_TOO_LARGE);
+                            }
+                            content(data);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

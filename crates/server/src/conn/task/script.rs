@@ -1,0 +1,269 @@
+//! A connection whose request a script answers: its body is handed on as the script takes it, or first
+//! collected where nobody knows its length; what the client has left to send is read while the answer is
+//! sent, and a client that leaves takes its script with it.
+
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, ready};
+
+use http::reply::CONTINUE;
+use http::status::Status;
+use rustix::fs::{SeekFrom, fstat, major, minor, seek};
+use tokio::io::unix::AsyncFd;
+
+use super::super::h1::script::{Content, Sender};
+use super::super::h1::{Http1, Progress};
+use super::super::output::{self, Output};
+use super::super::stream::{self, More, Stream, Wire};
+use super::super::{Phase, Seated};
+use super::{Broken, Part, Task, Waited, answer_call, poll_receive};
+use crate::disk::Work;
+use crate::log;
+use crate::serve::cgi::{self, Feed, Input, Outcome, Run};
+use crate::stats::Count;
+use crate::worker::Worker;
+
+/// Bytes of a collected body that are written at once.
+const COLLECT: usize = 128 * 1024;
+
+/// A body that has been collected.
+struct Collected {
+    file: OwnedFd,
+    length: u64,
+}
+
+impl Task {
+    /// Has a script run, and notes what it leads to.
+    pub(super) async fn run_script(&mut self, run: Run) -> Result<(), Broken> {
+        self.wait_in(Phase::Script);
+        let outcome = match self.converse(&run).await? {
+            Ok(outcome) => outcome,
+            Err(status) => Outcome::Failed(status),
+        };
+        self.http.lead(&self.worker, &run, outcome);
+        Ok(())
+    }
+
+    async fn converse(&mut self, run: &Run) -> Result<Result<Outcome, Status>, Broken> {
+        let worker = self.worker.clone();
+        let Some(runner) = worker.runner.clone() else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
+        let content = self.http.content();
+        let collected = match content {
+            Content::Chunked => {
+                self.invite().await?;
+                match self.collect().await? {
+                    Ok(collected) => Some(collected),
+                    Err(status) => return Ok(Err(status)),
+                }
+            }
+            Content::Sized(bytes) if bytes > run.max_body => return Ok(Err(Status::CONTENT_TOO_LARGE)),
+            Content::Sized(_) | Content::None => None,
+        };
+        let length = match (&collected, content) {
+            (Some(collected), _) => Some(collected.length),
+            (None, Content::Sized(bytes)) => Some(bytes),
+            (None, _) => None,
+        };
+        let order = self.http.order(&worker, run, self.stream.local(), length);
+        let (order, wanted) = match order {
+            Ok(order) => order,
+            Err(status) => return Ok(Err(status)),
+        };
+        self.enter(Phase::Script);
+        let processes = run.processes(&worker);
+        let Ok(turn) = self.unless_left(worker.turns.take(run.route(), processes)).await? else {
+            worker.counts.add(Count::ScriptsRefused, 1);
+            return Ok(Err(Status::SERVICE_UNAVAILABLE));
+        };
+        let input = match (collected, content) {
+            (Some(collected), _) => Input::File(collected.file),
+            (None, Content::Sized(_)) => Input::Pipe,
+            (None, _) => Input::Nothing,
+        };
+        let (conversation, feed) = match cgi::start(&worker, &runner, &order, input, turn).await {
+            Ok(started) => started,
+            Err(status) => return Ok(Err(status)),
+        };
+        if feed.is_some() {
+            self.feed = feed;
+            self.http.pass_body();
+            self.invite().await?;
+        }
+        let outcome = self.unless_left(conversation.outcome(run, wanted)).await?;
+        Ok(Ok(outcome))
+    }
+
+    /// Tells a client that waits for it to send its body.
+    async fn invite(&mut self) -> Result<(), Broken> {
+        if self.http.sender(&self.worker) == Sender::Sends {
+            return Ok(());
+        }
+        self.enter(Phase::Write);
+        let mut left = CONTINUE;
+        let Task { stream, worker, seated, .. } = self;
+        poll_fn(|cx| {
+            while !left.is_empty() {
+                if let Some(call) = seated.seat.called(cx.waker()) {
+                    answer_call(call, worker, seated)?;
+                }
+                match stream.try_write(|fd| stream::send(fd, left, More::Nothing)) {
+                    Ok(n) => left = &left[n..],
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                        ready!(stream.poll_write_ready(cx)).map_err(|_| Broken::Gone)?;
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(_) => return Poll::Ready(Err(Broken::Gone)),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        self.enter(Phase::Script);
+        Ok(())
+    }
+
+    /// Collects a body whose length is not known in a file: a script is told how much it will read.
+    async fn collect(&mut self) -> Result<Result<Collected, Status>, Broken> {
+        let Some(runner) = self.worker.runner.clone() else { return Ok(Err(Status::LENGTH_REQUIRED)) };
+        let mut file = match self.unless_left(runner.spool()).await? {
+            Ok(file) => file,
+            Err(error) => {
+                let folder = self.worker.site.scripts.spool.display();
+                log::error(format_args!("cannot make a file in {folder} for a chunked body: {error}"));
+                return Ok(Err(Status::LENGTH_REQUIRED));
+            }
+        };
+        let mut length = 0;
+        loop {
+            let mut bytes = Vec::new();
+            let progress = loop {
+                match self.http.take_chunks(&mut bytes) {
+                    Ok(Progress::More) if bytes.len() < COLLECT => {}
+                    Ok(progress) => break progress,
+                    Err(status) => return Ok(Err(status)),
+                }
+                self.wait_for(Part::Body);
+                self.read().await?;
+            };
+            length += bytes.len() as u64;
+            file = match self.spool(file, bytes).await? {
+                Ok(file) => file,
+                Err(status) => return Ok(Err(status)),
+            };
+            if matches!(progress, Progress::Through) {
+                return Ok(Ok(Collected { file, length }));
+            }
+        }
+    }
+
+    /// Writes on a helper thread, and goes back to the start of the file, from where a script reads.
+    async fn spool(&mut self, file: OwnedFd, bytes: Vec<u8>) -> Result<Result<OwnedFd, Status>, Broken> {
+        let device = fstat(&file).map_or((0, 0), |stat| (major(stat.st_dev), minor(stat.st_dev)));
+        let write = move || {
+            seek(&file, SeekFrom::End(0))?;
+            let mut left = &bytes[..];
+            while !left.is_empty() {
+                let n = rustix::io::retry_on_intr(|| rustix::io::write(&file, left))?;
+                left = &left[n..];
+            }
+            seek(&file, SeekFrom::Start(0))?;
+            rustix::io::Result::Ok(file)
+        };
+        let worker = self.worker.clone();
+        self.wait_in(Phase::Fetch);
+        Ok(match self.unless_left(worker.disk.run(device, Work::File, write)).await? {
+            Ok(Ok(file)) => Ok(file),
+            Ok(Err(errno)) => {
+                let folder = self.worker.site.scripts.spool.display();
+                log::error(format_args!("cannot write a chunked body in {folder}: {errno}"));
+                Err(Status::INTERNAL_SERVER_ERROR)
+            }
+            Err(_) => Err(Status::SERVICE_UNAVAILABLE),
+        })
+    }
+
+    /// Hands on what is left of the request's body. Errors: the client has left, or is too slow.
+    pub(super) async fn hand_on(&mut self) -> Result<(), Broken> {
+        while self.http.left > 0 {
+            let Task { stream, worker, seated, http, feed, .. } = self;
+            poll_fn(|cx| {
+                if let Some(call) = seated.seat.called(cx.waker()) {
+                    answer_call(call, worker, seated)?;
+                }
+                let handed = poll_hand_on(cx, stream, worker, seated, http, feed);
+                // Whether it is the client or the script that is waited for.
+                let phase = if http.rest.is_empty() { Phase::Body } else { Phase::Script };
+                if handed.is_pending() && seated.seat.phase() != phase {
+                    seated.seat.enter(phase, worker.clock.ticks());
+                }
+                handed
+            })
+            .await?;
+        }
+        self.feed = None;
+        if self.seated.seat.phase() == Phase::Body {
+            self.enter(Phase::Script);
+        }
+        Ok(())
+    }
+
+    /// Waits for the next piece of a script's output.
+    pub(super) async fn next_of_script(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
+        self.waited = Waited::Yes;
+        self.enter(Phase::Script);
+        let worker = self.worker.clone();
+        match self.unless_left(output.next_piece(&worker)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err((Broken::Gone, cgi::CUT)),
+            Err(broken) => Err((broken, output::CLIENT_CLOSED)),
+        }
+    }
+}
+
+/// Hands on what has come of a body, and reads more, until all of it is through. Errors: the client's end
+/// of the connection.
+pub(super) fn poll_hand_on(
+    cx: &mut Context<'_>,
+    stream: &Stream,
+    worker: &Worker,
+    seated: &Seated,
+    http: &mut Http1,
+    feed: &mut Option<Feed>,
+) -> Poll<Result<(), Broken>> {
+    // Bounded by the runtime's budget, which every wait for a descriptor uses up.
+    while http.left > 0 {
+        let have = usize::try_from(http.left).unwrap_or(usize::MAX).min(http.rest.len());
+        if have == 0 {
+            feed.iter().for_each(Feed::pause);
+            ready!(poll_receive(cx, stream, worker, seated, http))?;
+            feed.iter().for_each(Feed::resume);
+            continue;
+        }
+        let taken = match feed {
+            Some(way) => match ready!(poll_write(cx, &way.pipe, &http.rest[..have])) {
+                Ok(n) => n,
+                // It does not want more of it: the rest is thrown away.
+                Err(_) => {
+                    *feed = None;
+                    0
+                }
+            },
+            None => have,
+        };
+        http.rest.drain(..taken);
+        http.left -= taken as u64;
+    }
+    *feed = None;
+    Poll::Ready(Ok(()))
+}
+
+fn poll_write(cx: &mut Context<'_>, pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    loop {
+        let mut ready = ready!(pipe.poll_write_ready(cx))?;
+        match ready.try_io(|pipe| Ok(rustix::io::write(pipe, bytes)?)) {
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(written) => return Poll::Ready(written),
+            Err(_would_block) => {}
+        }
+    }
+}

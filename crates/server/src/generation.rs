@@ -1,0 +1,420 @@
+//! The serving process: workers, the log thread, and a main thread that does what the keeper orders. Each
+//! configuration has a process of its own, which begins with what the keeper gives it and never asks for
+//! more: no privilege, no configuration, no address.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use site::model::{Sandbox, Sink, Site, Symlinks};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::channel::{Channel, Form, Guest, News, Order, Received};
+use crate::crashes::Crashes;
+use crate::files::roots::OpenRoots;
+use crate::listen::Socket;
+use crate::log::{self, OpenSink};
+use crate::privilege::{self, Identity};
+use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
+use crate::stats::Report;
+use crate::worker::{self, Command, Start};
+use crate::{conn, sys};
+
+/// How long a worker that is told to stop may take to write its last log lines.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a worker may take to answer a question.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+/// As a shell says of a program that SIGINT ended.
+pub const INTERRUPTED: u8 = 130;
+const FAILED: u8 = 1;
+
+/// What a serving process begins with.
+pub struct Beginning {
+    pub site: Site,
+    /// Of each worker.
+    pub sockets: Vec<Vec<Socket>>,
+    pub sinks: Vec<OpenSink>,
+    /// `None`: it stays who it is.
+    pub identity: Option<Identity>,
+    pub keeper: Channel,
+    /// Where the connections of an earlier process come from.
+    pub ancestor: Option<Channel>,
+    /// To what starts scripts, of each worker; none where there are no scripts.
+    pub runners: Vec<Channel>,
+}
+
+/// Serves until it is told to end, and gives the exit code. To be called while there is one thread only.
+pub fn run(beginning: Beginning) -> u8 {
+    let keeper = beginning.keeper.try_clone();
+    match begin(beginning) {
+        Ok(crew) => crew.until_told(),
+        Err(lines) => {
+            // A keeper that is gone need not be told.
+            _ = keeper.and_then(|keeper| keeper.send(&News::Failed(lines)));
+            FAILED
+        }
+    }
+}
+
+/// Gives up what is not needed, and starts everybody.
+fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
+    let line = |text: String| vec![text];
+    let Beginning { mut site, sockets, sinks, identity, keeper, ancestor, runners } = beginning;
+    // What scripts may have is shared out among so many.
+    site.workers = NonZeroUsize::new(sockets.len());
+    if let Some(folder) = site.chroot.clone() {
+        privilege::chroot(&folder).map_err(line)?;
+        site.enter(&folder);
+    }
+    identity.map_or(Ok(()), |identity| identity.become_it()).map_err(line)?;
+    if !runners.is_empty() {
+        // Scripts are the same user, and might trace it or read its memory.
+        let closed = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        closed.map_err(|e| line(format!("cannot be closed to scripts: {e}")))?;
+    }
+    let roots = OpenRoots::of(&site);
+    let problems = roots.problems();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    // Nearly all that can go wrong has not, and afterwards this cannot be done.
+    for socket in sockets.iter().flatten() {
+        socket.open().map_err(|e| line(format!("cannot listen: {e}")))?;
+    }
+    let active = sandbox::apply(&confinement(&site, &roots), demand(site.sandbox)).map_err(line)?;
+    log::start(&site.log, sinks).map_err(line)?;
+    if site.sandbox != Sandbox::Off {
+        active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
+    }
+    for root in roots.silent() {
+        let root = root.display();
+        log::warn(format_args!("the root {root} does not answer; it is tried again when it is asked for"));
+    }
+    log_panics();
+    conn::client::limit_connections(site.limits.connections_per_client);
+    let (tell, told) = unbounded_channel();
+    let mut crew = Crew {
+        members: Vec::new(),
+        tell,
+        told,
+        keeper,
+        ancestor,
+        heir: None,
+        site,
+        roots,
+        began: Instant::now(),
+    };
+    let mut runners = runners.into_iter();
+    for sockets in sockets {
+        crew.hire(sockets, runners.next()).map_err(|e| line(format!("cannot start a worker: {e}")))?;
+    }
+    Ok(crew)
+}
+
+fn demand(sandbox: Sandbox) -> Demand {
+    match sandbox {
+        Sandbox::Off => Demand::Off,
+        Sandbox::On => Demand::Preferred,
+        Sandbox::Required => Demand::Required,
+    }
+}
+
+/// What serving needs.
+fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
+    let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
+    let leads_out = routes().any(|r| matches!(r.files.symlinks, Symlinks::Follow | Symlinks::Owner));
+    // Of a root that does not answer, the folder that it is in does.
+    let silent: Vec<&Path> = roots.silent().collect();
+    let reach = |root: &'a Path| if silent.contains(&root) { root.parent().unwrap_or(root) } else { root };
+    let reads = match leads_out {
+        true => Reads::Everywhere,
+        false => Reads::Beneath(site.roots().into_iter().map(reach).collect()),
+    };
+    let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
+    let mut sinks = own.chain(&site.log.access).map(|log| &log.sink).chain([&site.log.error]);
+    // A log daemon that was restarted is connected to anew.
+    let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
+    let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
+    Confinement { reads, connects, pipes }
+}
+
+/// The workers of a process.
+struct Crew {
+    members: Vec<Member>,
+    tell: UnboundedSender<(usize, Told)>,
+    told: UnboundedReceiver<(usize, Told)>,
+    keeper: Channel,
+    ancestor: Option<Channel>,
+    /// Where connections go, when another process serves.
+    heir: Option<Channel>,
+    site: Site,
+    roots: OpenRoots,
+    began: Instant,
+}
+
+struct Member {
+    commands: UnboundedSender<Command>,
+    /// For whoever takes its place.
+    sockets: Vec<Socket>,
+    runner: Option<Channel>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Starting,
+    Serving,
+    Gone,
+}
+
+/// What a worker says.
+enum Told {
+    Serving,
+    Left,
+    /// It panicked, or cannot go on.
+    Failed(String),
+}
+
+impl Crew {
+    fn hire(&mut self, sockets: Vec<Socket>, runner: Option<Channel>) -> io::Result<()> {
+        let number = self.members.len();
+        let commands = self.start_worker(number, &sockets, runner.as_ref())?;
+        self.members.push(Member { commands, sockets, runner, state: State::Starting });
+        Ok(())
+    }
+
+    fn start_worker(
+        &self,
+        number: usize,
+        sockets: &[Socket],
+        runner: Option<&Channel>,
+    ) -> io::Result<UnboundedSender<Command>> {
+        let runner = runner.map(Channel::try_clone).transpose()?;
+        let sockets = sockets.iter().map(Socket::try_clone).collect::<io::Result<Vec<_>>>()?;
+        let (commands, receiver) = unbounded_channel();
+        let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), runner };
+        let tell = self.tell.clone();
+        let work = move || {
+            let serving = || _ = tell.send((number, Told::Serving));
+            let ended = catch_unwind(AssertUnwindSafe(|| worker::run(start, receiver, serving)));
+            let told = match ended {
+                Ok(Ok(())) => Told::Left,
+                Ok(Err(error)) => Told::Failed(error.to_string()),
+                Err(_) => Told::Failed("it panicked".to_owned()),
+            };
+            _ = tell.send((number, told));
+        };
+        std::thread::Builder::new().name(format!("worker {number}")).spawn(work)?;
+        Ok(commands)
+    }
+
+    fn until_told(mut self) -> u8 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let code = runtime.and_then(|runtime| runtime.block_on(self.work()));
+        log::flush();
+        code.unwrap_or_else(|error| {
+            _ = self.keeper.send(&News::Failed(vec![format!("cannot go on: {error}")]));
+            FAILED
+        })
+    }
+
+    async fn work(&mut self) -> io::Result<u8> {
+        let keeper = sys::watch(self.keeper.try_clone()?, Interest::READABLE)?;
+        let mut ancestor = self.ancestor.take().map(|a| sys::watch(a, Interest::READABLE)).transpose()?;
+        let mut crashes = Crashes::default();
+        let mut stopped = None;
+        let mut next = 0;
+        loop {
+            tokio::select! {
+                order = receive::<Order>(Some(&keeper)) => match order? {
+                    Received::Message(Order::Stop) => {
+                        self.tell_all(|| Command::Stop);
+                        stopped = Some(tokio::time::Instant::now() + STOP_PATIENCE);
+                    }
+                    Received::Message(order) => self.obey(order),
+                    // Without its keeper nobody could tell it to end.
+                    Received::End => return Ok(FAILED),
+                },
+                guest = receive::<Guest>(ancestor.as_ref()), if ancestor.is_some() => match guest {
+                    Ok(Received::Message(guest)) => {
+                        next = (next + 1) % self.members.len();
+                        self.place(guest, next).await;
+                    }
+                    Ok(Received::End) | Err(_) => ancestor = None,
+                },
+                Some((number, told)) = self.told.recv() => {
+                    match told {
+                        Told::Serving => self.serving(number)?,
+                        Told::Left => self.members[number].state = State::Gone,
+                        Told::Failed(why) => self.replace(number, &why, &mut crashes)?,
+                    }
+                }
+                () = until(stopped) => return Ok(INTERRUPTED),
+            }
+            let everybody_left = self.members.iter().all(|m| m.state == State::Gone);
+            // Earlier processes may not have heard yet that there is another one to send connections to.
+            let is_needed = self.heir.is_some() && ancestor.is_some();
+            if everybody_left && !is_needed {
+                return Ok(if stopped.is_some() { INTERRUPTED } else { 0 });
+            }
+        }
+    }
+
+    /// Gives a connection of an earlier process to a worker, or to whoever serves from now on.
+    async fn place(&self, guest: Guest, member: usize) {
+        let Some(heir) = &self.heir else {
+            _ = self.members[member].commands.send(Command::Admit(guest));
+            return;
+        };
+        // An heir that has ended takes nobody any more.
+        if let Ok(heir) = heir.try_clone().and_then(|heir| sys::watch(heir, Interest::WRITABLE)) {
+            _ = heir.async_io(Interest::WRITABLE, |heir| heir.send(&guest)).await;
+        }
+    }
+
+    fn serving(&mut self, number: usize) -> io::Result<()> {
+        let was_ready = self.members.iter().all(|m| m.state != State::Starting);
+        self.members[number].state = State::Serving;
+        let is_ready = self.members.iter().all(|m| m.state != State::Starting);
+        if is_ready && !was_ready { self.keeper.send(&News::Ready) } else { Ok(()) }
+    }
+
+    /// A worker that panics outside of a connection, or cannot go on, is replaced: its connections are
+    /// lost, but not those of the others.
+    fn replace(&mut self, number: usize, why: &str, crashes: &mut Crashes) -> io::Result<()> {
+        log::error(format_args!("worker {number} has ended: {why}; another one takes its place"));
+        if crashes.is_loop(Instant::now()) {
+            return Err(io::Error::other(format!("workers end again and again, the last one because {why}")));
+        }
+        let Member { sockets, runner, .. } = &self.members[number];
+        let commands = self.start_worker(number, sockets, runner.as_ref())?;
+        self.members[number].commands = commands;
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Leave => {
+                self.close_spares();
+                self.heir = None;
+                self.tell_all(|| Command::Leave);
+            }
+            Order::HandOver(heir) => {
+                self.close_spares();
+                let heir = Channel::from(heir);
+                let answers = self.ask(|closed| match heir.try_clone() {
+                    Ok(heir) => Command::HandOver { heir, closed },
+                    Err(_) => Command::Leave,
+                });
+                self.heir = Some(heir);
+                self.tell_keeper(answers, |_| Some(News::Retired));
+            }
+            Order::Stop => self.tell_all(|| Command::Stop),
+            Order::Log { sink, file } => log::replace(sink as usize, file),
+            Order::Stats { form, to } => self.report(form, to.into()),
+            Order::Ping => self.ping(),
+        }
+    }
+
+    fn tell_all(&self, command: impl Fn() -> Command) {
+        for member in &self.members {
+            // A worker that has ended needs to be told nothing.
+            _ = member.commands.send(command());
+        }
+    }
+
+    /// A listener is closed only when nobody has its socket any more, and a script ends with its worker
+    /// only when nobody else has the channel.
+    fn close_spares(&mut self) {
+        for member in &mut self.members {
+            member.sockets.clear();
+            member.runner = None;
+        }
+    }
+
+    /// Asks every worker, and writes what they say.
+    fn report(&self, form: Form, to: std::os::unix::net::UnixStream) {
+        let answers = self.ask(Command::Count);
+        let uptime = self.began.elapsed();
+        tokio::spawn(async move {
+            let report = Report {
+                process: std::process::id(),
+                uptime,
+                dropped_lines: log::dropped(),
+                workers: in_time(answers).await,
+            };
+            // Whoever has asked is a program on this machine; the text is less than its socket takes.
+            _ = io::Write::write_all(&mut &to, report.write(form).as_bytes());
+        });
+    }
+
+    fn ping(&self) {
+        let answers = self.ask(Command::Ping);
+        self.tell_keeper(answers, |answers| answers.iter().all(Option::is_some).then_some(News::Alive));
+    }
+
+    /// Sends the news that there are when everybody has answered, or has not in time.
+    fn tell_keeper(
+        &self,
+        answers: Vec<oneshot::Receiver<()>>,
+        news: impl FnOnce(Vec<Option<()>>) -> Option<News> + Send + 'static,
+    ) {
+        let Ok(keeper) = self.keeper.try_clone() else { return };
+        tokio::spawn(async move {
+            if let Some(news) = news(in_time(answers).await) {
+                // A keeper that is gone need not be told.
+                _ = keeper.send(&news);
+            }
+        });
+    }
+
+    fn ask<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<oneshot::Receiver<T>> {
+        let ask = |member: &Member| {
+            let (answer, answered) = oneshot::channel();
+            _ = member.commands.send(command(answer));
+            answered
+        };
+        self.members.iter().map(ask).collect()
+    }
+}
+
+/// `None` for a worker that does not answer.
+async fn in_time<T>(answers: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
+    let until = tokio::time::Instant::now() + ANSWER_PATIENCE;
+    let mut all = Vec::with_capacity(answers.len());
+    for answer in answers {
+        all.push(tokio::time::timeout_at(until, answer).await.ok().and_then(Result::ok));
+    }
+    all
+}
+
+/// Never, without a channel.
+async fn receive<M: crate::channel::Message>(from: Option<&AsyncFd<Channel>>) -> io::Result<Received<M>> {
+    match from {
+        Some(channel) => channel.async_io(Interest::READABLE, Channel::receive).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A panic ends one connection. It is logged with its place.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        let what = panic.payload().downcast_ref::<&str>().copied();
+        let what = what.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str));
+        log::error(format_args!("panic at {place}: {}; one connection ends", what.unwrap_or("no message")));
+    }));
+}

@@ -1,0 +1,343 @@
+//! A configuration takes over: everything it needs is made ready beside what is served now, which is not
+//! touched before the new process serves.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use nix::unistd::Pid;
+use site::memory;
+use site::model::{Level, Sink, Site};
+
+use super::process::{Generation, Retires, RunnerProcess, State, Voice};
+use super::sockets::Sockets;
+use super::{GRACE, Keeper, NO_ADDRESS, Phase, START_PATIENCE};
+use crate::channel::{Channel, Order};
+use crate::control::Client;
+use crate::generation::{self, Beginning};
+use crate::log::{self, OpenSink};
+use crate::privilege::Identity;
+use crate::sys::{self, Fork};
+use crate::{announce, runner, start};
+
+/// A configuration on its way.
+pub(super) struct Change {
+    pub(super) site: Site,
+    pub(super) sockets: Sockets,
+    pub(super) generation: Pid,
+    pub(super) errors: Option<OpenSink>,
+    /// Where the process that serves now is to send its connections.
+    pub(super) heir: Option<OwnedFd>,
+    pub(super) until: Instant,
+    pub(super) why: Why,
+}
+
+pub(super) struct Preparation {
+    pub(super) site: Site,
+    pub(super) sockets: Sockets,
+    pub(super) why: Why,
+}
+
+/// What a change is made for.
+pub(super) enum Why {
+    Start,
+    Reload(Vec<Client>),
+    Crash,
+}
+
+impl Keeper {
+    pub(super) fn reload(&mut self, clients: Vec<Client>) {
+        if self.phase != Phase::Keeping || self.successor.is_some() {
+            let why = "another program is about to take over, or this one is ending";
+            log::warn(format_args!("the configuration is not read again: {why}"));
+            return refuse_clients(clients, why);
+        }
+        if self.change.is_some() {
+            self.again.get_or_insert_default().extend(clients);
+            return;
+        }
+        self.notify.reloading();
+        let loaded = start::site(&self.asked);
+        let begun = match loaded {
+            Ok(site) if self.generations.len() >= site.limits.generations => {
+                let line =
+                    "too many earlier configurations still finish their answers (limit \"generations\")";
+                Err((vec![line.to_owned()], Why::Reload(clients)))
+            }
+            Ok(site) => self.begin_change(site, Why::Reload(clients)),
+            Err(lines) => Err((lines, Why::Reload(clients))),
+        };
+        if let Err((lines, why)) = begun {
+            self.tell_failure(&lines, why);
+        }
+    }
+
+    /// Makes everything that a configuration needs, and a process that serves it. What is served now is
+    /// not touched.
+    pub(super) fn begin_change(&mut self, mut site: Site, why: Why) -> Result<(), (Vec<String>, Why)> {
+        let workers = start::workers(&site).get();
+        memory::fit(&mut site, workers, self.descriptors);
+        let prepared = (|| {
+            let line = |text: String| vec![text];
+            let identity = Identity::of(&site).map_err(line)?;
+            let sockets = self.sockets.changed_to(&site.listeners, workers);
+            let sockets = sockets.map_err(|e| line(e.to_string()))?;
+            if sockets.is_empty() {
+                return Err(line(NO_ADDRESS.to_owned()));
+            }
+            match log::open(&site) {
+                Ok(sinks) => Ok((sockets, identity, sinks)),
+                Err(why) => {
+                    sockets.remove_files(&self.sockets);
+                    Err(line(why))
+                }
+            }
+        })();
+        let (sockets, identity, sinks) = match prepared {
+            Ok(prepared) => prepared,
+            Err(lines) => return Err((lines, why)),
+        };
+        // Of what is served already it is changed when the configuration is.
+        if self.site.is_none() {
+            sockets.limit_unsent(site.limits.unsent);
+        }
+        self.preparation = Some(Preparation { site, sockets, why });
+        let started = self.start_generation(workers, identity, sinks);
+        let Some(Preparation { site, sockets, why }) = self.preparation.take() else { return Ok(()) };
+        match started {
+            Ok((generation, errors, heir)) => {
+                let until = Instant::now() + START_PATIENCE;
+                self.change = Some(Change { site, sockets, generation, errors, heir, until, why });
+                Ok(())
+            }
+            Err(error) => {
+                sockets.remove_files(&self.sockets);
+                Err((vec![format!("cannot start a serving process: {error}")], why))
+            }
+        }
+    }
+
+    pub(super) fn start_generation(
+        &mut self,
+        workers: usize,
+        identity: Option<Identity>,
+        mut sinks: Vec<OpenSink>,
+    ) -> io::Result<(Pid, Option<OpenSink>, Option<OwnedFd>)> {
+        // Before there is anything else that it must not have.
+        let (runner, runners) = self.start_runner(workers, identity.as_ref(), &mut sinks)?;
+        if let Some(runner) = runner {
+            // Until there is the process that it belongs to.
+            self.runners.push((runner, Instant::now() + START_PATIENCE));
+        }
+        let (ours, theirs) = Channel::pair()?;
+        let (heir, ancestor) = match !self.generations.is_empty() || self.predecessor.is_some() {
+            true => Channel::pair().map(|(heir, ancestor)| (Some(heir.into()), Some(ancestor)))?,
+            false => (None, None),
+        };
+        let shares = self.preparation.as_ref().map(|p| p.sockets.per_worker(workers)).transpose()?;
+        match sys::fork()? {
+            Fork::Parent(pid) => {
+                let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
+                let state = State::Starting;
+                self.runners.retain(|(other, _)| Some(other.pid) != runner.map(|runner| runner.pid));
+                self.generations.push(Generation {
+                    pid,
+                    channel: ours,
+                    voice: Voice::Heard,
+                    sinks: names,
+                    state,
+                    runner,
+                    failure: Vec::new(),
+                    waiting: Vec::new(),
+                    retires: Retires::NotYet,
+                });
+                Ok((pid, sinks.into_iter().next(), heir))
+            }
+            Fork::Child => {
+                drop((ours, heir));
+                let site = self.preparation.take().map(|preparation| preparation.site);
+                self.forget();
+                let code = site.zip(shares).map(|(site, sockets)| {
+                    generation::run(Beginning {
+                        site,
+                        sockets,
+                        sinks,
+                        identity,
+                        keeper: theirs,
+                        ancestor,
+                        runners,
+                    })
+                });
+                std::process::exit(code.unwrap_or(1).into())
+            }
+        }
+    }
+
+    /// A process that starts scripts, where the site has any, and a channel to it for each worker.
+    fn start_runner(
+        &mut self,
+        workers: usize,
+        identity: Option<&Identity>,
+        sinks: &mut Vec<OpenSink>,
+    ) -> io::Result<(Option<RunnerProcess>, Vec<Channel>)> {
+        let site = self.preparation.as_ref().map(|preparation| &preparation.site);
+        let Some(site) = site.filter(|site| site.has_scripts()) else { return Ok((None, Vec::new())) };
+        let pairs = (0..workers).map(|_| Channel::pair()).collect::<io::Result<Vec<_>>>()?;
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let beginning = runner::process::Beginning::of(site, theirs, identity.cloned());
+        let grace = site.scripts.grace;
+        match sys::fork()? {
+            Fork::Parent(pid) => Ok((Some(RunnerProcess { pid, grace }), ours)),
+            Fork::Child => {
+                drop(ours);
+                sinks.clear();
+                self.forget();
+                // A log file that was removed must not be kept by who does not write it.
+                if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
+                    log::write_to(stderr, Level::Error);
+                }
+                std::process::exit(runner::process::run(beginning).into())
+            }
+        }
+    }
+
+    /// Lets go of everything that is a keeper's: this is a process of another kind.
+    pub(super) fn forget(&mut self) {
+        self.signals = None;
+        self.control = None;
+        self.predecessor = None;
+        self.successor = None;
+        self.sockets = Sockets::default();
+        self.generations.clear();
+        self.runners.clear();
+        self.preparation = None;
+        self.change = None;
+        self.again = None;
+    }
+
+    /// The new process serves: from now on it is the one. Errors: the start has failed after all.
+    pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
+        let Some(change) = self.change.take() else { return Ok(()) };
+        let Change { site, sockets, generation, errors, heir, mut why, .. } = change;
+        if let Some(errors) = errors {
+            log::write_to(errors, site.log.level);
+        }
+        let before = self.site.as_ref().and_then(|site| site.pid_file.clone());
+        if before != site.pid_file || matches!(why, Why::Start) {
+            if let Some(path) = &site.pid_file
+                && let Err(e) = fs::write(path, format!("{}\n", std::process::id()))
+            {
+                let line = format!("cannot write the pid file {}: {e}", path.display());
+                if matches!(why, Why::Start) {
+                    self.kill_all();
+                    sockets.remove_files(&self.sockets);
+                    return Err(vec![line]);
+                }
+                log::error(format_args!("{line}"));
+            }
+            if let Some(path) = before.filter(|before| Some(before) != site.pid_file.as_ref()) {
+                _ = fs::remove_file(path);
+            }
+        }
+        // Before the others are told: who closes a socket last must be who has accepted from it last.
+        self.sockets.remove_files(&sockets);
+        self.sockets = sockets;
+        self.sockets.limit_unsent(site.limits.unsent);
+        // Whatever has ended before is replaced by this.
+        self.restart = None;
+        // What runs ends under the configuration that it began with.
+        let patience = self.site.as_ref().unwrap_or(&site).timeouts.reload;
+        let until = Instant::now() + patience + GRACE;
+        match (self.predecessor.take(), heir) {
+            (Some(predecessor), Some(heir)) => {
+                if let Err(error) = predecessor.take_over(heir.into()) {
+                    log::error(format_args!("the program before does not listen: {error}"));
+                }
+            }
+            (_, heir) => self.retire(generation, heir, until),
+        }
+        let clients = match &mut why {
+            Why::Reload(clients) => std::mem::take(clients),
+            Why::Start | Why::Crash => Vec::new(),
+        };
+        self.tell_when_retired(clients);
+        if self.phase == Phase::Keeping {
+            self.notify.ready();
+        }
+        self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
+        match why {
+            Why::Start => announce::announce(&site, self.sockets.iter().map(|bound| &bound.actual)),
+            Why::Reload(_) => log::info(format_args!("the configuration is read again, and served")),
+            Why::Crash => log::warn(format_args!("another serving process has taken its place")),
+        }
+        self.site = Some(site);
+        self.reload_again();
+        Ok(())
+    }
+
+    /// Whoever wanted a reload while there was one gets one now, together.
+    pub(super) fn reload_again(&mut self) {
+        if let Some(waiting) = self.again.take() {
+            self.reload(waiting);
+        }
+    }
+
+    /// Has the process that has served until now hand over its connections, and finish. Those before it
+    /// hand over to the same one from now on.
+    pub(super) fn retire(&mut self, successor: Pid, heir: Option<OwnedFd>, until: Instant) {
+        let order = heir.map_or(Order::Leave, Order::HandOver);
+        for generation in self.generations.iter_mut().filter(|g| g.pid != successor) {
+            _ = generation.channel.send(&order);
+            if generation.state == State::Serving {
+                generation.state = State::Leaving(until);
+            }
+        }
+    }
+
+    /// Whoever has asked for a change gets the answer when no request is answered as before.
+    pub(super) fn tell_when_retired(&mut self, clients: Vec<Client>) {
+        let last = self.generations.iter_mut().rev().find(|g| matches!(g.state, State::Leaving(_)));
+        match last {
+            Some(last) if last.retires != Retires::Done => {
+                last.waiting.extend(clients);
+                last.retires = Retires::Until(Instant::now() + GRACE);
+            }
+            _ => clients.into_iter().for_each(|client| client.done("")),
+        }
+    }
+
+    pub(super) fn tell_failure(&mut self, lines: &[String], why: Why) {
+        for line in lines {
+            log::error(format_args!("{line}"));
+        }
+        self.notify.ready();
+        match why {
+            Why::Start | Why::Crash => {}
+            Why::Reload(clients) => {
+                log::error(format_args!("nothing was changed"));
+                for client in clients {
+                    client.failed(lines.iter().map(String::as_str).chain(["nothing was changed"]));
+                }
+            }
+        }
+        self.reload_again();
+    }
+
+    /// Has the process that is about to serve end, if there is one.
+    pub(super) fn drop_change(&mut self, why: &str) {
+        let Some(change) = self.change.take() else { return };
+        for generation in self.generations.iter_mut().filter(|g| g.pid == change.generation) {
+            _ = generation.channel.send(&Order::Stop);
+            generation.state = State::Leaving(Instant::now() + GRACE);
+        }
+        change.sockets.remove_files(&self.sockets);
+        if let Why::Reload(clients) = change.why {
+            refuse_clients(clients, why);
+        }
+    }
+}
+
+pub(super) fn refuse_clients(clients: impl IntoIterator<Item = Client>, why: &str) {
+    clients.into_iter().for_each(|client| client.failed([why]));
+}

@@ -1,0 +1,329 @@
+//! The keeper: the process that was started. It reads the configuration, binds addresses, opens logs, and
+//! has a process of its own serve each configuration (`generation`). It serves nobody itself, so it can
+//! keep what serving must not have: privilege, and the sockets through every change.
+//!
+//! It has one thread, and waits for signals, for the control socket, and for what its processes say.
+
+mod process;
+
+pub mod sockets;
+
+mod change;
+
+pub mod upgrade;
+
+mod succession;
+
+mod end;
+
+pub mod notify;
+pub mod signals;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::CapabilitySet;
+use site::model::{Log, Site};
+
+use crate::channel::{News, Order, Received};
+use crate::control::{Client, Control, Request};
+use crate::crashes::Crashes;
+use crate::flags::Serve;
+use crate::generation::INTERRUPTED;
+use crate::log::{self, OpenSink};
+use crate::{sandbox, start, terminal};
+use change::{Change, Preparation, Why};
+use notify::Notify;
+use process::{Generation, Retires, RunnerProcess, State, Voice};
+use signals::{Signals, Told};
+use sockets::Sockets;
+use upgrade::{Predecessor, Successor};
+
+/// It could not start: the command line, the configuration, an address, a file.
+const COULD_NOT_START: u8 = 2;
+/// How long a new serving process may take until it serves.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const NO_ADDRESS: &str = "there is no address to listen on, and no socket was passed to this program; \
+                          add addresses to `listen`, or have systemd start it by a socket unit";
+/// What a process may take longer than it was told to, before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the keeper needs of root's power (capabilities(7)): ports below 1024; another user, with a bounding
+/// set of its own; another root; to end processes of that user; files of other users: the configuration,
+/// logs, and what a new program reads.
+const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER);
+
+/// `taipan [DIR]` and `taipan -c FILE`: serves until it is told to end.
+pub fn serve(asked: &Serve) -> ExitCode {
+    match Keeper::start(asked) {
+        Ok(mut keeper) => loop {
+            if let Some(code) = keeper.turn() {
+                return code;
+            }
+        },
+        Err(lines) => could_not_start(&lines),
+    }
+}
+
+fn could_not_start(lines: &[String]) -> ExitCode {
+    for line in lines {
+        terminal::err(format_args!("taipan: {line}"));
+    }
+    ExitCode::from(COULD_NOT_START)
+}
+
+struct Keeper {
+    asked: Serve,
+    /// What is started for an upgrade: this program's file, or what has taken its place.
+    program: PathBuf,
+    descriptors: u64,
+    signals: Option<Signals>,
+    control: Option<Control>,
+    notify: Notify,
+    /// What is served; `None` until the first process serves.
+    site: Option<Site>,
+    sockets: Sockets,
+    generations: Vec<Generation>,
+    /// That end what they have started: their generations have ended.
+    runners: Vec<(RunnerProcess, Instant)>,
+    /// What is being made ready for a change: here, where a new serving process can let go of it.
+    preparation: Option<Preparation>,
+    /// A configuration that is about to take over.
+    change: Option<Change>,
+    /// Another reload is wanted after this change, and by whom.
+    again: Option<Vec<Client>>,
+    predecessor: Option<Predecessor>,
+    successor: Option<Successor>,
+    crashes: Crashes,
+    /// When the serving process that has ended is to be replaced.
+    restart: Option<Instant>,
+    next_ping: Option<Instant>,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Keeping,
+    /// The exit code then.
+    Ending(u8),
+    /// Another program keeps; this one ends when its processes have.
+    Succeeded,
+}
+
+/// What there is to do.
+enum Event {
+    Signals,
+    Control,
+    Generation(Pid),
+    Successor,
+}
+
+impl Keeper {
+    fn start(asked: &Serve) -> Result<Keeper, Vec<String>> {
+        let fail = |what: &'static str| move |e: io::Error| vec![format!("cannot {what}: {e}")];
+        // First of all: what is not open though it was promised must not be taken for what is opened here.
+        let found = Predecessor::find().map_err(fail("take over"))?;
+        let (predecessor, sockets, control) = match found {
+            Some((predecessor, sockets, control)) => (Some(predecessor), sockets, control),
+            None => (None, upgrade::passed_sockets().map_err(fail("take up sockets"))?, None),
+        };
+        let signals = Signals::take().map_err(fail("take signals"))?;
+        sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;
+        let mut keeper = Keeper {
+            program: std::env::current_exe().map_err(fail("find this program"))?,
+            descriptors: start::raise_descriptor_limit(),
+            signals: Some(signals),
+            // A second program that serves the same, at other addresses, has no control socket.
+            control: control.or_else(|| Control::open(&asked.what).ok()),
+            notify: Notify::from_environment(),
+            site: None,
+            sockets,
+            generations: Vec::new(),
+            runners: Vec::new(),
+            preparation: None,
+            change: None,
+            again: None,
+            predecessor,
+            successor: None,
+            crashes: Crashes::default(),
+            restart: None,
+            next_ping: None,
+            phase: Phase::Keeping,
+            asked: asked.clone(),
+        };
+        let site = start::site(&keeper.asked)?;
+        keeper.begin_change(site, Why::Start).map_err(|(lines, _)| lines)?;
+        Ok(keeper)
+    }
+
+    /// Waits for something to happen, and does what it takes. `Some`: that was the last.
+    fn turn(&mut self) -> Option<ExitCode> {
+        for event in self.wait() {
+            match event {
+                Event::Signals => self.hear_signals(),
+                Event::Control => self.hear_clients(),
+                Event::Generation(pid) => {
+                    if let Some(code) = self.hear_generation(pid) {
+                        return Some(code);
+                    }
+                }
+                Event::Successor => self.hear_successor(),
+            }
+        }
+        self.bury().or_else(|| self.look_at_clock()).or_else(|| self.is_alone().then(|| self.end()).flatten())
+    }
+
+    fn wait(&self) -> Vec<Event> {
+        let mut what = Vec::new();
+        let mut fds = Vec::new();
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        if let Some(signals) = &self.signals {
+            what.push(Event::Signals);
+            fds.push(readable(signals.as_fd()));
+        }
+        for generation in self.generations.iter().filter(|g| g.voice == Voice::Heard) {
+            what.push(Event::Generation(generation.pid));
+            fds.push(readable(generation.channel.as_fd()));
+        }
+        if let Some(control) = &self.control {
+            if control.has_room() {
+                what.push(Event::Control);
+                fds.push(readable(control.socket().as_fd()));
+            }
+            for client in control.clients() {
+                what.push(Event::Control);
+                fds.push(readable(client.as_fd()));
+            }
+        }
+        if let (Some(successor), Phase::Keeping) = (&self.successor, self.phase) {
+            what.push(Event::Successor);
+            fds.push(readable(successor.channel.as_fd()));
+        }
+        let timeout = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return Vec::new();
+        }
+        what.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(what, _)| what).collect()
+    }
+
+    /// When something is to be done though nothing happens.
+    fn deadline(&self) -> Option<Instant> {
+        let leaving = self.generations.iter().filter_map(|generation| match generation.state {
+            State::Leaving(until) => Some(until),
+            State::Killed(until) if self.phase != Phase::Keeping => Some(until),
+            State::Starting | State::Serving | State::Killed(_) => None,
+        });
+        let retiring = self.generations.iter().filter_map(|generation| match generation.retires {
+            Retires::Until(until) => Some(until),
+            Retires::NotYet | Retires::Done => None,
+        });
+        let others = [
+            self.change.as_ref().map(|change| change.until),
+            self.successor.as_ref().filter(|_| self.phase == Phase::Keeping).map(|s| s.until),
+            self.control.as_ref().and_then(Control::deadline),
+            self.restart.filter(|_| self.change.is_none()),
+            self.next_ping,
+        ];
+        let runners = self.runners.iter().map(|(_, until)| *until);
+        leaving.chain(runners).chain(retiring).chain(others.into_iter().flatten()).min()
+    }
+
+    fn hear_signals(&mut self) {
+        while let Some(told) = self.signals.as_ref().and_then(Signals::next) {
+            match told {
+                Told::Leave => self.end_all(&Order::Leave, 0),
+                Told::Stop => self.end_all(&Order::Stop, INTERRUPTED),
+                Told::Reload => self.reload(Vec::new()),
+                Told::ReopenLogs => self.reopen_logs(),
+                Told::Upgrade => self.upgrade(None),
+                // The dead are buried in every turn.
+                Told::SomebodyEnded => {}
+            }
+        }
+    }
+
+    fn hear_clients(&mut self) {
+        let asked = self.control.as_mut().map(Control::turn).unwrap_or_default();
+        for (client, request) in asked {
+            match request {
+                Request::Reload => self.reload(vec![client]),
+                Request::Upgrade => self.upgrade(Some(client)),
+                Request::Stats(form) => match self.serving() {
+                    Some(generation) => {
+                        let to = client.into_answering();
+                        _ = generation.channel.send(&Order::Stats { form, to });
+                    }
+                    None => client.failed(["nothing is being served at this moment"]),
+                },
+            }
+        }
+    }
+
+    fn hear_generation(&mut self, pid: Pid) -> Option<ExitCode> {
+        loop {
+            let generation = self.generations.iter_mut().find(|g| g.pid == pid)?;
+            match generation.channel.receive::<News>() {
+                // One that is to leave stays so, whatever it has said before it heard of it.
+                Ok(Received::Message(News::Ready)) if generation.state != State::Starting => {}
+                Ok(Received::Message(News::Ready)) => {
+                    generation.state = State::Serving;
+                    if self.change.as_ref().is_some_and(|change| change.generation == pid)
+                        && let Err(lines) = self.complete_change()
+                    {
+                        return Some(could_not_start(&lines));
+                    }
+                }
+                Ok(Received::Message(News::Failed(lines))) => generation.failure = lines,
+                Ok(Received::Message(News::Alive)) => self.notify.alive(),
+                Ok(Received::Message(News::Retired)) => generation.answer_waiting(),
+                // Its end is seen when it is buried.
+                Ok(Received::End) => {
+                    generation.voice = Voice::Silent;
+                    return None;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn serving(&self) -> Option<&Generation> {
+        self.generations.iter().find(|generation| generation.state == State::Serving)
+    }
+
+    fn reopen_logs(&mut self) {
+        for generation in &self.generations {
+            for (number, sink) in generation.sinks.iter().enumerate() {
+                match OpenSink::open(sink).map(OpenSink::into_file) {
+                    Ok(Some(file)) => {
+                        let order = Order::Log { sink: number as u32, file: file.into() };
+                        _ = generation.channel.send(&order);
+                    }
+                    Ok(None) => {}
+                    Err(why) => log::error(format_args!("{why}; the old one is still written")),
+                }
+            }
+        }
+        if let Some(Log { error, level, .. }) = self.site.as_ref().map(|site| &site.log)
+            && let Ok(errors) = OpenSink::open(error)
+        {
+            log::write_to(errors, *level);
+        }
+        if let Some(change) = &mut self.change {
+            change.errors = OpenSink::open(&change.site.log.error).ok();
+        }
+    }
+}

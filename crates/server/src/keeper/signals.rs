@@ -1,0 +1,58 @@
+//! Signals as something that can be waited for beside other things.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// What the keeper is told by signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// SIGTERM
+    Leave,
+    /// SIGINT
+    Stop,
+    /// SIGHUP
+    Reload,
+    /// SIGUSR1
+    ReopenLogs,
+    /// SIGUSR2
+    Upgrade,
+    /// SIGCHLD
+    SomebodyEnded,
+}
+
+const SIGNALS: [(Signal, Told); 6] = [
+    (Signal::SIGTERM, Told::Leave),
+    (Signal::SIGINT, Told::Stop),
+    (Signal::SIGHUP, Told::Reload),
+    (Signal::SIGUSR1, Told::ReopenLogs),
+    (Signal::SIGUSR2, Told::Upgrade),
+    (Signal::SIGCHLD, Told::SomebodyEnded),
+];
+
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// From now on these signals do nothing but be read here. Serving processes inherit that, and so are
+    /// ended by their keeper alone, also where a terminal signals both.
+    pub fn take() -> io::Result<Signals> {
+        let mut set = SigSet::empty();
+        SIGNALS.iter().for_each(|(signal, _)| set.add(*signal));
+        set.thread_block()?;
+        Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// The next one that has come.
+    pub fn next(&self) -> Option<Told> {
+        let signal = self.0.read_signal().ok()??.ssi_signo as i32;
+        SIGNALS.iter().find(|(known, _)| *known as i32 == signal).map(|(_, told)| *told)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

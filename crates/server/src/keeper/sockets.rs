@@ -1,0 +1,305 @@
+//! Listening sockets: bound by the keeper, which keeps them through every change of configuration and of
+//! program, so that no connection that waits in one of them is lost. Everything that can be wrong with an
+//! address is found here, before anything is served.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen,
+    socket_with, sockopt,
+};
+use site::model::Listener as Address;
+
+use crate::listen::{BACKLOG, Socket};
+use crate::sys;
+
+/// An address that is listened on.
+#[derive(Clone)]
+pub struct Bound {
+    /// As it is configured.
+    pub wanted: Address,
+    /// As it is: a port 0 is the one that was found.
+    pub actual: Address,
+    /// For TCP at least one per worker, unless it was passed to the program.
+    pub fds: Vec<Arc<OwnedFd>>,
+    pub origin: Origin,
+}
+
+/// Where a socket comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Configured,
+    /// Of whoever started the program (`sd_listen_fds(3)`); it stays, whatever is configured.
+    Passed,
+}
+
+/// All of them. Clones share the sockets.
+#[derive(Clone, Default)]
+pub struct Sockets(Vec<Bound>);
+
+/// An address that cannot be listened on: what is wrong, and what to do.
+#[derive(Debug)]
+pub struct ListenError {
+    address: Address,
+    errno: Errno,
+}
+
+impl Sockets {
+    /// Sockets for every address of `wanted`: those that are there already stay, and no other is closed
+    /// as long as somebody has a clone of `self`.
+    pub fn changed_to(&self, wanted: &[Address], workers: usize) -> Result<Sockets, ListenError> {
+        let mut before: Vec<Bound> = self.0.clone();
+        let mut next = Sockets::default();
+        for address in wanted {
+            // The same address may be wanted twice, with a port that the kernel chooses.
+            let found = match before.iter().position(|b| b.is(address)) {
+                Some(place) => Ok(before.remove(place)),
+                None => self.bind(address),
+            };
+            let shared_out = found.and_then(|mut bound| bound.share_out(workers).map(|()| bound));
+            match shared_out {
+                Ok(bound) => next.0.push(bound),
+                Err(errno) => {
+                    next.remove_files(self);
+                    return Err(ListenError { address: address.clone(), errno });
+                }
+            }
+        }
+        // What another one covers stays open, too: clients that wait there would be lost with it, and those
+        // who come after them come to it for as long as it is there.
+        before.retain(|bound| {
+            bound.origin == Origin::Passed || wanted.iter().any(|a| covers(a, &bound.actual))
+        });
+        next.0.extend(before);
+        Ok(next)
+    }
+
+    /// Takes up sockets that were passed to the program at its start. What is no listening socket is
+    /// none of ours.
+    pub fn passed(fds: Vec<OwnedFd>) -> Sockets {
+        let mut sockets = Sockets::default();
+        for fd in fds {
+            if let Some(address) = address_of(&fd) {
+                sockets.take_up(address.clone(), fd, Origin::Passed);
+            }
+        }
+        sockets
+    }
+
+    /// Takes up a socket of the program that ran before, which had it for `wanted`.
+    pub fn inherit(&mut self, wanted: Address, origin: Origin, fd: OwnedFd) {
+        self.take_up(wanted, fd, origin);
+    }
+
+    fn take_up(&mut self, wanted: Address, fd: OwnedFd, origin: Origin) {
+        let Some(actual) = address_of(&fd) else { return };
+        // A socket that blocks would stop its worker when another one was quicker.
+        _ = rustix::io::ioctl_fionbio(&fd, true);
+        if let Address::Tcp(_) = &actual {
+            _ = sockopt::set_tcp_nodelay(&fd, true);
+        }
+        match self.0.iter_mut().find(|b| b.wanted == wanted && b.actual == actual) {
+            Some(bound) => bound.fds.push(Arc::new(fd)),
+            None => self.0.push(Bound { wanted, actual, fds: vec![Arc::new(fd)], origin }),
+        }
+    }
+
+    /// Bounds what may wait in the kernel for one client; accepted sockets inherit it. 0: nothing does.
+    pub fn limit_unsent(&self, bytes: u64) {
+        let bytes = if bytes == 0 { u32::MAX } else { u32::try_from(bytes).unwrap_or(u32::MAX) };
+        let tcp = self.0.iter().filter(|bound| matches!(bound.actual, Address::Tcp(_)));
+        for fd in tcp.flat_map(|bound| &bound.fds) {
+            // A kernel that cannot do this keeps more.
+            _ = sys::limit_unsent(fd.as_fd(), bytes);
+        }
+    }
+
+    /// Closes them, but remembers where they were.
+    pub fn close(&mut self) {
+        self.0.iter_mut().for_each(|bound| bound.fds.clear());
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Bound> {
+        self.0.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each worker's share. No socket is left out: one that nobody accepts from would lose its clients.
+    pub fn per_worker(&self, workers: usize) -> std::io::Result<Vec<Vec<Socket>>> {
+        let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
+        for bound in &self.0 {
+            for turn in 0..workers.max(bound.fds.len()) {
+                let fd = bound.fds[turn % bound.fds.len()].try_clone()?;
+                shares[turn % workers].push(match bound.actual {
+                    Address::Tcp(_) => Socket::Tcp(fd),
+                    Address::Unix(_) => Socket::Unix(fd),
+                });
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Removes what Unix listeners leave behind, except for those that `kept` has, too.
+    pub fn remove_files(&self, kept: &Sockets) {
+        for bound in self.0.iter().filter(|b| b.origin == Origin::Configured) {
+            if let Address::Unix(path) = &bound.actual
+                && !kept.0.iter().any(|b| b.actual == bound.actual)
+            {
+                _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    fn bind(&self, address: &Address) -> Result<Bound, Errno> {
+        let (actual, fd) = match address {
+            Address::Tcp(wanted) => {
+                // Without SO_REUSEPORT first: with it, a second server would take half of the first one's
+                // clients. Where a socket of our own has the port, only we can; and no client is to come
+                // here instead of there before this one is served.
+                let fd = if self.has_port(*wanted) {
+                    tcp_socket(*wanted, Sharing::WithOtherWorkers)?
+                } else {
+                    drop(tcp_socket(*wanted, Sharing::No)?);
+                    tcp_listener(*wanted)?
+                };
+                (Address::Tcp(getsockname(&fd)?.try_into().map_err(|_| Errno::AFNOSUPPORT)?), fd)
+            }
+            Address::Unix(path) => (address.clone(), unix_listener(path)?),
+        };
+        let fds = vec![Arc::new(fd)];
+        Ok(Bound { wanted: address.clone(), actual, fds, origin: Origin::Configured })
+    }
+
+    fn has_port(&self, wanted: SocketAddr) -> bool {
+        let is_it = |b: &Bound| matches!(b.actual, Address::Tcp(a) if a.port() == wanted.port());
+        self.0.iter().any(is_it)
+    }
+}
+
+impl Bound {
+    fn is(&self, address: &Address) -> bool {
+        self.wanted == *address || self.actual == *address
+    }
+
+    /// A socket for each worker, among which the kernel shares out connections. Of a Unix socket there is
+    /// one that all accept from: there is nothing to share out. The serving process has them listen, when
+    /// nothing can go wrong any more: clients of one that is closed again would be lost.
+    fn share_out(&mut self, workers: usize) -> Result<(), Errno> {
+        if let (Address::Tcp(actual), Origin::Configured) = (&self.actual, self.origin) {
+            while self.fds.len() < workers {
+                self.fds.push(Arc::new(tcp_socket(*actual, Sharing::WithOtherWorkers)?));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ListenError { address, errno } = self;
+        write!(out, "cannot listen on {}: ", text(address))?;
+        match (*errno, address) {
+            (Errno::ADDRINUSE, _) => {
+                out.write_str("it is in use; stop the program that has it, or choose another with --listen")
+            }
+            (Errno::ACCESS, Address::Tcp(a)) if a.port() < 1024 => out.write_str(
+                "no permission; ports below 1024 need root or CAP_NET_BIND_SERVICE; a port from 1024 up does not",
+            ),
+            (Errno::ADDRNOTAVAIL, _) => out.write_str("this machine does not have that address"),
+            (Errno::NOENT, Address::Unix(_)) => out.write_str("its folder does not exist; create it first"),
+            (errno, _) => write!(out, "{errno}"),
+        }
+    }
+}
+
+/// Does whoever listens on the one hear what comes to the other?
+fn covers(wide: &Address, narrow: &Address) -> bool {
+    match (wide, narrow) {
+        (Address::Tcp(wide), Address::Tcp(narrow)) => {
+            wide.ip().is_unspecified() && wide.port() == narrow.port() && wide.is_ipv4() == narrow.is_ipv4()
+        }
+        _ => false,
+    }
+}
+
+/// As it is written in the configuration.
+pub fn text(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// Where a listening socket listens; `None` if it is none.
+fn address_of(fd: &OwnedFd) -> Option<Address> {
+    if !sockopt::socket_acceptconn(fd).ok()? {
+        return None;
+    }
+    let any: SocketAddrAny = getsockname(fd).ok()?;
+    match SocketAddr::try_from(any.clone()) {
+        Ok(address) => Some(Address::Tcp(address)),
+        Err(_) => {
+            let unix = SocketAddrUnix::try_from(any).ok()?;
+            let path = unix.path()?.to_string_lossy().into_owned();
+            Some(Address::Unix(path.into()))
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    No,
+    WithOtherWorkers,
+}
+
+fn tcp_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let fd = tcp_socket(address, Sharing::WithOtherWorkers)?;
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+fn tcp_socket(address: SocketAddr, sharing: Sharing) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if sharing == Sharing::WithOtherWorkers {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    // Accepted sockets inherit it, which saves a system call for each.
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    bind(&fd, &address)?;
+    Ok(fd)
+}
+
+fn unix_listener(path: &Path) -> Result<OwnedFd, Errno> {
+    remove_stale(path)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&fd, &SocketAddrUnix::new(path)?)?;
+    // Whoever may reach the folder may connect; the folder's mode decides who that is.
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Takes away a socket that a server left behind. One that answers, or anything that is no socket, stays.
+fn remove_stale(path: &Path) -> Result<(), Errno> {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() || std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(Errno::ADDRINUSE);
+    }
+    rustix::fs::unlink(path)
+}

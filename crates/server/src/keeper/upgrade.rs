@@ -1,0 +1,199 @@
+//! Another program takes over: the sockets are handed to it, and when it serves, the connections. What
+//! the two say to one another has to be understood by every version.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+use rustix::io::FdFlags;
+
+use super::sockets::{self, Origin, Sockets};
+use crate::channel::{Channel, Message, Received};
+use crate::control::{Client, Control};
+use crate::sys;
+
+/// Where the new program finds its end of the channel.
+const VARIABLE: &str = "TAIPAN_UPGRADE";
+/// How long the new program may take to serve, and the old one to hand over its sockets.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// From the old program to the new one.
+enum Legacy {
+    /// A listening socket, with the address that it was wanted for.
+    Socket { wanted: String, origin: Origin, fd: OwnedFd },
+    /// The control socket.
+    Control(OwnedFd),
+    /// That is all.
+    End,
+}
+
+/// From the new program to the old one: it serves, and takes connections through this channel.
+struct Takeover {
+    heir: OwnedFd,
+}
+
+impl Message for Legacy {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        match self {
+            Legacy::Socket { wanted, origin, fd } => {
+                let kind = match origin {
+                    Origin::Configured => b"S",
+                    Origin::Passed => b"P",
+                };
+                ([kind, wanted.as_bytes()].concat(), vec![fd.as_fd()])
+            }
+            Legacy::Control(fd) => (b"C".to_vec(), vec![fd.as_fd()]),
+            Legacy::End => (b"E".to_vec(), Vec::new()),
+        }
+    }
+
+    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Legacy> {
+        Some(match bytes {
+            [kind @ (b'S' | b'P'), wanted @ ..] => Legacy::Socket {
+                wanted: String::from_utf8(wanted.to_vec()).ok()?,
+                origin: if *kind == b'P' { Origin::Passed } else { Origin::Configured },
+                fd: fds.pop()?,
+            },
+            b"C" => Legacy::Control(fds.pop()?),
+            b"E" => Legacy::End,
+            _ => return None,
+        })
+    }
+}
+
+impl Message for Takeover {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        (b"T".to_vec(), vec![self.heir.as_fd()])
+    }
+
+    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Takeover> {
+        Some(Takeover { heir: fds.pop().filter(|_| bytes == b"T")? })
+    }
+}
+
+/// The new program, as the old one sees it.
+pub struct Successor {
+    program: Child,
+    pub channel: Channel,
+    pub asked_by: Option<Client>,
+    pub until: Instant,
+}
+
+impl Successor {
+    /// Starts `program` with the same arguments, and hands it the sockets.
+    pub fn start(
+        program: &Path,
+        sockets: &Sockets,
+        control: Option<&Control>,
+        asked_by: Option<Client>,
+    ) -> Result<Successor, (String, Option<Client>)> {
+        let until = Instant::now() + PATIENCE;
+        let attempt = || -> io::Result<(Child, Channel)> {
+            let (ours, theirs) = Channel::pair()?;
+            rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+            let mut command = Command::new(program);
+            command.args(std::env::args_os().skip(1)).env(VARIABLE, theirs.as_raw_fd().to_string());
+            for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+                command.env_remove(variable);
+            }
+            let child = command.spawn()?;
+            drop(theirs);
+            // Fails where it has ended already, or does not listen. What comes of it is heard of as of
+            // one that fails later.
+            _ = bequeath(&ours, sockets, control, until);
+            Ok((child, ours))
+        };
+        match attempt() {
+            Ok((program, channel)) => Ok(Successor { program, channel, asked_by, until }),
+            Err(error) => Err((format!("cannot start {}: {error}", program.display()), asked_by)),
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.program.id() as i32)
+    }
+
+    /// Has it end, if it has not.
+    pub fn end(&mut self) -> io::Result<WaitStatus> {
+        // Fails only if it has ended.
+        _ = self.program.kill();
+        let status = self.program.wait()?;
+        Ok(WaitStatus::from_raw(self.pid(), status.into_raw())?)
+    }
+
+    /// Where connections go; `None`: it has not said yet. Errors: it has ended.
+    pub fn heir(&self) -> io::Result<Option<OwnedFd>> {
+        match self.channel.receive::<Takeover>() {
+            Ok(Received::Message(takeover)) => Ok(Some(takeover.heir)),
+            Ok(Received::End) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn bequeath(to: &Channel, sockets: &Sockets, control: Option<&Control>, until: Instant) -> io::Result<()> {
+    for bound in sockets.iter() {
+        for fd in &bound.fds {
+            let wanted = sockets::text(&bound.wanted);
+            let fd = fd.try_clone()?;
+            to.send_until(&Legacy::Socket { wanted, origin: bound.origin, fd }, until)?;
+        }
+    }
+    if let Some(control) = control {
+        to.send_until(&Legacy::Control(control.socket().try_clone()?.into()), until)?;
+    }
+    to.send_until(&Legacy::End, until)
+}
+
+/// The old program, as the new one sees it.
+pub struct Predecessor {
+    channel: Channel,
+}
+
+impl Predecessor {
+    /// The one that has started this program, if one has; with what it has left.
+    pub fn find() -> io::Result<Option<(Predecessor, Sockets, Option<Control>)>> {
+        let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()) else {
+            return Ok(None);
+        };
+        let channel = Channel::from(sys::adopt(number)?);
+        let (mut sockets, mut control) = (Sockets::default(), None);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match channel.receive_until::<Legacy>(until)? {
+                Received::Message(Legacy::Socket { wanted, origin, fd }) => {
+                    let wanted = site::config::listener(&wanted, Path::new(""));
+                    sockets.inherit(wanted.map_err(io::Error::other)?, origin, fd);
+                }
+                Received::Message(Legacy::Control(fd)) => control = Some(Control::inherit(fd)?),
+                Received::Message(Legacy::End) => break,
+                Received::End => return Err(io::Error::other("the program before has ended")),
+            }
+        }
+        Ok(Some((Predecessor { channel }, sockets, control)))
+    }
+
+    /// This program serves; the connections of the other one are to come to `heir`.
+    pub fn take_over(self, heir: Channel) -> io::Result<()> {
+        self.channel.send(&Takeover { heir: heir.into() })
+    }
+}
+
+/// Sockets that whoever started this program has opened for it (`sd_listen_fds(3)`).
+pub fn passed_sockets() -> io::Result<Sockets> {
+    const FIRST: i32 = 3;
+    const MOST: i32 = 1000;
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id() as i32) {
+        return Ok(Sockets::default());
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST);
+    let fds = (FIRST..FIRST + count).map(sys::adopt).collect::<io::Result<Vec<_>>>()?;
+    Ok(Sockets::passed(fds))
+}

@@ -1,0 +1,376 @@
+//! The runner's end of one channel: process groups that were started for a worker, until each has ended.
+//! One thread, which waits for what the worker asks, for processes that end, and for the time to kill
+//! those that do not.
+//!
+//! Knows nothing of why something is started or ended.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use site::model::Scripts;
+
+use super::message::{self, Answer, Heard, MAX_REQUEST, Request};
+use super::permits::Permits;
+use super::spawn::{Outcome, Spawned, Spawner};
+use super::{Ended, Rest, spool};
+use crate::channel::Channel;
+use crate::sys;
+
+/// What happens at once before the time is looked at.
+const EVENTS: usize = 64;
+const REQUESTS_PER_TURN: usize = 16;
+/// In place of a group's number; theirs are counted from the time.
+const CHANNEL: u64 = u64::MAX;
+/// What holds for all that is started.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub resources: site::model::Resources,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Duration,
+    pub spool: PathBuf,
+}
+
+impl Settings {
+    pub fn of(scripts: &Scripts) -> Settings {
+        Settings { resources: scripts.resources, grace: scripts.grace, spool: scripts.spool.clone() }
+    }
+}
+
+/// Does what the worker at the other end of the channel asks; when that is closed, ends every group, and
+/// returns. Errors: it cannot go on, and what it has started is left to its fate.
+pub fn serve(channel: Channel, settings: Settings) -> io::Result<()> {
+    serve_permitted(channel, settings, None)
+}
+
+/// As `serve`, but starts only what is permitted.
+pub fn serve_permitted(
+    channel: Channel,
+    settings: Settings,
+    permits: Option<Arc<Permits>>,
+) -> io::Result<()> {
+    message::make_room(&channel)?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &channel, EventData::new_u64(CHANNEL), EventFlags::IN)?;
+    let groups = Groups {
+        channel,
+        permits,
+        epoll,
+        spawner: Spawner::new(&settings.resources),
+        settings,
+        groups: HashMap::new(),
+        kills: VecDeque::new(),
+        answers: VecDeque::new(),
+    };
+    groups.until_the_channel_ends()
+}
+
+struct Groups {
+    channel: Channel,
+    /// `None`: everything.
+    permits: Option<Arc<Permits>>,
+    epoll: OwnedFd,
+    spawner: Spawner,
+    settings: Settings,
+    groups: HashMap<u64, Group>,
+    /// Who is to be killed, and when; the first is the next.
+    kills: VecDeque<(Instant, u64)>,
+    /// For which the channel had no room.
+    answers: VecDeque<Answer>,
+}
+
+struct Group {
+    leader: Spawned,
+    state: State,
+}
+
+/// Of a group. Its leader is the program that was started; the others are what that has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The leader, and perhaps others.
+    Running,
+    /// The leader has ended, others have not.
+    LeftBehind,
+    /// The leader, after SIGTERM.
+    Ending,
+    /// Others, after SIGTERM.
+    EndingBehind,
+    /// The leader, after SIGKILL.
+    Killed,
+    Over,
+}
+
+/// What happens to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Its worker wants it to end.
+    Ask,
+    /// The leader has ended.
+    LeaderEnded(Rest),
+    /// The grace is over.
+    Grace,
+}
+
+impl State {
+    const fn next(self, step: Step) -> State {
+        use State::*;
+        match (self, step) {
+            (Running, Step::Ask) => Ending,
+            (LeftBehind, Step::Ask) => EndingBehind,
+            (Running, Step::LeaderEnded(Rest::Others)) => LeftBehind,
+            (Ending, Step::LeaderEnded(Rest::Others)) => EndingBehind,
+            // With SIGKILL sent to all, nobody stays.
+            (Running | Ending | Killed, Step::LeaderEnded(_)) => Over,
+            (Ending, Step::Grace) => Killed,
+            (EndingBehind, Step::Grace) => Over,
+            (state, _) => state,
+        }
+    }
+}
+
+enum Turn {
+    Again,
+    ChannelEnded,
+}
+
+impl Groups {
+    fn until_the_channel_ends(mut self) -> io::Result<()> {
+        let mut buffer = vec![0; MAX_REQUEST];
+        while let Turn::Again = self.turn(&mut buffer, None)? {}
+        epoll::delete(&self.epoll, &self.channel)?;
+        self.end_where(|_| true);
+        let until = Instant::now() + self.settings.grace + super::ENDING;
+        while !self.groups.is_empty() && Instant::now() < until {
+            self.turn(&mut buffer, Some(until))?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, buffer: &mut [u8], until: Option<Instant>) -> io::Result<Turn> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let until = self.kills.front().map(|(at, _)| *at).into_iter().chain(until).min();
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        for epoll::Event { flags, data } in events {
+            match data.u64() {
+                CHANNEL => {
+                    if flags.contains(EventFlags::OUT) {
+                        self.send_answers()?;
+                    }
+                    if let Turn::ChannelEnded = self.hear(buffer)? {
+                        return Ok(Turn::ChannelEnded);
+                    }
+                }
+                number => self.leader_ended(number),
+            }
+        }
+        self.kill_due();
+        Ok(Turn::Again)
+    }
+
+    fn hear(&mut self, buffer: &mut [u8]) -> io::Result<Turn> {
+        for _ in 0..REQUESTS_PER_TURN {
+            match message::receive_request(&self.channel, buffer) {
+                Ok(Some(Heard::Start { number, wanted, .. }))
+                    if self.permits.as_ref().is_some_and(|permits| !permits.permit(&wanted)) =>
+                {
+                    self.not_started(number, Errno::PERM.raw_os_error());
+                }
+                Ok(Some(Heard::Start { number, wanted, fds })) => {
+                    let outcome = self.spawner.start(&wanted, &fds);
+                    // The program has them, or nobody.
+                    drop(fds);
+                    self.take_in(number, outcome);
+                }
+                Ok(Some(Heard::Bare(number))) => self.not_started(number, Errno::MFILE.raw_os_error()),
+                Ok(Some(Heard::Request(Request::Begin(first)))) => self.end_where(|number| number < first),
+                Ok(Some(Heard::Request(Request::End(number)))) => self.end(number),
+                Ok(Some(Heard::Request(Request::Spool(number)))) => {
+                    let file = spool::open_unnamed(&self.settings.spool);
+                    self.answer(Answer::Spooled { number, file });
+                }
+                Ok(None) => return Ok(Turn::ChannelEnded),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Turn::Again)
+    }
+
+    fn take_in(&mut self, number: u64, outcome: io::Result<Outcome>) {
+        match outcome {
+            Ok(Outcome::Runs(leader)) => {
+                let data = EventData::new_u64(number);
+                if let Err(errno) = epoll::add(&self.epoll, &leader.pidfd, data, EventFlags::IN) {
+                    // Nobody would see it end.
+                    _ = signal(&leader, libc::SIGKILL);
+                    _ = wait(&leader);
+                    return self.not_started(number, errno.raw_os_error());
+                }
+                self.groups.insert(number, Group { leader, state: State::Running });
+            }
+            Ok(Outcome::Failed(process, errno)) => {
+                _ = wait(&process);
+                self.not_started(number, errno.raw_os_error());
+            }
+            Err(error) => self.not_started(number, error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    }
+
+    fn not_started(&mut self, number: u64, error: i32) {
+        self.answer(Answer::Ended { number, how: Ended::NotStarted(error), rest: Rest::Nobody });
+    }
+
+    fn leader_ended(&mut self, number: u64) {
+        let Some(group) = self.groups.get_mut(&number) else { return };
+        let Some(how) = wait(&group.leader) else { return };
+        let rest = match signal(&group.leader, 0) {
+            Err(Errno::SRCH) => Rest::Nobody,
+            _ => Rest::Others,
+        };
+        _ = epoll::delete(&self.epoll, &group.leader.pidfd);
+        group.state = group.state.next(Step::LeaderEnded(rest));
+        let rest = if group.state == State::Over { Rest::Nobody } else { rest };
+        if group.state == State::Over {
+            self.groups.remove(&number);
+        }
+        self.answer(Answer::Ended { number, how, rest });
+    }
+
+    fn end(&mut self, number: u64) {
+        let Some(group) = self.groups.get_mut(&number) else { return };
+        let before = group.state;
+        group.state = before.next(Step::Ask);
+        if group.state == before {
+            return;
+        }
+        match signal(&group.leader, libc::SIGTERM) {
+            // The others have ended since.
+            Err(Errno::SRCH) if group.state == State::EndingBehind => _ = self.groups.remove(&number),
+            _ => self.kills.push_back((Instant::now() + self.settings.grace, number)),
+        }
+    }
+
+    fn end_where(&mut self, which: impl Fn(u64) -> bool) {
+        let numbers: Vec<u64> = self.groups.keys().copied().filter(|number| which(*number)).collect();
+        numbers.into_iter().for_each(|number| self.end(number));
+    }
+
+    fn kill_due(&mut self) {
+        let now = Instant::now();
+        while let Some((_, number)) = self.kills.pop_front_if(|(at, _)| *at <= now) {
+            let Some(group) = self.groups.get_mut(&number) else { continue };
+            _ = signal(&group.leader, libc::SIGKILL);
+            group.state = group.state.next(Step::Grace);
+            if group.state == State::Over {
+                self.groups.remove(&number);
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        if self.answers.is_empty() {
+            match message::answer(&self.channel, &answer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.watch_channel(EventFlags::IN | EventFlags::OUT);
+                }
+                // Whoever is not there is not told.
+                Ok(()) | Err(_) => return,
+            }
+        }
+        // No more than there are groups, and files that were asked for.
+        self.answers.push_back(answer);
+    }
+
+    fn send_answers(&mut self) -> io::Result<()> {
+        while let Some(answer) = self.answers.front() {
+            match message::answer(&self.channel, answer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(()) | Err(_) => _ = self.answers.pop_front(),
+            }
+        }
+        self.watch_channel(EventFlags::IN);
+        Ok(())
+    }
+
+    fn watch_channel(&self, what: EventFlags) {
+        // It is there already, so it cannot fail for want of memory.
+        _ = epoll::modify(&self.epoll, &self.channel, EventData::new_u64(CHANNEL), what);
+    }
+}
+
+/// Every process of the group.
+fn signal(leader: &Spawned, signal: c_int) -> rustix::io::Result<()> {
+    match sys::signal_group(leader.pidfd.as_fd(), signal) {
+        // Before Linux 6.9 by number: another group could have it only after the last of this one has
+        // ended, and all numbers were given once.
+        Err(Errno::INVAL) => by_number(leader.pid, signal),
+        result => result,
+    }
+}
+
+fn by_number(group: Pid, signal: c_int) -> rustix::io::Result<()> {
+    let sent = match signal {
+        0 => killpg(group, None),
+        signal => Signal::try_from(signal).and_then(|signal| killpg(group, signal)),
+    };
+    sent.map_err(|errno| Errno::from_raw_os_error(errno as i32))
+}
+
+/// Buries a process that has ended. `None`: it has not.
+fn wait(process: &Spawned) -> Option<Ended> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match waitid(WaitId::PidFd(process.pidfd.as_fd()), options) {
+        Ok(None) => None,
+        Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Ended::Exited(code as u8),
+            (None, Some(signal)) => Ended::Killed(signal),
+            (None, None) => Ended::Lost,
+        }),
+        Err(_) => Some(Ended::Lost),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_over_when_nobody_is_left_or_all_were_killed() {
+        use State::*;
+        let alone = Step::LeaderEnded(Rest::Nobody);
+        let behind = Step::LeaderEnded(Rest::Others);
+        for (steps, expected) in [
+            (&[alone] as &[Step], Over),
+            (&[behind], LeftBehind),
+            (&[Step::Ask], Ending),
+            (&[Step::Ask, Step::Ask], Ending),
+            (&[Step::Ask, alone], Over),
+            (&[Step::Ask, behind], EndingBehind),
+            (&[Step::Ask, behind, Step::Ask], EndingBehind),
+            (&[Step::Ask, behind, Step::Grace], Over),
+            (&[Step::Ask, Step::Grace], Killed),
+            (&[Step::Ask, Step::Grace, behind], Over),
+            (&[behind, Step::Ask], EndingBehind),
+            (&[behind, Step::Ask, Step::Grace], Over),
+            (&[behind, Step::Grace], LeftBehind),
+        ] {
+            assert_eq!(steps.iter().fold(Running, |state, step| state.next(*step)), expected, "{steps:?}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What a worker and its runner say to one another: one message per datagram of a channel, with
+//! descriptors beside it. Both ends are the same program, so that there is no version.
+//!
+//! Knows what can be said and how large it may be, and nothing of what is done about it.
+
+use std::ffi::CStr;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use arrayvec::ArrayVec;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+
+use super::{Ended, Launch, Rest};
+use crate::channel::Channel;
+
+/// Bytes of the longest request: a start with an environment of 128 KiB, its arguments and paths.
+pub const MAX_REQUEST: usize = 160 * 1024;
+/// Bytes of the longest answer.
+pub const MAX_ANSWER: usize = 16;
+/// Of a start: 0, 1 and 2.
+const MAX_DESCRIPTORS: usize = 3;
+
+type Descriptors = ArrayVec<OwnedFd, MAX_DESCRIPTORS>;
+
+/// What a worker asks of its runner, but for a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// A worker begins, with this number: whatever has a lower one was asked by one before it, and is
+    /// to end.
+    Begin(u64),
+    /// End this group.
+    End(u64),
+    /// Open a file without a name.
+    Spool(u64),
+}
+
+/// What came from a worker.
+#[derive(Debug)]
+pub enum Heard<'a> {
+    Request(Request),
+    Start {
+        number: u64,
+        wanted: Wanted<'a>,
+        fds: [OwnedFd; MAX_DESCRIPTORS],
+    },
+    /// A start whose descriptors did not come: this process has too many.
+    Bare(u64),
+}
+
+/// A `Launch`, as it stands in a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub program: &'a CStr,
+    pub folder: &'a CStr,
+    /// Strings, each with its NUL.
+    pub arguments: &'a [u8],
+    pub environment: &'a [u8],
+}
+
+/// What a runner says.
+#[derive(Debug)]
+pub enum Answer {
+    Ended { number: u64, how: Ended, rest: Rest },
+    Spooled { number: u64, file: io::Result<OwnedFd> },
+}
+
+impl Answer {
+    pub fn number(&self) -> u64 {
+        match self {
+            Answer::Ended { number, .. } | Answer::Spooled { number, .. } => *number,
+        }
+    }
+}
+
+/// Has the kernel take a whole request at once, if it may.
+pub fn make_room(channel: &Channel) -> io::Result<()> {
+    Ok(sockopt::set_socket_send_buffer_size(channel, 2 * MAX_REQUEST)?)
+}
+
+/// Errors: `WouldBlock` when the channel has no room; `BrokenPipe` when the other end is closed.
+pub fn send(channel: &Channel, request: &Request) -> io::Result<()> {
+    let (tag, number) = match request {
+        Request::Begin(number) => (b'B', number),
+        Request::End(number) => (b'E', number),
+        Request::Spool(number) => (b'F', number),
+    };
+    send_bytes(channel, &head(tag, *number), &[])
+}
+
+/// The message that asks for a start; its descriptors go with it. Errors: it would be too long.
+pub fn start(number: u64, launch: &Launch<'_>) -> io::Result<Vec<u8>> {
+    let paths = launch.program.count_bytes() + launch.folder.count_bytes();
+    let mut bytes = Vec::with_capacity(256 + paths + launch.environment.len());
+    bytes.extend_from_slice(&head(b'S', number));
+    bytes.extend_from_slice(&(launch.arguments.len() as u32).to_ne_bytes());
+    bytes.extend_from_slice(launch.program.to_bytes_with_nul());
+    bytes.extend_from_slice(launch.folder.to_bytes_with_nul());
+    launch.arguments.iter().for_each(|argument| bytes.extend_from_slice(argument.to_bytes_with_nul()));
+    bytes.extend_from_slice(launch.environment);
+    match bytes.len() {
+        0..=MAX_REQUEST => Ok(bytes),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Errors: as `send`.
+pub fn answer(channel: &Channel, answer: &Answer) -> io::Result<()> {
+    let (mut bytes, mut fds) = (ArrayVec::<u8, MAX_ANSWER>::new(), ArrayVec::<BorrowedFd, 1>::new());
+    let (tag, value) = match answer {
+        Answer::Ended { how, rest, .. } => {
+            let rest = u8::from(*rest == Rest::Others);
+            let (tag, value) = match how {
+                Ended::Exited(code) => (b'x', i32::from(*code)),
+                Ended::Killed(signal) => (b'k', *signal),
+                Ended::NotStarted(error) => (b'n', *error),
+                Ended::Lost => (b'l', 0),
+            };
+            (tag, value << 1 | i32::from(rest))
+        }
+        Answer::Spooled { file: Ok(file), .. } => {
+            fds.push(file.as_fd());
+            (b'f', 0)
+        }
+        Answer::Spooled { file: Err(error), .. } => (b'e', error.raw_os_error().unwrap_or(libc::EIO)),
+    };
+    bytes.extend(head(tag, answer.number()));
+    bytes.extend(value.to_ne_bytes());
+    send_bytes(channel, &bytes, &fds)
+}
+
+/// The next answer; `None`: the other end is closed. Errors: `WouldBlock` when there is none;
+/// `InvalidData` for what is none.
+pub fn receive_answer(channel: &Channel, buffer: &mut [u8; MAX_ANSWER]) -> io::Result<Option<Answer>> {
+    let (length, mut fds) = receive(channel, buffer)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let (tag, number, value) = parts(&buffer[..length]).ok_or_else(invalid)?;
+    let value = i32::from_ne_bytes(value.try_into().map_err(|_| invalid())?);
+    let rest = if value & 1 == 0 { Rest::Nobody } else { Rest::Others };
+    let ended = |how| Answer::Ended { number, how, rest };
+    Ok(Some(match tag {
+        b'x' => ended(Ended::Exited((value >> 1) as u8)),
+        b'k' => ended(Ended::Killed(value >> 1)),
+        b'n' => ended(Ended::NotStarted(value >> 1)),
+        b'l' => ended(Ended::Lost),
+        b'f' => Answer::Spooled { number, file: Ok(fds.pop().ok_or_else(invalid)?) },
+        b'e' => Answer::Spooled { number, file: Err(io::Error::from_raw_os_error(value)) },
+        _ => return Err(invalid()),
+    }))
+}
+
+/// The next request, which stands in `buffer`; `None`: the other end is closed. Errors: `WouldBlock` when
+/// there is none; `InvalidData` for what is none.
+pub fn receive_request<'a>(channel: &Channel, buffer: &'a mut [u8]) -> io::Result<Option<Heard<'a>>> {
+    let (length, fds) = receive(channel, buffer)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let heard = read_request(&buffer[..length], fds);
+    heard.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn read_request(bytes: &[u8], fds: Descriptors) -> Option<Heard<'_>> {
+    let (tag, number, rest) = parts(bytes)?;
+    Some(match tag {
+        b'B' => Heard::Request(Request::Begin(number)),
+        b'E' => Heard::Request(Request::End(number)),
+        b'F' => Heard::Request(Request::Spool(number)),
+        b'S' => match fds.into_inner() {
+            Ok(fds) => Heard::Start { number, wanted: wanted(rest)?, fds },
+            Err(_) => Heard::Bare(number),
+        },
+        _ => return None,
+    })
+}
+
+fn wanted(bytes: &[u8]) -> Option<Wanted<'_>> {
+    let (count, bytes) = bytes.split_first_chunk()?;
+    let (program, bytes) = string(bytes)?;
+    let (folder, strings) = string(bytes)?;
+    let mut environment = strings;
+    // Each takes a byte at least, and there are no more than those of a message.
+    for _ in 0..u32::from_ne_bytes(*count) {
+        environment = string(environment)?.1;
+    }
+    let arguments = &strings[..strings.len() - environment.len()];
+    let ends = environment.last().is_none_or(|last| *last == 0);
+    ends.then_some(Wanted { program, folder, arguments, environment })
+}
+
+fn string(bytes: &[u8]) -> Option<(&CStr, &[u8])> {
+    let string = CStr::from_bytes_until_nul(bytes).ok()?;
+    Some((string, &bytes[string.count_bytes() + 1..]))
+}
+
+/// The strings of `bytes`, of which each has its NUL.
+pub fn strings(bytes: &[u8]) -> impl Iterator<Item = &CStr> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (first, behind) = string(rest)?;
+        rest = behind;
+        Some(first)
+    })
+}
+
+fn head(tag: u8, number: u64) -> [u8; 9] {
+    let mut head = [tag; 9];
+    head[1..].copy_from_slice(&number.to_ne_bytes());
+    head
+}
+
+fn parts(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
+    let (tag, bytes) = bytes.split_first()?;
+    let (number, bytes) = bytes.split_first_chunk()?;
+    Some((*tag, u64::from_ne_bytes(*number), bytes))
+}
+
+/// Errors: as `send`.
+pub fn send_bytes(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    loop {
+        match sendmsg(channel, &[IoSlice::new(bytes)], &mut beside, flags) {
+            Err(Errno::INTR) => {}
+            sent => return Ok(sent.map(drop)?),
+        }
+    }
+}
+
+/// How many bytes came, and what beside them; none: the other end is closed.
+fn receive(channel: &Channel, buffer: &mut [u8]) -> io::Result<(usize, Descriptors)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = loop {
+        match recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut beside, flags) {
+            Err(Errno::INTR) => {}
+            // Whoever is killed with unread messages resets.
+            Err(Errno::CONNRESET) => return Ok((0, Descriptors::new())),
+            got => break got?,
+        }
+    };
+    let mut fds = Descriptors::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(more) = message {
+            fds.extend(more.take(MAX_DESCRIPTORS - fds.len()));
+        }
+    }
+    match got.flags.contains(ReturnFlags::TRUNC) {
+        true => Err(io::ErrorKind::InvalidData.into()),
+        false => Ok((got.bytes, fds)),
+    }
+}

@@ -1,0 +1,242 @@
+//! The runner: a process that starts scripts for the workers of one serving process, which is in a sandbox
+//! and can execute nothing. It is the same user, and has one thread for each worker, with a channel
+//! between the two (`message`).
+//!
+//! Here is the worker's end. It knows of programs, groups and descriptors, and nothing of CGI or requests.
+
+pub mod message;
+
+pub mod process;
+
+pub mod groups;
+pub mod permits;
+mod spawn;
+mod spool;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+
+use crate::channel::Channel;
+use crate::{clock, sys};
+use message::{Answer, Request};
+
+/// How long processes that were killed may take to end, when nobody is there any more to be told.
+pub const ENDING: Duration = Duration::from_secs(2);
+
+/// What is to be started. The block of the environment is `NAME=VALUE` and a NUL, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    /// An absolute path.
+    pub program: &'a CStr,
+    /// The program's own name is the first of them.
+    pub arguments: &'a [&'a CStr],
+    pub environment: &'a [u8],
+    /// Where it begins to work.
+    pub folder: &'a CStr,
+}
+
+/// How a program has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+    /// It was never there: the error of `execve` or of what comes before, as `errno(3)` counts them.
+    NotStarted(i32),
+    /// Nobody can say: the runner has gone, and takes what it has started with it.
+    Lost,
+}
+
+/// The worker's end. Dropping it ends everything that was started here.
+pub struct Runner {
+    channel: AsyncFd<Channel>,
+    waiting: RefCell<HashMap<u64, Waiting>>,
+    /// What is to be said as soon as the channel has room. Each program that was started is told to end
+    /// once.
+    queue: RefCell<VecDeque<Request>>,
+    queued: Notify,
+    next: Cell<u64>,
+}
+
+/// Who waits for an answer, by the number of what was asked.
+enum Waiting {
+    End(oneshot::Sender<(Ended, Rest)>),
+    File(oneshot::Sender<io::Result<OwnedFd>>),
+}
+
+/// What is left of a group when the program that was started has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    Nobody,
+    /// Processes that it has started, and that have not left the group.
+    Others,
+}
+
+/// A program on its way, and all that it starts: one process group. Dropping it ends whoever is left of
+/// the group.
+pub struct Started {
+    runner: Rc<Runner>,
+    number: u64,
+    end: oneshot::Receiver<(Ended, Rest)>,
+    ended: Option<(Ended, Rest)>,
+    asked: Cell<Asked>,
+}
+
+/// Has the group been told to end?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    No,
+    Yes,
+}
+
+impl Runner {
+    /// Within the worker's runtime, which has to run `listen`. The other end begins anew: what a worker
+    /// before has started over the same channel is ended.
+    pub fn new(channel: Channel) -> io::Result<Rc<Runner>> {
+        message::make_room(&channel)?;
+        // Numbers of a worker before are not given again.
+        let first = clock::micros() << 8;
+        let runner = Runner {
+            channel: sys::watch(channel, Interest::READABLE | Interest::WRITABLE)?,
+            waiting: RefCell::default(),
+            queue: RefCell::default(),
+            queued: Notify::new(),
+            next: Cell::new(first),
+        };
+        runner.say(Request::Begin(first));
+        Ok(Rc::new(runner))
+    }
+
+    /// Starts a program in a process group of its own, with these descriptors as 0, 1 and 2. What keeps
+    /// it from starting is told by `Started::ended`. Errors: `InvalidInput` for more than a message
+    /// holds, and `BrokenPipe` when the runner has gone.
+    pub async fn start(
+        self: &Rc<Runner>,
+        launch: &Launch<'_>,
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> io::Result<Started> {
+        let number = self.number();
+        let message = message::start(number, launch)?;
+        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let (tell, end) = oneshot::channel();
+        let sent = |channel: &Channel| message::send_bytes(channel, &message, &fds);
+        self.channel.async_io(Interest::WRITABLE, sent).await?;
+        self.waiting.borrow_mut().insert(number, Waiting::End(tell));
+        Ok(Started { runner: self.clone(), number, end, ended: None, asked: Cell::new(Asked::No) })
+    }
+
+    /// An empty file without a name in the spool folder, to be written and read. Errors: of the runner's
+    /// `open`.
+    pub async fn spool(&self) -> io::Result<OwnedFd> {
+        let number = self.number();
+        let (tell, file) = oneshot::channel();
+        let sent = |channel: &Channel| message::send(channel, &Request::Spool(number));
+        self.channel.async_io(Interest::WRITABLE, sent).await?;
+        self.waiting.borrow_mut().insert(number, Waiting::File(tell));
+        file.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// Hears what the runner says, for as long as it is there. Does not end: without a runner the keeper
+    /// replaces this process.
+    pub async fn listen(self: Rc<Runner>) -> io::Result<()> {
+        let mut buffer = [0; message::MAX_ANSWER];
+        loop {
+            let hear = |channel: &Channel| message::receive_answer(channel, &mut buffer);
+            let answer = tokio::select! {
+                answer = self.channel.async_io(Interest::READABLE, hear) => answer,
+                () = self.send_queued() => continue,
+            };
+            match answer {
+                Ok(Some(answer)) => self.pass_on(answer),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        // Whoever waits learns that nobody will answer.
+        self.waiting.borrow_mut().clear();
+        std::future::pending().await
+    }
+
+    /// Programs that have not ended, and files that have not come.
+    pub fn waiting(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
+    fn pass_on(&self, answer: Answer) {
+        // Nobody waits for what a worker before has asked, and whoever has asked may have left.
+        let waiting = self.waiting.borrow_mut().remove(&answer.number());
+        match (answer, waiting) {
+            (Answer::Ended { how, rest, .. }, Some(Waiting::End(tell))) => _ = tell.send((how, rest)),
+            (Answer::Spooled { file, .. }, Some(Waiting::File(tell))) => _ = tell.send(file),
+            _ => {}
+        }
+    }
+
+    fn number(&self) -> u64 {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        number
+    }
+
+    fn say(&self, request: Request) {
+        match message::send(self.channel.get_ref(), &request) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.queue.borrow_mut().push_back(request);
+                self.queued.notify_one();
+            }
+            // A runner that has gone has ended everything.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Until one of those that had no room is sent.
+    async fn send_queued(&self) {
+        let next = self.queue.borrow().front().copied();
+        let Some(request) = next else { return self.queued.notified().await };
+        let sent = |channel: &Channel| message::send(channel, &request);
+        _ = self.channel.async_io(Interest::WRITABLE, sent).await;
+        self.queue.borrow_mut().pop_front();
+    }
+}
+
+impl Started {
+    /// How the program that was started has ended. Others of its group may live on, until this is
+    /// dropped.
+    pub async fn ended(&mut self) -> Ended {
+        if self.ended.is_none() {
+            let lost = (Ended::Lost, Rest::Nobody);
+            self.ended = Some((&mut self.end).await.unwrap_or(lost));
+        }
+        self.ended.map_or(Ended::Lost, |(how, _)| how)
+    }
+
+    /// Ends the group: SIGTERM, and SIGKILL to whoever is left of it after the grace. The runner sees to
+    /// it, also when nobody asks again.
+    pub fn end(&self) {
+        if self.asked.replace(Asked::Yes) == Asked::No && !matches!(self.ended, Some((_, Rest::Nobody))) {
+            self.runner.say(Request::End(self.number));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.ended = self.end.try_recv().ok();
+        }
+        self.end();
+    }
+}

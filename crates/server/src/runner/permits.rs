@@ -1,0 +1,202 @@
+//! What a runner starts at all: the programs that the site has, with the variables that a request gives
+//! them. A worker asks for nothing else; whoever has taken one over would.
+//!
+//! Knows nothing of how a program is started.
+
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+
+use site::model::{Action, Route, Script, Site};
+
+use super::message::{self, Wanted};
+
+/// Paths, variables and programs, as bytes of their own: what is asked for is compared with them.
+#[derive(Debug, Clone, Default)]
+pub struct Permits {
+    interpreters: HashSet<Vec<u8>>,
+    /// That scripts are in, without a slash at the end.
+    folders: HashSet<Vec<u8>>,
+    /// `NAME=VALUE`, as configured.
+    additions: HashSet<Vec<u8>>,
+}
+
+/// The variables of a request (RFC 3875 §4.1, and those that have been added since), beside its fields.
+const VARIABLES: [&str; 24] = [
+    "AUTH_TYPE",
+    "CONTENT_LENGTH",
+    "CONTENT_TYPE",
+    "DOCUMENT_ROOT",
+    "GATEWAY_INTERFACE",
+    "HTTPS",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "QUERY_STRING",
+    "REDIRECT_STATUS",
+    "REMOTE_ADDR",
+    "REMOTE_HOST",
+    "REMOTE_PORT",
+    "REMOTE_USER",
+    "REQUEST_METHOD",
+    "REQUEST_SCHEME",
+    "REQUEST_URI",
+    "SCRIPT_FILENAME",
+    "SCRIPT_NAME",
+    "SERVER_ADDR",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "SERVER_SOFTWARE",
+];
+/// Where php-cgi reads which file it is to run.
+const FILE: &[u8] = b"SCRIPT_FILENAME=";
+
+impl Permits {
+    /// Of a site as it is called within its `chroot`.
+    pub fn of(site: &Site) -> Permits {
+        let mut permits = Permits::default();
+        for route in site.hosts.iter().flat_map(|host| host.routes.iter()) {
+            if let Route { action: Action::Files { root, .. }, script: Some(script), .. } = route {
+                permits.add(root.as_os_str().as_bytes(), script);
+            }
+        }
+        permits
+    }
+
+    fn add(&mut self, root: &[u8], script: &Script) {
+        let folder = root.iter().rposition(|byte| *byte != b'/').map_or(&root[..0], |last| &root[..=last]);
+        self.folders.insert(folder.to_vec());
+        self.interpreters.extend(script.interpreter.iter().map(|path| path.as_os_str().as_bytes().to_vec()));
+        let additions = script.environment.iter();
+        self.additions.extend(additions.map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
+    }
+
+    pub fn permit(&self, wanted: &Wanted<'_>) -> bool {
+        let script = match self.interpreters.contains(wanted.program.to_bytes()) {
+            true => message::strings(wanted.arguments).nth(1).unwrap_or_default(),
+            false => wanted.program,
+        };
+        self.has(script.to_bytes())
+            && message::strings(wanted.environment).all(|variable| self.sets(variable))
+    }
+
+    /// Is it beneath one of the folders, by its name?
+    fn has(&self, path: &[u8]) -> bool {
+        let steps = || path.split(|byte| *byte == b'/').skip(1);
+        // Its folders, the longest first; there are as many as steps.
+        let folders = || (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at]);
+        path.starts_with(b"/")
+            && steps().all(|step| !matches!(step, b"" | b"." | b".."))
+            && folders().any(|folder| self.folders.contains(folder))
+    }
+
+    fn sets(&self, variable: &CStr) -> bool {
+        let variable = variable.to_bytes();
+        let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
+        let of_request = || match variable.strip_prefix(FILE) {
+            Some(file) => self.has(file),
+            None => is_field(name) || VARIABLES.iter().any(|own| own.as_bytes() == name),
+        };
+        variable.contains(&b'=') && (self.additions.contains(variable) || of_request())
+    }
+}
+
+/// No program takes its settings from a request's fields, but for the one that it takes for its proxy.
+fn is_field(name: &[u8]) -> bool {
+    name.starts_with(b"HTTP_") && name != b"HTTP_PROXY"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use script::environment::{Additions, Credentials};
+
+    use super::*;
+
+    const SHELL: &CStr = c"/bin/sh";
+
+    fn permits() -> Permits {
+        let mut environment = Additions::default();
+        for (name, value) in [("PATH", "/usr/bin:/bin"), ("LD_LIBRARY_PATH", "/opt/lib")] {
+            environment.add(name, value.as_bytes()).expect("it can be set");
+        }
+        let interpreter = Some(PathBuf::from("/usr/bin/php-cgi"));
+        let script = Script { interpreter, environment, credentials: Credentials::Withheld, processes: 1 };
+        let mut permits = Permits::default();
+        permits.add(b"/srv/app/", &script);
+        permits.add(b"/srv/cgi-bin", &Script { interpreter: None, ..script });
+        permits
+    }
+
+    #[track_caller]
+    fn check(program: &CStr, arguments: &[u8], environment: &[u8], expected: bool) {
+        let wanted = Wanted { program, folder: c"/", arguments, environment };
+        assert_eq!(permits().permit(&wanted), expected, "{wanted:?}");
+    }
+
+    #[test]
+    fn programs_are_scripts_of_the_site_or_run_one() {
+        for (program, expected) in [
+            (c"/srv/cgi-bin/a", true),
+            (c"/srv/cgi-bin/deep/er/a.cgi", true),
+            (c"/srv/app/a", true),
+            (SHELL, false),
+            (c"/srv/cgi-bin", false),
+            (c"/srv/cgi-bin/", false),
+            (c"/srv/cgi-binary/a", false),
+            (c"/srv/cgi-bin/../../bin/sh", false),
+            (c"/srv/cgi-bin/./a", false),
+            (c"/srv//cgi-bin/a", false),
+            (c"srv/cgi-bin/a", false),
+            (c"/", false),
+            (c"", false),
+        ] {
+            check(program, b"a\0", b"", expected);
+        }
+        for (arguments, expected) in [
+            (b"php-cgi\0/srv/app/index.php\0" as &[u8], true),
+            (b"php-cgi\0/srv/cgi-bin/index.php\0", true),
+            (b"php-cgi\0/tmp/index.php\0", false),
+            (b"php-cgi\0/srv/app/../index.php\0", false),
+            (b"php-cgi\0-r\0/srv/app/index.php\0", false),
+            (b"php-cgi\0", false),
+            (b"", false),
+        ] {
+            check(c"/usr/bin/php-cgi", arguments, b"", expected);
+        }
+    }
+
+    #[test]
+    fn variables_are_those_of_a_request_or_as_configured() {
+        for (environment, expected) in [
+            (b"" as &[u8], true),
+            (b"REQUEST_METHOD=GET\0HTTP_USER_AGENT=LD_PRELOAD=x\0PATH_INFO=/a=b\0", true),
+            (b"PATH=/usr/bin:/bin\0LD_LIBRARY_PATH=/opt/lib\0", true),
+            (b"SCRIPT_FILENAME=/srv/app/a.php\0", true),
+            (b"SCRIPT_FILENAME=/tmp/a.php\0", false),
+            (b"SCRIPT_FILENAME=\0", false),
+            (b"HTTP_PROXY=http://127.0.0.1\0", false),
+            (b"PATH=/tmp\0", false),
+            (b"LD_LIBRARY_PATH=/opt/lib2\0", false),
+            (b"LD_PRELOAD=/proc/self/fd/0\0", false),
+            (b"REQUEST_METHOD=GET\0BASH_ENV=/tmp/x\0", false),
+            (b"PHP_INI_SCAN_DIR=/tmp\0", false),
+            (b"REQUEST_METHOD\0", false),
+            (b"=\0", false),
+            (b"\0", false),
+        ] {
+            check(c"/srv/cgi-bin/a", b"a\0", environment, expected);
+        }
+    }
+
+    #[test]
+    fn a_site_of_scripts_at_the_top_has_all_paths() {
+        let (mut permits, environment) = (Permits::default(), Additions::default());
+        let script =
+            Script { interpreter: None, environment, credentials: Credentials::Withheld, processes: 1 };
+        permits.add(b"/", &script);
+        let wanted = Wanted { program: SHELL, folder: c"/", arguments: b"sh\0", environment: b"" };
+        assert!(permits.permit(&wanted));
+    }
+}

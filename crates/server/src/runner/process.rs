@@ -1,0 +1,117 @@
+//! The runner as a process: who it is, and a thread for each channel.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use nix::sys::signal::SigSet;
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
+use site::model::{Sandbox, Site};
+
+use super::groups::{self, Settings};
+use super::permits::Permits;
+use crate::channel::Channel;
+use crate::privilege::{self, Identity};
+use crate::{sandbox, sys, terminal};
+
+/// Signals have numbers up to this.
+const LAST_SIGNAL: i32 = 64;
+/// Bytes. The stack on which programs begin is not among them.
+const STACK: usize = 128 * 1024;
+/// Behind 0, 1 and 2.
+const FIRST_OTHER: u32 = 3;
+const FAILED: u8 = 1;
+
+/// What a runner begins with.
+pub struct Beginning {
+    /// Of each worker.
+    pub channels: Vec<Channel>,
+    pub settings: Settings,
+    pub permits: Permits,
+    pub chroot: Option<PathBuf>,
+    /// `None`: it stays who it is.
+    pub identity: Option<Identity>,
+    pub privileges: Privileges,
+}
+
+impl Beginning {
+    pub fn of(site: &Site, channels: Vec<Channel>, identity: Option<Identity>) -> Beginning {
+        let mut inside = site.clone();
+        site.chroot.iter().for_each(|folder| inside.enter(folder));
+        let privileges = if site.sandbox == Sandbox::Off { Privileges::ByFile } else { Privileges::None };
+        let settings = Settings::of(&inside.scripts);
+        let permits = Permits::of(&inside);
+        Beginning { channels, settings, permits, chroot: site.chroot.clone(), identity, privileges }
+    }
+}
+
+/// May a program get privileges by its file (set-user-ID, capabilities)?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privileges {
+    /// As without a sandbox.
+    ByFile,
+    None,
+}
+
+/// Starts programs until every channel has ended, and gives the exit code. To be called while there is
+/// one thread only.
+pub fn run(beginning: Beginning) -> u8 {
+    match begin(beginning) {
+        Ok(threads) => {
+            // Each ends what it has started; one that cannot ends the process.
+            threads.into_iter().for_each(|thread| _ = thread.join());
+            0
+        }
+        Err(why) => fail(&why),
+    }
+}
+
+fn fail(why: &str) -> u8 {
+    terminal::err(format_args!("taipan: no scripts can be started: {why}"));
+    FAILED
+}
+
+fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
+    let Beginning { channels, settings, permits, chroot, identity, privileges } = beginning;
+    // A terminal signals neither this process nor scripts, and is not theirs.
+    setsid().map_err(cannot("begin a session"))?;
+    // Of ours, none is; but whoever started the program may have left it some.
+    _ = sys::keep_from_programs(FIRST_OTHER);
+    chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
+    identity.map_or(Ok(()), |identity| identity.become_it())?;
+    if privileges == Privileges::None {
+        sandbox::give_up_privileges().map_err(cannot("give up privileges"))?;
+    }
+    // Scripts are the same user, and might trace it or read its memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to scripts"))?;
+    // What is ignored here would be ignored by scripts: Rust has done so with SIGPIPE, a shell may have
+    // with SIGHUP.
+    (1..=LAST_SIGNAL).for_each(sys::reset_signal);
+    // The keeper ends this process by ending its workers. Programs begin with no signal blocked.
+    SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))?;
+    let permits = Arc::new(permits);
+    let start = |(number, channel)| start_thread(number, channel, settings.clone(), permits.clone());
+    let threads = channels.into_iter().enumerate().map(start).collect::<io::Result<_>>();
+    threads.map_err(|e| format!("cannot start a thread: {e}"))
+}
+
+fn cannot(what: &'static str) -> impl Fn(Errno) -> String {
+    move |errno| format!("cannot {what}: {errno}")
+}
+
+fn start_thread(
+    number: usize,
+    channel: Channel,
+    settings: Settings,
+    permits: Arc<Permits>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let serve = move || {
+        if let Err(error) = groups::serve_permitted(channel, settings, Some(permits)) {
+            // The keeper replaces it, and who was told nothing would wait for ever.
+            std::process::exit(fail(&error.to_string()).into());
+        }
+    };
+    thread::Builder::new().name(format!("runner {number}")).stack_size(STACK).spawn(serve)
+}

@@ -1,0 +1,120 @@
+//! Starting a program, as fast as the kernel can: the new process shares the runner's memory until it
+//! executes, so that nothing is copied, and everything that it has to be is done in between.
+//!
+//! Knows nothing of workers, and nothing of what becomes of a process.
+
+use std::os::fd::OwnedFd;
+
+use arrayvec::ArrayVec;
+use nix::sys::signal::SigSet;
+use nix::unistd::Pid;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::process::{
+    Resource, Rlimit, Signal, chdir, getrlimit, nice, set_parent_process_death_signal, setpgid, setrlimit,
+    umask,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use site::model::Resources;
+
+use super::message::{self, Wanted};
+use crate::sys::{self, Strings};
+
+/// Units of 16 bytes. What runs there makes a dozen system calls.
+const STACK: usize = 32 * 1024 / 16;
+/// From SIGXCPU, which a program can be ready for, to SIGKILL.
+const CPU_GRACE: u64 = 1;
+const MAX_LIMITS: usize = 4;
+
+/// Starts programs, one at a time.
+pub struct Spawner {
+    stack: Box<[u128]>,
+    limits: ArrayVec<(Resource, Rlimit), MAX_LIMITS>,
+    umask: Option<Mode>,
+    nice: i32,
+}
+
+/// A program that runs, the first of its group.
+pub struct Spawned {
+    pub pid: Pid,
+    pub pidfd: OwnedFd,
+}
+
+/// What came of it.
+pub enum Outcome {
+    Runs(Spawned),
+    /// The program could not be executed. The process that was to do it has ended, and is not yet buried.
+    Failed(Spawned, Errno),
+}
+
+impl Spawner {
+    pub fn new(resources: &Resources) -> Spawner {
+        let equal = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
+        let cpu = |limit| Rlimit { current: Some(limit), maximum: Some(limit + CPU_GRACE) };
+        let wanted = [
+            (Resource::As, resources.memory.map(equal)),
+            (Resource::Cpu, resources.cpu.map(cpu)),
+            (Resource::Nofile, resources.files.map(equal)),
+            (Resource::Nproc, resources.tasks.map(equal)),
+        ];
+        let limits = wanted.into_iter().filter_map(|(what, limit)| Some((what, lower(what, limit?))));
+        Spawner {
+            stack: vec![0; STACK].into(),
+            limits: limits.collect(),
+            umask: resources.umask.map(Mode::from_raw_mode),
+            nice: resources.nice.into(),
+        }
+    }
+
+    /// Errors: there can be no more processes.
+    pub fn start(&mut self, wanted: &Wanted<'_>, fds: &[OwnedFd; 3]) -> std::io::Result<Outcome> {
+        let arguments: Strings = message::strings(wanted.arguments).collect();
+        let environment: Strings = message::strings(wanted.environment).collect();
+        let Spawner { stack, limits, umask: mask, nice: steps } = self;
+        let mut failed = None;
+        // Allocates nothing, takes no lock.
+        let mut prepare = || {
+            setpgid(None, None)?;
+            // A script has nobody who ends it when the runner is killed.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            let [stdin, stdout, stderr] = fds;
+            dup2_stdin(stdin)?;
+            dup2_stdout(stdout)?;
+            dup2_stderr(stderr)?;
+            chdir(wanted.folder)?;
+            if let Some(mask) = mask {
+                umask(*mask);
+            }
+            if *steps != 0 {
+                nice(*steps)?;
+            }
+            for (resource, limit) in limits.iter() {
+                setrlimit(*resource, *limit)?;
+            }
+            Ok(())
+        };
+        let mut child = || {
+            failed = match prepare() {
+                Ok(()) => {
+                    // Fails for a bad number only.
+                    _ = SigSet::empty().thread_set_mask();
+                    Some(sys::execute(wanted.program, &arguments, &environment))
+                }
+                Err(errno) => Some(errno),
+            };
+        };
+        let (pid, pidfd) = sys::clone_until_exec(stack, &mut child)?;
+        let spawned = Spawned { pid, pidfd };
+        Ok(match failed {
+            None => Outcome::Runs(spawned),
+            Some(errno) => Outcome::Failed(spawned, errno),
+        })
+    }
+}
+
+/// No limit is higher than the runner's own: only root could raise it.
+fn lower(resource: Resource, limit: Rlimit) -> Rlimit {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let lower = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(most));
+    Rlimit { current: lower(limit.current), maximum: lower(limit.maximum) }
+}

@@ -1,0 +1,395 @@
+//! What a worker may rely on, with real processes. The runner is a thread here; what it is as a process
+//! is tested from outside.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::future::Future;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::thread::JoinHandle;
+
+use rustix::net::{Shutdown, shutdown};
+use rustix::pipe::{PipeFlags, pipe_with};
+use site::model::Resources;
+
+use super::groups::{self, Settings};
+use super::*;
+
+/// Longer than a slow machine takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SHELL: &CStr = c"/bin/sh";
+
+/// A worker's runtime, with a runner.
+struct Worker {
+    runner: Rc<Runner>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// What a script was, and what it has written.
+struct Script {
+    started: Started,
+    output: File,
+}
+
+fn settings() -> Settings {
+    let resources = Resources { files: None, ..Resources::default() };
+    Settings { resources, grace: Duration::from_millis(200), spool: std::env::temp_dir() }
+}
+
+fn with<F: Future<Output = ()>>(settings: Settings, test: impl FnOnce(Worker) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+    let (ours, theirs) = Channel::pair().expect("a pair can be made");
+    let thread = std::thread::spawn(move || groups::serve(theirs, settings));
+    runtime.expect("a runtime can be made").block_on(async {
+        let runner = Runner::new(ours).expect("it can be watched");
+        tokio::task::spawn_local(runner.clone().listen());
+        let worker = Worker { runner, thread };
+        tokio::time::timeout(PATIENCE, test(worker)).await.expect("it comes to an end");
+    });
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    pipe_with(PipeFlags::CLOEXEC).expect("a pipe can be made")
+}
+
+impl Worker {
+    /// `text` is what a shell does. It reads nothing.
+    async fn script(&self, text: &str) -> Script {
+        self.run(SHELL, &[SHELL, c"-c", &CString::new(text).expect("it has no NUL")], b"", c"/").await
+    }
+
+    async fn run(&self, program: &CStr, arguments: &[&CStr], environment: &[u8], folder: &CStr) -> Script {
+        let (read, write) = pipe();
+        let launch = Launch { program, arguments, environment, folder };
+        let nothing = File::open("/dev/null").expect("it is there").into();
+        let stderr = write.try_clone().expect("a descriptor is free");
+        let started = self.runner.start(&launch, nothing, write, stderr).await.expect("it is sent");
+        Script { started, output: read.into() }
+    }
+
+    /// The worker ends; and so does its runner, when everything has that was started.
+    async fn leave(self) {
+        let Worker { runner, thread } = self;
+        // As when the process has ended; here, whoever holds what was started has the channel, too.
+        shutdown(runner.channel.get_ref(), Shutdown::Both).expect("it is open");
+        let joined = tokio::task::spawn_blocking(|| thread.join().expect("it does not panic"));
+        joined.await.expect("it does not panic").expect("it does not fail");
+    }
+}
+
+impl Script {
+    /// All that it and its like write.
+    async fn text(&mut self) -> String {
+        let mut output = self.output.try_clone().expect("a descriptor is free");
+        let mut text = String::new();
+        let read = tokio::task::spawn_blocking(move || output.read_to_string(&mut text).map(|_| text));
+        read.await.expect("it does not panic").expect("it can be read")
+    }
+
+    /// The first line.
+    async fn line(&mut self) -> String {
+        let mut output = self.output.try_clone().expect("a descriptor is free");
+        let read = tokio::task::spawn_blocking(move || {
+            let (mut line, mut byte) = (String::new(), [0]);
+            while output.read(&mut byte).is_ok_and(|n| n == 1) && byte != *b"\n" {
+                line.push(byte[0].into());
+            }
+            line
+        });
+        read.await.expect("it does not panic")
+    }
+}
+
+#[test]
+fn how_a_program_ends_is_told() {
+    with(settings(), async |worker| {
+        for (text, expected) in [
+            ("exit 0", Ended::Exited(0)),
+            ("exit 7", Ended::Exited(7)),
+            ("exit 255", Ended::Exited(255)),
+            ("kill -9 $$", Ended::Killed(9)),
+            ("kill -11 $$", Ended::Killed(11)),
+            // It begins with signals as they are by default, and none blocked.
+            ("kill -15 $$; sleep 60", Ended::Killed(15)),
+        ] {
+            let mut script = worker.script(text).await;
+            assert_eq!(script.started.ended().await, expected, "{text}");
+            assert_eq!(script.started.ended().await, expected, "{text}, asked again");
+        }
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn what_cannot_be_started_is_told_with_its_error() {
+    let folder = Folder::new("not-started");
+    let file = |name, text: &str, mode| folder.file(name, text, mode);
+    let cases = [
+        (c"/no/such/program".to_owned(), libc::ENOENT),
+        (c"/".to_owned(), libc::EACCES),
+        (file("plain", "#!/bin/sh\n", 0o644), libc::EACCES),
+        (file("no-interpreter", "echo\n", 0o755), libc::ENOEXEC),
+        (file("lost-interpreter", "#!/no/such/shell\n", 0o755), libc::ENOENT),
+        (file("empty", "", 0o755), libc::ENOEXEC),
+    ];
+    with(settings(), async |worker| {
+        for (program, expected) in &cases {
+            let mut script = worker.run(program, &[program], b"", c"/").await;
+            // A process that another test is just starting may have the file open as it was written.
+            while script.started.ended().await == Ended::NotStarted(libc::ETXTBSY) {
+                script = worker.run(program, &[program], b"", c"/").await;
+            }
+            assert_eq!(script.started.ended().await, Ended::NotStarted(*expected), "{program:?}");
+            assert_eq!(script.text().await, "", "{program:?}");
+        }
+        let mut script = worker.run(SHELL, &[SHELL], b"", c"/no/such/folder").await;
+        assert_eq!(script.started.ended().await, Ended::NotStarted(libc::ENOENT));
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn a_program_gets_what_it_was_started_with_and_nothing_else() {
+    let folder = Folder::new("given");
+    let place = CString::new(folder.0.to_str().expect("it is text")).expect("it has no NUL");
+    let text = c"pwd; echo \"$0 $#:$1:$2\"; env | grep -v '^PWD\\|^SHLVL\\|^_=\\|^OLDPWD' | sort";
+    with(settings(), async |worker| {
+        let arguments = [SHELL, c"-c", text, c"name", c"", c"two words"];
+        let mut script = worker.run(SHELL, &arguments, b"ONE=1\0TWO=\0PATH=/usr/bin:/bin\0", &place).await;
+        let expected =
+            format!("{}\nname 2::two words\nONE=1\nPATH=/usr/bin:/bin\nTWO=\n", folder.0.display());
+        assert_eq!(script.text().await, expected);
+        assert_eq!(script.started.ended().await, Ended::Exited(0));
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn limits_are_there_before_the_program_is() {
+    let resources = Resources {
+        memory: Some(64 << 20),
+        cpu: Some(3),
+        files: Some(32),
+        tasks: Some(50),
+        umask: Some(0o027),
+        nice: 5,
+    };
+    with(Settings { resources, ..settings() }, async |worker| {
+        let text = "umask; ulimit -v; ulimit -t; ulimit -n; ulimit -u 2>/dev/null || ulimit -p; nice";
+        let mut script = worker.script(text).await;
+        assert_eq!(script.text().await, "0027\n65536\n3\n32\n50\n5\n");
+        for text in ["x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0", "while :; do :; done"] {
+            let mut script = worker.script(text).await;
+            assert_ne!(script.started.ended().await, Ended::Exited(0), "{text}");
+        }
+        worker.leave().await;
+    });
+}
+
+/// Its process has nothing but its limit between it and all numbers there are.
+const FORK_BOMB: &str = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
+
+#[test]
+fn whoever_is_in_the_group_ends_with_it() {
+    for (name, text) in [
+        ("one that ends when it is told", "echo; exec sleep 60"),
+        ("one that tidies up", "trap 'echo tidy; exit' TERM; echo; while :; do sleep 0.01; done"),
+        ("one that ignores SIGTERM", "trap '' TERM; echo; while :; do sleep 60; done"),
+        ("children and grandchildren", "(sleep 60 & sleep 60) & sleep 60 & echo; sleep 60"),
+        ("a child that ignores SIGTERM", "(trap '' TERM; echo; sleep 60; sleep 60) & wait"),
+        ("those whose leader has ended", "sleep 60 & sleep 60 & echo"),
+        (
+            "one that has ended but for a child that ignores SIGTERM",
+            "(trap '' TERM; echo; sleep 60; sleep 60) &",
+        ),
+        ("one that is stopped", "echo; kill -STOP $$; sleep 60"),
+    ] {
+        with(settings(), async |worker| {
+            for way in [Way::End, Way::EndTwice, Way::Drop] {
+                let mut script = worker.script(text).await;
+                assert_eq!(script.line().await, "", "{name}");
+                let mut output = script.output.try_clone().expect("a descriptor is free");
+                match way {
+                    Way::End => script.started.end(),
+                    Way::EndTwice => (script.started.end(), script.started.end()).0,
+                    Way::Drop => drop(script.started),
+                }
+                // Nobody has the other end any more.
+                let read = tokio::task::spawn_blocking(move || output.read_to_end(&mut Vec::new()));
+                assert!(read.await.expect("it does not panic").is_ok(), "{name}, {way:?}");
+            }
+            // With all that was started before.
+            let mut script = worker.script(text).await;
+            assert_eq!(script.line().await, "", "{name}");
+            worker.leave().await;
+            script.text().await;
+        });
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    End,
+    EndTwice,
+    Drop,
+}
+
+#[test]
+fn who_tidies_up_when_told_to_end_has_the_time() {
+    with(Settings { grace: PATIENCE, ..settings() }, async |worker| {
+        let mut script = worker
+            .script("exec 2>/dev/null; trap 'echo tidy; exit 3' TERM; echo; while :; do sleep 0.01; done")
+            .await;
+        script.line().await;
+        script.started.end();
+        assert_eq!(script.text().await, "tidy\n");
+        assert_eq!(script.started.ended().await, Ended::Exited(3));
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn a_fork_bomb_is_held_by_its_limit_and_ended() {
+    if !rustix::process::geteuid().is_root() {
+        println!("cannot be shown by who runs this: a user of whom nobody else is");
+        return;
+    }
+    // The kernel does not limit root, and counts whoever is the same user.
+    let resources = Resources { tasks: Some(40), ..settings().resources };
+    with(Settings { resources, ..settings() }, async |worker| {
+        let bomb = CString::new(format!("echo; {FORK_BOMB}")).expect("it has no NUL");
+        let user = [c"setpriv", c"--reuid=3999999999", c"--clear-groups", SHELL, c"-c", &bomb];
+        let path = std::env::var("PATH").unwrap_or_default();
+        let setpriv = std::env::split_paths(&path).map(|folder| folder.join("setpriv")).find(|p| p.exists());
+        let setpriv = setpriv.expect("util-linux is there").into_os_string().into_encoded_bytes();
+        let setpriv = CString::new(setpriv).expect("it has no NUL");
+        let mut script = worker.run(&setpriv, &user, b"PATH=/usr/bin:/bin\0", c"/").await;
+        script.line().await;
+        // It is in full swing when the shell cannot fork.
+        assert!(script.line().await.contains("fork"));
+        script.started.end();
+        let ended = script.started.ended().await;
+        assert!(matches!(ended, Ended::Killed(_) | Ended::Exited(_)), "{ended:?}");
+        script.text().await;
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn what_a_worker_before_has_started_ends_when_another_begins() {
+    with(settings(), async |worker| {
+        let before = worker.script("trap '' TERM; echo; while :; do sleep 60; done").await;
+        let mut output = Script { output: before.output.try_clone().expect("one is free"), ..before };
+        output.line().await;
+        let again = worker.runner.channel.get_ref().try_clone().expect("a descriptor is free");
+        let runner = Runner::new(again).expect("it can be watched");
+        assert_eq!(output.text().await, "");
+        drop((output, worker.runner, runner));
+    });
+}
+
+#[test]
+fn without_a_runner_everything_is_lost() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+    runtime.expect("a runtime can be made").block_on(async {
+        let (ours, theirs) = Channel::pair().expect("a pair can be made");
+        let runner = Runner::new(ours).expect("it can be watched");
+        tokio::task::spawn_local(runner.clone().listen());
+        let launch = Launch { program: SHELL, arguments: &[SHELL], environment: b"", folder: c"/" };
+        let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
+        let mut started = runner.start(&launch, null(), null(), null()).await.expect("it is sent");
+        drop(theirs);
+        assert_eq!(started.ended().await, Ended::Lost);
+        let refused = runner.start(&launch, null(), null(), null()).await.map(drop);
+        assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
+        assert!(runner.spool().await.is_err());
+    });
+}
+
+#[test]
+fn an_environment_is_as_large_as_a_message_and_no_larger() {
+    with(settings(), async |worker| {
+        for (length, expected) in [(100, true), (128 * 1024 - 1, true), (message::MAX_REQUEST, false)] {
+            // Linux ends one string at 128 KiB.
+            let mut block = Vec::new();
+            let mut left = length;
+            while left > 0 {
+                let part = left.min(32 * 1024);
+                block.extend_from_slice(format!("A{left}={}\0", "x".repeat(part - 10)).as_bytes());
+                left -= part;
+            }
+            let (read, write) = pipe();
+            let arguments = [SHELL, c"-c", c"env | wc -c"];
+            let launch = Launch { program: SHELL, arguments: &arguments, environment: &block, folder: c"/" };
+            let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
+            let started = worker.runner.start(&launch, null(), write, null()).await;
+            assert_eq!(started.is_ok(), expected, "{length}");
+            if let Ok(started) = started {
+                let mut script = Script { started, output: read.into() };
+                let size: usize = script.text().await.trim().parse().expect("it is a number");
+                assert!(size >= block.len(), "{size} of {}", block.len());
+            }
+        }
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn a_spool_file_has_no_name() {
+    let folder = Folder::new("spool");
+    with(Settings { spool: folder.0.clone(), ..settings() }, async |worker| {
+        let mut file = File::from(worker.runner.spool().await.expect("it can be made"));
+        file.write_all(b"a body").expect("it can be written");
+        assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
+        assert_eq!(file.metadata().expect("it is open").len(), 6);
+        worker.leave().await;
+    });
+    with(Settings { spool: "/no/such/folder".into(), ..settings() }, async |worker| {
+        let refused = worker.runner.spool().await.map(drop);
+        assert_eq!(refused.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOENT)));
+        worker.leave().await;
+    });
+}
+
+#[test]
+fn many_at_a_time_each_get_their_own_end() {
+    const MANY: u8 = 200;
+    with(settings(), async |worker| {
+        let mut scripts = Vec::new();
+        for code in 0..MANY {
+            scripts.push((code, worker.script(&format!("exit {code}")).await));
+        }
+        for (code, script) in &mut scripts {
+            assert_eq!(script.started.ended().await, Ended::Exited(*code));
+        }
+        assert_eq!(worker.runner.waiting(), 0);
+        drop(scripts);
+        worker.leave().await;
+    });
+}
+
+/// A folder of a test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("taipan-runner-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        Folder(folder.canonicalize().expect("it is there"))
+    }
+
+    fn file(&self, name: &str, text: &str, mode: u32) -> CString {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        CString::new(path.into_os_string().into_encoded_bytes()).expect("it has no NUL")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}

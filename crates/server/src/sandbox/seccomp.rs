@@ -1,0 +1,244 @@
+//! The system calls that a serving process makes; all others answer ENOSYS, as on a kernel that does not
+//! have them. So a C library that tries a newer call first falls back to the older one, and one that was
+//! forgotten here costs what it was for, and not the server.
+//!
+//! Calls that are allowed whatever their arguments are answered from a table of the kernel's (since Linux
+//! 5.11), without running the filter; those of a request are all of that kind.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use rustix::io::Errno;
+use rustix::process::getpid;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::{Connects, Pipes};
+use crate::sys;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: TargetArch = TargetArch::aarch64;
+#[cfg(target_arch = "riscv64")]
+const ARCHITECTURE: TargetArch = TargetArch::riscv64;
+
+/// Allowed with any arguments.
+const ALWAYS: &[&[c_long]] = &[FILES, SOCKETS, EVENTS, MEMORY, THREADS, SIGNALS, TIME, OLDER];
+
+/// To read, and to write what is open. Landlock decides what can be opened.
+const FILES: &[c_long] = &[
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_read,
+    libc::SYS_readahead,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_sendfile,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// To accept and to use what is open, and to pass descriptors on (`sendmsg`).
+const SOCKETS: &[c_long] = &[
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+];
+
+const EVENTS: &[c_long] = &[
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_ppoll,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_timerfd_settime,
+];
+
+/// `mmap` and `mprotect` are below: nothing becomes executable.
+const MEMORY: &[c_long] = &[libc::SYS_brk, libc::SYS_madvise, libc::SYS_mremap, libc::SYS_munmap];
+
+/// `clone` is below: nothing but threads.
+const THREADS: &[c_long] = &[
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getcpu,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+];
+
+/// `tgkill` is below: to oneself only.
+const SIGNALS: &[c_long] = &[
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+];
+
+/// Where the vDSO has no clock to read.
+const TIME: &[c_long] = &[
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+];
+
+/// What only x86-64 has beside its successors; the C library, rustix or musl use them there.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[c_long] = &[
+    libc::SYS_access,
+    libc::SYS_dup2,
+    libc::SYS_epoll_wait,
+    libc::SYS_lstat,
+    libc::SYS_open,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_stat,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[c_long] = &[];
+
+/// What connections to others take, beside `socket`.
+const TO_CONNECT: &[c_long] =
+    &[libc::SYS_bind, libc::SYS_connect, libc::SYS_pipe2, libc::SYS_recvmmsg, libc::SYS_splice];
+
+/// What pipes to scripts take, beside `read` and `write`.
+const TO_PIPE: &[c_long] = &[libc::SYS_pipe2];
+
+/// Of an argument of which the kernel looks at 32 bits.
+const SHORT: SeccompCmpArgLen = SeccompCmpArgLen::Dword;
+const LONG: SeccompCmpArgLen = SeccompCmpArgLen::Qword;
+
+/// Bytes that wait in a socket, whether something is a terminal, and not to block.
+const IOCTLS: &[libc::Ioctl] =
+    &[libc::FIONBIO, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ, libc::TIOCOUTQ];
+/// The name of a thread.
+const PRCTLS: &[i32] = &[libc::PR_GET_NAME, libc::PR_SET_NAME];
+/// A new thread, and in no other namespace.
+const THREAD: i32 = libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND;
+const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWUTS;
+
+/// Loads the filter. Errors: it cannot be; why, and what to do.
+pub fn restrict(connects: Connects, pipes: Pipes) -> Result<(), String> {
+    let program = program(connects, pipes)
+        .map_err(|error| format!("the filter of system calls cannot be built ({error})"))?;
+    let instructions = program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k });
+    let instructions: Vec<_> = instructions.collect();
+    // With the flag, a kernel before 5.16 goes on guessing loads ahead of stores. Turning that off, as it
+    // would for a filter, protects scripts from one another within a process; there are none here.
+    let loaded = match sys::load_filter(&instructions, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW) {
+        Err(Errno::INVAL) => sys::load_filter(&instructions, 0),
+        result => result,
+    };
+    loaded.map_err(|error| {
+        format!("system calls cannot be filtered ({error}); it needs a kernel with CONFIG_SECCOMP_FILTER")
+    })
+}
+
+fn program(connects: Connects, pipes: Pipes) -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    let connecting = if connects == Connects::Nowhere { &[] } else { TO_CONNECT };
+    let piping = if pipes == Pipes::None { &[] } else { TO_PIPE };
+    for call in ALWAYS.iter().copied().chain([connecting, piping]).flatten() {
+        rules.insert(*call, Vec::new());
+    }
+    for (call, conditions) in with_arguments(connects)? {
+        rules.entry(call).or_default().push(SeccompRule::new(conditions)?);
+    }
+    let absent = SeccompAction::Errno(libc::ENOSYS as u32);
+    SeccompFilter::new(rules, absent, SeccompAction::Allow, ARCHITECTURE)?.try_into()
+}
+
+/// Calls that are allowed with these arguments only. One that stands here twice is allowed with either.
+fn with_arguments(connects: Connects) -> Result<Vec<(c_long, Vec<SeccompCondition>)>, BackendError> {
+    let equal = |argument, value| SeccompCondition::new(argument, SHORT, SeccompCmpOp::Eq, value);
+    let masked = |argument, mask: i32, value: i32| {
+        SeccompCondition::new(argument, SHORT, SeccompCmpOp::MaskedEq(mask as u32 as u64), value as u64)
+    };
+    let own = getpid().as_raw_nonzero().get() as u64;
+    let mut calls = vec![
+        (libc::SYS_clone, vec![masked(0, THREAD | NAMESPACES, THREAD)?]),
+        (libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]),
+        (libc::SYS_mprotect, vec![masked(2, libc::PROT_EXEC, 0)?]),
+        // One's own limits are read, not set.
+        (libc::SYS_prlimit64, vec![equal(0, 0)?, SeccompCondition::new(2, LONG, SeccompCmpOp::Eq, 0)?]),
+        (libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64)?]),
+        (libc::SYS_tgkill, vec![equal(0, own)?]),
+    ];
+    for ioctl in IOCTLS {
+        calls.push((libc::SYS_ioctl, vec![equal(1, u64::from(*ioctl as u32))?]));
+    }
+    for prctl in PRCTLS {
+        calls.push((libc::SYS_prctl, vec![equal(0, *prctl as u64)?]));
+    }
+    let families: &[i32] = match connects {
+        Connects::Nowhere => &[],
+        Connects::Unix => &[libc::AF_UNIX],
+        Connects::Anywhere => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],
+    };
+    for family in families {
+        calls.push((libc::SYS_socket, vec![equal(0, *family as u64)?]));
+    }
+    Ok(calls)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The system calls that can fail while requests are served, one per function, and nothing around them: the
+//! one door to them, in whose place the tests put a door that fails on purpose.
+//!
+//! Knows nothing of who asks, and repeats nothing.
+
+use std::io::{self, IoSliceMut, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags};
+use rustix::path::Arg;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+
+#[inline]
+pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+    rustix::net::acceptfrom_with(listener, flags)
+}
+
+#[inline]
+pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
+    rustix::net::recv(fd, buffer, flags).map(|(_, n)| n)
+}
+
+/// As the runtime reads from a socket of its own.
+#[inline]
+pub fn poll_read<S: AsyncRead + AsFd + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    Pin::new(stream).poll_read(cx, buffer)
+}
+
+#[inline]
+pub fn send(fd: impl AsFd, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
+    rustix::net::send(fd, bytes, flags)
+}
+
+#[inline]
+pub fn sendfile(to: impl AsFd, from: impl AsFd, at: &mut u64, count: usize) -> Result<usize, Errno> {
+    rustix::fs::sendfile(to, from, Some(at), count)
+}
+
+/// Makes a socket one of the runtime's.
+#[inline]
+pub fn adopt_tcp(fd: OwnedFd) -> io::Result<TcpStream> {
+    TcpStream::from_std(fd.into())
+}
+
+/// As `adopt_tcp`.
+#[inline]
+pub fn adopt_unix(fd: OwnedFd) -> io::Result<UnixStream> {
+    UnixStream::from_std(fd.into())
+}
+
+#[inline]
+pub fn epoll_add(epoll: impl AsFd, fd: impl AsFd, data: EventData, what: EventFlags) -> Result<(), Errno> {
+    epoll::add(epoll, fd, data, what)
+}
+
+/// Appends to `events`, as far as they have capacity.
+#[inline]
+pub fn epoll_wait(epoll: impl AsFd, events: &mut Vec<Event>, timeout: &Timespec) -> Result<usize, Errno> {
+    epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(timeout))
+}
+
+#[inline]
+pub fn open(path: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+#[inline]
+pub fn openat(folder: impl AsFd, path: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(folder, path, flags, Mode::empty())
+}
+
+#[inline]
+pub fn openat2(
+    folder: impl AsFd,
+    path: impl Arg,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve)
+}
+
+/// Another descriptor of the same open file.
+#[inline]
+pub fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 3)
+}
+
+#[inline]
+pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
+    rustix::fs::fstat(fd)
+}
+
+#[inline]
+pub fn statat(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Stat, Errno> {
+    rustix::fs::statat(folder, path, flags)
+}
+
+#[inline]
+pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
+    rustix::fs::statx(folder, path, flags, StatxFlags::BASIC_STATS)
+}
+
+/// Where the link `fd` leads.
+#[inline]
+pub fn readlink(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
+    rustix::fs::readlinkat(fd, "", Vec::new()).map(|target| target.into_bytes())
+}
+
+#[inline]
+pub fn preadv2(fd: impl AsFd, buffer: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, Errno> {
+    rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], at, flags)
+}
+
+#[inline]
+pub fn pread(fd: impl AsFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+    rustix::io::pread(fd, buffer, at)
+}
+
+#[inline]
+pub fn open_folder(fd: impl AsFd) -> Result<Dir, Errno> {
+    Dir::read_from(fd)
+}
+
+#[inline]
+pub fn next_entry(folder: &mut Dir) -> Option<Result<DirEntry, Errno>> {
+    folder.read()
+}
+
+/// Runs `work` on a helper thread of the runtime's. Panics: there is none, and none can be had.
+#[inline]
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
+}
+
+/// Of log lines, to wherever they go.
+#[inline]
+pub fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+    to.write(bytes)
+}

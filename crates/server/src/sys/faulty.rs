@@ -1,0 +1,261 @@
+//! The door that fails on purpose: every function of `direct`, and before it a look at the plan. Compiled for
+//! tests only.
+//!
+//! What is pretended is what a kernel does. After a short read or one that had to wait, the rest comes as if it
+//! had arrived just then; a connection that was aborted is gone; a file that has become shorter is shorter.
+
+pub mod plan;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, OFlags, ResolveFlags, Stat, Statx};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
+use rustix::path::Arg;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::direct;
+use plan::{Call, Fault, strike};
+
+/// What each descriptor was registered with, and where.
+static WATCHED: Mutex<Option<HashMap<RawFd, Watched>>> = Mutex::new(None);
+
+#[derive(Clone, Copy)]
+struct Watched {
+    epoll: RawFd,
+    data: u64,
+    what: EventFlags,
+}
+
+/// How many bytes may be moved.
+fn bytes_of(call: Call) -> Result<usize, Errno> {
+    match strike(call) {
+        None | Some(Fault::Truncated) => Ok(usize::MAX),
+        Some(Fault::Short(most) | Fault::Fills(most)) => Ok(most),
+        Some(Fault::Errno(errno)) => Err(errno),
+        Some(Fault::Panic) => panic!("on purpose, in {call}"),
+    }
+}
+
+/// As `bytes_of`, of a file, which may become shorter.
+fn bytes_of_file(call: Call, file: BorrowedFd<'_>) -> Result<usize, Errno> {
+    match strike(call) {
+        Some(Fault::Truncated) => {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+            Ok(usize::MAX)
+        }
+        Some(Fault::Short(most) | Fault::Fills(most)) => Ok(most),
+        Some(Fault::Errno(errno)) => Err(errno),
+        Some(Fault::Panic) => panic!("on purpose, in {call}"),
+        None => Ok(usize::MAX),
+    }
+}
+
+/// For a call that moves no bytes.
+fn whole(call: Call) -> Result<(), Errno> {
+    bytes_of(call).map(|_| ())
+}
+
+/// Has the lot told of `fd` again, as if more had come.
+fn tell_again(fd: BorrowedFd<'_>) {
+    let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(watched) = watched.as_ref().and_then(|all| all.get(&fd.as_raw_fd())) else { return };
+    // SAFETY: the lot's epoll instance is open for as long as connections are read in it.
+    let epoll = unsafe { BorrowedFd::borrow_raw(watched.epoll) };
+    _ = epoll::modify(epoll, fd, EventData::new_u64(watched.data), watched.what);
+}
+
+/// Has the kernel tell everybody who waits that `fd` takes more, which setting the size of its buffer does.
+fn tell_of_room(fd: BorrowedFd<'_>) {
+    let size = sockopt::socket_send_buffer_size(fd).unwrap();
+    sockopt::set_socket_send_buffer_size(fd, size / 2).unwrap();
+}
+
+pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+    match whole(Call::Accept) {
+        Err(errno @ (Errno::AGAIN | Errno::CONNABORTED)) => {
+            drop(direct::accept(listener, flags));
+            Err(errno)
+        }
+        Err(errno) => Err(errno),
+        Ok(()) => direct::accept(listener, flags),
+    }
+}
+
+pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
+    let fd = fd.as_fd();
+    match bytes_of(Call::Recv) {
+        Ok(most) if most < buffer.len() => {
+            let read = direct::recv(fd, &mut buffer[..most], flags);
+            tell_again(fd);
+            read
+        }
+        Ok(_) => direct::recv(fd, buffer, flags),
+        Err(errno) => {
+            tell_again(fd);
+            Err(errno)
+        }
+    }
+}
+
+pub fn poll_read<S: AsyncRead + AsFd + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    match bytes_of(Call::PollRead) {
+        Ok(most) => {
+            let room = most.min(buffer.remaining());
+            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+            ready!(direct::poll_read(stream, cx, &mut part))?;
+            let n = part.filled().len();
+            buffer.advance(n);
+            Poll::Ready(Ok(()))
+        }
+        Err(Errno::AGAIN) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Err(errno) => Poll::Ready(Err(errno.into())),
+    }
+}
+
+pub fn send(fd: impl AsFd, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
+    match bytes_of(Call::Send) {
+        Ok(most) => direct::send(fd, &bytes[..most.min(bytes.len())], flags),
+        Err(errno) => {
+            tell_of_room(fd.as_fd());
+            Err(errno)
+        }
+    }
+}
+
+pub fn sendfile(to: impl AsFd, from: impl AsFd, at: &mut u64, count: usize) -> Result<usize, Errno> {
+    match bytes_of_file(Call::Sendfile, from.as_fd()) {
+        Ok(most) => direct::sendfile(to, from, at, count.min(most)),
+        Err(errno) => {
+            tell_of_room(to.as_fd());
+            Err(errno)
+        }
+    }
+}
+
+pub fn adopt_tcp(fd: OwnedFd) -> io::Result<TcpStream> {
+    whole(Call::Adopt)?;
+    direct::adopt_tcp(fd)
+}
+
+pub fn adopt_unix(fd: OwnedFd) -> io::Result<UnixStream> {
+    whole(Call::Adopt)?;
+    direct::adopt_unix(fd)
+}
+
+pub fn epoll_add(epoll: impl AsFd, fd: impl AsFd, data: EventData, what: EventFlags) -> Result<(), Errno> {
+    whole(Call::EpollAdd)?;
+    let watched = Watched { epoll: epoll.as_fd().as_raw_fd(), data: data.u64(), what };
+    let mut all = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.get_or_insert_default().insert(fd.as_fd().as_raw_fd(), watched);
+    direct::epoll_add(epoll, fd, data, what)
+}
+
+pub fn epoll_wait(epoll: impl AsFd, events: &mut Vec<Event>, timeout: &Timespec) -> Result<usize, Errno> {
+    whole(Call::EpollWait)?;
+    direct::epoll_wait(epoll, events, timeout)
+}
+
+pub fn open(path: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    whole(Call::Open)?;
+    direct::open(path, flags)
+}
+
+pub fn openat(folder: impl AsFd, path: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    whole(Call::Openat)?;
+    direct::openat(folder, path, flags)
+}
+
+pub fn openat2(
+    folder: impl AsFd,
+    path: impl Arg,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    whole(Call::Openat2)?;
+    direct::openat2(folder, path, flags, resolve)
+}
+
+pub fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+    whole(Call::Duplicate)?;
+    direct::duplicate(fd)
+}
+
+pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
+    whole(Call::Fstat)?;
+    direct::fstat(fd)
+}
+
+pub fn statat(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Stat, Errno> {
+    whole(Call::Statat)?;
+    direct::statat(folder, path, flags)
+}
+
+pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
+    whole(Call::Statx)?;
+    direct::statx(folder, path, flags)
+}
+
+pub fn readlink(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
+    whole(Call::Readlink)?;
+    direct::readlink(fd)
+}
+
+pub fn preadv2(fd: impl AsFd, buffer: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, Errno> {
+    match bytes_of_file(Call::Preadv2, fd.as_fd()) {
+        // Only who does not want to wait is told that it would be necessary.
+        Err(Errno::AGAIN | Errno::OPNOTSUPP) if !flags.contains(ReadWriteFlags::NOWAIT) => {
+            direct::preadv2(fd, buffer, at, flags)
+        }
+        Err(errno) => Err(errno),
+        Ok(most) => {
+            let most = most.min(buffer.len());
+            direct::preadv2(fd, &mut buffer[..most], at, flags)
+        }
+    }
+}
+
+pub fn pread(fd: impl AsFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+    let most = bytes_of_file(Call::Pread, fd.as_fd())?.min(buffer.len());
+    direct::pread(fd, &mut buffer[..most], at)
+}
+
+pub fn open_folder(fd: impl AsFd) -> Result<Dir, Errno> {
+    whole(Call::OpenFolder)?;
+    direct::open_folder(fd)
+}
+
+pub fn next_entry(folder: &mut Dir) -> Option<Result<DirEntry, Errno>> {
+    match whole(Call::NextEntry) {
+        Ok(()) => direct::next_entry(folder),
+        Err(errno) => Some(Err(errno)),
+    }
+}
+
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    // The plan has only panics for it.
+    _ = whole(Call::Spawn);
+    direct::spawn_blocking(work)
+}
+
+pub fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+    let most = bytes_of(Call::Write)?.min(bytes.len());
+    direct::write(to, &bytes[..most])
+}

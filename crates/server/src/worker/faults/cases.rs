@@ -1,0 +1,133 @@
+//! What can go wrong with each call, and which of all those cases are tried.
+
+use rustix::io::Errno;
+
+use crate::sys::faulty::plan::{Call, Case, Fault, Which};
+
+/// Faults that do not happen only once.
+pub fn lasting() -> Vec<Case> {
+    let mut cases = vec![Case { call: None, which: Which::EveryOther, fault: errno(Errno::INTR) }];
+    for most in (1..=16).chain([64, 200, 1460, 16_384]) {
+        cases.push(Case { call: None, which: Which::First(FIRST), fault: Fault::Short(most) });
+    }
+    let every_other = |call, e| Case { call: Some(call), which: Which::EveryOther, fault: errno(e) };
+    let first = |call, n, e| Case { call: Some(call), which: Which::First(n), fault: errno(e) };
+    cases.extend([
+        every_other(Call::Recv, Errno::AGAIN),
+        every_other(Call::PollRead, Errno::AGAIN),
+        every_other(Call::Send, Errno::AGAIN),
+        every_other(Call::Sendfile, Errno::AGAIN),
+        every_other(Call::Openat2, Errno::AGAIN),
+        every_other(Call::Preadv2, Errno::AGAIN),
+        first(Call::Preadv2, FIRST, Errno::AGAIN),
+        first(Call::Preadv2, FIRST, Errno::OPNOTSUPP),
+        first(Call::Sendfile, FIRST, Errno::INVAL),
+        first(Call::Openat2, FIRST, Errno::NOSYS),
+        first(Call::Accept, 3, Errno::MFILE),
+        first(Call::Openat2, 30, Errno::MFILE),
+        first(Call::Statx, 30, Errno::IO),
+        first(Call::Preadv2, FIRST, Errno::IO),
+        first(Call::Adopt, 4, Errno::NOMEM),
+        first(Call::EpollAdd, 4, Errno::NOSPC),
+        first(Call::Sendfile, FIRST, Errno::IO),
+        every_other(Call::Write, Errno::NOSPC),
+        first(Call::Write, FIRST, Errno::NOSPC),
+    ]);
+    cases
+}
+
+/// Calls at the beginning of a run: enough to get through the heads and into the bodies where they are cut short
+/// to a byte, and more than there are of other calls.
+const FIRST: u64 = 2000;
+
+const fn errno(errno: Errno) -> Fault {
+    Fault::Errno(errno)
+}
+
+/// Should all be tried, or as many as time allows?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    All,
+    Some,
+}
+
+/// The calls of a kind that are tried with each fault; of those behind them, as many again.
+const ALL_UP_TO: u64 = 8;
+
+pub fn is_chosen(choice: Choice, seed: u64, call: Call, kind: usize, n: u64, usual: u64) -> bool {
+    // Behind the usual end, until a run has come through.
+    if choice == Choice::All || n <= ALL_UP_TO || n > usual {
+        return true;
+    }
+    let mut hash = seed ^ ((call as u64) << 48) ^ ((kind as u64) << 32) ^ n;
+    for _ in 0..3 {
+        hash = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    (hash >> 16) % (usual - ALL_UP_TO) < ALL_UP_TO
+}
+
+/// What a kernel may say instead, and what a mistake of ours may do.
+pub fn plausible(call: Call) -> Vec<Fault> {
+    use Fault::{Panic, Short, Truncated};
+    let peer = [errno(Errno::CONNRESET), errno(Errno::TIMEDOUT), errno(Errno::NOMEM)];
+    let lengths = [Short(1), Short(2), Short(7), Short(100), Short(4097)];
+    let table = [errno(Errno::MFILE), errno(Errno::NFILE), errno(Errno::NOMEM)];
+    let (interrupted, again) = (errno(Errno::INTR), errno(Errno::AGAIN));
+    let disk = [errno(Errno::IO), errno(Errno::STALE), Panic];
+    match call {
+        Call::Accept => [
+            &table[..],
+            &[interrupted, again, errno(Errno::CONNABORTED), errno(Errno::NOBUFS), errno(Errno::PROTO)],
+            &[errno(Errno::PERM), errno(Errno::HOSTUNREACH)],
+        ]
+        .concat(),
+        Call::Recv | Call::PollRead => [&peer[..], &lengths, &[interrupted, again, Panic]].concat(),
+        Call::Send => {
+            [&peer[..], &lengths, &[interrupted, again, errno(Errno::PIPE), errno(Errno::NOBUFS), Panic]]
+                .concat()
+        }
+        Call::Sendfile => [
+            &peer[..],
+            &lengths,
+            &[interrupted, again, errno(Errno::PIPE), errno(Errno::IO), errno(Errno::INVAL)],
+            &[Truncated, Panic],
+        ]
+        .concat(),
+        Call::Adopt => vec![errno(Errno::NOMEM), errno(Errno::NOSPC)],
+        Call::EpollAdd => vec![errno(Errno::NOMEM), errno(Errno::NOSPC)],
+        Call::EpollWait => vec![interrupted],
+        Call::Open | Call::Openat | Call::OpenFolder => [&table[..], &disk, &[interrupted]].concat(),
+        Call::Openat2 => [&table[..], &disk, &[interrupted, again, errno(Errno::NOSYS)]].concat(),
+        Call::Duplicate => vec![errno(Errno::MFILE), errno(Errno::NOMEM), Panic],
+        Call::Fstat | Call::Statat | Call::Statx | Call::Readlink => {
+            [&disk[..], &[interrupted, errno(Errno::NOMEM)]].concat()
+        }
+        Call::Preadv2 => {
+            [&lengths[..], &disk, &[interrupted, again, errno(Errno::OPNOTSUPP), Truncated]].concat()
+        }
+        Call::Pread => [&lengths[..], &disk, &[interrupted, Truncated]].concat(),
+        Call::NextEntry => disk.to_vec(),
+        Call::Spawn => vec![Panic],
+        Call::Write => {
+            let full =
+                [errno(Errno::NOSPC), errno(Errno::DQUOT), errno(Errno::IO), again, errno(Errno::PIPE)];
+            [&full[..], &lengths, &[interrupted, Fault::Fills(100), Fault::Fills(1000)]].concat()
+        }
+    }
+}
+
+/// May a client notice it?
+pub fn is_invisible(case: &Case) -> bool {
+    match (case.call, case.fault) {
+        // The log has no clients.
+        (Some(Call::Write), _) => true,
+        // The connection is gone.
+        (Some(Call::Accept), Fault::Errno(Errno::AGAIN)) => false,
+        (_, Fault::Errno(Errno::INTR | Errno::AGAIN) | Fault::Short(_)) => true,
+        // There is another way.
+        (Some(Call::Openat2), Fault::Errno(Errno::NOSYS)) => true,
+        (Some(Call::Preadv2), Fault::Errno(Errno::OPNOTSUPP)) => true,
+        (Some(Call::Sendfile), Fault::Errno(Errno::INVAL)) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,78 @@
+//! What is known is kept where nobody can look at it again because something is short: roots and files.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use http::target::SafePath;
+use rustix::io::Errno;
+use site::model::{Action, FileRules, Site};
+use site::route::RouteId;
+
+use super::PATIENCE;
+use super::ground::FOR_LONG;
+use crate::files::roots::OpenRoots;
+use crate::files::roots::Roots;
+use crate::files::{Entry, Files, Lookup, Wanted};
+use crate::sys::faulty::plan::{self, Call, Case, Fault, Which};
+use crate::worker::Worker;
+
+const SHORTAGES: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+
+pub fn all(site: &Site) {
+    let Action::Files { root, .. } = &site.hosts.at(0).routes.get(RouteId::FALLBACK).action else {
+        panic!("the site has files");
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+    runtime.unwrap().block_on(async {
+        let (worker, _closing) = Worker::new(site.clone(), OpenRoots::of(site)).unwrap();
+        let worker = Rc::new(worker);
+        for call in [Call::Open, Call::Fstat] {
+            for errno in SHORTAGES.into_iter().chain([Errno::IO, Errno::INTR]) {
+                let case = Case { call: Some(call), which: Which::Nth(1), fault: Fault::Errno(errno) };
+                a_root(&worker, root, case).await;
+            }
+        }
+        for errno in SHORTAGES {
+            let case = Case { call: None, which: Which::First(100), fault: Fault::Errno(errno) };
+            a_file(&worker, root, Case { call: Some(Call::Openat2), ..case }).await;
+        }
+    });
+}
+
+async fn a_root(worker: &Rc<Worker>, root: &Path, case: Case) {
+    // Long enough from now that it is looked up again.
+    let later = worker.clock.read() + 2 * FOR_LONG.as_secs() as i64;
+    plan::arm(Some(case));
+    assert!(Roots::get(worker, root, later).is_ok(), "{case}: while it is looked up");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        tokio::task::yield_now().await;
+        if plan::counts()[Call::Open as usize] > 0 && worker.disk.waiting() == 0 {
+            break;
+        }
+        assert!(Instant::now() < until, "{case}: it is looked up");
+    }
+    assert_eq!(plan::disarm(), 1, "{case}: it happened");
+    assert!(Roots::get(worker, root, worker.clock.now()).is_ok(), "{case}: afterwards");
+}
+
+async fn a_file(worker: &Rc<Worker>, root: &Path, case: Case) {
+    let before = find(worker, root).await.expect("it is there");
+    plan::arm(Some(case));
+    let after = find(worker, root).await;
+    assert!(plan::disarm() > 0, "{case}: it happened");
+    assert!(after.is_some_and(|after| Rc::ptr_eq(&after, &before)), "{case}");
+}
+
+/// Looks, whatever is known.
+async fn find(worker: &Rc<Worker>, root: &Path) -> Option<Rc<Entry>> {
+    let path = SafePath::parse("/small").unwrap();
+    let rules = FileRules::default();
+    let wanted = Wanted { root, below: path.clone(), rules: &rules, index: &rules.index };
+    match Files::find(worker, 0, &path, &wanted, worker.clock.read()) {
+        Lookup::Hit(entry) => Some(entry),
+        Lookup::Fetch(fetch) => fetch.wait().await.entry(0, &path)?.clone().ok(),
+        Lookup::Failed(_) => None,
+    }
+}

@@ -1,0 +1,278 @@
+//! The runner as a process: who it is and what scripts inherit of that, and that nothing stays behind. A
+//! process can be doubled only while it has one thread, so this is not under the usual harness.
+
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::future::Future;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{Pid, alarm, geteuid, getpid};
+use rustix::io::FdFlags;
+use rustix::net::{Shutdown, shutdown};
+use rustix::pipe::{PipeFlags, pipe_with};
+use script::environment::{Additions, Credentials};
+use server::channel::Channel;
+use server::privilege::Identity;
+use server::runner::process::{self, Beginning};
+use server::runner::{Ended, Launch, Runner, Started};
+use server::sys::{self, Fork};
+use site::host::Hosts;
+use site::model::{Action, Host, Listener, Route, Sandbox, Script, Site};
+use site::route::{Pattern, Routes};
+use tokio::runtime::Builder;
+
+/// Seconds. Longer than a slow machine takes for all of them.
+const PATIENCE: u32 = 120;
+const SHELL: &CStr = c"/bin/sh";
+/// An account that need not exist.
+const USER: &str = "3999999998";
+const MANY: usize = 3000;
+const TOGETHER: usize = 20;
+
+const TESTS: &[(&str, fn())] = &[
+    ("a_script_is_the_user_and_can_become_nobody_else", a_script_is_the_user),
+    ("without_a_sandbox_privileges_are_left", without_a_sandbox),
+    ("nothing_is_started_but_scripts_of_the_site_as_a_request_would", nothing_else_is_started),
+    ("a_script_has_a_group_and_no_terminal_signals_or_descriptors_of_others", a_script_has_its_own),
+    ("thousands_of_starts_leave_nothing_behind", thousands_of_starts),
+    ("when_the_worker_has_gone_the_runner_ends_with_all_it_has_started", the_worker_has_gone),
+    ("scripts_do_not_outlive_a_runner_that_is_killed", a_runner_is_killed),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|word| word == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    // Whoever waits for ever is ended.
+    alarm::set(PATIENCE);
+    let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let (mut passed, mut failed) = (0, 0);
+    for (name, test) in TESTS.iter().filter(|(name, _)| asked(name)) {
+        let ok = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+        passed += usize::from(ok);
+        failed += usize::from(!ok);
+    }
+    let (result, code) = if failed == 0 { ("ok", ExitCode::SUCCESS) } else { ("FAILED", ExitCode::FAILURE) };
+    let others = TESTS.len() - passed - failed;
+    // As the usual harness says it, for those who count.
+    println!(
+        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {others} filtered out\n"
+    );
+    code
+}
+
+fn a_script_is_the_user() {
+    with(&site(), async |process| {
+        let status = process.text("cat /proc/self/status").await;
+        for (field, expected) in
+            [("NoNewPrivs:", "1"), ("CapEff:", NONE), ("CapPrm:", NONE), ("CapInh:", NONE)]
+        {
+            assert_eq!(field_of(&status, field), expected, "{field}");
+        }
+        if geteuid().is_root() {
+            let four = [USER; 4].join("\t");
+            assert_eq!(field_of(&status, "Uid:"), four);
+            assert_eq!(field_of(&status, "Gid:"), four);
+        }
+        // What reads and traces the memory of the runner could do as it does.
+        let refused = process.text("cat /proc/$PPID/environ 2>/dev/null || echo refused").await;
+        assert_eq!(refused, "refused\n");
+        process.end().await;
+    });
+}
+
+fn without_a_sandbox() {
+    with(&Site { sandbox: Sandbox::Off, ..site() }, async |process| {
+        let status = process.text("cat /proc/self/status").await;
+        assert_eq!(field_of(&status, "NoNewPrivs:"), "0");
+        process.end().await;
+    });
+}
+
+fn nothing_else_is_started() {
+    with(&site(), async |process| {
+        let (mut started, _) = process.start(c"/usr/bin/env", &[c"env"]).await;
+        assert_eq!(started.ended().await, Ended::NotStarted(libc::EPERM));
+        let launch = |environment| Launch { program: SHELL, arguments: &[SHELL], environment, folder: c"/" };
+        let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
+        for (environment, expected) in [
+            (b"REQUEST_METHOD=GET\0" as &[u8], Ended::Exited(0)),
+            (b"LD_PRELOAD=/proc/self/fd/0\0", Ended::NotStarted(libc::EPERM)),
+        ] {
+            let started = process.runner.start(&launch(environment), null(), null(), null()).await;
+            assert_eq!(started.expect("it is sent").ended().await, expected);
+        }
+        process.end().await;
+    });
+}
+
+fn a_script_has_its_own() {
+    // As somebody may have left it who started the program.
+    let left_open = File::open("/dev/null").expect("it is there");
+    rustix::io::fcntl_setfd(&left_open, FdFlags::empty()).expect("it is open");
+    with(&site(), async |process| {
+        let text = process
+            .text("echo $$; ls /proc/self/fd | tr '\\n' ' '; echo; cat /proc/self/status /proc/$$/stat")
+            .await;
+        let mut lines = text.lines();
+        let own = lines.next().expect("there is a first line");
+        // The fourth is the folder that is listed.
+        assert_eq!(lines.next(), Some("0 1 2 3 "));
+        for field in ["SigBlk:", "SigIgn:", "SigPnd:"] {
+            let signals = u64::from_str_radix(field_of(&text, field), 16).expect("it is a number");
+            assert_eq!(signals & !RESERVED, 0, "{field} {signals:x}");
+        }
+        let stat = lines.next_back().and_then(|line| line.rsplit_once(") ")).expect("there is a name").1;
+        let [_, parent, group, session, terminal, ..] = stat.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{stat}");
+        };
+        let runner = process.pid.to_string();
+        assert_eq!([parent, group, session, terminal], [&runner, own, &runner, "0"]);
+        process.end().await;
+    });
+}
+
+fn thousands_of_starts() {
+    with(&site(), async |process| {
+        let count = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).ok();
+        // What is made once is there after the first.
+        process.text("true").await;
+        let before = (count(getpid()), count(process.pid));
+        for _ in 0..MANY / TOGETHER {
+            let mut scripts = Vec::with_capacity(TOGETHER);
+            for _ in 0..TOGETHER {
+                scripts.push(process.start(c"/bin/true", &[c"true"]).await);
+            }
+            for (mut started, _) in scripts {
+                assert_eq!(started.ended().await, Ended::Exited(0));
+            }
+        }
+        assert_eq!((count(getpid()), count(process.pid)), before);
+        assert_eq!(process.runner.waiting(), 0);
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).expect("it runs");
+        for task in tasks {
+            let children = task.expect("it can be read").path().join("children");
+            assert_eq!(fs::read_to_string(children).unwrap_or_default(), "", "nobody is left to be buried");
+        }
+        process.end().await;
+    });
+}
+
+fn the_worker_has_gone() {
+    with(&site(), async |process| {
+        let text = c"trap '' TERM; (while :; do sleep 60; done) & echo; while :; do sleep 60; done";
+        let (_started, mut output) = process.start(SHELL, &[SHELL, c"-c", text]).await;
+        output.read_exact(&mut [0]).expect("it writes a line");
+        process.end().await;
+        assert_eq!(output.read_to_end(&mut Vec::new()).expect("it can be read"), 0);
+    });
+}
+
+fn a_runner_is_killed() {
+    with(&site(), async |process| {
+        let (mut started, mut output) =
+            process.start(SHELL, &[SHELL, c"-c", c"trap '' TERM; echo; kill -STOP $$"]).await;
+        output.read_exact(&mut [0]).expect("it writes a line");
+        kill(process.pid, Signal::SIGKILL).expect("it runs");
+        assert_eq!(started.ended().await, Ended::Lost);
+        assert_eq!(output.read_to_end(&mut Vec::new()).expect("it can be read"), 0);
+        waitpid(process.pid, None).expect("it is a child");
+    });
+}
+
+/// 32 and 33 are the C library's own, which resets them for nobody.
+const RESERVED: u64 = 0b11 << 31;
+/// No capability.
+const NONE: &str = "0000000000000000";
+
+fn field_of<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim)
+}
+
+fn site() -> Site {
+    let site = Site::folder(PathBuf::from("/"), vec![Listener::Unix(PathBuf::from("/nowhere"))]);
+    let root = geteuid().is_root();
+    let somebody = root.then(|| USER.to_owned());
+    let mut site = Site { user: somebody.clone(), group: somebody, ..site };
+    // Scripts are what is in /bin.
+    let mut environment = Additions::default();
+    environment.add("PATH", b"/usr/bin:/bin").expect("it can be set");
+    let script = Script { interpreter: None, environment, credentials: Credentials::Withheld, processes: 1 };
+    let files = Action::Files { root: PathBuf::from("/bin"), strip: 0 };
+    let route = Route { script: Some(script), ..Route::new(Pattern::EVERYTHING, files) };
+    site.hosts = Hosts::only(Host { names: Vec::new(), routes: Routes::only(route), access_log: None });
+    site.scripts.grace = Duration::from_millis(200);
+    site
+}
+
+/// A runner, as a worker sees it.
+struct Process {
+    pid: Pid,
+    runner: Rc<Runner>,
+    channel: Channel,
+}
+
+fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
+    let (ours, theirs) = Channel::pair().expect("a pair can be made");
+    let identity = Identity::of(site).expect("root can be anybody");
+    let beginning = Beginning::of(site, vec![theirs], identity);
+    let pid = match sys::fork().expect("there is one thread") {
+        Fork::Parent(pid) => {
+            // Its end of the channel is in there.
+            drop(beginning);
+            pid
+        }
+        Fork::Child => {
+            drop(ours);
+            let code = catch_unwind(AssertUnwindSafe(|| process::run(beginning)));
+            std::process::exit(code.unwrap_or(2).into())
+        }
+    };
+    let runtime = Builder::new_current_thread().enable_io().build_local(Default::default());
+    runtime.expect("a runtime can be made").block_on(async {
+        let channel = ours.try_clone().expect("a descriptor is free");
+        let runner = Runner::new(ours).expect("it can be watched");
+        tokio::task::spawn_local(runner.clone().listen());
+        test(Process { pid, runner, channel }).await;
+    });
+}
+
+impl Process {
+    async fn start(&self, program: &CStr, arguments: &[&CStr]) -> (Started, File) {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe can be made");
+        let launch = Launch { program, arguments, environment: b"PATH=/usr/bin:/bin\0", folder: c"/" };
+        let null: OwnedFd = File::open("/dev/null").expect("it is there").into();
+        let stderr = null.try_clone().expect("a descriptor is free");
+        let started = self.runner.start(&launch, null, write, stderr).await.expect("it is sent");
+        (started, read.into())
+    }
+
+    /// What a shell writes that does as `text` says.
+    async fn text(&self, text: &str) -> String {
+        let script = CString::new(text).expect("it has no NUL");
+        let (mut started, mut output) = self.start(SHELL, &[SHELL, c"-c", &script]).await;
+        let mut text = String::new();
+        output.read_to_string(&mut text).expect("it can be read");
+        started.ended().await;
+        text
+    }
+
+    /// The worker ends, and the runner does when all has ended that it has started.
+    async fn end(&self) {
+        shutdown(&self.channel, Shutdown::Both).expect("it is open");
+        let ended = waitpid(self.pid, None).expect("it is a child");
+        assert_eq!(ended, WaitStatus::Exited(self.pid, 0));
+    }
+}

@@ -1,0 +1,167 @@
+//! The process that is confined: it opens what a server opens, applies the sandbox as its case says, tells
+//! so, waits for a line, and attempts everything. It tells of every attempt in a line: its name, and `ok`
+//! or an error.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Pid;
+use rustix::thread::CapabilitySet;
+use rustix::time::{ClockId, clock_gettime};
+use server::sandbox::{self, Active, Confinement, Connects, Demand, Pipes, Reads};
+use server::{privilege, sys};
+use site::model::Site;
+
+use crate::attempts::{Attempt, Here, MUST_FAIL, MUST_WORK};
+
+/// The first word of the command line of such a process.
+pub const WORD: &str = "--inside";
+/// Of one that is there for others to attack.
+pub const VICTIM: &str = "--victim";
+
+pub fn wait_for_end() -> ExitCode {
+    _ = io::stdin().read_to_end(&mut Vec::new());
+    ExitCode::SUCCESS
+}
+
+pub fn run(arguments: &[String]) -> ExitCode {
+    let [case, home, port, victim] = arguments else { return ExitCode::from(2) };
+    let mut here = prepare(home, port, victim);
+    let active = match case.as_str() {
+        "free" => confine(&here, Connects::Nowhere, Demand::Off),
+        "confined" | "abort" => confine(&here, Connects::Nowhere, Demand::Preferred),
+        "required" => confine(&here, Connects::Nowhere, Demand::Required),
+        "unix" => confine(&here, Connects::Unix, Demand::Preferred),
+        "anywhere" => confine(&here, Connects::Anywhere, Demand::Preferred),
+        "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Demand::Preferred),
+        "somebody" => {
+            become_somebody(&here).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
+        }
+        "chroot" => privilege::chroot(&here.home).and_then(|()| {
+            here.home = PathBuf::from("/");
+            become_somebody(&here)?;
+            confine(&here, Connects::Nowhere, Demand::Preferred)
+        }),
+        "threads" => {
+            let thread = std::thread::spawn(std::thread::park);
+            let active = confine(&here, Connects::Nowhere, Demand::Required);
+            thread.thread().unpark();
+            active
+        }
+        "Landlock alone" => {
+            lack(libc::SYS_seccomp).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
+        }
+        "no clock" => lack(libc::SYS_clock_gettime)
+            .and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
+            .inspect(|_| tell("seconds", &clock_gettime(ClockId::RealtimeCoarse).tv_sec.to_string())),
+        "no Landlock" => lack(libc::SYS_landlock_create_ruleset).and_then(|()| both(&here)),
+        "no seccomp" => lack(libc::SYS_seccomp).and_then(|()| both(&here)),
+        other => Err(format!("a case {other}")),
+    };
+    match active {
+        Ok(active) => tell("confined", &format!("{}\t{active}", port_of(&here.listener))),
+        Err(text) => {
+            tell("refused", &text);
+            return ExitCode::SUCCESS;
+        }
+    }
+    // Whoever started this changes something in between.
+    _ = io::stdin().read_line(&mut String::new());
+    if case == "abort" {
+        std::process::abort();
+    }
+    attempt_all(&mut here);
+    ExitCode::SUCCESS
+}
+
+fn prepare(home: &str, port: &str, victim: &str) -> Here {
+    let home = PathBuf::from(home);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Here {
+        www: rustix::fs::open(home.join("www"), flags, Mode::empty()).expect("the root is there"),
+        listener: TcpListener::bind("127.0.0.1:0").expect("a port is free"),
+        log: OpenOptions::new().append(true).create(true).open(home.join("log")).expect("a log can be made"),
+        capabilities: rustix::thread::capabilities(None).expect("one's own can be asked for"),
+        victim: victim.parse().ok().and_then(Pid::from_raw).expect("the id of a process"),
+        port: port.parse().expect("a port"),
+        home,
+    }
+}
+
+fn confine(here: &Here, connects: Connects, demand: Demand) -> Result<Active, String> {
+    let roots = ["www", "app/current", "missing"].map(|root| here.home.join(root));
+    apply(Reads::Beneath(roots.iter().map(PathBuf::as_path).collect()), connects, demand)
+}
+
+fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active, String> {
+    sandbox::apply(&Confinement { reads, connects, pipes: Pipes::None }, demand)
+}
+
+/// Another user, by numbers that need no account. Who may not change it stays who it is.
+fn become_somebody(here: &Here) -> Result<(), String> {
+    if !here.capabilities.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        return Ok(());
+    }
+    let mut site = Site::folder(Path::new("/").to_owned(), Vec::new());
+    (site.user, site.group) = (Some("65534".to_owned()), Some("65534".to_owned()));
+    privilege::Identity::of(&site)?.ok_or("root stays root")?.become_it()
+}
+
+/// Makes the kernel one that does not have `call`.
+fn lack(call: libc::c_long) -> Result<(), String> {
+    let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let (load, answer) =
+        ((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, (libc::BPF_RET | libc::BPF_K) as u16);
+    let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    let filter = [
+        libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 },
+        libc::sock_filter { code: jump, jt: 0, jf: 1, k: call as u32 },
+        libc::sock_filter { code: answer, jt: 0, jf: 0, k: absent },
+        libc::sock_filter { code: answer, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+    ];
+    let loaded = rustix::thread::set_no_new_privs(true).and_then(|()| sys::load_filter(&filter, 0));
+    loaded.map_err(|error| format!("it cannot be shown here ({error})"))
+}
+
+/// Preferred, what is missing is told; required, it is refused.
+fn both(here: &Here) -> Result<Active, String> {
+    let active = confine(here, Connects::Nowhere, Demand::Preferred)?;
+    tell("preferred", &active.to_string());
+    confine(here, Connects::Nowhere, Demand::Required)
+}
+
+fn attempt_all(here: &mut Here) {
+    let failing = MUST_FAIL.iter().map(|(name, _, _, attempt)| (name, attempt));
+    for (name, attempt) in failing.chain(MUST_WORK.iter().map(|(name, attempt)| (name, attempt))) {
+        tell(name, &outcome(*attempt, here));
+    }
+    execute();
+}
+
+fn outcome(attempt: Attempt, here: &mut Here) -> String {
+    match attempt(here) {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => error.raw_os_error().map_or_else(|| error.to_string(), |number| number.to_string()),
+    }
+}
+
+/// Takes the place of this process, if it works.
+fn execute() {
+    use std::os::unix::process::CommandExt;
+    let error = Command::new("/bin/sh").args(["-c", "printf 'become a shell\\tok\\n'"]).exec();
+    tell("become a shell", &error.raw_os_error().unwrap_or_default().to_string());
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().map_or(0, |address| address.port())
+}
+
+fn tell(name: &str, what: &str) {
+    let mut out = io::stdout();
+    // Nobody who could be told is left if it fails.
+    _ = writeln!(out, "{name}\t{what}").and_then(|()| out.flush());
+}

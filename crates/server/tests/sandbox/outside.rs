@@ -1,0 +1,358 @@
+//! The tests: each starts processes in a folder of its own and compares what they tell with what they must.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::thread::CapabilitySet;
+use server::sandbox::{self, Active};
+
+use crate::attempts::{MUST_FAIL, MUST_WORK, Needs, Wall};
+use crate::inside;
+
+pub const TESTS: &[(&str, fn())] = &[
+    ("without_a_sandbox_everything_succeeds", without_a_sandbox_everything_succeeds),
+    ("nobody_gets_out_and_serving_works", nobody_gets_out_and_serving_works),
+    ("landlock_is_a_wall_without_the_filter", landlock_is_a_wall_without_the_filter),
+    ("required_is_all_of_it_or_nothing", required_is_all_of_it_or_nothing),
+    ("what_a_kernel_has_not_is_told_or_refused", what_a_kernel_has_not_is_told_or_refused),
+    ("threads_from_before_are_not_confined_and_that_is_told", threads_from_before_are_told),
+    ("the_clock_is_read_without_a_system_call", the_clock_is_read_without_a_system_call),
+    ("an_abort_ends_the_process", an_abort_ends_the_process),
+];
+
+/// Longer than a slow machine takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ABSENT: &str = "2";
+const DENIED: &str = "13";
+const NO_SUCH_CALL: &str = "38";
+const REFUSED: &str = "1";
+const OK: &str = "ok";
+
+/// What a case tells otherwise than all do, by attempt.
+type Otherwise<'a> = &'a [(&'static str, &'static str)];
+
+fn without_a_sandbox_everything_succeeds() {
+    let told = Case::new("free").run();
+    for (name, _, needs, _) in MUST_FAIL {
+        match needs {
+            _ if told.of(name) == OK => {}
+            needs if has(*needs) => panic!("{name:?} fails without a sandbox, too: {}", told.of(name)),
+            _ => println!("  cannot be shown by who runs this: {name} ({})", told.of(name)),
+        }
+    }
+    assert_eq!(told.of("become a shell"), OK);
+    told.all_works();
+}
+
+fn nobody_gets_out_and_serving_works() {
+    let here = available();
+    let reading: Otherwise = &[
+        ("read a file outside", OK),
+        ("read a file outside by a link in the root", OK),
+        ("read a file outside from a folder in the root", OK),
+        ("list a folder outside", OK),
+        ("read one's own memory map", OK),
+        // Who has no capabilities left reads what its user may.
+        ("read /etc/shadow", if is_root() { OK } else { DENIED }),
+    ];
+    let cases: &[(&str, Otherwise)] = &[
+        ("confined", &[]),
+        ("somebody", &[]),
+        ("unix", &[("connect to a Unix socket", OK)]),
+        (
+            "anywhere",
+            &[
+                ("connect to a Unix socket", OK),
+                ("connect over TCP", OK),
+                ("send over UDP", OK),
+                // The filter lets `bind` through, for UDP; Landlock knows ports since its fourth version.
+                ("bind a new port", if here.landlock >= Some(4) { DENIED } else { NO_SUCH_CALL }),
+            ],
+        ),
+        ("everywhere", reading),
+        (
+            "chroot",
+            &[
+                ("read /etc/shadow", ABSENT),
+                ("read one's own memory map", ABSENT),
+                ("write one's own memory by its file", ABSENT),
+            ],
+        ),
+    ];
+    for wall in [Wall::Landlock, Wall::Filter].iter().filter(|wall| !has_wall(&here, **wall)) {
+        println!("  cannot be shown on this machine: what {wall:?} stops");
+    }
+    for (case, otherwise) in cases {
+        if *case == "chroot" && !has(Needs::Capability(CapabilitySet::SYS_CHROOT)) {
+            println!("  cannot be shown by who runs this: {case}");
+            continue;
+        }
+        let told = Case::new(case).run();
+        println!("  {case}: {}", told.active);
+        for (name, wall, _, _) in MUST_FAIL {
+            let other = otherwise.iter().find(|(other, _)| other == name).map(|(_, expected)| *expected);
+            let expected = other.map_or_else(|| wall.error().to_string(), str::to_owned);
+            if has_wall(&here, *wall) {
+                assert_eq!(told.of(name), expected, "{case}: {name}");
+            }
+        }
+        if here.seccomp {
+            assert_ne!(told.of("become a shell"), OK, "{case}");
+        }
+        told.all_works();
+    }
+}
+
+fn landlock_is_a_wall_without_the_filter() {
+    // The first version that has it, and how it is told.
+    let stopped: &[(&str, u32, &str)] = &[
+        ("read a file outside", 1, DENIED),
+        ("write a document", 1, DENIED),
+        ("make a file in the root", 1, DENIED),
+        ("remove a file in the root", 1, DENIED),
+        ("rename a file in the root", 1, DENIED),
+        ("make a folder in the root", 1, DENIED),
+        ("make a link in the root", 1, DENIED),
+        ("make a second name in the root", 1, DENIED),
+        ("run a shell", 1, DENIED),
+        ("become a shell", 1, DENIED),
+        ("trace another process", 1, REFUSED),
+        ("mount a file system", 1, REFUSED),
+        ("get capabilities back", 1, if has_any() { REFUSED } else { OK }),
+        ("connect over TCP", 4, DENIED),
+        ("bind a new port", 4, DENIED),
+        ("signal another process", 6, REFUSED),
+    ];
+    let here = available();
+    let told = Case::new(if here.seccomp { "Landlock alone" } else { "confined" }).run();
+    for (name, version, expected) in stopped {
+        match here.landlock >= Some(*version) {
+            true => assert_eq!(told.of(name), *expected, "{name}"),
+            false => println!("  cannot be shown on this machine: {name}"),
+        }
+    }
+    told.all_works();
+}
+
+fn required_is_all_of_it_or_nothing() {
+    let here = available();
+    let told = Case::new("required").run();
+    match here.missing.is_empty() {
+        true => assert_eq!(told.active, here.to_string()),
+        false => {
+            assert_eq!(told.active, "", "it is refused");
+            for missing in &here.missing {
+                assert!(told.of("refused").contains(missing), "{missing} is told: {}", told.of("refused"));
+            }
+        }
+    }
+}
+
+fn what_a_kernel_has_not_is_told_or_refused() {
+    for (case, part, todo) in [
+        ("no Landlock", "no Landlock", "CONFIG_SECURITY_LANDLOCK"),
+        ("no seccomp", "no seccomp", "system calls"),
+    ] {
+        let told = Case::new(case).run();
+        if told.of("refused").contains("cannot be shown here") {
+            println!("  {case}: {}", told.of("refused"));
+            continue;
+        }
+        for text in ["no capabilities, no new privileges", part, todo] {
+            assert!(told.of("preferred").contains(text), "{case}: {text:?} in {}", told.of("preferred"));
+        }
+        for text in ["the sandbox is required", todo, "`sandbox = true`"] {
+            assert!(told.of("refused").contains(text), "{case}: {text:?} in {}", told.of("refused"));
+        }
+    }
+}
+
+fn threads_from_before_are_told() {
+    let told = Case::new("threads").run();
+    assert!(told.of("refused").contains("threads (1) that were there before"), "{}", told.of("refused"));
+}
+
+fn the_clock_is_read_without_a_system_call() {
+    let told = Case::new("no clock").run();
+    if told.of("refused").contains("cannot be shown here") {
+        println!("  no clock: {}", told.of("refused"));
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs();
+    let seconds: u64 = told.of("seconds").parse().expect("the time is told");
+    assert!(now.abs_diff(seconds) <= PATIENCE.as_secs(), "{seconds}, and not {now}");
+}
+
+fn an_abort_ends_the_process() {
+    // musl sends the signal by a call that would do for other processes, too; without it, it crashes.
+    let ended = Case::new("abort").run().status.signal();
+    assert!(matches!(ended, Some(libc::SIGABRT | libc::SIGSEGV)), "{ended:?}");
+}
+
+/// What this machine has; said, for who reads why something was not shown.
+fn available() -> Active {
+    let here = sandbox::available();
+    println!("  this machine: {here}");
+    here
+}
+
+fn has_wall(here: &Active, wall: Wall) -> bool {
+    match wall {
+        Wall::Landlock => here.landlock.is_some(),
+        Wall::Filter => here.seccomp,
+    }
+}
+
+fn has(needs: Needs) -> bool {
+    match needs {
+        Needs::Nothing => true,
+        Needs::Root => is_root(),
+        Needs::Capability(one) => {
+            rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(one))
+        }
+    }
+}
+
+/// Whoever has none gets none back, and that works.
+fn has_any() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|own| !own.permitted.is_empty())
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A process on its way, with the folder that it works in.
+struct Case {
+    home: PathBuf,
+    child: Child,
+    victim: Child,
+    /// Somebody to connect to.
+    _outside: (TcpListener, UnixListener),
+}
+
+/// What it has told.
+struct Told {
+    active: String,
+    outcomes: BTreeMap<String, String>,
+    status: ExitStatus,
+}
+
+impl Case {
+    fn new(case: &str) -> Case {
+        let home = make_home(case);
+        let outside = (
+            TcpListener::bind("127.0.0.1:0").expect("a port is free"),
+            UnixListener::bind(home.join("socket")).expect("a socket can be made"),
+        );
+        // So that another user may connect.
+        fs::set_permissions(home.join("socket"), fs::Permissions::from_mode(0o666)).expect("it is ours");
+        let port = outside.0.local_addr().expect("it is bound").port();
+        let itself = std::env::current_exe().expect("it runs");
+        let victim =
+            Command::new(&itself).arg(inside::VICTIM).stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut command = Command::new(&itself);
+        command.args([inside::WORD, case]).arg(&home).args([port.to_string(), victim.id().to_string()]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        Case { home, child, victim, _outside: outside }
+    }
+
+    /// To its end.
+    fn run(mut self) -> Told {
+        let mut lines = BufReader::new(self.child.stdout.take().expect("it is a pipe")).lines();
+        let mut input = self.child.stdin.take().expect("it is a pipe");
+        let home = self.home.clone();
+        let (tell, told) = channel();
+        // A thread, so that waiting has an end.
+        thread::spawn(move || {
+            let (mut active, mut outcomes) = (String::new(), BTreeMap::new());
+            while let Some(Ok(line)) = lines.next() {
+                let Some((name, what)) = line.split_once('\t') else { continue };
+                match (name, what.split_once('\t')) {
+                    ("confined", Some((port, text))) => {
+                        active = text.to_owned();
+                        release(&home);
+                        ask(port.parse().expect("a port"), &mut input);
+                    }
+                    _ => _ = outcomes.insert(name.to_owned(), what.to_owned()),
+                }
+            }
+            _ = tell.send((active, outcomes));
+        });
+        let told = told.recv_timeout(PATIENCE);
+        if told.is_err() {
+            _ = self.child.kill();
+        }
+        let status = self.child.wait().expect("it is our child");
+        let (active, outcomes) = told.expect("it comes to an end");
+        Told { active, outcomes, status }
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        _ = self.victim.kill();
+        _ = self.victim.wait();
+        _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+impl Told {
+    fn of(&self, name: &str) -> &str {
+        self.outcomes.get(name).map_or("", String::as_str)
+    }
+
+    fn all_works(&self) {
+        for (name, _) in MUST_WORK {
+            assert_eq!(self.of(name), OK, "{name}, with {}", self.active);
+        }
+    }
+}
+
+fn make_home(case: &str) -> PathBuf {
+    let name = format!("taipan-sandbox-{}-{}", std::process::id(), case.replace(' ', "-"));
+    let home = std::env::temp_dir().canonicalize().expect("it is there").join(name);
+    for folder in ["www/folder", "app/releases/1", "app/releases/2", "mounted"] {
+        fs::create_dir_all(home.join(folder)).expect("a folder can be made");
+    }
+    for (name, content) in [
+        ("secret", "a secret"),
+        ("www/document", "a document"),
+        ("www/folder/page", "a page"),
+        ("www/to-remove", "x"),
+        ("www/to-rename", "x"),
+        ("app/releases/1/which", "first"),
+        ("app/releases/2/which", "next"),
+    ] {
+        fs::write(home.join(name), content).expect("a file can be written");
+    }
+    symlink("../secret", home.join("www/link-to-secret")).expect("a link can be made");
+    symlink("releases/1", home.join("app/current")).expect("a link can be made");
+    home
+}
+
+/// The next one.
+fn release(home: &Path) {
+    let next = home.join("app/next");
+    symlink("releases/2", &next).expect("a link can be made");
+    fs::rename(next, home.join("app/current")).expect("the links are exchanged");
+}
+
+/// Asks a server that is about to accept, and lets it go on.
+fn ask(port: u16, input: &mut impl Write) {
+    let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    client.write_all(b"word").expect("it is connected");
+    // One that ends at once does not read it.
+    _ = input.write_all(b"\n");
+    thread::spawn(move || client.read_to_end(&mut Vec::new()));
+}
