@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::PATIENCE;
 use crate::response::{Length, Malformed, Response, chunked, find};
@@ -46,6 +48,14 @@ impl Client {
         // Bytes that are sent alone must arrive alone.
         stream.set_nodelay(true).expect("it is a TCP socket");
         Client::of(Socket::Tcp(stream))
+    }
+
+    /// As `tcp`, from an address of this machine. Panics if nobody listens there.
+    pub fn tcp_from(source: IpAddr, address: SocketAddr) -> Client {
+        let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a descriptor left");
+        bind(&fd, &SocketAddr::new(source, 0)).unwrap_or_else(|e| panic!("no address {source}: {e}"));
+        connect(&fd, &address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
+        Client::of(Socket::Tcp(fd.into()))
     }
 
     /// Panics if nobody listens there.
@@ -111,6 +121,12 @@ impl Client {
             Socket::Unix(s) => s.shutdown(Shutdown::Write),
         };
         shut.expect("the server is still there");
+    }
+
+    /// Leaves with a reset, as a program does that is killed in the middle of an answer.
+    pub fn reset(self) {
+        let now = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(self.as_fd(), now).expect("it is a socket");
     }
 
     /// `GET path` as HTTP/1.1 for the host `localhost`, and its answer.

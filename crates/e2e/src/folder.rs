@@ -1,11 +1,14 @@
 //! A folder of the test's own, which goes with it.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
+
+use crate::tools::tool;
 
 /// A new empty folder, removed with all that is in it when dropped.
 #[derive(Debug)]
@@ -31,6 +34,22 @@ impl Folder {
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.on_the_way(name);
         fs::write(&path, content).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+        path
+    }
+
+    /// An executable file of this name. It is written by another process: were it open for writing here
+    /// while any thread starts a program, that one would have it for a moment, and it could not be
+    /// executed (`execve(2)`, ETXTBSY).
+    pub fn script(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.on_the_way(name);
+        let mut shell = tool("sh");
+        shell.args(["-c", "cat >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(&path).stdin(Stdio::piped());
+        let mut child = shell.spawn().expect("a shell starts");
+        let mut stdin = child.stdin.take().expect("it is a pipe");
+        let written = stdin.write_all(text.as_ref());
+        drop(stdin);
+        let status = child.wait().expect("it is our child");
+        assert!(written.is_ok() && status.success(), "cannot write {}", path.display());
         path
     }
 

@@ -4,7 +4,9 @@
 //! where it matters. Nothing here knows how the server works: what it says is read with a reader of its
 //! own, which accepts only what RFC 9112 allows.
 
+mod asked;
 mod client;
+mod crowd;
 mod download;
 mod folder;
 mod output;
@@ -21,15 +23,19 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 
 pub use client::{Broken, Client};
+pub use crowd::{Crowd, Habit, Page, Tally};
 pub use folder::Folder;
 pub use output::Lines;
 pub use program::{command, program, run};
 pub use random::Random;
 pub use response::{Malformed, Response, chunked};
-pub use server::{Address, Server};
+pub use server::{Address, Server, becomes, signal_process};
 pub use site::Site;
 pub use talk::{Rows, Talk, talk};
-pub use tools::{command_without_privilege, ended, is_root, tool, without_privilege};
+pub use tools::{
+    command_with_descriptors, command_without_privilege, ended, is_root, raise_descriptor_limit, tool,
+    without_privilege,
+};
 
 /// How long anything may take that should happen at once.
 pub const PATIENCE: Duration = Duration::from_secs(10);

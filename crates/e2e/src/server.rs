@@ -1,10 +1,11 @@
 //! The running program: where it listens, what it says, and its end.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,6 +24,8 @@ pub struct Server {
     output: Lines,
     home: Option<Folder>,
     panics_allowed: bool,
+    /// The process that has taken over from the one that was started.
+    successor: Option<u32>,
 }
 
 /// Where a server can be reached.
@@ -51,7 +54,8 @@ impl Server {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
         let output = Lines::of(child.stdout.take().expect("it is a pipe"));
-        let server = Server { child, ended: None, errors, output, home, panics_allowed };
+        let successor = None;
+        let server = Server { child, ended: None, errors, output, home, panics_allowed, successor };
         let enough = |lines: &[String]| (addresses(lines).len() >= listeners).then_some(());
         let started = server.errors.wait_for(PATIENCE, enough);
         assert!(started.is_some(), "taipan did not start:\n{}", server.stderr());
@@ -138,14 +142,42 @@ impl Server {
         wait_for_line(&self.output, pattern, patience)
     }
 
+    /// The process that keeps: the one that was started, or the one that has taken over from it.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.successor.unwrap_or_else(|| self.child.id())
+    }
+
+    /// From now on another process is the one that is signalled, and ended with the test.
+    pub fn succeeded_by(&mut self, pid: u32) {
+        self.successor = Some(pid);
+    }
+
+    /// Waits until the process that was started has ended, while another one goes on.
+    pub fn wait_for_predecessor(&mut self, patience: Duration) -> ExitStatus {
+        let mut ended = None;
+        let has_ended = becomes(patience, || {
+            ended = self.child.try_wait().expect("it is our child");
+            ended.is_some()
+        });
+        assert!(has_ended, "the program before does not end:\n{}", self.stderr());
+        ended.expect("it has ended")
+    }
+
+    /// The process that serves: the last that the program has started and not told to end.
+    pub fn serving_pid(&self) -> u32 {
+        self.serving_pids().last().copied().expect("the program has a serving process")
+    }
+
+    /// All processes that the program has started and that have not ended, the first one first.
+    pub fn serving_pids(&self) -> Vec<u32> {
+        let children = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = fs::read_to_string(&children).unwrap_or_else(|e| panic!("{children}: {e}"));
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     pub fn signal(&self, signal: Signal) {
         assert!(self.ended.is_none(), "it has ended");
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap_or_else(|e| panic!("cannot signal {}: {e}", self.pid()));
+        signal_process(self.pid(), signal);
     }
 
     /// Waits until it has ended by itself. Panics if it does not in time.
@@ -173,9 +205,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         let mut stuck = false;
         if self.ended.is_none() {
-            // So that what is still in its log comes out.
+            // So that what is still in its log comes out. Both may have ended.
             _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+            let successor = self.successor.and_then(|pid| Pid::from_raw(pid as i32));
+            _ = successor.map(|pid| kill_process(pid, Signal::INT));
             stuck = !self.errors.wait_for_end(PATIENCE);
+            if let Some(successor) = successor.filter(|_| stuck) {
+                _ = kill_process(successor, Signal::KILL);
+            }
             self.kill();
         }
         let errors = self.stderr();
@@ -187,6 +224,24 @@ impl Drop for Server {
         assert!(!stuck, "SIGINT did not end taipan:\n{errors}");
         assert!(self.panics_allowed || !panicked, "taipan panicked:\n{errors}");
     }
+}
+
+/// Looks until it is so; `false` if it is not in time.
+pub fn becomes(patience: Duration, mut is: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + patience;
+    while !is() {
+        if Instant::now() >= until {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Signals any process of the test's own.
+pub fn signal_process(pid: u32, signal: Signal) {
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process");
+    kill_process(process, signal).unwrap_or_else(|e| panic!("cannot signal {pid}: {e}"));
 }
 
 fn wait_for_line(lines: &Lines, pattern: &str, patience: Duration) -> String {

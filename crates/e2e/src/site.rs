@@ -2,10 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::folder::Folder;
 use crate::program;
 use crate::server::Server;
+use crate::tools::is_root;
 
 /// The folder that is served, below the test's own.
 const ROOT: &str = "www";
@@ -41,6 +43,12 @@ impl Site {
     /// A file below the root.
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Site {
         self.home.file(&in_root(name), content);
+        self
+    }
+
+    /// An executable file below the root.
+    pub fn script(self, name: &str, text: impl AsRef<[u8]>) -> Site {
+        self.home.script(&in_root(name), text);
         self
     }
 
@@ -112,31 +120,53 @@ impl Site {
 
     /// Writes the configuration.
     pub fn write_config(&self) -> PathBuf {
-        self.home.file("site.toml", self.whole_config())
+        self.home.file("site.toml", whole_config(&self.config, self.has_roots))
     }
 
     /// Starts the program, and waits until it says where it listens.
     pub fn start(self) -> Server {
-        let config = self.write_config();
-        let mut command = program::command();
-        command.arg("-c").arg(config).args(&self.args).current_dir(self.home.path());
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let listeners =
-            top_level(&self.whole_config(), "listen").map_or(1, |line| line.matches('"').count() / 2);
-        Server::start(command, listeners.max(1), Some(self.home), self.panics_allowed)
+        self.start_by(program::command())
     }
 
-    fn whole_config(&self) -> String {
-        let mut whole = String::new();
-        if top_level(&self.config, "listen").is_none() {
-            whole.push_str("listen = [\"127.0.0.1:0\"]\n");
-        }
-        if !self.has_roots && top_level(&self.config, "root").is_none() {
-            whole.push_str(&format!("root = \"{ROOT}\"\n"));
-        }
-        whole.push_str(&self.config);
-        whole
+    /// As `start`, of what `command` makes, whole; it says where it listens so many times.
+    pub fn start_with(self, listeners: usize, command: impl FnOnce(&Site) -> Command) -> Server {
+        let command = command(&self);
+        Server::start(command, listeners, Some(self.home), self.panics_allowed)
     }
+
+    /// As `start`, of a program that `command` starts when arguments are added to it.
+    pub fn start_by(self, mut command: Command) -> Server {
+        let config = self.write_config();
+        command.arg("-c").arg(config).args(&self.args).current_dir(self.home.path());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let listeners = top_level(&whole_config(&self.config, self.has_roots), "listen")
+            .map_or(1, |line| line.matches('"').count() / 2);
+        Server::start(command, listeners.max(1), Some(self.home), self.panics_allowed)
+    }
+}
+
+impl Server {
+    /// Writes another configuration where it was started with one: `listen` and `root` are added as by
+    /// [`Site::config`].
+    pub fn configure(&self, toml: &str) {
+        self.files().file("site.toml", whole_config(toml, false));
+    }
+}
+
+fn whole_config(config: &str, has_roots: bool) -> String {
+    let mut whole = String::new();
+    if top_level(config, "listen").is_none() {
+        whole.push_str("listen = [\"127.0.0.1:0\"]\n");
+    }
+    if !has_roots && top_level(config, "root").is_none() {
+        whole.push_str(&format!("root = \"{ROOT}\"\n"));
+    }
+    // Whoever tests as root means to.
+    if is_root() && top_level(config, "user").is_none() {
+        whole.push_str("user = \"root\"\n");
+    }
+    whole.push_str(config);
+    whole
 }
 
 fn in_root(name: &str) -> String {

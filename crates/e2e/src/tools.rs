@@ -9,6 +9,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::{PATIENCE, command, program};
 
 /// The user `nobody`, who may read what everybody may.
@@ -29,6 +31,21 @@ pub fn tool(name: &str) -> Command {
 /// Permissions do not apply to root, so that a test about them must know.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// As many descriptors as this process may have, for those who have many clients. Says how many.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    raised.expect("one's own limit may be reached");
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+/// The program, with so many descriptors at most.
+pub fn command_with_descriptors(limit: u64) -> Command {
+    let mut command = tool("prlimit");
+    command.arg(format!("--nofile={limit}:{limit}")).arg(program());
+    command
 }
 
 /// The line of the configuration that makes permissions apply: to become `nobody`, unless we are nobody

@@ -429,7 +429,7 @@ fn the_tightest_limits_serve_the_same_bytes() {
                 _ => assert_eq!(response.status, 404, "{limits}: {number}"),
             }
         }
-        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+        let open = fs::read_dir(format!("/proc/{}/fd", server.serving_pid())).unwrap().count();
         assert!(open < 100, "{limits}: {open} descriptors");
     }
 }
@@ -453,7 +453,7 @@ fn three_thousand_files_are_three_thousand_answers() {
             }
         }
     }
-    let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    let open = fs::read_dir(format!("/proc/{}/fd", server.serving_pid())).unwrap().count();
     assert!(open < 200, "{open} descriptors are open");
 }
 

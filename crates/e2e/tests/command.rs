@@ -44,12 +44,19 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         ("unknown.toml", "lisen = []\n"),
         ("user.toml", "user = \"nobody-of-that-name\"\n"),
         ("group.toml", "group = \"root\"\n"),
-        ("pid.toml", "pid_file = \"missing/taipan.pid\"\n"),
-        ("log.toml", "[log]\naccess = \"missing/access.log\"\n"),
+        ("nobody.toml", ""),
     ] {
         home.file(name, format!("{two_lines}{rest}"));
     }
-    home.file("root.toml", "listen = [\"127.0.0.1:0\"]\nroot = \"missing\"\n");
+    // Whoever tests as root means to.
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    for (name, rest) in [
+        ("pid.toml", "pid_file = \"missing/taipan.pid\"\n"),
+        ("log.toml", "[log]\naccess = \"missing/access.log\"\n"),
+    ] {
+        home.file(name, format!("{two_lines}{user}{rest}"));
+    }
+    home.file("root.toml", format!("listen = [\"127.0.0.1:0\"]\nroot = \"missing\"\n{user}"));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let other = Server::folder(home.path());
@@ -96,6 +103,13 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         (&["generate", "tcsh"], &["man, bash, zsh and fish"]),
     ];
     let mut rows = Rows::new();
+    if is_root() {
+        let config = home.path().join("nobody.toml");
+        let output = run(["-c", config.to_str().expect("our own path")]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check("root without a user", output.status.code(), Some(2));
+        rows.holds(&said, "root does not serve, and how it would", said.contains("set `user`"));
+    }
     for (arguments, parts) in table {
         let output = ended(command().args(*arguments).current_dir(home.path()));
         check_refused(&mut rows, &arguments.join(" "), &output, parts);
@@ -638,7 +652,7 @@ fn two_workers_serve_together() {
             assert_eq!(client.get("/a.txt").body, b"here");
         }
     }
-    let names = fs::read_dir(format!("/proc/{}/task", server.pid()))
+    let names = fs::read_dir(format!("/proc/{}/task", server.serving_pid()))
         .unwrap()
         .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
     assert_eq!(names.filter(|name| name.starts_with("worker")).count(), 2);
@@ -652,7 +666,7 @@ fn root_is_given_up_before_anything_is_served() {
     }
     let server = Site::new().config("user = \"nobody\"\nworkers = 2").file("a.txt", "here").start();
     assert_eq!(server.get("/a.txt").status, 200);
-    for task in fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap() {
+    for task in fs::read_dir(format!("/proc/{}/task", server.serving_pid())).unwrap() {
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
         for key in ["Uid:", "Gid:"] {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();

@@ -132,14 +132,6 @@ fn sigint_ends_what_sigterm_waits_for() {
 }
 
 #[test]
-fn sighup_does_not_end_it() {
-    let server = Site::new().file("a.txt", "a").start();
-    server.signal(Signal::HUP);
-    server.wait_for_line("SIGHUP", PATIENCE);
-    assert_eq!(server.get("/a.txt").status, 200);
-}
-
-#[test]
 fn after_any_end_the_same_port_can_be_had_at_once() {
     let home = Folder::new();
     home.file("a.txt", "a");

@@ -1,0 +1,422 @@
+//! Scripts that misbehave, on purpose or not, and what their clients and everybody else see of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use e2e::{Broken, PATIENCE, Rows, Server, Site, is_root};
+
+const SHORT: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\nfirst_byte = \"500ms\"\nidle = \"500ms\"\n\
+                     total = \"3s\"\ngrace = \"300ms\"\n";
+
+/// A script in Perl that first leaves its number in the file `pid`.
+fn perl(text: &str) -> String {
+    format!(
+        "#!/usr/bin/perl\n$| = 1;\nopen(my $f, '>', \"$ENV{{DOCUMENT_ROOT}}/pid\"); print $f $$; close $f;\n\
+         rename \"$ENV{{DOCUMENT_ROOT}}/pid\", \"$ENV{{DOCUMENT_ROOT}}/pid.done\";\n{text}\n"
+    )
+}
+
+fn start(config: &str, text: &str) -> Server {
+    Site::new().script("a.cgi", perl(text)).file("static", "still here").config(config).start()
+}
+
+/// The number of the script that runs.
+fn pid(server: &Server) -> u32 {
+    let file = server.root().join("pid.done");
+    wait_for("the script starts", || file.exists());
+    let text = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    text.parse().unwrap()
+}
+
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process is there and not merely waited for.
+fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+/// All processes of a group that run.
+fn group(leader: u32) -> BTreeSet<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let in_group = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
+        fields.get(2) == Some(&leader.to_string().as_str()) && !fields[0].starts_with(['Z', 'X'])
+    };
+    pids.filter(in_group).collect()
+}
+
+#[test]
+fn no_header_or_half_of_one_is_a_bad_gateway_with_a_line_in_the_log() {
+    // What it does; what the log says beside the script's name.
+    let table = [
+        ("exit 0;", ""),
+        ("print '';", ""),
+        ("print \"Content-Type: text/x\";", ""),
+        ("print \"Content-Type: text/x\\n\";", ""),
+        ("print \"no header at all\\n\\n\";", ""),
+        ("print \"X-A: 1\\n folded\\n\\n\";", ""),
+        ("print \"X-A: a\\0b\\n\\n\";", ""),
+        ("print \"\\x7fELF\\x02\\x01\\x01\\0\\0\";", ""),
+        ("print \"Status: 99\\n\\n\";", ""),
+        ("print \"Status: x\\n\\n\";", ""),
+        ("print \"Status: 200\\nStatus: 404\\n\\n\";", ""),
+        ("print \"Content-Length: 1\\nContent-Length: 2\\n\\nab\";", ""),
+        ("print \"Content-Length: -1\\n\\nab\";", ""),
+        ("print \"Content-Length: 1\\nTransfer-Encoding: chunked\\n\\nab\";", ""),
+        ("print \"Location: \\n\\n\";", ""),
+        ("print 'X-A: ', 'x' x (1 << 20), \"\\n\\n\";", ""),
+        ("print 'x' x (1 << 20);", ""),
+        ("print \"X-$_: x\\n\" for 1..1000; print \"X-A: b\\n\\n\";", ""),
+        ("kill 'KILL', $$;", ""),
+        ("kill 'SEGV', $$;", ""),
+        ("print STDERR \"the reason\\n\"; exit 3;", "the reason"),
+        ("close STDOUT; sleep 1;", ""),
+    ];
+    let site = table
+        .iter()
+        .enumerate()
+        .fold(Site::new(), |site, (at, (text, _))| site.script(&format!("{at}.cgi"), perl(text)));
+    let config = SHORT.replace("500ms", "5s").replace("\"3s\"", "\"20s\"");
+    let server = site.file("static", "still here").config(&config).start();
+    let mut rows = Rows::new();
+    for (at, (text, said)) in table.iter().enumerate() {
+        let mut client = server.connect();
+        let response = client.get(&format!("/{at}.cgi"));
+        rows.check(text, response.status, 502);
+        rows.holds(
+            text,
+            "nothing of what it wrote is in the answer",
+            !response.text().contains("header at all"),
+        );
+        let line = server.errors().wait_for(PATIENCE, |lines| {
+            lines.iter().find(|line| line.contains(&format!("/{at}.cgi")) && line.contains(said)).cloned()
+        });
+        rows.holds(text, "the log tells of it", line.is_some());
+        rows.check(text, server.get("/static").text().as_str(), "still here");
+    }
+}
+
+#[test]
+fn a_script_that_cannot_be_started_is_told_of() {
+    let server = Site::new()
+        .script("none.cgi", "#!/no/such/program\n")
+        .script("binary.cgi", "\x7fELF no binary")
+        .script("empty.cgi", "")
+        .config(SHORT)
+        .start();
+    for name in ["none", "binary", "empty"] {
+        let response = server.get(&format!("/{name}.cgi"));
+        assert!(matches!(response.status, 500 | 502), "{name}: {response}");
+        server.wait_for_line(&format!("/{name}.cgi"), PATIENCE);
+    }
+}
+
+#[test]
+fn a_script_that_hangs_is_ended_with_all_that_it_has_started() {
+    let table = [
+        ("says nothing", "sleep 100;", 504),
+        ("reads what does not come", "<STDIN>; sleep 100;", 504),
+        ("has said half of its header", "print \"X-A: 1\\n\"; sleep 100;", 504),
+        ("ignores SIGTERM", "$SIG{TERM} = 'IGNORE'; sleep 100 while 1;", 504),
+        ("has children", "for (1..5) { fork // die; } sleep 100;", 504),
+        ("has children that ignore SIGTERM", "fork; $SIG{TERM} = 'IGNORE'; sleep 100 while 1;", 504),
+        ("spins", "1 while 1;", 504),
+    ];
+    let mut rows = Rows::new();
+    for (what, text, status) in table {
+        let server = start(SHORT, text);
+        let mut client = server.connect();
+        client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+        let leader = pid(&server);
+        rows.check(what, client.read_response().status, status);
+        wait_for(what, || group(leader).is_empty());
+        rows.check(what, server.get("/static").text().as_str(), "still here");
+        server.wait_for_line("/a.cgi", PATIENCE);
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_can_be_told_from_one_that_is_whole() {
+    // Written after the header; 1.1 is chunked or sized, so that the end is missing.
+    let table = [
+        ("is silent for too long", "print \"X-A: b\\n\\npart\"; sleep 100;"),
+        (
+            "takes too long in all",
+            "print \"X-A: b\\n\\npart\"; while (1) { print 'x'; select undef, undef, undef, 0.1 }",
+        ),
+        ("writes less than it has said", "print \"Content-Length: 100\\n\\npart\";"),
+        ("dies, having said how much", "print \"Content-Length: 100\\n\\npart\"; kill 'KILL', $$;"),
+    ];
+    let mut rows = Rows::new();
+    for (what, text) in table {
+        let server = start(SHORT, text);
+        let mut client = server.connect();
+        client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+        let leader = pid(&server);
+        match client.try_read_response() {
+            Err(Broken::Closed { after }) => rows.holds(what, "its head was sent", after > 0),
+            Err(Broken::Reset) => {}
+            other => rows.holds(what, &format!("it is cut, not {other:?}"), false),
+        }
+        wait_for(what, || group(leader).is_empty());
+        server.wait_for_line("/a.cgi", PATIENCE);
+    }
+}
+
+#[test]
+fn a_script_without_a_client_ends() {
+    let table = [
+        ("writes without end", "$SIG{PIPE} = 'IGNORE'; print \"X-A: b\\n\\n\"; print 'x' x 65536 while 1;"),
+        ("sleeps before its header", "sleep 100;"),
+        ("sleeps after its header", "print \"X-A: b\\n\\npart\"; sleep 100;"),
+        ("ignores SIGTERM", "$SIG{TERM} = 'IGNORE'; print \"X-A: b\\n\\npart\"; sleep 100 while 1;"),
+        ("reads a body that does not come", "read STDIN, my $b, 1000; sleep 100;"),
+    ];
+    let long = SHORT.replace("500ms", "60s").replace("\"3s\"", "\"60s\"");
+    for (what, text) in table {
+        let server = start(&long, text);
+        let mut client = server.connect();
+        client.send("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx");
+        let leader = pid(&server);
+        assert!(runs(leader), "{what}");
+        drop(client);
+        wait_for(what, || group(leader).is_empty());
+        assert_eq!(server.get("/static").text(), "still here");
+    }
+}
+
+#[test]
+fn who_reads_slowly_is_waited_for_and_the_script_with_him() {
+    // Far more than sockets and pipes hold; a script that cannot write is not idle.
+    let text = "print \"X-A: b\\n\\n\"; print 'x' x 65536 for 1..256;";
+    let server = start(&SHORT.replace("\"3s\"", "\"60s\""), text);
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.0\r\nHost: a\r\n\r\n");
+    let leader = pid(&server);
+    // Twice its time to be idle.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(runs(leader), "it has not been ended");
+    let response = client.read_response();
+    assert_eq!(response.body.len(), 256 * 65536);
+}
+
+#[test]
+fn who_sends_slowly_is_waited_for_and_the_script_with_him() {
+    let text = "read STDIN, my $body, $ENV{CONTENT_LENGTH}; print \"X-A: b\\n\\n$body\";";
+    let server = start(SHORT, text);
+    let mut client = server.connect();
+    client.send("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo");
+    let leader = pid(&server);
+    // Twice its time until its header.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(runs(leader), "it has not been ended");
+    assert_eq!(client.send("dy").read_response().text(), "body");
+}
+
+#[test]
+fn output_that_comes_before_all_input_is_read_does_not_lock_up() {
+    let text = "binmode STDIN; binmode STDOUT; print \"X-A: b\\n\\n\";\n\
+                while (read STDIN, my $piece, 4096) { print $piece, $piece; }";
+    let server = start(&format!("max_body = \"64MiB\"\n{}", SHORT.replace("\"3s\"", "\"60s\"")), text);
+    let mut client = server.connect();
+    let mut sender = client.another_handle();
+    let length = 16 << 20;
+    let sending = std::thread::spawn(move || {
+        sender.send(format!("POST /a.cgi HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
+        sender.send(vec![b'x'; length]);
+    });
+    let response = client.read_response();
+    sending.join().unwrap();
+    assert_eq!((response.status, response.body.len()), (200, 2 * length));
+}
+
+#[test]
+fn a_script_that_closes_its_output_and_lives_on_keeps_nobody_waiting() {
+    let server =
+        start(SHORT, "print \"Content-Length: 5\\n\\nhello\"; close STDOUT; close STDERR; sleep 100;");
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let leader = pid(&server);
+    assert_eq!(client.read_response().text(), "hello");
+    assert_eq!(client.get("/static").text(), "still here", "its connection goes on");
+    wait_for("it does not live on for ever", || group(leader).is_empty());
+}
+
+#[test]
+fn a_child_that_keeps_the_output_open_is_ended_in_time() {
+    // It has gone into the background, and has forgotten to let go of its output.
+    let server = start(SHORT, "print \"X-A: b\\n\\nhello\"; exit 0 if fork; sleep 100;");
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let leader = pid(&server);
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("hello") {
+        let more = client.read_some().unwrap();
+        assert!(!more.is_empty(), "it ends after {:?}", String::from_utf8_lossy(&seen));
+        seen.extend(more);
+    }
+    wait_for("the child is ended", || group(leader).is_empty());
+}
+
+#[test]
+fn one_byte_at_a_time_is_sent_as_it_comes() {
+    let text =
+        "print \"Content-Type: text/plain\\n\\n\"; for (1..8) { print $_; select undef, undef, undef, 0.2 }";
+    let server = start(SHORT, text);
+    let response = server.get("/a.cgi");
+    assert_eq!((response.status, response.text().as_str()), (200, "12345678"));
+}
+
+#[test]
+fn a_header_of_single_bytes_is_a_header() {
+    let text = "for (split //, \"Status: 201\\r\\nX-A: b\\r\\n\\r\\nbody\") { print; select undef, undef, undef, 0.005 }";
+    let response = start(SHORT, text).get("/a.cgi");
+    assert_eq!((response.status, response.field("x-a"), response.text().as_str()), (201, Some("b"), "body"));
+}
+
+#[test]
+fn an_error_stream_without_end_fills_no_log_and_stops_nothing() {
+    let text = "print STDERR 'e' x 100, \"\\n\" for 1..20000; print STDERR 'x' x 1000000; print \"X-A: b\\n\\nhello\";";
+    let server =
+        start(&format!("{}stderr_lines = 5\nstderr_line = 64\n", SHORT.replace("500ms", "10s")), text);
+    assert_eq!(server.get("/a.cgi").text(), "hello");
+    server.get("/static");
+    let said = server.stderr();
+    let lines = said.lines().filter(|line| line.contains("eee")).count();
+    assert!((1..=50).contains(&lines), "{lines} lines");
+    assert!(said.lines().all(|line| line.len() < 600), "no line is long");
+}
+
+#[test]
+fn a_script_has_no_descriptor_but_its_three() {
+    let text = "opendir(my $d, '/proc/self/fd'); my @own = map { readlink(\"/proc/self/fd/$_\") } grep { /\\d/ } readdir $d;\n\
+                print \"X-A: b\\n\\n\", join(\"\\n\", grep { defined } @own);";
+    let server = start(SHORT, text);
+    let found = server.get("/a.cgi").text();
+    let strange: Vec<&str> = found
+        .lines()
+        .filter(|name| !name.starts_with("pipe:") && !name.starts_with("/proc/") && *name != "/dev/null")
+        .filter(|name| !name.ends_with("/a.cgi"))
+        .collect();
+    assert_eq!(strange, [""; 0], "{found}");
+}
+
+#[test]
+fn a_script_starts_with_no_signal_blocked_or_ignored_and_no_privilege() {
+    let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nexec cat /proc/self/status\n";
+    let found = Site::new().script("a.cgi", text).config(SHORT).start().get("/a.cgi").text();
+    let value = |name: &str| {
+        let line = found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim).unwrap_or_else(|| panic!("{name}: {found}"))
+    };
+    let bits = |name: &str| u64::from_str_radix(value(name), 16).unwrap();
+    // 32 and 33 are the C library's own; it starts every program with them ignored.
+    const OF_THE_LIBRARY: u64 = 0b11 << 31;
+    for name in ["SigBlk", "SigIgn", "CapPrm", "CapEff", "CapInh", "CapAmb"] {
+        assert_eq!(bits(name) & !OF_THE_LIBRARY, 0, "{name}: {found}");
+    }
+    assert_eq!(value("NoNewPrivs"), "1");
+}
+
+#[test]
+fn a_fork_bomb_is_held_by_its_limit_and_ended() {
+    // Perl waits a moment where it may not fork; the bomb would else be busy for nothing.
+    let text = "sub bomb { while (1) { my $child = fork; select undef, undef, undef, 0.02 unless defined $child } } bomb();";
+    // The limit is one of the user: root has none.
+    let user = if is_root() { "user = \"daemon\"\n" } else { "" };
+    let config =
+        format!("{user}{}tasks = 60\n", SHORT.replace("first_byte = \"500ms\"", "first_byte = \"1s\""));
+    let site = Site::new().script("a.cgi", format!("#!/usr/bin/perl\n{text}\n")).file("static", "still here");
+    open_to_all(site.home());
+    let server = site.config(&config).start();
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let response = client.read_response();
+    assert!(matches!(response.status, 502..=504), "{response}");
+    assert_eq!(server.get("/static").text(), "still here");
+    wait_for("all of it has ended", || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let root = server.root().join("a.cgi");
+        let root = root.to_str().unwrap();
+        !all.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok())
+            .any(|line| line.contains(root))
+    });
+}
+
+/// So that another user gets there.
+fn open_to_all(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn fifty_scripts_that_sleep_do_not_slow_down_files() {
+    let server = Site::new()
+        .script(
+            "a.cgi",
+            "#!/bin/sh\nuntil test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.1; done\nprintf 'X-A: b\\n\\ndone'\n",
+        )
+        .file("static", "still here")
+        .config("[[route]]\npath = \"*.cgi\"\ncgi = true\n")
+        .start();
+    let mut clients: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    let mut other = server.connect();
+    for _ in 0..100 {
+        assert_eq!(other.get("/static").text(), "still here");
+    }
+    server.files().file("www/go", "");
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "done");
+    }
+}
+
+#[test]
+fn scripts_end_with_the_server() {
+    let mut server = start(&SHORT.replace("500ms", "60s").replace("\"3s\"", "\"60s\""), "sleep 100;");
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let leader = pid(&server);
+    server.signal(e2e::Signal::INT);
+    server.wait(PATIENCE);
+    wait_for("the script ends", || group(leader).is_empty());
+}
+
+#[test]
+fn a_script_whose_runner_dies_costs_its_answer_and_no_more() {
+    let server = start(
+        &SHORT.replace("500ms", "60s").replace("\"3s\"", "\"60s\""),
+        "sleep 100 unless -e \"$ENV{DOCUMENT_ROOT}/go\"; print \"X-A: b\\n\\nagain\";",
+    );
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let leader = pid(&server);
+    let stat = fs::read_to_string(format!("/proc/{leader}/stat")).unwrap();
+    let runner: i32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    assert_ne!(runner as u32, server.serving_pid(), "it is not the serving process that starts programs");
+    let runner = rustix::process::Pid::from_raw(runner).unwrap();
+    rustix::process::kill_process(runner, rustix::process::Signal::KILL).unwrap();
+    server.files().file("www/go", "");
+    wait_for("scripts can be run again", || {
+        let mut client = server.connect();
+        client.try_send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n").is_ok()
+            && client.try_read_response().is_ok_and(|response| response.text() == "again")
+    });
+}

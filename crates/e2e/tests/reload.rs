@@ -1,0 +1,692 @@
+//! Everything is changed while it runs, and nobody who is served notices: by SIGHUP and `taipan reload`, and
+//! by processes that end unasked.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{
+    Broken, Client, Crowd, Habit, PATIENCE, Page, Random, Rows, Signal, Site, becomes, command, ended,
+    is_root, raise_descriptor_limit, signal_process,
+};
+
+const LONG: usize = 16 * 1024 * 1024;
+/// Long enough for what is done at once on a busy machine, and far less than any limit that would do it.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const RELOADS: usize = 100;
+
+/// A port that nobody has at this moment.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is one").port()
+}
+
+fn accepts(address: &str) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// Until nobody listens there.
+fn wait_until_refused(address: &str) {
+    assert!(becomes(PATIENCE, || !accepts(address)), "{address} still accepts");
+}
+
+fn answers(address: &str) -> bool {
+    let address: SocketAddr = address.parse().expect("it is an address");
+    Client::tcp(address).get("/a.txt").status == 200
+}
+
+/// Every answer says which configuration it was made under.
+fn version(number: u32) -> String {
+    format!("headers = {{ X-Version = \"{number}\" }}\n")
+}
+
+fn site(config: &str) -> Site {
+    Site::new().file("a.txt", "a").config(config)
+}
+
+fn with_long_file(config: &str) -> (Site, Vec<u8>) {
+    let content = Random::new(7).bytes(LONG);
+    (site(config).file("long", &content), content)
+}
+
+/// A value of `/proc/PID/status`: the real, effective, saved and file system ones.
+fn ids(pid: u32, name: &str) -> Vec<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
+    line.trim_start_matches(':').split_whitespace().map(str::to_owned).collect()
+}
+
+fn worker_threads(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let is_worker = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("worker"))
+    };
+    tasks.flatten().filter(is_worker).count()
+}
+
+/// Has a process this file open?
+fn has_open(pid: u32, path: &Path) -> bool {
+    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path))
+}
+
+#[test]
+fn listeners_are_added_removed_and_moved() {
+    let (first, second) = (free_port(), free_port());
+    let server = site(&format!("listen = [\"127.0.0.1:{first}\"]")).start();
+    let socket = |name: &str| server.home().join(name);
+    let listens = |addresses: &[String]| {
+        server.configure(&format!("listen = {addresses:?}"));
+        server.reload();
+    };
+    let (one, other) = (format!("127.0.0.1:{first}"), format!("127.0.0.1:{second}"));
+    let everywhere = format!("127.0.0.9:{second}");
+    assert!(answers(&one) && !accepts(&other));
+
+    listens(&[other.clone(), "unix:one.sock".to_owned()]);
+    assert!(answers(&other) && Client::unix(&socket("one.sock")).get("/a.txt").status == 200);
+    wait_until_refused(&one);
+    assert!(!accepts(&everywhere));
+
+    let before = fs::metadata(socket("one.sock")).expect("it is there").ino();
+    listens(&[format!("0.0.0.0:{second}"), "unix:one.sock".to_owned(), "unix:two.sock".to_owned()]);
+    assert!(answers(&other) && answers(&everywhere));
+    assert!(Client::unix(&socket("two.sock")).get("/a.txt").status == 200);
+    assert_eq!(
+        fs::metadata(socket("one.sock")).expect("it is there").ino(),
+        before,
+        "what stays is not touched"
+    );
+
+    listens(&[other.clone(), "unix:two.sock".to_owned()]);
+    assert!(answers(&other) && !socket("one.sock").exists() && socket("two.sock").exists());
+    wait_until_refused(&everywhere);
+
+    listens(&[other.clone(), format!("[::1]:{second}"), one.clone()]);
+    assert!(answers(&other) && answers(&one) && answers(&format!("[::1]:{second}")));
+    assert!(!socket("two.sock").exists());
+}
+
+#[test]
+fn a_port_below_1024_can_be_had_later() {
+    let user = if is_root() { "user = \"nobody\"" } else { "" };
+    let server = site(user).start();
+    let port = (600..1024).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok() || !is_root());
+    let address = format!("127.0.0.1:{}", port.expect("one of them is free"));
+    server.configure(&format!("{user}\nlisten = [\"{address}\"]"));
+    if is_root() {
+        server.reload();
+        assert!(answers(&address));
+        assert_eq!(ids(server.serving_pid(), "Uid")[0], "65534");
+    } else {
+        let said = server.refused_reload();
+        assert!(said.contains("ports below 1024 need root or CAP_NET_BIND_SERVICE"), "{said}");
+    }
+}
+
+#[test]
+fn hosts_routes_limits_and_types_change() {
+    let server = site("").file("b/a.glb", "x").file("b/a.txt", "b").start();
+    let long = format!("GET /a.txt?{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(100));
+    let get = |path: &str, host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let a = get("/a.txt", "h");
+    let rows = [
+        ("", a.clone(), "200 text/plain; charset=utf-8 a"),
+        ("charset = false", a.clone(), "200 text/plain a"),
+        ("[[route]]\npath = \"/a.txt\"\nanswer = 410", a.clone(), "410"),
+        ("types = { txt = \"text/x-other\" }", a.clone(), "200 text/x-other; charset=utf-8 a"),
+        ("", get("/b/a.glb", "h"), "200 model/gltf-binary x"),
+        ("types = { glb = \"x/y\" }", get("/b/a.glb", "h"), "200 x/y x"),
+        ("root = \"www/b\"", a.clone(), "200 text/plain; charset=utf-8 b"),
+        (
+            "[[host]]\nnames = \"b.example\"\nroot = \"www/b\"",
+            get("/a.txt", "b.example"),
+            "200 text/plain; charset=utf-8 b",
+        ),
+        ("", get("/a.txt", "b.example"), "200 text/plain; charset=utf-8 a"),
+        ("", long.clone(), "200 text/plain; charset=utf-8 a"),
+        ("[limits]\ntarget = 64", long.clone(), "414"),
+        ("[cache]\nentries = 0", a.clone(), "200 text/plain; charset=utf-8 a"),
+    ];
+    let mut table = Rows::new();
+    for (config, request, expected) in rows {
+        server.configure(config);
+        server.reload();
+        let answer = server.ask(&request);
+        let kind = answer.field("content-type").unwrap_or_default();
+        let found = match answer.status {
+            200 => format!("200 {kind} {}", answer.text()),
+            status => status.to_string(),
+        };
+        table.check(config, found.as_str(), expected);
+    }
+}
+
+#[test]
+fn log_files_change() {
+    let server = site("[log]\naccess = \"./a.log\"\nerror = \"./a.err\"\nlevel = \"info\"").start();
+    let read = |name: &str| fs::read_to_string(server.home().join(name)).unwrap_or_default();
+    assert_eq!(server.get("/a.txt?before").status, 200);
+    server.configure("[log]\naccess = \"./b.log\"\nerror = \"./b.err\"\nlevel = \"info\"");
+    server.reload();
+    assert_eq!(server.get("/a.txt?after").status, 200);
+    assert!(becomes(PATIENCE, || read("b.log").contains("?after")), "{}", read("b.log"));
+    assert!(becomes(PATIENCE, || read("a.log").contains("?before")), "{}", read("a.log"));
+    assert!(!read("a.log").contains("?after") && !read("b.log").contains("?before"));
+    assert!(read("b.err").contains("the configuration is read again"), "{}", read("b.err"));
+    // What goes wrong is told where the configuration that is served says.
+    server.configure("listen = 1");
+    server.refused_reload();
+    assert!(read("b.err").contains("nothing was changed") && !read("a.err").contains("nothing was changed"));
+}
+
+#[test]
+fn user_and_group_change() {
+    let server = site("").start();
+    let becomes_of = |user: &str, group: &str| {
+        server.configure(&format!("user = \"{user}\"\n{group}"));
+        server.reload();
+        let pid = server.serving_pid();
+        (ids(pid, "Uid"), ids(pid, "Gid"), ids(pid, "Groups"))
+    };
+    if is_root() {
+        let all = |id: &str| vec![id.to_owned(); 4];
+        let found = becomes_of("nobody", "");
+        assert_eq!((found.0, found.1), (all("65534"), all("65534")));
+        let found = becomes_of("daemon", "group = \"bin\"");
+        assert_eq!((found.0, found.1), (all("1"), all("2")));
+        assert!(!found.2.contains(&"0".to_owned()), "no group of root's is left");
+        let found = becomes_of("root", "");
+        assert_eq!((found.0, found.1), (all("0"), all("0")));
+    } else {
+        server.configure("user = \"root\"");
+        assert!(server.refused_reload().contains("only root can become user \"root\""));
+    }
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn the_number_of_workers_changes() {
+    let server = site("workers = 1").start();
+    for workers in [3, 1, 2, 2, 1] {
+        server.configure(&format!("workers = {workers}"));
+        server.reload();
+        let pid = server.serving_pid();
+        assert_eq!(worker_threads(pid), workers);
+        assert_eq!(server.stats()["workers"].as_array().map(Vec::len), Some(workers));
+        // Enough that some come to every socket that there has ever been.
+        assert!((0..30).all(|_| server.get("/a.txt").status == 200));
+    }
+}
+
+#[test]
+fn the_pid_file_moves() {
+    let server = site("pid_file = \"a.pid\"").start();
+    let pid = |name: &str| fs::read_to_string(server.home().join(name)).ok();
+    let own = Some(format!("{}\n", server.pid()));
+    assert_eq!(pid("a.pid"), own);
+    server.configure("pid_file = \"b.pid\"");
+    server.reload();
+    assert_eq!((pid("a.pid"), pid("b.pid")), (None, own.clone()));
+    server.reload();
+    assert_eq!(pid("b.pid"), own);
+    server.configure("");
+    server.reload();
+    assert_eq!((pid("a.pid"), pid("b.pid")), (None, None));
+    assert_eq!(server.asked(&["stats"]).status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_changes_nothing_and_says_why() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let taken = taken.local_addr().expect("it is bound");
+    let server = site(&version(1)).start();
+    let serving = server.serving_pid();
+    let user = if is_root() { "user = \"nobody-at-all\"" } else { "user = \"root\"" };
+    let no_user = if is_root() { "there is no user \"nobody-at-all\"" } else { "only root can become user" };
+    let rows = [
+        ("listen = [".to_owned(), "site.toml:"),
+        ("lisen = 1".to_owned(), "unknown key \"lisen\"; did you mean \"listen\"?"),
+        ("root = \"nothing\"".to_owned(), "nothing"),
+        (
+            "root = \"nothing\"\nworkers = 3\nlisten = [\"127.0.0.1:0\", \"unix:x.sock\"]".to_owned(),
+            "nothing",
+        ),
+        (format!("listen = [\"unix:x.sock\", \"{taken}\"]"), "it is in use"),
+        (format!("listen = [\"unix:x.sock\"]\n{user}"), no_user),
+        ("listen = [\"unix:nowhere/x.sock\"]".to_owned(), "its folder does not exist"),
+        ("listen = [\"192.0.2.1:8080\"]".to_owned(), "this machine does not have that address"),
+        ("listen = []".to_owned(), "there is no address to listen on"),
+        ("listen = [\"unix:x.sock\"]\n[log]\naccess = \"nowhere/a.log\"".to_owned(), "nowhere/a.log"),
+        ("listen = [\"unix:x.sock\"]\n[log]\nerror = \"nowhere/a.log\"".to_owned(), "nowhere/a.log"),
+    ];
+    let mut table = Rows::new();
+    let mut same = server.connect();
+    for (config, why) in rows {
+        server.configure(&config);
+        let said = server.refused_reload();
+        table.holds(&config, &format!("{why:?} is told to whoever asked: {said}"), said.contains(why));
+        let told = |lines: &[String]| lines.iter().any(|line| line.contains(why)).then_some(());
+        let is_told = server.errors().wait_for(PATIENCE, told).is_some();
+        table.holds(&config, &format!("{why:?} is told in the error log: {}", server.stderr()), is_told);
+        table.holds(
+            &config,
+            &format!("it says that it goes on: {said}"),
+            said.contains("nothing was changed"),
+        );
+        table.check(&config, same.get("/a.txt").field("x-version"), Some("1"));
+        table.check(&config, server.get("/a.txt").field("x-version"), Some("1"));
+        table.check(&config, server.serving_pids(), vec![serving]);
+        table.holds(&config, "no socket is left behind", !server.home().join("x.sock").exists());
+    }
+    // By a signal it is the same, and afterwards all is well.
+    let before = server.stderr().matches("nothing was changed").count();
+    server.signal(Signal::HUP);
+    let told = |lines: &[String]| {
+        (lines.iter().filter(|line| line.contains("nothing was changed")).count() > before).then_some(())
+    };
+    assert!(server.errors().wait_for(PATIENCE, told).is_some(), "{}", server.stderr());
+    assert_eq!(server.serving_pids(), [serving]);
+    server.configure(&version(2));
+    server.reload();
+    assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
+}
+
+#[test]
+fn what_has_begun_ends_under_the_configuration_it_began_with() {
+    for workers in [1, 2] {
+        let config = |number| format!("workers = {workers}\n{}", version(number));
+        let (site, content) = with_long_file(&config(1));
+        let server = site.start();
+        let mut download = server.begin_download("/long");
+        let (mut head, mut body) = (server.connect(), server.connect());
+        for client in [&mut head, &mut body] {
+            assert_eq!(client.get("/a.txt").field("x-version"), Some("1"));
+        }
+        head.send("GET /a.txt HTTP/1.1\r\nHo");
+        body.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nabc");
+        // Until they have been read, each by its worker.
+        assert!(becomes(PATIENCE, || server.count("active") == 3), "{}", server.stats());
+
+        server.configure(&config(2));
+        server.reload();
+        assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
+        head.send("st: h\r\n\r\n");
+        body.send("def");
+        let found = [(&mut head, 200), (&mut body, 405)];
+        for (client, status) in found {
+            let answer = client.read_response();
+            assert_eq!((answer.status, answer.field("x-version")), (status, Some("1")));
+            assert_eq!(answer.field("connection"), None, "the connection goes on");
+            assert_eq!(client.get("/a.txt").field("x-version"), Some("2"), "under the new one");
+        }
+        let answer = download.read_response();
+        assert!(answer.field("x-version") == Some("1") && answer.body == content);
+        assert_eq!(download.get("/a.txt").field("x-version"), Some("2"));
+        assert!(becomes(PATIENCE, || server.serving_pids().len() == 1), "the one before has ended");
+    }
+}
+
+#[test]
+fn idle_connections_go_on_under_the_new_configuration() {
+    let config = |number| format!("workers = {}\n{}", 1 + number % 2, version(number));
+    let server = site(&config(0)).start();
+    raise_descriptor_limit();
+    let mut clients: Vec<Client> = (0..1500).map(|_| server.connect()).collect();
+    // Some have asked, the others have not yet.
+    for number in 1..6 {
+        for client in clients.iter_mut().skip(100) {
+            assert_eq!(client.get("/a.txt").field("x-version"), Some((number - 1).to_string().as_str()));
+        }
+        server.configure(&config(number));
+        server.reload();
+    }
+    for client in &mut clients {
+        assert_eq!(client.get("/a.txt").field("x-version"), Some("5"));
+    }
+}
+
+#[test]
+fn a_connection_has_its_number_of_requests_over_all_configurations() {
+    let server = site("[limits]\nrequests = 3").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").field("connection"), None);
+    server.reload();
+    assert_eq!(client.get("/a.txt").field("connection"), None);
+    server.reload();
+    assert_eq!(client.get("/a.txt").field("connection"), Some("close"));
+}
+
+#[test]
+fn a_hundred_reloads_under_load_lose_nobody() {
+    let contents: Vec<Arc<Vec<u8>>> = (0..2).map(|n| Arc::new(Random::new(n).bytes(3000))).collect();
+    let server = site("").folder("0").folder("1").start();
+    let large = Arc::new(Random::new(9).bytes(200_000));
+    for (n, content) in contents.iter().enumerate() {
+        server.files().file(&format!("www/{n}/page"), content.as_slice());
+        server.files().file(&format!("www/{n}/large"), large.as_slice());
+    }
+    let config = |number: usize| {
+        let (root, workers) = (number % 2, 1 + number / 2 % 2);
+        format!("workers = {workers}\nroot = \"www/{root}\"")
+    };
+    server.configure(&config(0));
+    server.reload();
+    let page = Page { path: "/page".to_owned(), contents };
+    let large = Page { path: "/large".to_owned(), contents: vec![large] };
+    let crowd = |habit, fields: &str| Crowd {
+        address: server.addr(),
+        habit,
+        clients: 24,
+        pages: vec![page.clone(), page.clone(), page.clone(), large.clone()],
+        fields: fields.to_owned(),
+    };
+    let (stays, leaves) = (crowd(Habit::KeepsAlive, ""), crowd(Habit::Reconnects, "Connection: close\r\n"));
+    let over = Arc::new(AtomicBool::new(false));
+    let started = Instant::now();
+    let tallies = thread::scope(|scope| {
+        let run = |crowd: Crowd| {
+            let over = over.clone();
+            scope.spawn(move || crowd.run(|_| over.load(Ordering::Relaxed)))
+        };
+        let crowds = [run(stays), run(leaves)];
+        let reloaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for number in 1..=RELOADS {
+                server.configure(&config(number));
+                if number % 10 == 0 {
+                    let serving = server.serving_pid();
+                    server.signal(Signal::HUP);
+                    assert!(becomes(PATIENCE, || server
+                        .serving_pids()
+                        .last()
+                        .is_some_and(|p| *p != serving)));
+                }
+                server.reload();
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        let tallies = crowds.map(|crowd| crowd.join().expect("it does not panic"));
+        reloaded.map(|()| tallies)
+    });
+    let [stayed, left] = tallies.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    eprintln!("{RELOADS} reloads in {:?}\n  keep-alive: {stayed}\n  new: {left}", started.elapsed());
+    for tally in [&stayed, &left] {
+        assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", server.stderr());
+        assert!(tally.answered() > RELOADS, "{tally}");
+    }
+    assert_eq!(stayed.connections, 24, "no connection was closed: {stayed}");
+    assert!(becomes(PATIENCE, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+}
+
+#[test]
+fn a_listener_that_is_moved_under_load_loses_nobody() {
+    let port = free_port();
+    let config = |number: usize| {
+        let address = ["127.0.0.1", "0.0.0.0"][number % 2];
+        format!("workers = {}\nlisten = [\"{address}:{port}\"]", 1 + number / 2 % 2)
+    };
+    let server = site(&config(0)).start();
+    let page = Page { path: "/a.txt".to_owned(), contents: vec![Arc::new(b"a".to_vec())] };
+    let crowd = Crowd {
+        address: SocketAddr::from(([127, 0, 0, 1], port)),
+        habit: Habit::Reconnects,
+        clients: 24,
+        pages: vec![page],
+        fields: "Connection: close\r\n".to_owned(),
+    };
+    let over = AtomicBool::new(false);
+    let (tally, reloaded) = thread::scope(|scope| {
+        let crowd = scope.spawn(|| crowd.run(|_| over.load(Ordering::Relaxed)));
+        let reloaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for number in 1..=RELOADS / 4 {
+                server.configure(&config(number));
+                server.reload();
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        (crowd.join().expect("it does not panic"), reloaded)
+    });
+    reloaded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    eprintln!("  moved: {tally}");
+    assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", server.stderr());
+}
+
+#[test]
+fn downloads_last_through_generations_and_these_are_limited() {
+    let config = |number| format!("{}[limits]\ngenerations = 3", version(number));
+    let (site, content) = with_long_file(&config(0));
+    let server = site.start();
+    let mut downloads = Vec::new();
+    for number in 0..2 {
+        downloads.push((number, server.begin_download("/long")));
+        server.configure(&config(number + 1));
+        server.reload();
+        assert_eq!(server.serving_pids().len(), number as usize + 2);
+    }
+    server.configure(&config(3));
+    let said = server.refused_reload();
+    assert!(said.contains("generations") && said.contains("nothing was changed"), "{said}");
+    assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
+    // The first one ends, and there is room for another.
+    for (number, mut download) in downloads {
+        let answer = download.read_response();
+        assert_eq!(answer.field("x-version"), Some(number.to_string().as_str()));
+        assert!(answer.body == content);
+        drop(download);
+        let left = 2 - number as usize;
+        assert!(becomes(PATIENCE, || server.serving_pids().len() <= left), "{:?}", server.serving_pids());
+    }
+    server.reload();
+    assert_eq!(server.get("/a.txt").field("x-version"), Some("3"));
+}
+
+#[test]
+fn what_takes_longer_than_the_timeout_is_cut() {
+    let (site, _) = with_long_file("[timeouts]\nreload = \"500ms\"");
+    let server = site.start();
+    let mut download = server.begin_download("/long");
+    let (earlier, started) = (server.serving_pid(), Instant::now());
+    // The timeout of the configuration that it began with counts.
+    server.configure("");
+    server.reload();
+    assert_eq!(server.serving_pids().len(), 2, "it has some time");
+    assert!(becomes(PATIENCE, || !server.serving_pids().contains(&earlier)));
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(400), "{took:?}");
+    assert!(matches!(download.try_read_response(), Err(Broken::Closed { .. } | Broken::Reset)));
+    assert!(server.stderr().contains("not finished in time"), "{}", server.stderr());
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_process_that_is_stuck_holds_up_no_reload() {
+    let server = site(&version(1)).start();
+    let stuck = server.serving_pid();
+    assert_eq!(server.get("/a.txt").status, 200);
+    signal_process(stuck, Signal::STOP);
+    server.configure(&version(2));
+    server.reload();
+    assert_ne!(server.serving_pid(), stuck);
+    signal_process(stuck, Signal::CONT);
+    assert!(becomes(PATIENCE, || server.get("/a.txt").field("x-version") == Some("2")));
+    assert!(becomes(PATIENCE, || server.serving_pids().len() == 1));
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing_behind() {
+    for (wrong, why) in [
+        ("root = \"nothing\"", "nothing"),
+        ("pid_file = \"nowhere/pid\"", "cannot write the pid file"),
+        ("[log]\naccess = \"nowhere/log\"", "nowhere/log"),
+    ] {
+        let site = site(&format!("listen = [\"unix:a.sock\", \"127.0.0.1:0\"]\n{wrong}"));
+        let output = ended(command().arg("-c").arg(site.write_config()).current_dir(site.home()));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(why), "{wrong}: {said}");
+        assert!(!site.home().join("a.sock").exists(), "{wrong}");
+    }
+}
+
+#[test]
+fn several_reloads_at_once_are_all_answered() {
+    let server = site(&version(1)).start();
+    server.configure(&version(2));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| server.reload());
+        }
+    });
+    assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
+    assert!(becomes(PATIENCE, || server.serving_pids().len() == 1));
+}
+
+#[test]
+fn a_program_that_is_to_end_during_a_reload_ends() {
+    for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {
+        for delay in [0, 0, 1, 2, 5, 10, 20, 40] {
+            let mut server = site("pid_file = \"pid\"\nlisten = [\"127.0.0.1:0\", \"unix:a.sock\"]").start();
+            server.configure("pid_file = \"pid\"\nworkers = 3\nlisten = [\"127.0.0.1:0\", \"unix:b.sock\"]");
+            server.signal(Signal::HUP);
+            thread::sleep(Duration::from_millis(delay));
+            server.signal(signal);
+            assert_eq!(server.wait(AT_ONCE).code(), Some(code), "{delay} ms: {}", server.stderr());
+            for name in ["pid", "a.sock", "b.sock"] {
+                assert!(!server.home().join(name).exists(), "{name} is left behind after {delay} ms");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_with_several_generations_ends_with_all_of_them() {
+    for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {
+        let (site, content) = with_long_file("");
+        let mut server = site.start();
+        let mut downloads = Vec::new();
+        for _ in 0..2 {
+            downloads.push(server.begin_download("/long"));
+            server.reload();
+        }
+        downloads.push(server.begin_download("/long"));
+        let (address, pids) = (server.addr().to_string(), server.serving_pids());
+        assert_eq!(pids.len(), 3);
+        server.signal(signal);
+        wait_until_refused(&address);
+        if signal == Signal::TERM {
+            for mut download in downloads {
+                assert!(download.read_response().body == content && download.is_closed());
+            }
+        }
+        assert_eq!(server.wait(AT_ONCE).code(), Some(code));
+        for pid in pids {
+            assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} is left");
+        }
+    }
+}
+
+#[test]
+fn all_generations_write_to_the_log_that_is_opened_again() {
+    let config = "[log]\naccess = \"./access.log\"\nerror = \"./error.log\"";
+    let (site, content) = with_long_file(config);
+    let server = site.start();
+    let (path, moved) = (server.home().join("access.log"), server.home().join("access.log.1"));
+    let mut download = server.begin_download("/long");
+    server.reload();
+    fs::rename(&path, &moved).expect("it is there");
+    server.signal(Signal::USR1);
+    let pids = server.serving_pids();
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        assert!(becomes(PATIENCE, || has_open(pid, &path) && !has_open(pid, &moved)), "{pid}");
+    }
+    assert!(download.read_response().body == content);
+    assert_eq!(server.get("/a.txt").status, 200);
+    let read = || fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        becomes(PATIENCE, || read().contains("GET /long ") && read().contains("GET /a.txt ")),
+        "{}",
+        read()
+    );
+    assert_eq!(fs::read_to_string(&moved).ok().as_deref(), Some(""));
+}
+
+#[test]
+fn a_serving_process_that_is_killed_is_replaced() {
+    let server = site("pid_file = \"pid\"").start();
+    let mut same = server.connect();
+    assert_eq!(same.get("/a.txt").status, 200);
+    let killed = server.serving_pid();
+    signal_process(killed, Signal::KILL);
+    assert!(same.is_closed());
+    // Whoever comes now waits in the kernel until there is somebody again.
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert_ne!(server.serving_pid(), killed);
+    assert!(
+        server.stderr().contains("the serving process has ended: killed by SIGKILL"),
+        "{}",
+        server.stderr()
+    );
+    // Reloaded while it waits to be started again, there is one of them, and not two.
+    signal_process(server.serving_pid(), Signal::KILL);
+    server.wait_for_line("killed by SIGKILL", PATIENCE);
+    server.reload();
+    assert_eq!(server.get("/a.txt").status, 200);
+    let pid = server.serving_pid();
+    thread::sleep(Duration::from_millis(1200));
+    assert_eq!(server.serving_pids(), [pid]);
+}
+
+#[test]
+fn a_serving_process_that_is_killed_during_a_reload_is_replaced() {
+    let server = site(&version(0)).start();
+    for number in 1..4 {
+        server.configure(&version(number));
+        let serving = server.serving_pid();
+        server.signal(Signal::HUP);
+        signal_process(serving, Signal::KILL);
+        let expected = number.to_string();
+        let is_new = || server.get("/a.txt").field("x-version") == Some(&expected);
+        assert!(becomes(PATIENCE, is_new), "{}", server.stderr());
+        assert!(becomes(PATIENCE, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+    }
+}
+
+#[test]
+fn serving_processes_that_die_again_and_again_end_the_program() {
+    let mut server = site("pid_file = \"pid\"\nlisten = [\"127.0.0.1:0\", \"unix:a.sock\"]").start();
+    for number in 1..=5 {
+        let replaced = |lines: &[String]| {
+            let replaced = lines.iter().filter(|line| line.contains("has taken its place"));
+            (replaced.count() + 1 >= number).then_some(())
+        };
+        assert!(server.errors().wait_for(PATIENCE, replaced).is_some(), "{number}: {}", server.stderr());
+        let pid = server.serving_pid();
+        signal_process(pid, Signal::KILL);
+        let told = |lines: &[String]| {
+            (lines.iter().filter(|line| line.contains("killed by SIGKILL")).count() >= number).then_some(())
+        };
+        assert!(server.errors().wait_for(PATIENCE, told).is_some(), "{number}: {}", server.stderr());
+    }
+    assert_eq!(server.wait(AT_ONCE).code(), Some(1));
+    let said = server.stderr();
+    assert!(said.contains("cannot go on: serving processes end again and again"), "{said}");
+    assert!(!server.home().join("pid").exists() && !server.home().join("a.sock").exists());
+}
+
+#[test]
+fn without_its_keeper_nobody_serves() {
+    let mut server = site("pid_file = \"pid\"").start();
+    let mut download = server.connect();
+    assert_eq!(download.get("/a.txt").status, 200);
+    let (address, serving) = (server.addr(), server.serving_pid());
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait(AT_ONCE).code(), None);
+    assert!(download.is_closed());
+    assert!(becomes(AT_ONCE, || !Path::new(&format!("/proc/{serving}")).exists()));
+    let next = site(&format!("listen = [\"{address}\"]")).start();
+    assert_eq!(next.get("/a.txt").status, 200);
+}

@@ -1,0 +1,92 @@
+//! A server starts, reads its configuration again, and ends while its disk does not answer.
+
+use std::thread;
+use std::time::Instant;
+
+use e2e::{PATIENCE, Signal, run};
+
+use crate::CLIENTS;
+use crate::SECOND;
+use crate::file_system::Call::{self, Getattr, Lookup, Read};
+use crate::file_system::Slowness::Hanging;
+use crate::file_system::{Names, Pages};
+use crate::rig::{PATIENT, Place, Rig, are_answered, becomes, ensure, in_turn, side_by_side, still_wait};
+
+#[test]
+fn a_server_starts_with_a_dead_root_and_serves_it_later() {
+    let rig = Rig::start(Place::Beside, Names::Forgotten, Pages::Direct, PATIENT, |disk| {
+        disk.slow_down(Getattr, Hanging);
+    });
+    assert!(rig.disk.somebody_waits(), "it does not look at its root");
+    rig.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(rig.server.get("/slow/small-0.txt").status, 503);
+    rig.disk.release();
+    // It is looked up again when it is asked for, once a second.
+    let is_served = || rig.server.get("/slow/small-0.txt").status == 200;
+    assert!(becomes(SECOND * 5, is_served), "it is not served");
+    rig.serves_everything().unwrap_or_else(|why| panic!("{why}"));
+}
+
+const RELOADED: [(Call, &str); 3] =
+    [(Lookup, "/slow/small-{n}.txt"), (Getattr, "/slow/small-{n}.txt"), (Read, "/slow/large-{n}.bin")];
+
+#[test]
+fn a_reload_does_not_wait_for_the_dead() {
+    in_turn(&RELOADED, |&(call, path)| {
+        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, PATIENT);
+        let mut waiting = rig.have_wait(call, Hanging, path)?;
+        let before = rig.server.serving_pid();
+        let config = rig.server.home().join("site.toml");
+        thread::scope(|scope| {
+            let reload = scope.spawn(|| run(["reload".as_ref(), "-c".as_ref(), config.as_os_str()]));
+            while !reload.is_finished() {
+                rig.ask_for_fast_files()?;
+            }
+            let reloaded = reload.join().expect("it does not panic");
+            ensure(reloaded.status.success(), || format!("{reloaded:?}"))
+        })?;
+        ensure(rig.server.serving_pid() != before, || "nobody else serves".to_owned())?;
+        rig.others_notice_nothing()?;
+        still_wait(&mut waiting)?;
+        rig.disk.release();
+        are_answered(path, waiting)?;
+        let is_served = || rig.serves_everything();
+        ensure(becomes(SECOND * 5, || is_served().is_ok()), || format!("{:?}", is_served()))
+    });
+}
+
+const HASTY: &str = "[timeouts]\ndisk = \"1m\"\nshutdown = \"1s\"\n";
+
+#[test]
+fn sigterm_ends_a_server_whose_disk_is_dead() {
+    side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
+        let mut rig = Rig::new(Place::Beside, names, Pages::Direct, HASTY);
+        ensure(rig.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
+        rig.disk.become_deaf();
+        let _waiting = rig.ask("/slow/none-{n}.txt", CLIENTS);
+        ensure(becomes(SECOND * 5, || rig.helpers().running > 0), || "nobody waits".to_owned())?;
+        let since = Instant::now();
+        rig.server.signal(Signal::TERM);
+        let ended = rig.server.wait(PATIENCE);
+        ensure(ended.code() == Some(0), || ended.to_string())?;
+        ensure(since.elapsed() < SECOND * 4, || format!("{:?}", since.elapsed()))
+    });
+}
+
+/// A process that has a request in the hands of a file system ends with that request, even if it is killed.
+#[test]
+fn sigterm_ends_a_server_as_soon_as_its_disk_lets_go() {
+    side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
+        let mut rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, HASTY);
+        let waiting = rig.have_wait(call, Hanging, path)?;
+        rig.server.signal(Signal::TERM);
+        // Its connections do not wait with it.
+        for mut client in waiting {
+            client.set_patience(SECOND * 5);
+            ensure(client.try_read_response().is_err(), || "a response".to_owned())?;
+        }
+        rig.disk.release();
+        let ended = rig.server.wait(PATIENCE);
+        ensure(ended.code() == Some(0), || ended.to_string())
+    });
+}

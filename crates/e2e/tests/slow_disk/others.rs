@@ -1,0 +1,124 @@
+//! Those who wait go on waiting, and the others notice nothing.
+
+use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, Opendir, Read, Readdir};
+use crate::file_system::Slowness::{self, Delayed, Hanging};
+use crate::file_system::{Names, Pages};
+use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side, still_wait};
+use crate::{CLIENTS, SECOND};
+
+/// What waits, and where.
+pub const WAITS: [(Call, &str); 12] = [
+    (Lookup, "/slow/small-{n}.txt"),
+    (Lookup, "/slow/none-{n}.txt"),
+    (Lookup, "/slow/folder-{n}/"),
+    (Getattr, "/slow/small-{n}.txt"),
+    (Neighbour, "/slow/small-{n}.txt"),
+    (Open, "/slow/small-{n}.txt"),
+    (Read, "/slow/small-{n}.txt"),
+    (Read, "/slow/large-{n}.bin"),
+    (Read, "/slow/packed-{n}.bin"),
+    (Opendir, "/slow/folder-{n}/"),
+    (Readdir, "/slow/folder-{n}/"),
+    (Listed, "/slow/folder-{n}/"),
+];
+
+/// Where the kernel knows the names, only these are asked for.
+const KNOWN_WAITS: [(Call, &str); 7] = [
+    (Open, "/slow/small-{n}.txt"),
+    (Open, "/slow/large-{n}.bin"),
+    (Read, "/slow/small-{n}.txt"),
+    (Read, "/slow/large-{n}.bin"),
+    (Read, "/slow/packed-{n}.bin"),
+    (Opendir, "/slow/folder-{n}/"),
+    (Readdir, "/slow/folder-{n}/"),
+];
+
+fn others_notice_nothing(
+    place: Place,
+    names: Names,
+    pages: Pages,
+    slowness: Slowness,
+    waits: &[(Call, &str)],
+) {
+    in_turn(waits, |&(call, path)| {
+        let rig = Rig::new(place, names, pages, PATIENT);
+        let mut waiting = rig.have_wait(call, slowness, path)?;
+        rig.others_notice_nothing()?;
+        if slowness == Hanging {
+            still_wait(&mut waiting)?;
+        }
+        rig.disk.release();
+        are_answered(path, waiting)
+    });
+}
+
+#[test]
+fn who_asks_for_something_fast_does_not_wait_for_the_dead() {
+    others_notice_nothing(Place::Beside, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
+}
+
+#[test]
+fn nor_for_those_mounted_beneath_the_root() {
+    others_notice_nothing(Place::Beneath, Names::Forgotten, Pages::Kept, Hanging, &WAITS);
+}
+
+#[test]
+fn nor_for_what_takes_seconds() {
+    others_notice_nothing(Place::Beside, Names::Forgotten, Pages::Kept, Delayed(SECOND * 3), &WAITS);
+}
+
+#[test]
+fn nor_if_the_kernel_knows_all_names() {
+    others_notice_nothing(Place::Beside, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
+    others_notice_nothing(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
+}
+
+/// What the fast file system is asked for, and takes a helper thread or a place of its own.
+const COLD: [(&str, u16); 4] =
+    [("/missing-{n}.txt", 404), ("/folder/", 200), ("/folder/missing-{n}", 404), ("/packed.bin", 200)];
+
+/// Who waits meanwhile.
+const DEAD: [(Place, Call, &str); 8] = [
+    (Place::Beside, Lookup, "/slow/small-{n}.txt"),
+    (Place::Beside, Read, "/slow/large-{n}.bin"),
+    (Place::Beside, Read, "/slow/packed-{n}.bin"),
+    (Place::Beside, Readdir, "/slow/folder-{n}/"),
+    (Place::Beneath, Lookup, "/slow/small-{n}.txt"),
+    (Place::Beneath, Read, "/slow/large-{n}.bin"),
+    (Place::Beneath, Read, "/slow/packed-{n}.bin"),
+    (Place::Beneath, Readdir, "/slow/folder-{n}/"),
+];
+
+#[test]
+fn one_device_leaves_the_others_threads_and_places() {
+    side_by_side(&DEAD, |&(place, call, path)| {
+        // Fewer than those who ask.
+        let config = "[timeouts]\ndisk = \"1m\"\n[limits]\ndisk_queue = 100\n";
+        let rig = Rig::new(place, Names::Forgotten, Pages::Direct, config);
+        let _waiting = rig.have_wait(call, Hanging, path)?;
+        for (asked, status) in COLD {
+            for n in 0..20 {
+                let response = rig.ask_one(asked, n).try_read_response();
+                let response = response.map_err(|broken| format!("{asked}: {broken}"))?;
+                ensure(response.status == status, || format!("{asked}: {response}"))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_listing_shows_a_dead_mount_point_and_does_not_ask_it() {
+    side_by_side(&[Getattr, Lookup], |&call| {
+        // A page that was kept asks nobody.
+        let config = "[cache]\nentries = 0\n";
+        let rig = Rig::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
+        rig.disk.slow_down(call, Hanging);
+        for mut client in rig.ask("/", CLIENTS) {
+            let response = client.try_read_response().map_err(|broken| broken.to_string())?;
+            let shows_it = response.status == 200 && String::from_utf8_lossy(&response.body).contains("slow");
+            ensure(shows_it, || response.to_string())?;
+        }
+        rig.others_notice_nothing()
+    });
+}

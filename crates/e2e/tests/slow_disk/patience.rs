@@ -1,0 +1,120 @@
+//! How long a disk is waited for: until the deadline, or until the client leaves. And nothing is left of
+//! it when the disk answers again.
+
+use std::time::Instant;
+
+use e2e::{Broken, Client};
+
+use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
+use crate::file_system::Slowness::Hanging;
+use crate::file_system::{Names, Pages};
+use crate::others::WAITS;
+use crate::rig::{Helpers, Place, Rig, are_answered, becomes, ensure, side_by_side, still_wait};
+use crate::{CLIENTS, SECOND};
+
+/// Nothing is kept, so that whatever is still held is a leak.
+const HASTY: &str = "[timeouts]\ndisk = \"1s\"\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
+
+#[test]
+fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
+    side_by_side(&WAITS, |&(call, path)| {
+        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Kept, HASTY);
+        ensure(rig.is_quiet(), || "the first connection does not end".to_owned())?;
+        let before = rig.held();
+        let since = Instant::now();
+        for mut client in rig.have_wait(call, Hanging, path)? {
+            client.set_patience((SECOND * 8).saturating_sub(since.elapsed()).max(SECOND / 1000));
+            are_told(call, path, &mut client)?;
+        }
+        ensure(since.elapsed() >= SECOND * 9 / 10, || format!("over after {:?}", since.elapsed()))?;
+        rig.disk.release();
+        rig.serves_everything()?;
+        ensure(rig.becomes_as(before), || format!("{before:?} became {:?}", rig.held()))
+    });
+}
+
+/// 503; but once the head has left, only the end of the connection can tell.
+fn are_told(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
+    let may_have_head = call == Read && !path.contains("small");
+    match client.try_read_response() {
+        Ok(response) if response.status == 503 => Ok(()),
+        Err(Broken::Closed { .. } | Broken::Reset) if may_have_head => Ok(()),
+        Ok(response) => Err(response.to_string()),
+        Err(broken) => Err(broken.to_string()),
+    }
+}
+
+/// How a client leaves.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    Reset,
+    Close,
+}
+
+impl Manner {
+    fn leave(self, client: Client) {
+        match self {
+            Manner::Reset => client.reset(),
+            Manner::Close => drop(client),
+        }
+    }
+}
+
+const LEFT: [(Call, &str, Manner); 12] = [
+    (Lookup, "/slow/small-{n}.txt", Manner::Reset),
+    (Lookup, "/slow/small-{n}.txt", Manner::Close),
+    (Neighbour, "/slow/small-{n}.txt", Manner::Reset),
+    (Neighbour, "/slow/small-{n}.txt", Manner::Close),
+    (Open, "/slow/large-{n}.bin", Manner::Reset),
+    (Open, "/slow/large-{n}.bin", Manner::Close),
+    (Read, "/slow/large-{n}.bin", Manner::Reset),
+    (Read, "/slow/large-{n}.bin", Manner::Close),
+    (Read, "/slow/packed-{n}.bin", Manner::Reset),
+    (Read, "/slow/packed-{n}.bin", Manner::Close),
+    (Readdir, "/slow/folder-{n}/", Manner::Reset),
+    (Readdir, "/slow/folder-{n}/", Manner::Close),
+];
+
+#[test]
+fn who_leaves_is_not_waited_for_and_makes_room() {
+    side_by_side(&LEFT, |&(call, path, manner)| {
+        // One device has half of the queue, and its root is looked up as well. Nobody is shed where the machine has other things to do.
+        let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
+        let config = format!("[timeouts]\ndisk = \"1m\"\ndelay = 0\n{limits}");
+        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+        let mut waiting = rig.have_wait(call, Hanging, path)?;
+        let all_wait = || {
+            let Helpers { running, waiting } = rig.helpers();
+            running + waiting >= CLIENTS as u64
+        };
+        ensure(becomes(SECOND * 5, all_wait), || format!("not all wait: {:?}", rig.helpers()))?;
+        still_wait(&mut waiting)?;
+        waiting.push(rig.ask_one(path, CLIENTS));
+        are_told(call, path, &mut rig.ask_one(path, CLIENTS + 1))?;
+
+        waiting.into_iter().for_each(|client| manner.leave(client));
+        let nobody_waits = || rig.helpers().waiting <= 1 && rig.held().connections == 0;
+        ensure(becomes(SECOND * 5, nobody_waits), || {
+            format!("they have left: {:?}, {:?}", rig.helpers(), rig.held())
+        })?;
+        let mut next = rig.have_wait(call, Hanging, path)?;
+        still_wait(&mut next)?;
+        rig.disk.release();
+        are_answered(path, next)
+    });
+}
+
+#[test]
+fn statistics_tell_who_left_and_who_was_told() {
+    const LEAVE: usize = 5;
+    let config = "[timeouts]\ndisk = \"3s\"\ndelay = 0\n[limits]\ndisk_queue = 1000\n";
+    let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, config);
+    let mut waiting = rig.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
+    drop(waiting.split_off(CLIENTS - LEAVE));
+    let counts = |left, late| rig.server.count("left") == left && rig.server.count("late_disk") == late;
+    assert!(becomes(SECOND * 10, || counts(LEAVE as u64, 0)), "{}", rig.server.stats());
+    assert!(waiting.iter_mut().all(|client| client.read_response().status == 503));
+    let late = (CLIENTS - LEAVE) as u64;
+    assert!(becomes(SECOND * 10, || counts(LEAVE as u64, late)), "{}", rig.server.stats());
+    rig.disk.release();
+}

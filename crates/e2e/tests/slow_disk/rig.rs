@@ -1,0 +1,294 @@
+//! A server of a fast and of the slow file system, which is `/slow/`, and those who ask it.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Broken, Client, PATIENCE, Random, Response, Server, Site, run};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::file_system::{Call, Contents, IN_IT, LARGE, Mounted, Names, Pages, Slowness, contents};
+use crate::{CLIENTS, SECOND};
+
+const BROWSED: &str = "workers = 1\nlisting = true\n";
+/// The times are told, and nobody is to be told that a disk is dead.
+pub const PATIENT: &str = "[timeouts]\ndisk = \"1m\"\n[limits]\nstreams = 1000\n";
+const FAST_REQUESTS: usize = 200;
+/// How long 99 of 100 who ask for something fast may wait.
+const AT_ONCE: Duration = Duration::from_millis(20);
+/// A server that stalls does so in all of them, a machine that has other things to do does not.
+const ROUNDS: usize = 10;
+
+/// Where the slow file system is, as the server sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A root of its own.
+    Beside,
+    /// Mounted on a folder of the fast root.
+    Beneath,
+}
+
+pub struct Rig {
+    // Goes first: a server that waits for it does not end.
+    pub disk: Mounted,
+    pub server: Server,
+    large: Vec<u8>,
+}
+
+/// What a server holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub descriptors: usize,
+    pub threads: usize,
+    pub connections: u64,
+}
+
+/// Those who hold helper threads, and those who wait for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Helpers {
+    pub running: u64,
+    pub waiting: u64,
+}
+
+impl Rig {
+    pub fn new(place: Place, names: Names, pages: Pages, config: &str) -> Rig {
+        Rig::start(place, names, pages, config, |_| {})
+    }
+
+    /// As `new`; the file system is made slow before the server starts.
+    pub fn start(
+        place: Place,
+        names: Names,
+        pages: Pages,
+        config: &str,
+        slow_down: impl FnOnce(&Mounted),
+    ) -> Rig {
+        let large = Random::new(1).bytes(LARGE);
+        let mut site = Site::new().file("small.txt", "small").file("large.bin", &large).folder("folder/deep");
+        site = site.file("packed.bin.gz", &*contents().packed);
+        for n in 0..FAST_REQUESTS {
+            site = site.file(&format!("new-{n}.txt"), "new");
+        }
+        let at = match place {
+            Place::Beside => site.home().join("slow"),
+            Place::Beneath => site.root().join("slow"),
+        };
+        let disk = Mounted::new(&at, names, pages);
+        slow_down(&disk);
+        let route = match place {
+            Place::Beside => format!("[[route]]\npath = \"/slow/\"\nalias = \"{}\"\n", at.display()),
+            Place::Beneath => String::new(),
+        };
+        let server = site.config(&format!("{BROWSED}{config}{route}")).start();
+        // It says where it listens before its worker has opened its roots.
+        // Made first: it lets the server go, should this fail.
+        let rig = Rig { disk, server, large };
+        assert_eq!(rig.server.get("/small.txt").body, b"small");
+        rig
+    }
+
+    /// Clients that ask, each for something else, where `path` has `{n}`.
+    pub fn ask(&self, path: &str, count: usize) -> Vec<Client> {
+        (0..count).map(|n| self.ask_one(path, n)).collect()
+    }
+
+    pub fn ask_one(&self, path: &str, n: usize) -> Client {
+        let mut client = self.server.connect();
+        client.send(get(&path.replace("{n}", &n.to_string())));
+        client
+    }
+
+    /// Holds a call up, and has everybody wait for it.
+    pub fn have_wait(&self, call: Call, slowness: Slowness, path: &str) -> Result<Vec<Client>, String> {
+        self.disk.slow_down(call, slowness);
+        let waiting = self.ask(path, CLIENTS);
+        ensure(self.disk.somebody_waits(), || "nobody waits".to_owned())?;
+        Ok(waiting)
+    }
+
+    /// Asks for everything fast until all but one of a hundred are answered at once. Errors: somebody is
+    /// not answered, or they never are.
+    pub fn others_notice_nothing(&self) -> Result<(), String> {
+        let mut rounds = Vec::new();
+        while rounds.len() < ROUNDS {
+            let times = self.ask_for_fast_files()?;
+            let (p99, most) = (times[times.len() * 99 / 100 - 1], times[times.len() - 1]);
+            rounds.push(format!("{p99:?}, slowest {most:?}"));
+            if p99 <= AT_ONCE {
+                eprintln!("99 of 100 within {}", rounds.join("; "));
+                return Ok(());
+            }
+        }
+        Err(format!("99 of 100 within {}", rounds.join("; ")))
+    }
+
+    /// Asks for everything fast, in every way, one after the other. Says how long each took, in order of
+    /// that.
+    pub fn ask_for_fast_files(&self) -> Result<Vec<Duration>, String> {
+        let mut kept = self.server.connect();
+        let mut all = Vec::new();
+        for n in 0..FAST_REQUESTS {
+            let (path, expected) = match n % 3 {
+                0 => ("/small.txt".to_owned(), &b"small"[..]),
+                1 => (format!("/new-{n}.txt"), &b"new"[..]),
+                _ => ("/large.bin".to_owned(), &self.large[..]),
+            };
+            let since = Instant::now();
+            let mut fresh = (n % 2 == 1).then(|| self.server.connect());
+            let client = fresh.as_mut().unwrap_or(&mut kept);
+            client.set_patience(SECOND * 3);
+            client.send(get(&path));
+            match client.try_read_response() {
+                Ok(response) if response.status == 200 && response.body == expected => {}
+                Ok(response) => return Err(format!("{path}, {n}: {response}")),
+                Err(broken) => return Err(format!("{path}, {n}: {broken}")),
+            }
+            all.push(since.elapsed());
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// All that there is on the slow file system is served, plain and packed.
+    pub fn serves_everything(&self) -> Result<(), String> {
+        let last = CLIENTS.to_string();
+        for path in ["small-{n}.txt", "large-{n}.bin", "packed-{n}.bin", "folder-{n}/", "none-{n}.txt"] {
+            let path = format!("/slow/{path}").replace("{n}", &last);
+            is_answer(&path, &self.server.get(&path))?;
+        }
+        let neighbour = self.server.connect().get_with("/slow/small-7.txt", "Accept-Encoding: gzip\r\n");
+        let is_packed = neighbour.field("content-encoding") == Some("gzip");
+        ensure(is_packed && neighbour.body == *contents().packed, || format!("a neighbour: {neighbour}"))
+    }
+
+    pub fn held(&self) -> Held {
+        let count = |what: &str| {
+            let folder = Path::new("/proc").join(self.server.serving_pid().to_string()).join(what);
+            fs::read_dir(folder).expect("it runs").count()
+        };
+        let stats = self.stats();
+        let connections = ["active", "idle", "parked"].map(|what| stats[what].as_u64().expect("a number"));
+        Held { descriptors: count("fd"), threads: count("task"), connections: connections.iter().sum() }
+    }
+
+    /// Has everybody left, and nothing else begun?
+    pub fn is_quiet(&self) -> bool {
+        becomes(SECOND * 5, || self.held().connections == 0)
+    }
+
+    /// Waits until it holds no more than before: a helper thread that has nothing to do ends after a while.
+    pub fn becomes_as(&self, before: Held) -> bool {
+        let is_no_more = || {
+            let now = self.held();
+            let more = now.threads > before.threads || now.descriptors > before.descriptors;
+            !more && now.connections == before.connections && self.helpers() == Helpers::default()
+        };
+        becomes(SECOND * 15, is_no_more)
+    }
+
+    pub fn helpers(&self) -> Helpers {
+        let stats = self.stats();
+        let sum = |what: &str| {
+            let devices = stats["helpers"].as_array().expect("a list");
+            devices.iter().map(|device| device[what].as_u64().expect("a number")).sum()
+        };
+        Helpers { running: sum("running"), waiting: sum("waiting") }
+    }
+
+    /// What `taipan stats` prints of all workers.
+    fn stats(&self) -> serde_json::Value {
+        let config = self.server.home().join("site.toml");
+        let printed = run(["stats".as_ref(), "--json".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        assert!(printed.status.success(), "{printed:?}");
+        let mut stats: serde_json::Value = serde_json::from_slice(&printed.stdout).expect("it is JSON");
+        stats["all"].take()
+    }
+}
+
+pub fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+/// What is answered in the end to whoever asks for a path of the slow file system.
+pub fn is_answer(path: &str, response: &Response) -> Result<(), String> {
+    let Contents { small, large, .. } = contents();
+    let body = &response.body;
+    let is_right = match path.trim_start_matches("/slow/").split('-').next() {
+        Some("small") => response.status == 200 && *body == **small,
+        Some("large" | "packed") => response.status == 200 && *body == **large,
+        Some("folder") => response.status == 200 && String::from_utf8_lossy(body).contains(IN_IT),
+        _ => response.status == 404,
+    };
+    ensure(is_right, || format!("{path}: {response}"))
+}
+
+/// Everybody gets what they have asked for.
+pub fn are_answered(path: &str, waiting: Vec<Client>) -> Result<(), String> {
+    for mut client in waiting {
+        let response = client.try_read_response().map_err(|broken| broken.to_string())?;
+        is_answer(path, &response)?;
+    }
+    Ok(())
+}
+
+/// Nobody has been told anything, but perhaps how an answer begins.
+pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
+    for client in waiting {
+        let seen = recv(&*client, &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        if matches!(seen, Err(Errno::AGAIN)) {
+            continue;
+        }
+        client.set_patience(Duration::from_millis(1));
+        match client.try_read_response() {
+            Err(Broken::Silent) => client.set_patience(PATIENCE),
+            Err(broken) => return Err(format!("somebody who waits: {broken}")),
+            Ok(response) => return Err(format!("somebody who waits: {response}")),
+        }
+    }
+    Ok(())
+}
+
+pub fn ensure(is: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if is { Ok(()) } else { Err(what()) }
+}
+
+/// Looks every few milliseconds, until it is so.
+pub fn becomes(patience: Duration, is: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + patience;
+    while Instant::now() < until {
+        if is() {
+            return true;
+        }
+        thread::sleep(SECOND / 50);
+    }
+    is()
+}
+
+/// Checks one row after the other, where it matters how long something takes. Fails with all that failed.
+pub fn in_turn<Row: std::fmt::Debug>(rows: &[Row], check: impl Fn(&Row) -> Result<(), String>) {
+    let failed = rows.iter().filter_map(|row| {
+        eprintln!("{row:?}:");
+        check(row).err().map(|why| format!("{row:?}: {why}"))
+    });
+    none_failed(failed.collect());
+}
+
+/// Checks all rows at the same time, as they mostly wait. Fails with all that failed.
+pub fn side_by_side<Row: std::fmt::Debug + Sync>(
+    rows: &[Row],
+    check: impl Fn(&Row) -> Result<(), String> + Sync,
+) {
+    let check = |row| check(row).err().map(|why| format!("{row:?}: {why}"));
+    let check = &check;
+    let failed = thread::scope(|scope| {
+        let checks: Vec<_> = rows.iter().map(|row| scope.spawn(move || check(row))).collect();
+        checks.into_iter().filter_map(|check| check.join().expect("it has said why")).collect()
+    });
+    none_failed(failed);
+}
+
+fn none_failed(failed: Vec<String>) {
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+}

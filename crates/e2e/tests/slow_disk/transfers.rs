@@ -1,0 +1,157 @@
+//! Files on their way from the slow file system: to fast and slow readers, to their last bytes, and closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use e2e::Client;
+
+use crate::SECOND;
+use crate::file_system::Call::{Flush, Getattr, Read};
+use crate::file_system::Slowness::{Delayed, Hanging};
+use crate::file_system::{HUGE, Names, Pages, contents, huge};
+use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side};
+
+#[test]
+fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
+    side_by_side(&[Pages::Direct, Pages::Kept], |&pages| {
+        let rig = Rig::new(Place::Beside, Names::Forgotten, pages, "");
+        rig.disk.slow_down(Read, Delayed(SECOND / 20));
+        let long = &contents().long;
+        let mut fast = rig.server.connect();
+        thread::scope(|scope| {
+            let fast = scope.spawn(move || fast.get("/slow/long.bin").body);
+            let mut slow = Download::new(&rig, "/slow/long.bin")?;
+            while slow.taken < long.len() as u64 {
+                let from = slow.taken as usize;
+                let some = slow.take()?;
+                ensure(long[from..].starts_with(&some), || format!("wrong behind {from}"))?;
+                thread::sleep(Duration::from_millis(5));
+            }
+            ensure(fast.join().expect("it does not panic") == **long, || "wrong for the fast".to_owned())
+        })
+    });
+}
+
+/// A download that is read piece by piece.
+struct Download {
+    client: Client,
+    /// Bytes of content.
+    taken: u64,
+    /// What came with the head.
+    first: Vec<u8>,
+}
+
+impl Download {
+    fn new(rig: &Rig, path: &str) -> Result<Download, String> {
+        let mut client = rig.server.begin_download(path);
+        let mut first = Vec::new();
+        loop {
+            let some = client.read_some().map_err(|e| e.to_string())?;
+            ensure(!some.is_empty(), || "closed within the head".to_owned())?;
+            first.extend(some);
+            if let Some(end) = first.windows(4).position(|end| end == b"\r\n\r\n") {
+                return Ok(Download { client, taken: 0, first: first.split_off(end + 4) });
+            }
+        }
+    }
+
+    /// What has come by now; something, or it has failed.
+    fn take(&mut self) -> Result<Vec<u8>, String> {
+        let some = match std::mem::take(&mut self.first) {
+            first if first.is_empty() => self.client.read_some().map_err(|e| e.to_string())?,
+            first => first,
+        };
+        self.taken += some.len() as u64;
+        if some.is_empty() { Err(format!("closed after {}", self.taken)) } else { Ok(some) }
+    }
+
+    /// As `take`, of the huge file, which is looked at.
+    fn take_huge(&mut self) -> Result<(), String> {
+        let from = self.taken;
+        let some = self.take()?;
+        ensure(some == huge(from, self.taken), || format!("wrong behind {from}"))
+    }
+}
+
+#[test]
+fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
+    let config = format!("{PATIENT}[cache]\nentries = 0\n");
+    let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+    ensure(rig.is_quiet(), || format!("{:?}", rig.held())).expect("the first connection ends");
+    let before = rig.held();
+    let goes_on = AtomicBool::new(true);
+    let (tell, told) = channel();
+    let fast = || {
+        let mut fast = Download::new(&rig, "/slow/huge.bin")?;
+        while fast.taken < HUGE {
+            fast.take_huge()?;
+            if fast.taken > HUGE / 4 {
+                // Only the first time is waited for.
+                _ = tell.send(());
+            }
+        }
+        Ok(())
+    };
+    let slow = || {
+        let mut slow = Download::new(&rig, "/slow/huge.bin")?;
+        while goes_on.load(Ordering::Relaxed) {
+            slow.take_huge()?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    };
+    let others = || {
+        told.recv().map_err(|_| "the download has failed".to_owned())?;
+        rig.others_notice_nothing()?;
+        let waiting = rig.have_wait(Read, Hanging, "/slow/large-{n}.bin")?;
+        rig.others_notice_nothing()?;
+        rig.disk.release();
+        are_answered("/slow/large-{n}.bin", waiting)
+    };
+    let came = thread::scope(|scope| {
+        let slow = scope.spawn(slow);
+        let fast = scope.spawn(|| {
+            let came = fast();
+            goes_on.store(false, Ordering::Relaxed);
+            came
+        });
+        let noticed = others();
+        // Whatever came of it, nobody waits any more.
+        rig.disk.release();
+        [fast.join().expect("it does not panic"), slow.join().expect("it does not panic"), noticed]
+    });
+    assert!(came.iter().all(Result::is_ok), "fast, slow, others: {came:?}");
+    assert!(rig.becomes_as(before), "{before:?} became {:?}", rig.held());
+}
+
+#[test]
+fn closing_a_file_makes_nobody_wait() {
+    in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
+        let config = format!("{PATIENT}[cache]\nentries = 0\n");
+        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+        rig.disk.slow_down(Flush, Hanging);
+        let mut readers = rig.ask(path, 10);
+        readers.iter_mut().for_each(|reader| reader.set_patience(SECOND * 30));
+        thread::scope(|scope| {
+            // What has been read is closed.
+            let readers = scope.spawn(move || are_answered(path, readers));
+            let waits = ensure(rig.disk.somebody_waits(), || "nothing is closed".to_owned());
+            let others = waits.and_then(|()| rig.others_notice_nothing());
+            rig.disk.release();
+            others.and(readers.join().expect("it does not panic"))
+        })
+    });
+}
+
+#[test]
+fn comparing_a_file_before_its_last_bytes_asks_nobody() {
+    in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
+        let rig = Rig::new(Place::Beside, Names::Forgotten, pages, PATIENT);
+        let mut reader = rig.server.begin_download("/slow/long.bin");
+        rig.disk.slow_down(Getattr, Hanging);
+        let response = reader.try_read_response().map_err(|broken| broken.to_string())?;
+        ensure(response.body == *contents().long, || response.to_string())
+    });
+}

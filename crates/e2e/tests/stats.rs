@@ -1,0 +1,273 @@
+//! `taipan stats`: every count moves when what it counts happens, and nobody else may ask.
+
+use std::thread;
+use std::time::Duration;
+
+use e2e::{
+    Client, PATIENCE, Response, Rows, Server, Site, becomes, command, command_without_privilege, ended,
+    is_root,
+};
+
+const COUNTS: [&str; 35] = [
+    "active",
+    "idle",
+    "parked",
+    "delay_us",
+    "accepted",
+    "inherited",
+    "handed_over",
+    "refused",
+    "refused_per_client",
+    "accept_failed",
+    "evicted",
+    "panicked",
+    "status_1xx",
+    "status_2xx",
+    "status_3xx",
+    "status_4xx",
+    "status_5xx",
+    "bytes",
+    "cache_hits",
+    "cache_misses",
+    "shed_cold",
+    "shed_all",
+    "late_head",
+    "late_body",
+    "late_write",
+    "late_idle",
+    "late_disk",
+    "left",
+    "scripts",
+    "scripts_failed",
+    "scripts_killed",
+    "scripts_late",
+    "scripts_refused",
+    "scripts_running",
+    "scripts_waiting",
+];
+
+fn site(config: &str) -> Site {
+    Site::new().file("a.txt", "hello\n").config(config)
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+}
+
+fn len(answer: &Response) -> u64 {
+    (answer.raw_head.len() + answer.body.len()) as u64
+}
+
+#[test]
+fn both_forms_have_every_count_of_every_worker() {
+    let server = site("workers = 3").start();
+    for _ in 0..20 {
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+    assert!(becomes(PATIENCE, || server.count("status_2xx") == 20));
+    let json = server.stats();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["process"], server.serving_pid());
+    assert!(json["uptime_s"].is_u64() && json["log_lines_dropped"] == 0);
+    let workers = json["workers"].as_array().expect("it is an array");
+    assert_eq!(workers.len(), 3);
+    for count in COUNTS.iter().filter(|count| **count != "delay_us") {
+        let each: Option<u64> = workers.iter().map(|worker| worker[count].as_u64()).sum();
+        assert_eq!(each, json["all"][count].as_u64(), "{count}: {json}");
+    }
+    assert_eq!(
+        json["all"].as_object().map(|all| all.len()),
+        Some(COUNTS.len() + 1),
+        "and the helpers: {json}"
+    );
+
+    let output = server.asked(&["stats"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = |words: &str| {
+        let line =
+            text.lines().find(|line| line.starts_with(words)).unwrap_or_else(|| panic!("{words}: {text}"));
+        line[words.len()..].split_whitespace().map(|n| n.parse().expect("a number")).collect::<Vec<u64>>()
+    };
+    let accepted = row("connections accepted");
+    assert_eq!((accepted.len(), accepted[0]), (4, accepted[1..].iter().sum()), "all, and each: {text}");
+    assert_eq!(row("answers 2xx")[0], 20);
+    assert!(text.starts_with(&format!(
+        "taipan {}, process {}",
+        env!("CARGO_PKG_VERSION"),
+        server.serving_pid()
+    )));
+    assert_eq!(text.lines().count(), COUNTS.len() + 4, "a row for each: {text}");
+}
+
+#[test]
+fn answers_are_counted_by_class_and_bytes_and_where_they_come_from() {
+    let config = "workers = 1\n[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n[[route]]\npath = \"/sorry\"\nanswer = 503\n[cache]\ncheck = \"1m\"\nmissing = \"1m\"";
+    let server = site(config).start();
+    let rows = [
+        (get("/a.txt"), "status_2xx", 0, 1),
+        (get("/a.txt"), "status_2xx", 1, 0),
+        (get("/moved"), "status_3xx", 0, 0),
+        (get("/missing"), "status_4xx", 0, 1),
+        (get("/missing"), "status_4xx", 1, 0),
+        ("nonsense\r\n\r\n".to_owned(), "status_4xx", 0, 0),
+        (get("/sorry"), "status_5xx", 0, 0),
+    ];
+    let mut table = Rows::new();
+    for (request, class, hits, misses) in rows {
+        let before = server.stats();
+        let answer = server.ask(&request);
+        let keys = ["accepted", class, "bytes", "cache_hits", "cache_misses"];
+        let expected = [1, 1, len(&answer), hits, misses];
+        let grown = || {
+            let after = server.stats();
+            keys.map(|key| after["all"][key].as_u64().unwrap_or(0) - before["all"][key].as_u64().unwrap_or(0))
+        };
+        // An answer is counted when it has left, which its client may see a little earlier.
+        _ = becomes(Duration::from_secs(2), || grown() == expected);
+        table.check(&request, grown(), expected);
+    }
+}
+
+#[test]
+fn connections_are_where_they_are() {
+    let large = vec![b'x'; 32 * 1024 * 1024];
+    let server = site("workers = 1").file("large", large).start();
+    let is = |active: u64, resting: u64| {
+        let is_so = || {
+            let stats = server.stats();
+            let count = |key: &str| stats["all"][key].as_u64().unwrap_or(99);
+            (count("active"), count("idle") + count("parked")) == (active, resting)
+        };
+        assert!(becomes(PATIENCE, is_so), "not {active} and {resting}: {}", server.stats());
+    };
+    is(0, 0);
+    let mut resting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    is(0, 3);
+    resting[0].get("/a.txt");
+    is(0, 3);
+    let download = server.begin_download("/large");
+    resting[1].send("GET /a.txt HTTP/1.1\r\n");
+    is(2, 2);
+    drop(download);
+    is(1, 2);
+    drop(resting);
+    is(0, 0);
+}
+
+#[test]
+fn what_takes_too_long_is_counted_by_its_kind() {
+    let large = vec![b'x'; 32 * 1024 * 1024];
+    let config = |key: &str| {
+        format!("workers = 1\n[timeouts]\n{key} = \"300ms\"\nlinger = \"0s\"\n[limits]\nmin_rate = 1000")
+    };
+    type Begin = fn(&Server) -> Client;
+    let rows: [(&str, &str, Begin); 4] = [
+        ("head", "late_head", |server| {
+            let mut client = server.connect();
+            client.send("GET /a.txt HTTP/1.1\r\nHo");
+            client
+        }),
+        ("body", "late_body", |server| {
+            let mut client = server.connect();
+            client.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12");
+            client
+        }),
+        ("write", "late_write", |server| server.begin_download("/large")),
+        ("idle", "late_idle", |server| {
+            let mut client = server.connect();
+            assert_eq!(client.get("/a.txt").status, 200);
+            client
+        }),
+    ];
+    for (key, count, begin) in rows {
+        let server = site(&config(key)).file("large", &large).start();
+        let _client = begin(&server);
+        assert!(becomes(PATIENCE, || server.count(count) == 1), "{count}: {}", server.stats());
+        let stats = server.stats();
+        for other in COUNTS.iter().filter(|name| name.starts_with("late_") && **name != count) {
+            assert_eq!(stats["all"][other], 0, "{other}, not {count}");
+        }
+    }
+}
+
+#[test]
+fn what_happens_at_the_doors_is_counted() {
+    let config =
+        "workers = 1\n[limits]\nconnections = 2\nconnections_per_client = 3\n[timeouts]\nroom = \"0s\"";
+    let server = site(config).start();
+    let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a.txt").status, 200);
+        client.send("GET /");
+    }
+    assert!(becomes(PATIENCE, || server.count("active") == 2));
+    let mut third = server.connect();
+    assert_eq!((third.get("/a.txt").status, server.count("refused")), (503, 1));
+    for client in &mut clients {
+        client.send("a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(client.read_response().status, 200);
+    }
+    drop((third, clients));
+    assert!(becomes(PATIENCE, || server.count("active") + server.count("parked") + server.count("idle") == 0));
+    let mut idle: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    assert!(idle.iter_mut().all(|client| client.get("/a.txt").status == 200));
+    // Until the longest idle one may be closed, which nothing tells.
+    thread::sleep(Duration::from_millis(1600));
+    assert_eq!((server.get("/a.txt").status, server.count("evicted")), (200, 1));
+}
+
+#[test]
+fn connections_that_are_taken_over_are_counted() {
+    let server = site("").start();
+    let mut clients: Vec<Client> = (0..7).map(|_| server.connect()).collect();
+    assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
+    let before = server.stats();
+    server.reload();
+    assert!(becomes(PATIENCE, || server.count("inherited") == 7), "{}", server.stats());
+    let after = server.stats();
+    assert!(after["process"] != before["process"] && after["all"]["accepted"] == 0, "{after}");
+    assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
+}
+
+#[test]
+fn only_root_and_the_owner_may_ask() {
+    let server = site("").start();
+    // Who owns the program would have it replaced.
+    let words: &[&str] = if is_root() { &["stats", "reload", "upgrade"] } else { &["stats", "reload"] };
+    for word in words {
+        let mut asking = command_without_privilege(&server.home().join("www"));
+        asking.args([*word, "-c"]).arg(server.home().join("site.toml"));
+        let output = ended(&mut asking);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if is_root() {
+            assert_eq!(output.status.code(), Some(1), "{word}: {said}");
+            assert!(said.contains("only root, and whoever runs this program, may ask"), "{word}: {said}");
+            assert!(output.stdout.is_empty());
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{word}: {said}");
+        }
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn without_a_server_there_is_nobody_to_ask() {
+    let quiet = site("");
+    let config = quiet.write_config();
+    for word in ["stats", "reload", "upgrade"] {
+        let output = ended(command().arg(word).arg("-c").arg(&config));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{word}: {said}");
+        assert!(said.contains("no taipan serves"), "{word}: {said}");
+    }
+}
+
+#[test]
+fn many_may_ask_at_once() {
+    let server = site("workers = 2").start();
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert!(server.stats()["all"]["accepted"].is_u64()));
+        }
+    });
+}

@@ -1,0 +1,302 @@
+//! What a service manager is told, and what it passes on: readiness, reloads, the watchdog, and sockets that
+//! it has opened. Proved without one: the test is the manager.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use e2e::{Client, Folder, PATIENCE, Signal, Site, becomes, ended, program, signal_process, tool};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often the program is to say that it turns.
+const WATCHDOG: Duration = Duration::from_millis(400);
+
+/// The manager's end of the notifications.
+struct Manager {
+    socket: UnixDatagram,
+    folder: Folder,
+}
+
+impl Manager {
+    fn new() -> Manager {
+        let folder = Folder::new();
+        let socket = UnixDatagram::bind(folder.path().join("notify")).expect("it is our folder");
+        socket.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        Manager { socket, folder }
+    }
+
+    fn env(&self, site: Site) -> Site {
+        site.env("NOTIFY_SOCKET", self.folder.path().join("notify"))
+    }
+
+    /// The next message. Panics if none comes.
+    fn next(&self) -> String {
+        let mut bytes = [0; 4096];
+        let len = self.socket.recv(&mut bytes).expect("the program says something");
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    }
+
+    /// The next message that is not about the watchdog.
+    fn next_but_alive(&self) -> String {
+        loop {
+            let message = self.next();
+            if message != "WATCHDOG=1" {
+                return message;
+            }
+        }
+    }
+
+    /// How many messages come within a time, which must all be the same.
+    fn count(&self, expected: &str, time: Duration) -> usize {
+        let until = Instant::now() + time;
+        let mut count = 0;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.socket.set_read_timeout(Some(left)).expect("it is a socket");
+            let mut bytes = [0; 4096];
+            let Ok(len) = self.socket.recv(&mut bytes) else { break };
+            assert_eq!(String::from_utf8_lossy(&bytes[..len]), expected);
+            count += 1;
+        }
+        self.socket.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        count
+    }
+}
+
+fn monotonic_micros() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+}
+
+/// `RELOADING=1`, with the time at which it began.
+fn check_reloading(message: &str, asked: u64) {
+    let time = message.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|text| text.parse::<u64>().ok());
+    assert!(
+        time.is_some_and(|time| (asked..=monotonic_micros()).contains(&time)),
+        "{message:?} after {asked}"
+    );
+}
+
+#[test]
+fn the_manager_is_told_of_every_change() {
+    let manager = Manager::new();
+    let mut server = manager.env(Site::new().file("a.txt", "a")).start();
+    assert_eq!(manager.next(), "READY=1");
+    assert_eq!(server.get("/a.txt").status, 200, "and it is");
+
+    let asked = monotonic_micros();
+    server.reload();
+    check_reloading(&manager.next(), asked);
+    assert_eq!(manager.next(), "READY=1");
+
+    let asked = monotonic_micros();
+    server.signal(Signal::HUP);
+    check_reloading(&manager.next(), asked);
+    assert_eq!(manager.next(), "READY=1");
+
+    let asked = monotonic_micros();
+    server.configure("lisen = 1");
+    server.refused_reload();
+    check_reloading(&manager.next(), asked);
+    assert_eq!(manager.next(), "READY=1", "as before");
+
+    server.signal(Signal::TERM);
+    assert_eq!(manager.next(), "STOPPING=1");
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+}
+
+#[test]
+fn after_an_upgrade_another_process_is_the_main_one() {
+    let manager = Manager::new();
+    let site = manager
+        .env(Site::new().file("a.txt", "a").config("pid_file = \"pid\"").env("WATCHDOG_USEC", micros()));
+    let mut server = site.start();
+    assert_eq!(manager.next_but_alive(), "READY=1");
+    assert_eq!(server.asked(&["upgrade"]).status.code(), Some(0));
+    let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
+    assert!(becomes(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
+    let new = pid().expect("it is there");
+    let mut told = vec![manager.next_but_alive(), manager.next_but_alive()];
+    told.sort();
+    assert_eq!(told, [format!("MAINPID={new}\nREADY=1"), "READY=1".to_owned()]);
+    server.succeeded_by(new);
+    server.wait_for_predecessor(PATIENCE);
+    // The new one is the one that says that its loops turn.
+    while manager.count("WATCHDOG=1", WATCHDOG) == 0 {}
+    assert_eq!(server.get("/a.txt").status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(manager.next_but_alive(), "STOPPING=1");
+}
+
+fn micros() -> String {
+    WATCHDOG.as_micros().to_string()
+}
+
+#[test]
+fn the_watchdog_hears_of_loops_that_turn_and_not_of_those_that_do_not() {
+    let manager = Manager::new();
+    let site = Site::new().file("a.txt", "a").config("workers = 2").env("WATCHDOG_USEC", micros());
+    let server = manager.env(site).start();
+    assert_eq!(manager.next_but_alive(), "READY=1");
+    for _ in 0..3 {
+        let asked = Instant::now();
+        assert_eq!(manager.next(), "WATCHDOG=1");
+        assert!(asked.elapsed() < PATIENCE);
+    }
+    let serving = server.serving_pid();
+    signal_process(serving, Signal::STOP);
+    // What it had said before it was stopped; then nothing.
+    manager.count("WATCHDOG=1", WATCHDOG);
+    assert_eq!(manager.count("WATCHDOG=1", WATCHDOG * 3), 0, "a stuck process says nothing");
+    signal_process(serving, Signal::CONT);
+    assert_eq!(manager.next(), "WATCHDOG=1");
+    assert_eq!(server.get("/a.txt").status, 200);
+    // Also after a reload.
+    server.reload();
+    let told: Vec<String> = (0..2).map(|_| manager.next_but_alive()).collect();
+    assert!(told[0].starts_with("RELOADING=1") && told[1] == "READY=1", "{told:?}");
+    assert_eq!(manager.next(), "WATCHDOG=1");
+}
+
+#[test]
+fn without_a_watchdog_nobody_is_told_that_loops_turn() {
+    let manager = Manager::new();
+    let server = manager.env(Site::new().file("a.txt", "a")).start();
+    assert_eq!(manager.next(), "READY=1");
+    assert_eq!(manager.count("", Duration::from_millis(600)), 0);
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+/// A site whose program is started with these sockets, as `sd_listen_fds(3)` says: from descriptor 3 on.
+fn start_with(site: &Site, sockets: &[OwnedFd], variables: &str) -> Command {
+    // Where a shell finds them, which alone can know the process that becomes the program's.
+    const FROM: i32 = 100;
+    let pass = |socket: &OwnedFd| {
+        let fd = fcntl_dupfd_cloexec(socket, FROM).expect("there is a number left");
+        fcntl_setfd(&fd, FdFlags::empty()).expect("it is open");
+        fd.into_raw_fd()
+    };
+    let passed: Vec<i32> = sockets.iter().map(pass).collect();
+    let mut moves = String::new();
+    for (n, fd) in passed.iter().enumerate() {
+        moves.push_str(&format!(" {}<&{fd} {fd}<&-", n + 3));
+    }
+    let config = site.write_config();
+    let mut command = tool("bash");
+    command.args(["-c", &format!("{variables} exec \"$@\"{moves}"), "bash"]).arg(program());
+    command.arg("-c").arg(config).current_dir(site.home());
+    command
+}
+
+/// A TCP and a Unix socket that are open.
+struct Opened {
+    folder: Folder,
+    fds: Vec<OwnedFd>,
+    address: SocketAddr,
+    path: PathBuf,
+}
+
+impl Opened {
+    fn new() -> Opened {
+        let folder = Folder::new();
+        let path = folder.path().join("passed.sock");
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let unix = UnixListener::bind(&path).expect("it is our folder");
+        let address = tcp.local_addr().expect("it is bound");
+        Opened { folder, fds: vec![tcp.into(), unix.into()], address, path }
+    }
+
+    fn answers(&self) -> bool {
+        let (tcp, unix) = (Client::tcp(self.address).get("/a.txt"), Client::unix(&self.path).get("/a.txt"));
+        (tcp.status, unix.status) == (200, 200)
+    }
+}
+
+#[test]
+fn sockets_that_the_manager_has_opened_are_served() {
+    for (listen, own) in [("listen = []", 0), ("listen = [\"127.0.0.1:0\"]", 1)] {
+        let opened = Opened::new();
+        // Whoever comes before the program has started waits.
+        let mut early = Client::tcp(opened.address);
+        early.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+        let site =
+            Site::new().file("a.txt", "a").config(&format!("{listen}\nworkers = 2\npid_file = \"pid\""));
+        let mut server =
+            site.start_with(own + 2, |site| start_with(site, &opened.fds, "LISTEN_PID=$$ LISTEN_FDS=2"));
+        assert_eq!(early.read_response().status, 200);
+        assert!(opened.answers());
+        assert_eq!(server.addresses().len(), own + 2);
+
+        // They are what they were after every change.
+        server.configure(&format!("{listen}\nworkers = 1\npid_file = \"pid\""));
+        server.reload();
+        assert!(opened.answers());
+        assert_eq!(server.asked(&["upgrade"]).status.code(), Some(0), "{}", server.stderr());
+        let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
+        assert!(becomes(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
+        let new = pid().expect("it is there");
+        server.succeeded_by(new);
+        server.wait_for_predecessor(PATIENCE);
+        assert!(opened.answers());
+        server.reload();
+        assert!(opened.answers());
+
+        // They are the manager's, and stay when the program ends.
+        server.signal(Signal::TERM);
+        assert!(becomes(PATIENCE, || !Path::new(&format!("/proc/{new}")).exists()));
+        assert!(opened.path.exists() && opened.folder.path().exists());
+        assert!(TcpStream::connect(opened.address).is_ok(), "nobody is refused until it is started again");
+    }
+}
+
+#[test]
+fn a_configuration_without_addresses_needs_sockets() {
+    let opened = Opened::new();
+    let site = || Site::new().file("a.txt", "a").config("listen = []");
+    let rows: [(&[OwnedFd], &str, &str); 5] = [
+        (&[], "", "there is no address to listen on, and no socket was passed to this program"),
+        (&[], "LISTEN_PID=$$ LISTEN_FDS=0", "no socket was passed to this program"),
+        (&opened.fds, "LISTEN_PID=1 LISTEN_FDS=2", "no socket was passed to this program"),
+        (&[], "LISTEN_PID=$$ LISTEN_FDS=1", "descriptor 3 was promised, but is not open"),
+        (
+            &[fs::File::open("/dev/null").expect("it is there").into()],
+            "LISTEN_PID=$$ LISTEN_FDS=1",
+            "no socket was passed",
+        ),
+    ];
+    for (sockets, variables, why) in rows {
+        let site = site();
+        let output = ended(&mut start_with(&site, sockets, variables));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{variables}: {said}");
+        assert!(said.contains(why), "{variables}: {said}");
+    }
+}
+
+#[test]
+fn the_units_are_as_systemd_wants_them() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let folder = Folder::new();
+    let mut names = Vec::new();
+    for unit in fs::read_dir(&units).expect("it is there").flatten() {
+        let text = fs::read_to_string(unit.path()).expect("it is text");
+        assert!(!text.contains("ExecStart=") || text.contains("ExecStart=/usr/bin/taipan -c "));
+        // The program has to exist.
+        let text = text.replace("/usr/bin/taipan", &program().display().to_string());
+        names.push(folder.file(&unit.file_name().to_string_lossy(), text));
+    }
+    assert_eq!(names.len(), 2);
+    let output = ended(tool("systemd-analyze").args(["verify", "--man=no"]).args(&names));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // What it says of other units is not about ours.
+    let about_ours = said.lines().filter(|line| line.contains("taipan")).collect::<Vec<_>>();
+    assert!(output.status.success() && about_ours.is_empty(), "{said}");
+}

@@ -1,0 +1,289 @@
+//! The program is replaced by another one while it runs, and nobody who is served notices; and when the
+//! other one does not work, this one goes on.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use e2e::{
+    Client, Crowd, Folder, Habit, PATIENCE, Page, Random, Server, Signal, Site, becomes, ended, program,
+    signal_process, tool,
+};
+
+const LONG: usize = 16 * 1024 * 1024;
+/// Long enough for what is done at once on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const UPGRADES: usize = 5;
+
+/// A program that can be replaced, and a server of it.
+struct Rig {
+    server: Server,
+    installed: PathBuf,
+    // Behind the server, which is started from it.
+    folder: Folder,
+}
+
+impl Rig {
+    fn new(site: Site) -> Rig {
+        let folder = Folder::new();
+        let installed = folder.path().join("taipan");
+        copy_program(&installed);
+        let mut command = Command::new(&installed);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let server = site.config("pid_file = \"pid\"").start_by(command);
+        Rig { server, installed, folder }
+    }
+
+    /// Puts a file in the place of the program, as a package manager does.
+    fn install(&self, write: impl FnOnce(&Path)) {
+        let new = self.folder.path().join("taipan.new");
+        write(&new);
+        fs::rename(&new, &self.installed).expect("it is our folder");
+    }
+
+    fn pid_in_file(&self) -> Option<u32> {
+        fs::read_to_string(self.server.home().join("pid")).ok()?.trim().parse().ok()
+    }
+
+    /// Waits until another process is the one in the pid file, and follows it.
+    fn follow(&mut self) -> u32 {
+        let before = self.server.pid();
+        let mut pid = before;
+        let changed = becomes(PATIENCE, || {
+            pid = self.pid_in_file().unwrap_or(before);
+            pid != before
+        });
+        assert!(changed, "nobody has taken over:\n{}", self.server.stderr());
+        self.server.succeeded_by(pid);
+        pid
+    }
+
+    /// `taipan upgrade`, which succeeds.
+    fn upgrade(&mut self) -> u32 {
+        let output = self.server.asked(&["upgrade"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() != Some(0) {
+            panic!("{said}\n{}", self.server.stderr());
+        }
+        self.follow()
+    }
+}
+
+fn copy_program(to: &Path) {
+    shell("cp \"$1\" \"$2\"", program().as_os_str(), to);
+}
+
+fn script(to: &Path, text: &str) {
+    shell("printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", text.as_ref(), to);
+}
+
+/// In a process of its own: what one thread of a program writes, and another one's child has open as well
+/// for a moment, cannot be executed.
+fn shell(line: &str, first: &OsStr, second: &Path) {
+    let output = ended(tool("sh").args(["-c", line, "sh"]).arg(first).arg(second));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn exists(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // One that has ended, and waits to be asked how, is gone.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn another_program_takes_over_with_everything() {
+    let content = Random::new(3).bytes(LONG);
+    let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]\nworkers = 2";
+    let mut rig = Rig::new(Site::new().file("a.txt", "a").file("long", &content).config(config));
+    let (address, old) = (rig.server.addr(), rig.server.pid());
+    let socket = rig.server.home().join("a.sock");
+    let mut download = rig.server.begin_download("/long");
+    let mut same: Vec<Client> = (0..20).map(|_| Client::tcp(address)).collect();
+    same.iter_mut().skip(5).for_each(|client| assert_eq!(client.get("/a.txt").status, 200));
+
+    rig.install(copy_program);
+    let new = rig.upgrade();
+    assert!(new != old && exists(new));
+    let executable = fs::read_link(format!("/proc/{new}/exe")).expect("it runs");
+    assert_eq!(executable, rig.installed, "what stands there now");
+    for client in &mut same {
+        assert_eq!(client.get("/a.txt").status, 200, "on the same connection");
+    }
+    assert_eq!(Client::tcp(address).get("/a.txt").status, 200);
+    assert_eq!(Client::unix(&socket).get("/a.txt").status, 200);
+    assert!(rig.server.stats()["process"].as_u64().is_some(), "it can be asked");
+
+    assert!(exists(old), "an answer is under way there");
+    assert!(download.read_response().body == content);
+    assert_eq!(download.get("/a.txt").status, 200, "its connection goes on there, too");
+    assert_eq!(rig.server.wait_for_predecessor(AT_ONCE).code(), Some(0));
+
+    // The new one is as able as the old one was.
+    rig.server.configure("listen = [\"127.0.0.1:0\"]\npid_file = \"pid\"\nworkers = 1");
+    rig.server.reload();
+    assert_eq!(Client::tcp(address).get("/a.txt").status, 200, "the port that was found is kept");
+    assert!(!socket.exists(), "it removes what its predecessor had made");
+    rig.server.signal(Signal::TERM);
+    assert!(becomes(AT_ONCE, || !exists(new)));
+    assert!(!rig.server.home().join("pid").exists());
+}
+
+#[test]
+fn upgrades_under_load_lose_nobody() {
+    let content = Arc::new(Random::new(4).bytes(5000));
+    let site = Site::new().file("page", content.as_slice()).config("workers = 2");
+    let mut rig = Rig::new(site);
+    let page = Page { path: "/page".to_owned(), contents: vec![content] };
+    let crowd = |habit, fields: &str| Crowd {
+        address: rig.server.addr(),
+        habit,
+        clients: 24,
+        pages: vec![page.clone()],
+        fields: fields.to_owned(),
+    };
+    let crowds = [crowd(Habit::KeepsAlive, ""), crowd(Habit::Reconnects, "Connection: close\r\n")];
+    let over = Arc::new(AtomicBool::new(false));
+    let running = crowds.map(|crowd| {
+        let over = over.clone();
+        thread::spawn(move || crowd.run(|_| over.load(Ordering::Relaxed)))
+    });
+    let mut pids = vec![rig.server.pid()];
+    let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for number in 0..UPGRADES {
+            rig.install(copy_program);
+            if number % 2 == 0 {
+                pids.push(rig.upgrade());
+            } else {
+                rig.server.signal(Signal::USR2);
+                pids.push(rig.follow());
+            }
+        }
+    }));
+    over.store(true, Ordering::Relaxed);
+    let tallies = running.map(|crowd| crowd.join().expect("it does not panic"));
+    upgraded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    eprintln!("{UPGRADES} upgrades\n  keep-alive: {}\n  new: {}", tallies[0], tallies[1]);
+    for tally in &tallies {
+        assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", rig.server.stderr());
+        assert!(tally.answered() > 100, "{tally}");
+    }
+    assert_eq!(tallies[0].connections, 24, "no connection was closed");
+    let last = pids.pop();
+    assert!(becomes(AT_ONCE, || !pids.iter().any(|pid| exists(*pid))), "the old ones have ended");
+    assert_eq!(rig.pid_in_file(), last);
+}
+
+#[test]
+fn a_program_that_does_not_work_changes_nothing() {
+    let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]";
+    let rig = Rig::new(Site::new().file("a.txt", "a").config(config));
+    let serving = rig.server.serving_pid();
+    let mut same = rig.server.connect();
+    type Write = fn(&Path);
+    let rows: [(&str, Write, &str); 5] = [
+        ("not executable", |to| fs::write(to, "text").expect("it is our folder"), "cannot start"),
+        ("garbage", |to| script(to, "\x7fELF and nothing more"), "cannot start"),
+        ("ends with 1", |to| script(to, "#!/bin/sh\nexit 1\n"), "exit code 1"),
+        ("ends with 0", |to| script(to, "#!/bin/sh\nexit 0\n"), "exit code 0"),
+        ("is killed", |to| script(to, "#!/bin/sh\nkill -9 $$\n"), "SIGKILL"),
+    ];
+    for (what, write, why) in rows {
+        rig.install(write);
+        let output = rig.server.asked(&["upgrade"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+        assert!(said.contains(why), "{what}: {said}");
+        rig.server.wait_for_line("this program goes on", PATIENCE);
+        assert_eq!(same.get("/a.txt").status, 200, "{what}");
+        assert_eq!(rig.server.get("/a.txt").status, 200, "{what}");
+        let told = rig.server.stderr().matches("this program goes on").count();
+        // By a signal it is the same.
+        rig.server.signal(Signal::USR2);
+        let again = |lines: &[String]| {
+            let count = lines.iter().filter(|line| line.contains("this program goes on")).count();
+            (count > told).then_some(())
+        };
+        assert!(rig.server.errors().wait_for(PATIENCE, again).is_some(), "{what}: {}", rig.server.stderr());
+        assert_eq!(rig.pid_in_file(), Some(rig.server.pid()), "{what}");
+    }
+    assert_eq!(rig.server.serving_pids(), [serving]);
+    assert_eq!(Client::unix(&rig.server.home().join("a.sock")).get("/a.txt").status, 200);
+
+    // Nothing at all is in its place.
+    fs::remove_file(&rig.installed).expect("it is there");
+    assert_eq!(rig.server.asked(&["upgrade"]).status.code(), Some(1));
+    rig.server.reload();
+    assert_eq!(same.get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_program_that_cannot_serve_the_configuration_changes_nothing() {
+    let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]";
+    let rig = Rig::new(Site::new().file("a.txt", "a").config(config));
+    let socket = rig.server.home().join("a.sock");
+    let serves = || {
+        assert_eq!(rig.server.get("/a.txt").status, 200);
+        assert_eq!(Client::unix(&socket).get("/a.txt").status, 200);
+        assert_eq!(rig.pid_in_file(), Some(rig.server.pid()));
+    };
+    for wrong in ["lisen = 1", "root = \"nothing\"", "pid_file = \"nowhere/pid\""] {
+        let pid_file = if wrong.starts_with("pid_file") { "" } else { "pid_file = \"pid\"\n" };
+        rig.server.configure(&format!("{config}\n{pid_file}{wrong}"));
+        let output = rig.server.asked(&["upgrade"]);
+        assert_eq!(output.status.code(), Some(1), "{wrong}: {}", rig.server.stderr());
+        serves();
+    }
+    rig.server.configure(&format!("{config}\npid_file = \"pid\""));
+    rig.server.reload();
+    serves();
+}
+
+#[test]
+fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
+    let mut rig = Rig::new(Site::new().file("a.txt", "a"));
+    let mark = rig.folder.path().join("hangs");
+    rig.install(|to| script(to, &format!("#!/bin/sh\necho $$ > {}\nexec sleep 100\n", mark.display())));
+    let upgrading = {
+        let (home, program) = (rig.server.home().join("site.toml"), program());
+        thread::spawn(move || {
+            let mut command = Command::new(program);
+            command.args(["upgrade", "-c"]).arg(home);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            ended(&mut command)
+        })
+    };
+    let pid = || fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    assert!(becomes(PATIENCE, || pid().is_some()));
+    let pid = pid().expect("it has said so");
+    // While it hangs, this one serves, and takes no other change.
+    assert_eq!(rig.server.get("/a.txt").status, 200);
+    assert!(rig.server.refused_reload().contains("another program is about to take over"));
+    assert_eq!(rig.server.asked(&["upgrade"]).status.code(), Some(1));
+    rig.server.signal(Signal::TERM);
+    assert_eq!(rig.server.wait(AT_ONCE).code(), Some(0));
+    assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));
+    assert!(becomes(AT_ONCE, || !exists(pid)), "it is not left behind");
+}
+
+#[test]
+fn the_program_before_can_still_be_told_to_end() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let content = Random::new(5).bytes(LONG);
+        let mut rig = Rig::new(Site::new().file("a.txt", "a").file("long", &content));
+        let old = rig.server.pid();
+        let mut download = rig.server.begin_download("/long");
+        let new = rig.upgrade();
+        signal_process(old, signal);
+        if signal == Signal::TERM {
+            assert!(download.read_response().body == content, "what runs may end");
+        }
+        rig.server.wait_for_predecessor(AT_ONCE);
+        assert_eq!(rig.server.get("/a.txt").status, 200);
+        assert_eq!(rig.pid_in_file(), Some(new));
+    }
+}
