@@ -8,6 +8,8 @@
 
 pub mod model;
 
+pub mod application;
+
 pub mod config;
 
 pub mod host;

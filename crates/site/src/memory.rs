@@ -32,6 +32,8 @@ pub const LOG_BLOCK: u64 = 32 * 1024;
 pub const WORKER_DESCRIPTORS: u64 = 4;
 /// The three ends of a script's pipes, a body that is spooled, or a file that is sent in place of its own.
 const SCRIPT_DESCRIPTORS: u64 = 5;
+/// A connection, and a body that is spooled or a file that is sent in place of its own.
+const APPLICATION_DESCRIPTORS: u64 = 2;
 /// What a disk thread has open at once: a folder, a file, a neighbour of it.
 const DISK_DESCRIPTORS: u64 = 3;
 /// Standard streams, the main thread's loop, its channels, the socket of syslog, and some to spare.
@@ -99,6 +101,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: of_each_worker(limits.disk_queue),
         },
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
+        Use { what: "connections to applications", each: SCRIPT, count: connections_of_applications(site) },
         Use {
             what: "requests that wait for a script",
             each: limits.head.head as u64,
@@ -133,10 +136,20 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             each: SCRIPT_DESCRIPTORS,
             count: scripts(site, workers),
         },
+        Use {
+            what: "applications: connections, and a body or a file",
+            each: APPLICATION_DESCRIPTORS,
+            count: connections_of_applications(site),
+        },
+        line("channels to applications", 1, site.applications.len()),
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
     ];
     uses.retain(|line| line.sum() > 0);
     uses
+}
+
+fn connections_of_applications(site: &Site) -> u64 {
+    site.applications.iter().fold(0, |sum, application| sum.saturating_add(application.connections() as u64))
 }
 
 /// Scripts that run at one time: a worker without one could never answer.

@@ -16,6 +16,7 @@ use http::status::Status;
 use http::target::SafePath;
 use script::environment::{Additions, Credentials};
 
+use crate::application::{Application, ApplicationId};
 use crate::host::Hosts;
 use crate::mime::Types;
 use crate::plan::Template;
@@ -38,6 +39,8 @@ pub struct Site {
     pub server_name: Option<String>,
     /// The first is the default host: it answers for every name that no other host has.
     pub hosts: Hosts,
+    /// What answers in place of files.
+    pub applications: Vec<Application>,
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
@@ -84,15 +87,16 @@ pub struct Route {
     pub error_pages: Vec<(Status, SafePath<'static>)>,
     /// Bytes of a request body that are read: handed to a script, or else thrown away; more is 413.
     pub max_body: u64,
-    /// The files are not sent but run. Only where the action is [`Action::Files`].
+    /// The files are not sent but run, or an application answers: only where the action is
+    /// [`Action::Files`] or [`Action::Application`].
     pub script: Option<Script>,
 }
 
-/// How the scripts of a route are run.
+/// How the scripts of a route are run, or what its application is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Run with the script's path as its only argument; `None`: the script itself is run.
-    pub interpreter: Option<PathBuf>,
+    /// `None`: the script itself is run.
+    pub interpreter: Option<Interpreter>,
     /// A `PATH` is always among them.
     pub environment: Additions,
     /// Whether the script is told the field `Authorization`.
@@ -101,11 +105,22 @@ pub struct Script {
     pub processes: usize,
 }
 
+/// What runs a file that is no program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Interpreter {
+    /// It gets the path of the file as its only argument.
+    Program(PathBuf),
+    /// It is told the path of the file as SCRIPT_FILENAME.
+    Application(ApplicationId),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// The request's path beneath `root`, after `strip` leading segments of it are taken away
     /// (`alias` in the configuration).
     Files { root: PathBuf, strip: usize },
+    /// It answers for every path, whatever stands on the disk.
+    Application(ApplicationId),
     /// 301, 302, 303, 307 or 308 to another place.
     Redirect { status: Status, to: Template },
     /// Another path of the same host, looked up again (at most [`crate::plan::MAX_REWRITES`] times).
@@ -342,6 +357,7 @@ impl Site {
             sandbox: Sandbox::On,
             server_name: Some(SERVER_NAME.to_owned()),
             hosts: Hosts::only(host),
+            applications: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
@@ -358,7 +374,8 @@ impl Site {
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let scripts = self.scripts.sendfile.iter_mut().chain([&mut self.scripts.spool]);
-        self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts)
+        let applications = self.applications.iter_mut().flat_map(Application::paths_mut);
+        self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts).chain(applications)
     }
 
     /// Makes every root, interpreter and folder of scripts what it is called once `folder` is the top of all paths.
@@ -368,6 +385,7 @@ impl Site {
                 *path = Path::new("/").join(inside);
             }
         }
+        self.applications.iter_mut().for_each(|application| application.enter(folder));
     }
 
     /// The folders that files are served from, each once.
@@ -376,7 +394,7 @@ impl Site {
         self.hosts.iter().flat_map(Host::roots).chain(sendfile).collect()
     }
 
-    /// Whether any route runs its files.
+    /// Whether any route runs its files, or leaves them to an application.
     pub fn has_scripts(&self) -> bool {
         self.hosts.iter().any(|host| host.routes.has_scripts())
     }
@@ -395,7 +413,9 @@ impl Host {
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.routes.iter().filter_map(|route| match &route.action {
             Action::Files { root, .. } => Some(root.as_path()),
-            Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+            Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
+                None
+            }
         })
     }
 }
@@ -412,6 +432,14 @@ impl Route {
             error_pages: Vec::new(),
             max_body: Limits::default().body,
             script: None,
+        }
+    }
+
+    /// Whatever runs its files, or answers in their place, and keeps on.
+    pub fn application(&self) -> Option<ApplicationId> {
+        match self.script.as_ref()?.interpreter {
+            Some(Interpreter::Application(id)) => Some(id),
+            Some(Interpreter::Program(_)) | None => None,
         }
     }
 

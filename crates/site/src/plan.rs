@@ -10,9 +10,10 @@ use std::path::Path;
 use http::status::Status;
 use http::target::{SafePath, encode_path};
 
+use crate::application::ApplicationId;
 use crate::host::name_of;
 use crate::model::{Action, Dotfiles, Host, Route, Site};
-use crate::route::Pattern;
+use crate::route::{Pattern, RouteId};
 use crate::walk::{Walk, is_script, walk};
 
 /// Rewrites of one request.
@@ -27,8 +28,18 @@ const MAX_REWRITTEN: usize = 16 * 1024;
 pub enum Plan<'s, 'p> {
     Files(Files<'s, 'p>),
     Scripts(Box<Scripts<'s, 'p>>),
-    Redirect { route: &'s Route, status: Status, location: String },
-    Status { route: &'s Route, status: Status, why: Why },
+    /// An application answers.
+    Application(Box<Application<'s>>),
+    Redirect {
+        route: &'s Route,
+        status: Status,
+        location: String,
+    },
+    Status {
+        route: &'s Route,
+        status: Status,
+        why: Why,
+    },
 }
 
 /// A script, if one is there.
@@ -37,6 +48,19 @@ pub struct Scripts<'s, 'p> {
     pub walk: Walk,
     /// What else there is to be done.
     pub otherwise: Plan<'s, 'p>,
+}
+
+/// What an application is to answer.
+#[derive(Debug)]
+pub struct Application<'s> {
+    pub route: &'s Route,
+    pub at: RouteId,
+    pub application: ApplicationId,
+    /// The part of the path that is the application's own address (SCRIPT_NAME): empty, or with a slash in
+    /// front and none behind.
+    pub name: String,
+    /// The rest (PATH_INFO): empty, or with a slash in front.
+    pub path_info: String,
 }
 
 /// Something beneath a root, if it is there.
@@ -58,6 +82,7 @@ impl<'s, 'p> Plan<'s, 'p> {
         match self {
             Plan::Files(Files { route, .. }) => route,
             Plan::Scripts(scripts) => scripts.otherwise.route(),
+            Plan::Application(application) => application.route,
             Plan::Redirect { route, .. } | Plan::Status { route, .. } => route,
         }
     }
@@ -67,7 +92,7 @@ impl<'s, 'p> Plan<'s, 'p> {
         match self {
             Plan::Files(files) => Some(files),
             Plan::Scripts(scripts) => scripts.otherwise.files(),
-            Plan::Redirect { .. } | Plan::Status { .. } => None,
+            Plan::Application(_) | Plan::Redirect { .. } | Plan::Status { .. } => None,
         }
     }
 }
@@ -132,8 +157,10 @@ pub fn plan<'s, 'p>(
     let host = site.hosts.at(host);
     let mut path = path;
     for _ in 0..=MAX_REWRITES {
-        let route = host.routes.get(host.routes.find(&path));
+        let at = host.routes.find(&path);
+        let route = host.routes.get(at);
         match &route.action {
+            Action::Application(id) => return of_application(route, at, *id, &path),
             Action::Files { root, strip } => return of_files(host, route, root, *strip, path),
             Action::Answer(status) => return Plan::Status { route, status: *status, why: Why::Answer },
             Action::Redirect { status, to } => {
@@ -148,6 +175,24 @@ pub fn plan<'s, 'p>(
     }
     let route = host.routes.get(host.routes.find(&path));
     Plan::Status { route, status: Status::INTERNAL_SERVER_ERROR, why: Why::Rewrite }
+}
+
+fn of_application<'s, 'p>(
+    route: &'s Route,
+    at: RouteId,
+    application: ApplicationId,
+    path: &SafePath,
+) -> Plan<'s, 'p> {
+    let path = path.as_str();
+    let (name, path_info) = match &route.pattern {
+        Pattern::Prefix(prefix) => {
+            let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
+            (name, if prefix.is_empty() { ["/", path_info].concat() } else { path_info.to_owned() })
+        }
+        Pattern::Exact(_) | Pattern::Glob(_) => (path, String::new()),
+    };
+    let name = if name.is_empty() { String::new() } else { ["/", name].concat() };
+    Plan::Application(Box::new(Application { route, at, application, name, path_info }))
 }
 
 fn of_files<'s, 'p>(
@@ -559,6 +604,7 @@ mod tests {
                 format!("{} {} {}", files.root.display(), files.path.as_str(), files.below().as_str())
             }
             Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
+            Plan::Application(planned) => format!("{} {}", planned.name, planned.path_info),
             Plan::Scripts(scripts) => format!("{:?}", scripts.walk),
             Plan::Status { status, why, .. } => format!("{} {why:?}", status.code()),
         }

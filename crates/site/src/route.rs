@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use http::target::SafePath;
 
-use crate::model::{Action, Route};
+use crate::model::{Action, Interpreter, Route};
 
 /// Routes of one host besides the fallback.
 pub const MAX_ROUTES: usize = 1000;
@@ -414,9 +414,12 @@ impl Routes {
 fn folders_mut(route: &mut Route) -> impl Iterator<Item = &mut PathBuf> {
     let root = match &mut route.action {
         Action::Files { root, .. } => Some(root),
-        Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+        Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
     };
-    let interpreter = route.script.as_mut().and_then(|script| script.interpreter.as_mut());
+    let interpreter = match route.script.as_mut().and_then(|script| script.interpreter.as_mut()) {
+        Some(Interpreter::Program(path)) => Some(path),
+        Some(Interpreter::Application(_)) | None => None,
+    };
     root.into_iter().chain(interpreter)
 }
 

@@ -271,15 +271,17 @@ pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
     let path = SafePath::parse(&encoded).ok()?;
     match &host.routes.get(host.routes.find(&path)).action {
         Action::Files { root, strip } => Some(root.join(path.beneath(*strip)?.as_str())),
-        Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+        Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
     }
 }
 
-/// What a script is told as DOCUMENT_ROOT: where the host has its files, or else the script's root.
-pub fn document_root<'s>(host: &'s Host, step: &'s Step) -> &'s Path {
+/// What a script is told as DOCUMENT_ROOT: where the host has its files, if it has any.
+pub fn document_root<'s>(host: &'s Host, otherwise: &'s Path) -> &'s Path {
     match &host.routes.get(RouteId::FALLBACK).action {
         Action::Files { root, .. } => root,
-        Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => &step.root,
+        Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
+            otherwise
+        }
     }
 }
 

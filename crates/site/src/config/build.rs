@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::applications::{applications, check_chroot};
 use super::error::Errors;
 use super::hosts::hosts;
 use super::keys::Scope;
@@ -11,10 +12,11 @@ use super::scripts::scripts;
 use super::section::Section;
 use super::toml::Table;
 use super::value;
+use crate::application::Application;
 use crate::host::Hosts;
 use crate::model::{
-    AccessLog, CacheLimits, Host, Level, Limits, Listener, Log, LogFormat, SERVER_NAME, Sandbox, Scripts,
-    Site, Timeouts,
+    AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Listener, Log, LogFormat, SERVER_NAME, Sandbox,
+    Scripts, Site, Timeouts,
 };
 
 /// Addresses to listen on.
@@ -27,14 +29,15 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let limits = limits(&top);
     let (log, format) = log(&top);
     let scripts = scripts(&top);
-    let hosts = hosts(&top, limits.body, scripts.processes, format);
+    let applications = applications(&top);
+    let hosts = hosts(&top, limits.body, scripts.processes, format, &applications);
     Some(Site {
         listeners,
         workers: top.count("workers").and_then(|count| NonZeroUsize::new(to_usize(count))),
         user: account(&top, "user"),
         group: account(&top, "group"),
         pid_file: top.path("pid_file"),
-        chroot: chroot(&top, hosts.as_ref(), &scripts),
+        chroot: chroot(&top, hosts.as_ref(), &scripts, &applications),
         sandbox: match top.choice("sandbox") {
             Some("off") => Sandbox::Off,
             Some("required") => Sandbox::Required,
@@ -42,6 +45,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         },
         server_name: server_name(&top),
         hosts: hosts?,
+        applications,
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),
@@ -98,11 +102,19 @@ fn account(top: &Section, name: &str) -> Option<String> {
 }
 
 /// Every root must be in it, or nobody could reach it.
-fn chroot(top: &Section, hosts: Option<&Hosts>, scripts: &Scripts) -> Option<PathBuf> {
+fn chroot(
+    top: &Section,
+    hosts: Option<&Hosts>,
+    scripts: &Scripts,
+    applications: &[Application],
+) -> Option<PathBuf> {
     let folder = top.path("chroot")?;
     let routes = || hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(|host| host.routes.iter());
-    let interpreters =
-        routes().filter_map(|route| Some((route.script.as_ref()?.interpreter.as_ref()?, "interpreter")));
+    let interpreters = routes().filter_map(|route| match &route.script.as_ref()?.interpreter {
+        Some(Interpreter::Program(path)) => Some((path, "interpreter")),
+        Some(Interpreter::Application(_)) | None => None,
+    });
+    check_chroot(top, &folder, applications, top.place_of("chroot"));
     let private = scripts.sendfile.iter().map(|folder| (folder, "sendfile"));
     // By default it is the one inside.
     let spool = (scripts.spool != Scripts::default().spool).then_some((&scripts.spool, "spool"));

@@ -6,6 +6,7 @@ use http::status::Status;
 use http::target::SafePath;
 use script::environment::Additions;
 
+use super::applications;
 use super::error::Place;
 use super::keys::Scope;
 use super::scripts;
@@ -13,6 +14,7 @@ use super::section::{Section, integer, table, text};
 use super::settings::{pattern, settle, text_of};
 use super::toml::{Entry, Table, Value};
 use super::value;
+use crate::application::Application;
 use crate::host::Hosts;
 use crate::model::{AccessLog, Action, Host, LogFormat, Route};
 use crate::plan::{MAX_REWRITES, Template, TemplateError, Variable};
@@ -21,16 +23,22 @@ use crate::route::{MAX_ROUTES, Pattern, Routes};
 /// The keys of which a host needs one, for something to answer with.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
-const ACTIONS: [&str; 5] = ["root", "alias", "redirect", "rewrite", "answer"];
+const ACTIONS: [&str; 6] = ["root", "alias", "application", "redirect", "rewrite", "answer"];
 /// Statuses of errors that are incomplete without a field that a route cannot give them.
 const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
 const DEFAULT_REDIRECT: u64 = 302;
 
 /// The default host first. `None`, after an error, where there is no host.
-pub fn hosts(top: &Section, max_body: u64, processes: usize, format: LogFormat) -> Option<Hosts> {
+pub fn hosts(
+    top: &Section,
+    max_body: u64,
+    processes: usize,
+    format: LogFormat,
+    applications: &[Application],
+) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::first_environment());
-    let base = Base { route: settle(top, &nothing), environment, processes };
+    let base = Base { route: settle(top, &nothing), environment, processes, applications };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
@@ -52,7 +60,7 @@ pub fn hosts(top: &Section, max_body: u64, processes: usize, format: LogFormat) 
             section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
         }
         let environment = scripts::environment(section, &base.environment);
-        let settings = Base { route: settle(section, &base.route), environment, processes };
+        let settings = Base { route: settle(section, &base.route), environment, processes, applications };
         hosts.push((host(section, &settings, format, &mut names), section));
     }
     if let Some(default) = default {
@@ -99,25 +107,26 @@ fn refuse_stray_routes(top: &Section) {
 }
 
 /// What the routes of a host inherit.
-struct Base {
+struct Base<'a> {
     route: Route,
     /// Of its scripts.
     environment: Additions,
     /// Scripts in all.
     processes: usize,
+    applications: &'a [Application],
 }
 
 /// `base` has the settings of the host, and nothing to do.
 fn host<'c>(
     section: &Section<'c>,
-    base: &Base,
+    base: &Base<'_>,
     format: LogFormat,
     names: &mut BTreeMap<String, &'c Place>,
 ) -> Host {
     let action = section.path("root").map(|root| Action::Files { root, strip: 0 });
     let action = action.unwrap_or(base.route.action.clone());
     let route = Route { action, ..base.route.clone() };
-    let base = Base { route, environment: base.environment.clone(), processes: base.processes };
+    let base = Base { route, environment: base.environment.clone(), ..*base };
     // At the top level there is no such key.
     let sink = section.sink("access_log").flatten();
     Host {
@@ -158,7 +167,7 @@ struct PlacedRoute<'c> {
 }
 
 /// Routes first, then redirects, then rewrites: that is the order in which globs are tried.
-fn routes(section: &Section, base: Base) -> Routes {
+fn routes(section: &Section, base: Base<'_>) -> Routes {
     let mut placed: Vec<PlacedRoute> = Vec::new();
     let sections = section.sections("route", Scope::Route);
     placed.extend(sections.iter().filter_map(|route_section| route(route_section, &base)));
@@ -227,7 +236,7 @@ fn fixed_target(route: &Route) -> Option<SafePath<'static>> {
     }
 }
 
-fn route<'c>(section: &Section<'c>, base: &Base) -> Option<PlacedRoute<'c>> {
+fn route<'c>(section: &Section<'c>, base: &Base<'_>) -> Option<PlacedRoute<'c>> {
     let Some(path) = section.text("path") else {
         if !section.has("path") {
             section.errors.add(section.place(), "a route has no path", "add path = \"/…\"");
@@ -235,15 +244,15 @@ fn route<'c>(section: &Section<'c>, base: &Base) -> Option<PlacedRoute<'c>> {
         return None;
     };
     let pattern = pattern(section, path.value, path.place)?;
-    let action = action(section, &pattern, &base.route);
+    let action = action(section, &pattern, base);
     let route = Route { pattern, ..settle(section, &base.route) };
     let action = action?;
-    let script = scripts::script(section, &action, &base.environment, base.processes);
+    let script = scripts::script(section, &action, &base.environment, base.processes, base.applications);
     Some(PlacedRoute { route: Route { action, script, ..route }, place: path.place })
 }
 
 /// `None` after an error.
-fn action(section: &Section, pattern: &Pattern, base: &Route) -> Option<Action> {
+fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Action> {
     let given: Vec<&Entry> = section.table.entries.iter().filter(|entry| is_action(entry)).collect();
     if let [first, second, ..] = given[..] {
         let what = format!("\"{}\" and \"{}\" exclude each other", first.key, second.key);
@@ -252,7 +261,7 @@ fn action(section: &Section, pattern: &Pattern, base: &Route) -> Option<Action> 
     }
     let status = section.count("status");
     let Some(entry) = given.first() else {
-        return inherited_action(section, base);
+        return inherited_action(section, &base.route);
     };
     if section.has("status") && entry.key != "redirect" {
         let what = "\"status\" is for a redirect";
@@ -261,6 +270,9 @@ fn action(section: &Section, pattern: &Pattern, base: &Route) -> Option<Action> 
     match entry.key.as_str() {
         "root" => Some(Action::Files { root: section.path("root")?, strip: 0 }),
         "alias" => alias(section, pattern),
+        "application" => {
+            applications::named(section, "application", base.applications).map(Action::Application)
+        }
         "redirect" => {
             let status = redirect_status(section, status, section.place_of("status"))?;
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)

@@ -18,11 +18,12 @@ pub enum Scope {
     Timeouts,
     Cache,
     Scripts,
+    Application,
     Log,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 8] = [
+    pub const ALL: [Scope; 9] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -30,6 +31,7 @@ impl Scope {
         Scope::Timeouts,
         Scope::Cache,
         Scope::Scripts,
+        Scope::Application,
         Scope::Log,
     ];
 
@@ -43,6 +45,7 @@ impl Scope {
             Scope::Timeouts => "[timeouts]",
             Scope::Cache => "[cache]",
             Scope::Scripts => "[scripts]",
+            Scope::Application => "[[application]]",
             Scope::Log => "[log]",
         }
     }
@@ -175,7 +178,7 @@ pub fn suggest(scope: Scope, name: &str) -> String {
 }
 
 /// What other servers call it: the name, the key here, and what else to say.
-const ALSO_SAID: [(&str, &str, &str); 30] = [
+const ALSO_SAID: [(&str, &str, &str); 32] = [
     ("server_name", "names", "; the Server field is server_name at the top level"),
     ("server_names", "names", ""),
     ("hostname", "names", ""),
@@ -201,6 +204,8 @@ const ALSO_SAID: [(&str, &str, &str); 30] = [
     ("scriptalias", "cgi", " = true, with a path that ends in a slash, and alias"),
     ("script", "cgi", " = true"),
     ("handler", "interpreter", ""),
+    ("fastcgi_pass", "application", ", with the name of an [[application]]"),
+    ("proxy_pass", "application", ", with the name of an [[application]]"),
     ("environment", "env", ""),
     ("setenv", "env", ""),
     ("fastcgi_param", "env", ""),
@@ -259,10 +264,11 @@ const LIMITS: &[Scope] = &[Scope::Limits];
 const TIMEOUTS: &[Scope] = &[Scope::Timeouts];
 const CACHE: &[Scope] = &[Scope::Cache];
 const SCRIPTS: &[Scope] = &[Scope::Scripts];
+const APPLICATION: &[Scope] = &[Scope::Application];
 const LOG: &[Scope] = &[Scope::Log];
 
 /// Title, introduction, and the scopes whose keys come there.
-const CHAPTERS: [(&str, &str, &[Scope]); 10] = [
+const CHAPTERS: [(&str, &str, &[Scope]); 11] = [
     ("The server", "At the top level, before the first section.", SITE),
     ("Hosts", "At the top level for the default host, and in each `[[host]]`.", SITE_AND_HOST),
     ("Further hosts", "In `[[host]]` alone.", HOST),
@@ -282,6 +288,12 @@ const CHAPTERS: [(&str, &str, &[Scope]); 10] = [
         "What holds for all scripts; which files are scripts, routes say. Each worker has its share of \
          what is counted.",
         SCRIPTS,
+    ),
+    (
+        "`[[application]]`",
+        "Programs that answer one request after the other, by FastCGI, SCGI or HTTP: either run elsewhere, at \
+         an `address`, or started here by a `command`. See [Applications](applications.md).",
+        APPLICATION,
     ),
     ("`[log]`", "What is written down, and where.", LOG),
 ];
@@ -418,6 +430,15 @@ static KEYS: &[Key] = &[
         example: "[cache]\nbytes = \"64MiB\"",
         meaning: "The open-file cache of each worker.",
         more: "",
+    },
+    Key {
+        name: "application",
+        scopes: SITE,
+        kind: Kind::Tables(Scope::Application),
+        initial: Initial::Words("none"),
+        example: "[[application]]\nname = \"app\"\naddress = \"unix:/run/app.sock\"",
+        meaning: "Something that answers requests for routes that name it.",
+        more: "At most 64.",
     },
     Key {
         name: "scripts",
@@ -593,12 +614,22 @@ static KEYS: &[Key] = &[
     Key {
         name: "interpreter",
         scopes: ROUTE,
-        kind: Kind::Path,
+        kind: Kind::Text,
         initial: Initial::Words("none: the files are programs, or name one in their first line"),
         example: "\"/usr/bin/php-cgi\"",
         meaning: "The program that runs the files of the route, with the path of the file as its only \
-                  argument.",
+                  argument; or the name of an `[[application]]` that does.",
         more: "Such a file need not be executable, but readable.",
+    },
+    Key {
+        name: "application",
+        scopes: ROUTE,
+        kind: Kind::Text,
+        initial: Initial::Words("none"),
+        example: "\"app\"",
+        meaning: "The name of the `[[application]]` that answers for every path of the route.",
+        more: "With a prefix as path, the prefix is its SCRIPT_NAME and what follows is PATH_INFO. To have \
+               it run the files of the route, name it as `interpreter`.",
     },
     Key {
         name: "script_processes",
@@ -1215,6 +1246,234 @@ static KEYS: &[Key] = &[
         meaning: "Folders whose files a script may have sent in place of its own body, by the field `X-Sendfile` \
                   or `X-Accel-Redirect` with the path of the file.",
         more: "",
+    },
+    Key {
+        name: "name",
+        scopes: APPLICATION,
+        kind: Kind::Text,
+        initial: Initial::Required,
+        example: "\"php\"",
+        meaning: "What routes and the log call it.",
+        more: "Without a slash.",
+    },
+    Key {
+        name: "protocol",
+        scopes: APPLICATION,
+        kind: Kind::Choice(&["fastcgi", "scgi", "http"]),
+        initial: Initial::Value("\"fastcgi\""),
+        example: "\"http\"",
+        meaning: "How it is spoken to.",
+        more: "`http` is HTTP/1.1, as gunicorn, uvicorn, node and the like speak it.",
+    },
+    Key {
+        name: "address",
+        scopes: APPLICATION,
+        kind: Kind::Texts,
+        initial: Initial::Words("none: it is started here, by its `command`"),
+        example: "[\"127.0.0.1:9000\", \"unix:/run/php/php-fpm.sock\"]",
+        meaning: "Where it listens, if it is run elsewhere.",
+        more: "Of several, the one with the fewest requests is asked; one that does not answer is left alone \
+               for a second.",
+    },
+    Key {
+        name: "connections",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 1, max: 100_000 },
+        initial: Initial::Words("64"),
+        example: "8",
+        meaning: "Connections to each `address`, over all workers.",
+        more: "For php-fpm, its `pm.max_children`.",
+    },
+    Key {
+        name: "command",
+        scopes: APPLICATION,
+        kind: Kind::Texts,
+        initial: Initial::Words("none: it is run elsewhere, at its `address`"),
+        example: "[\"/srv/app/hello.cgi\", \"--quiet\"]",
+        meaning: "The program to be started, by its whole path, and its arguments.",
+        more: "It is handed a listening socket, and is to accept connections from it.",
+    },
+    Key {
+        name: "socket",
+        scopes: APPLICATION,
+        kind: Kind::Choice(&["stdin", "listen_fds"]),
+        initial: Initial::Words("`\"stdin\"`"),
+        example: "\"listen_fds\"",
+        meaning: "How a process gets its listening socket: as its standard input, as FastCGI has it, or as \
+                  descriptor 3 with `LISTEN_FDS` and `LISTEN_PID`, as systemd does.",
+        more: "",
+    },
+    Key {
+        name: "processes",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 1, max: 10_000 },
+        initial: Initial::Words("4"),
+        example: "16",
+        meaning: "Processes that run at most; they are started when they are needed.",
+        more: "",
+    },
+    Key {
+        name: "min_processes",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 0, max: 10_000 },
+        initial: Initial::Words("1"),
+        example: "0",
+        meaning: "Processes that run at least, from the start.",
+        more: "With 0, the first request starts one.",
+    },
+    Key {
+        name: "spare_processes",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 0, max: 10_000 },
+        initial: Initial::Words("0"),
+        example: "2",
+        meaning: "Processes that wait for work beside those that have some, as far as there may be so many.",
+        more: "So the next request need not wait until one has started.",
+    },
+    Key {
+        name: "concurrent",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 1, max: 10_000 },
+        initial: Initial::Words("1"),
+        example: "8",
+        meaning: "Connections that one process serves at a time.",
+        more: "More than one for programs with threads, or an event loop.",
+    },
+    Key {
+        name: "unused",
+        scopes: APPLICATION,
+        kind: time(100, 30 * DAY),
+        initial: Initial::Words("`\"1m\"`"),
+        example: "\"5m\"",
+        meaning: "How long a process may be without work before it is ended, if there are more than \
+                  `min_processes`.",
+        more: "",
+    },
+    Key {
+        name: "requests",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 0, max: 1_000_000_000 },
+        initial: Initial::Words("0: any number"),
+        example: "500",
+        meaning: "Requests after which a process is replaced by a new one.",
+        more: "For programs that leak memory.",
+    },
+    Key {
+        name: "memory",
+        scopes: APPLICATION,
+        kind: Kind::Size { min: 1024 * 1024, max: 1 << 50 },
+        initial: Initial::Words("none"),
+        example: "\"256MiB\"",
+        meaning: "Resident memory beyond which a process is replaced, once it has answered what it has.",
+        more: "Looked at once a second.",
+    },
+    Key {
+        name: "start",
+        scopes: APPLICATION,
+        kind: time(100, 3600),
+        initial: Initial::Words("`\"10s\"`"),
+        example: "\"1m\"",
+        meaning: "How long a process may take to accept a connection; then it is killed.",
+        more: "",
+    },
+    Key {
+        name: "grace",
+        scopes: APPLICATION,
+        kind: time(0, 3600),
+        initial: Initial::Words("`\"5s\"`"),
+        example: "\"30s\"",
+        meaning: "How long a process that is told to end (SIGTERM) may take before it is killed.",
+        more: "",
+    },
+    Key {
+        name: "user",
+        scopes: APPLICATION,
+        kind: Kind::Text,
+        initial: Initial::Words("that of the server"),
+        example: "\"app\"",
+        meaning: "The account that its processes run as.",
+        more: "For a server that is started as root.",
+    },
+    Key {
+        name: "folder",
+        scopes: APPLICATION,
+        kind: Kind::Path,
+        initial: Initial::Words("that of the program"),
+        example: "\"/srv/app\"",
+        meaning: "Where its processes begin to work.",
+        more: "",
+    },
+    Key {
+        name: "env",
+        scopes: APPLICATION,
+        kind: Kind::Pairs("a table of `NAME = value`"),
+        initial: Initial::Words("`PATH = \"/usr/local/bin:/usr/bin:/bin\"`"),
+        example: "{ PHP_FCGI_MAX_REQUESTS = \"0\" }",
+        meaning: "The environment of its processes.",
+        more: "There is nothing else in it. What each request is told, `env` of its route adds to.",
+    },
+    Key {
+        name: "queue",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        initial: Initial::Value("256"),
+        example: "50",
+        meaning: "Requests that wait until the application has room; more are answered with 503.",
+        more: "",
+    },
+    Key {
+        name: "wait",
+        scopes: APPLICATION,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"10s\""),
+        example: "\"3s\"",
+        meaning: "How long they wait for it; then the answer is 503.",
+        more: "",
+    },
+    Key {
+        name: "connect",
+        scopes: APPLICATION,
+        kind: time(10, 3600),
+        initial: Initial::Value("\"5s\""),
+        example: "\"1s\"",
+        meaning: "How long a connection to it may take to be made; then the answer is 504.",
+        more: "",
+    },
+    Key {
+        name: "first_byte",
+        scopes: APPLICATION,
+        kind: time(10, 30 * DAY),
+        initial: Initial::Value("\"1m\""),
+        example: "\"10s\"",
+        meaning: "How long an answer may take until its header is complete; then the answer is 504.",
+        more: "The time in which it is waited for the client's body does not count.",
+    },
+    Key {
+        name: "idle",
+        scopes: APPLICATION,
+        kind: time(10, 30 * DAY),
+        initial: Initial::Value("\"1m\""),
+        example: "\"10s\"",
+        meaning: "How long it may write nothing, once its header is complete; then the answer breaks off.",
+        more: "",
+    },
+    Key {
+        name: "total",
+        scopes: APPLICATION,
+        kind: time(10, 30 * DAY),
+        initial: Initial::Value("\"1h\""),
+        example: "\"5m\"",
+        meaning: "How long one answer may take in all.",
+        more: "",
+    },
+    Key {
+        name: "keep",
+        scopes: APPLICATION,
+        kind: time(0, DAY),
+        initial: Initial::Value("\"10s\""),
+        example: "\"0s\"",
+        meaning: "How long a connection is kept between two requests; zero: each request has its own.",
+        more: "SCGI has one request for a connection, whatever this says.",
     },
     Key {
         name: "access",

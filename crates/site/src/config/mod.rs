@@ -21,6 +21,7 @@ mod hosts;
 
 mod settings;
 
+mod applications;
 mod scripts;
 
 use std::io;

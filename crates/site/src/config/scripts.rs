@@ -1,14 +1,16 @@
 //! What a configuration says of scripts: the section `[scripts]`, and which routes have some.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use script::environment::{AdditionError, Additions, Credentials};
 
+use super::applications;
 use super::keys::Scope;
 use super::section::Section;
 use super::settings::text_of;
-use crate::model::{Action, QueryArguments, Resources, Script, Scripts};
+use crate::application::Application;
+use crate::model::{Action, Interpreter, QueryArguments, Resources, Script, Scripts};
 
 /// Where programs are looked for, unless `env` says otherwise.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -92,8 +94,23 @@ pub fn environment(section: &Section, inherited: &Additions) -> Additions {
 }
 
 /// How the scripts of a route are run; `None`: it has none, or after an error.
-pub fn script(section: &Section, action: &Action, inherited: &Additions, processes: usize) -> Option<Script> {
-    let interpreter = interpreter(section);
+pub fn script(
+    section: &Section,
+    action: &Action,
+    inherited: &Additions,
+    processes: usize,
+    applications: &[Application],
+) -> Option<Script> {
+    if let Action::Application(id) = action {
+        for name in ["cgi", "interpreter", "script_processes"].iter().filter(|name| section.has(name)) {
+            let what = format!("\"{name}\" and \"application\" exclude each other");
+            section.errors.add(section.place_of(name), what, "remove one of them");
+        }
+        let environment = environment(section, inherited);
+        let interpreter = Some(Interpreter::Application(*id));
+        return Some(Script { interpreter, environment, credentials: credentials(section), processes });
+    }
+    let interpreter = interpreter(section, applications);
     let runs = section.flag("cgi").unwrap_or(section.has("interpreter"));
     if !runs {
         refuse_without(section);
@@ -106,21 +123,29 @@ pub fn script(section: &Section, action: &Action, inherited: &Additions, process
         return None;
     }
     let own = section.count("script_processes").map(to_usize);
-    let credentials = match section.flag("pass_authorization") {
-        Some(true) => Credentials::Passed,
-        Some(false) | None => Credentials::Withheld,
-    };
-    let environment = environment(section, inherited);
+    let (environment, credentials) = (environment(section, inherited), credentials(section));
     Some(Script { interpreter, environment, credentials, processes: own.unwrap_or(processes).min(processes) })
 }
 
-fn interpreter(section: &Section) -> Option<PathBuf> {
+fn credentials(section: &Section) -> Credentials {
+    match section.flag("pass_authorization") {
+        Some(true) => Credentials::Passed,
+        Some(false) | None => Credentials::Withheld,
+    }
+}
+
+/// A path has a slash, and the name of an application has none.
+fn interpreter(section: &Section, applications: &[Application]) -> Option<Interpreter> {
     let given = section.text("interpreter")?;
+    if !given.value.contains('/') && applications.iter().any(|application| application.name == given.value) {
+        return applications::named(section, "interpreter", applications).map(Interpreter::Application);
+    }
     if !Path::new(given.value).is_absolute() {
         let what = format!("\"interpreter\" cannot be \"{}\"", given.value.escape_debug());
-        section.errors.add(given.place, what, "write its whole path, e.g. \"/usr/bin/php-cgi\"");
+        let what_to_do = "write its whole path, e.g. \"/usr/bin/php-cgi\", or the name of an [[application]]";
+        section.errors.add(given.place, what, what_to_do);
     }
-    section.path("interpreter")
+    section.path("interpreter").map(Interpreter::Program)
 }
 
 /// Reports what would do nothing.

@@ -3,9 +3,12 @@ use std::time::Duration;
 use http::status::Status;
 use script::environment::Credentials;
 
+use http::target::SafePath;
+
 use super::keys::{self, Initial, Key, Kind, Scope};
 use super::*;
 use crate::model::*;
+use crate::plan::{Plan, Scheme, plan};
 
 /// Files by path. A pattern matches by what is before and after its star.
 struct Files<'t>(&'t [(&'t str, &'t str)]);
@@ -64,6 +67,24 @@ fn two_lines_are_a_site() {
     assert_eq!(format!("{site:?}"), unlisted);
 }
 
+/// Keys of an application that is started here.
+const MANAGED: [&str; 14] = [
+    "command",
+    "socket",
+    "processes",
+    "min_processes",
+    "spare_processes",
+    "concurrent",
+    "unused",
+    "requests",
+    "memory",
+    "start",
+    "grace",
+    "user",
+    "folder",
+    "env",
+];
+
 /// How `key` is given a value in `scope`.
 fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     match key.kind {
@@ -89,6 +110,12 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
         Scope::Scripts => &[("", "[scripts]")],
+        Scope::Application if MANAGED.contains(&key.name) => {
+            &[("", "[[application]]"), ("name", "name = \"a\""), ("command", "command = \"/bin/a\"")]
+        }
+        Scope::Application => {
+            &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
+        }
         Scope::Log => &[("", "[log]")],
     };
     let needed = match key.name {
@@ -96,10 +123,12 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "format" => "access = \"stdout\"",
         "script_processes" | "pass_authorization" => "cgi = true",
         "env" if scope == Scope::Route => "cgi = true",
+        "application" if scope == Scope::Route => "",
         _ => "",
     };
     // Settings of scripts show where there is one.
     let behind = match (key.name, scope) {
+        ("application", Scope::Route) => "[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
         ("env", Scope::Top) => "[[route]]\npath = \"*.cgi\"\ncgi = true",
         ("env", Scope::Host) => "[[host.route]]\npath = \"*.cgi\"\ncgi = true",
         _ => "",
@@ -139,6 +168,9 @@ fn every_example_is_valid_and_makes_a_difference() {
             "root" => "root = \"/other\"",
             "path" => "path = \"/other/\"",
             "names" => "names = \"other.example\"",
+            "name" => "name = \"other\"",
+            "address" => "address = \"127.0.0.1:2\"",
+            "command" => "command = \"/other\"",
             _ => "",
         };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, key.example)));
@@ -174,7 +206,7 @@ fn an_unknown_key_is_named_with_the_nearest_one() {
     check_after("linger = \"5s\"", &["site.toml:3: unknown key \"linger\"; it belongs to [timeouts]"]);
     check_after(
         "idle = \"5s\"",
-        &["site.toml:3: unknown key \"idle\"; it belongs to [timeouts] or [scripts]"],
+        &["site.toml:3: unknown key \"idle\"; it belongs to [timeouts] or [scripts] or [[application]]"],
     );
     check_after(
         "[[route]]\npath = \"/a/\"\nhandler = \"x\"",
@@ -386,6 +418,7 @@ fn answer(site: &Site, authority: &str, path: &str) -> String {
         Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),
         Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
         Plan::Scripts(_) => "scripts".to_owned(),
+        Plan::Application(planned) => format!("application {} {}", planned.name, planned.path_info),
         Plan::Status { status, .. } => status.code().to_string(),
     }
 }
@@ -597,7 +630,10 @@ fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
     assert_eq!(script.credentials, Credentials::Passed);
 
     let script = script_of("interpreter = \"/usr/bin/php-cgi\"\nscript_processes = 3");
-    assert_eq!((script.interpreter, script.processes), (Some("/usr/bin/php-cgi".into()), 3));
+    assert_eq!(
+        (script.interpreter, script.processes),
+        (Some(Interpreter::Program("/usr/bin/php-cgi".into())), 3)
+    );
     assert_eq!(script_of("cgi = true\nscript_processes = 99999").processes, 64, "not more than in all");
 
     let without = site("[[route]]\npath = \"*.x\"\ncgi = false\nenv = { A = \"b\" }");
@@ -630,7 +666,7 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
     };
     route(
         "interpreter = \"php-cgi\"",
-        "site.toml:5: \"interpreter\" cannot be \"php-cgi\"; write its whole path, e.g. \"/usr/bin/php-cgi\"",
+        "site.toml:5: \"interpreter\" cannot be \"php-cgi\"; write its whole path, e.g. \"/usr/bin/php-cgi\", or the name of an [[application]]",
     );
     route(
         "cgi = false\ninterpreter = \"/bin/sh\"",
@@ -690,7 +726,7 @@ fn scripts_run_in_the_chroot_so_all_that_they_need_is_in_it() {
     assert_eq!(site.scripts.sendfile, [Path::new("/private")]);
     assert_eq!(site.scripts.spool, Path::new("/var/tmp"), "that of the chroot");
     let script = site.hosts[0].routes.iter().nth(1).unwrap().script.clone().unwrap();
-    assert_eq!(script.interpreter, Some("/bin/x".into()));
+    assert_eq!(script.interpreter, Some(Interpreter::Program("/bin/x".into())));
     site.anchor(Path::new("/elsewhere"));
     assert_eq!(site.roots().into_iter().collect::<Vec<_>>(), [Path::new("/private"), Path::new("/www")]);
 }
@@ -855,4 +891,68 @@ proptest::proptest! {
     fn no_text_makes_the_reader_panic(text in "(\\[\\[?[a-z.]{1,8}\\]\\]?|[a-z\"/.]{1,9} = [0-9a-z\"{}\\[\\]$/*.]{0,12}|\n){0,12}") {
         let _ = load_files(&[("site.toml", &text)]);
     }
+}
+
+#[test]
+fn applications_are_read_as_they_are_written() {
+    let text = |more: &str| {
+        format!(
+            "listen = \"127.0.0.1:1\"\nroot = \"/srv\"\n[[route]]\npath = \"*.php\"\ninterpreter = \"php\"\n\
+             [[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"php\"\n\
+             address = [\"127.0.0.1:9\", \"unix:/run/php.sock\"]\n[[application]]\nname = \"app\"\n{more}"
+        )
+    };
+    let site =
+        load_files(&[("site.toml", &text("command = [\"/srv/app/run\", \"-q\"]\nprotocol = \"http\""))])
+            .unwrap();
+    let names: Vec<&str> = site.applications.iter().map(|application| application.name.as_str()).collect();
+    assert_eq!(names, ["php", "app"]);
+    let (php, app) = (&site.applications[0], &site.applications[1]);
+    assert_eq!((php.connections(), php.managed()), (128, None));
+    let managed = app.managed().unwrap();
+    assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
+    assert_eq!((managed.processes, app.connections()), ((1, 4), 4));
+    let interpreters: Vec<_> = site.hosts[0].routes.iter().map(Route::application).collect();
+    assert_eq!(interpreters, [None, Some(0), Some(1)]);
+
+    let led = |target: &str| {
+        let path = SafePath::parse(target).unwrap();
+        match plan(&site, 0, path, None, b"h", Scheme::Http) {
+            Plan::Application(planned) => format!("{} {}", planned.name, planned.path_info),
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(led("/app/a/b%20c"), "/app /a/b c");
+    assert_eq!(led("/app/"), "/app /");
+    assert_eq!(led("/app/a/"), "/app /a/");
+
+    let refused = |more: &str, expected: &str| match load_files(&[("site.toml", &text(more))]) {
+        Ok(_) => panic!("it is taken: {more}"),
+        Err(errors) => {
+            assert!(errors.iter().any(|line| line.contains(expected)), "{expected}: {errors:?}");
+        }
+    };
+    refused("", "nothing to answer with; add an address");
+    refused("address = \"x\"", "\"x\" is no address");
+    refused("address = []", "\"address\" has no address in it");
+    refused("command = \"run\"", "\"command\" cannot begin with \"run\"");
+    refused("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");
+    refused("command = \"/run\"\nconnections = 3", "\"connections\" is for an application with an address");
+    refused(
+        "address = \"127.0.0.1:1\"\nspare_processes = 3",
+        "\"spare_processes\" is for an application with a command",
+    );
+    refused(
+        "command = \"/run\"\nmin_processes = 3\nprocesses = 2",
+        "\"min_processes\" is 3, and \"processes\" only 2",
+    );
+    refused(
+        "command = \"/run\"\n[[application]]\nname = \"app\"\ncommand = \"/run\"",
+        "two applications \"app\"",
+    );
+    refused("command = \"/run\"\n[[application]]\nname = \"a/b\"\ncommand = \"/run\"", "\"name\" cannot be");
+    let route = |more: &str| format!("command = \"/run\"\n[[route]]\npath = \"/b/\"\n{more}");
+    refused(&route("application = \"none\""), "there is no application \"none\"; add an [[application]]");
+    refused(&route("application = \"app\"\ncgi = true"), "\"cgi\" and \"application\" exclude each other");
+    refused(&route("interpreter = \"none\""), "or the name of an [[application]]");
 }

@@ -4,6 +4,7 @@ use http::target::encode_path;
 
 use super::*;
 use crate::config::{self, Source};
+use crate::model::Interpreter;
 use crate::model::Site;
 use crate::plan::{Plan, Scheme, plan};
 
@@ -56,6 +57,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
 fn said(site: &Site, disk: &Disk, plan: Plan) -> String {
     match plan {
         Plan::Files(files) => format!("files {}", files.root.join(files.below().as_str()).display()),
+        Plan::Application(planned) => format!("application {} + {}", planned.name, planned.path_info),
         Plan::Redirect { status, .. } | Plan::Status { status, .. } => status.code().to_string(),
         Plan::Scripts(scripts) => {
             let crate::plan::Scripts { walk, otherwise } = *scripts;
@@ -64,7 +66,10 @@ fn said(site: &Site, disk: &Disk, plan: Plan) -> String {
                 Verdict::Run(at) => {
                     let step = &walk.steps[at];
                     let (_, script) = script(site.hosts.at(0), step).unwrap();
-                    let by = script.interpreter.as_ref().map(|path| format!("{} ", path.display()));
+                    let by = script.interpreter.as_ref().map(|by| match by {
+                        Interpreter::Program(path) => format!("{} ", path.display()),
+                        Interpreter::Application(id) => format!("application {id} "),
+                    });
                     let (file, info) = (step.file(), &step.path_info);
                     format!("{}{} as {} + {info}", by.unwrap_or_default(), file.display(), step.name)
                 }
@@ -244,5 +249,5 @@ fn path_info_is_translated_as_a_path_of_its_own() {
 fn the_document_root_is_the_host_s() {
     let site = site("[[route]]\npath = \"/cgi-bin/\"\nalias = \"/lib/cgi\"\ncgi = true");
     let walk = walk(site.hosts.at(0), &SafePath::parse("/cgi-bin/a").unwrap()).unwrap();
-    assert_eq!(document_root(site.hosts.at(0), &walk.steps[0]), Path::new("/www"));
+    assert_eq!(document_root(site.hosts.at(0), &walk.steps[0].root), Path::new("/www"));
 }

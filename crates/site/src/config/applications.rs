@@ -1,0 +1,226 @@
+//! What a configuration says of applications: what answers, and which routes leave their answers to it.
+
+use std::path::{Path, PathBuf};
+
+use super::error::Place;
+use super::keys::Scope;
+use super::scripts;
+use super::section::Section;
+use super::value;
+use crate::application::{
+    Address, Application, ApplicationId, Elsewhere, Managed, Protocol, Servers, Socket,
+};
+use crate::model::Listener;
+
+/// Applications of a site.
+const MAX: usize = 64;
+/// Keys for what is run elsewhere, and for what is started here.
+const ELSEWHERE: [&str; 1] = ["connections"];
+const MANAGED: [&str; 13] = [
+    "socket",
+    "processes",
+    "min_processes",
+    "spare_processes",
+    "concurrent",
+    "unused",
+    "requests",
+    "memory",
+    "start",
+    "grace",
+    "user",
+    "folder",
+    "env",
+];
+
+/// Those without an error.
+pub fn applications(top: &Section) -> Vec<Application> {
+    let sections = top.sections("application", Scope::Application);
+    if let Some(section) = sections.get(MAX) {
+        let what = format!("there are more than {MAX} applications");
+        section.errors.add(section.place(), what, "put routes together that can have the same");
+    }
+    let mut applications: Vec<Application> = Vec::new();
+    for section in sections.iter().take(MAX) {
+        let Some(application) = application(section) else { continue };
+        match applications.iter().any(|other| other.name == application.name) {
+            true => {
+                let what = format!("there are two applications \"{}\"", application.name.escape_debug());
+                section.errors.add(section.place_of("name"), what, "give one of them another name");
+            }
+            false => applications.push(application),
+        }
+    }
+    applications
+}
+
+/// The application that a key of a route names.
+pub fn named(section: &Section, key: &str, applications: &[Application]) -> Option<ApplicationId> {
+    let given = section.text(key)?;
+    let found = applications.iter().position(|application| application.name == given.value);
+    if found.is_none() {
+        let what = format!("there is no application \"{}\"", given.value.escape_debug());
+        section.errors.add(given.place, what, "add an [[application]] of this name");
+    }
+    found
+}
+
+fn application(section: &Section) -> Option<Application> {
+    let name = name(section)?;
+    let servers = match (section.has("address"), section.has("command")) {
+        (true, false) => elsewhere(section),
+        (false, true) => managed(section),
+        (true, true) => {
+            let what = "\"address\" and \"command\" exclude each other";
+            section.errors.add(section.place_of("command"), what, "keep one of them");
+            None
+        }
+        (false, false) => {
+            let what_to_do = "add an address, if it is run elsewhere, or the command that starts it";
+            section.errors.add(section.place(), "this application has nothing to answer with", what_to_do);
+            None
+        }
+    };
+    let protocol = match section.choice("protocol") {
+        Some("scgi") => Protocol::Scgi,
+        Some("http") => Protocol::Http,
+        _ => Protocol::FastCgi,
+    };
+    let defaults = Application::new(name, protocol, servers?);
+    Some(Application {
+        queue: section.count("queue").map_or(defaults.queue, to_usize),
+        wait: section.duration("wait").unwrap_or(defaults.wait),
+        connect: section.duration("connect").unwrap_or(defaults.connect),
+        first_byte: section.duration("first_byte").unwrap_or(defaults.first_byte),
+        idle: section.duration("idle").unwrap_or(defaults.idle),
+        total: section.duration("total").unwrap_or(defaults.total),
+        keep: section.duration("keep").unwrap_or(defaults.keep),
+        ..defaults
+    })
+}
+
+fn name(section: &Section) -> Option<String> {
+    let Some(given) = section.text("name") else {
+        if !section.has("name") {
+            section.errors.add(section.place(), "an application has no name", "add name = \"…\"");
+        }
+        return None;
+    };
+    if given.value.is_empty() || given.value.contains(['/', '\0', '\n']) {
+        let what = format!("\"name\" cannot be \"{}\"", given.value.escape_debug());
+        section.errors.add(given.place, what, "expected a word without a slash");
+        return None;
+    }
+    Some(given.value.to_owned())
+}
+
+fn elsewhere(section: &Section) -> Option<Servers> {
+    refuse(section, &MANAGED, "is for an application with a command", "remove it");
+    let mut addresses = Vec::new();
+    for given in section.texts("address")? {
+        match value::listener(given.value, given.place.folder()) {
+            Ok(Listener::Tcp(address)) => addresses.push(Address::Tcp(address)),
+            Ok(Listener::Unix(path)) => addresses.push(Address::Unix(path)),
+            Err(what_to_do) => {
+                let what = format!("\"{}\" is no address", given.value.escape_debug());
+                section.errors.add(given.place, what, what_to_do);
+            }
+        }
+    }
+    if addresses.is_empty() {
+        if section.texts("address").is_some_and(|texts| texts.is_empty()) {
+            section.refuse("address", section.place_of("address"), "has no address in it");
+        }
+        return None;
+    }
+    let connections = section.count("connections").map_or(64, to_usize);
+    Some(Servers::Elsewhere(Elsewhere { addresses, connections }))
+}
+
+fn managed(section: &Section) -> Option<Servers> {
+    refuse(section, &ELSEWHERE, "is for an application with an address", "use \"concurrent\", or remove it");
+    let command = section.texts("command")?;
+    let program = command.first().map_or("", |first| first.value);
+    let place = command.first().map_or_else(|| section.place_of("command"), |first| first.place);
+    if !Path::new(program).is_absolute() || command.iter().any(|word| word.value.contains('\0')) {
+        let what = format!("\"command\" cannot begin with \"{}\"", program.escape_debug());
+        section.errors.add(place, what, "write the whole path of the program, and its arguments behind it");
+        return None;
+    }
+    let folder = section.path("folder").unwrap_or_else(|| folder_of(program));
+    let words = command.iter().map(|word| word.value.to_owned()).collect();
+    let environment = scripts::environment(section, &scripts::first_environment());
+    let defaults = Managed::new(words, environment, folder);
+    let (least, most) = defaults.processes;
+    let most = section.count("processes").map_or(most.max(minimum(section).unwrap_or(0)), to_usize);
+    let least = minimum(section).unwrap_or(least);
+    if least > most {
+        let what = format!("\"min_processes\" is {least}, and \"processes\" only {most}");
+        section.errors.add(section.place_of("min_processes"), what, "lower it, or allow more processes");
+    }
+    Some(Servers::Managed(Managed {
+        user: user(section),
+        socket: match section.choice("socket") {
+            Some("listen_fds") => Socket::ListenFds,
+            _ => Socket::Stdin,
+        },
+        processes: (least, most),
+        spare: section.count("spare_processes").map_or(defaults.spare, to_usize),
+        concurrent: section.count("concurrent").map_or(defaults.concurrent, to_usize),
+        unused: section.duration("unused").unwrap_or(defaults.unused),
+        requests: section.count("requests").filter(|requests| *requests > 0),
+        memory: section.size("memory"),
+        start: section.duration("start").unwrap_or(defaults.start),
+        grace: section.duration("grace").unwrap_or(defaults.grace),
+        ..defaults
+    }))
+}
+
+fn minimum(section: &Section) -> Option<usize> {
+    section.count("min_processes").map(to_usize)
+}
+
+fn folder_of(program: &str) -> PathBuf {
+    Path::new(program).parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+fn user(section: &Section) -> Option<String> {
+    let given = section.text("user")?;
+    if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
+        section.refuse("user", given.place, "is no name of an account");
+    }
+    Some(given.value.to_owned())
+}
+
+fn refuse(section: &Section, names: &[&str], what: &str, what_to_do: &str) {
+    for name in names.iter().filter(|name| section.has(name)) {
+        section.errors.add(section.place_of(name), format!("\"{name}\" {what}"), what_to_do);
+    }
+}
+
+/// Reports what in `chroot` nobody could reach.
+pub fn check_chroot(top: &Section, folder: &Path, applications: &[Application], place: &Place) {
+    for application in applications {
+        let paths: Vec<&Path> = match &application.servers {
+            Servers::Elsewhere(elsewhere) => elsewhere
+                .addresses
+                .iter()
+                .filter_map(|address| match address {
+                    Address::Unix(path) => Some(path.as_path()),
+                    Address::Tcp(_) => None,
+                })
+                .collect(),
+            Servers::Managed(Managed { command, folder, .. }) => {
+                command.first().map(Path::new).into_iter().chain([folder.as_path()]).collect()
+            }
+        };
+        for path in paths.into_iter().filter(|path| !path.starts_with(folder)) {
+            let (name, path) = (application.name.escape_debug(), path.display());
+            let what = format!("{path}, of \"{name}\", is not beneath \"chroot\", {}", folder.display());
+            top.errors.add(place, what, "put it there, or do without a chroot: applications run in it, too");
+        }
+    }
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
