@@ -152,7 +152,7 @@ struct Crew {
     keeper: Channel,
     ancestor: Option<Channel>,
     /// Where connections go, when another process serves.
-    heir: Option<Channel>,
+    heir: Option<AsyncFd<Channel>>,
     site: Site,
     roots: OpenRoots,
     began: Instant,
@@ -273,9 +273,7 @@ impl Crew {
             return;
         };
         // An heir that has ended takes nobody any more.
-        if let Ok(heir) = heir.try_clone().and_then(|heir| sys::watch(heir, Interest::WRITABLE)) {
-            _ = heir.async_io(Interest::WRITABLE, |heir| heir.send(&guest)).await;
-        }
+        _ = heir.async_io(Interest::WRITABLE, |heir| heir.send(&guest)).await;
     }
 
     fn serving(&mut self, number: usize) -> io::Result<()> {
@@ -312,7 +310,8 @@ impl Crew {
                     Ok(heir) => Command::HandOver { heir, closed },
                     Err(_) => Command::Leave,
                 });
-                self.heir = Some(heir);
+                // Should that fail, guests go to the workers, which send them on.
+                self.heir = sys::watch(heir, Interest::WRITABLE).ok();
                 self.tell_keeper(answers, |_| Some(News::Retired));
             }
             Order::Stop => self.tell_all(|| Command::Stop),
