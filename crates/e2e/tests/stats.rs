@@ -1,5 +1,9 @@
 //! `taipan stats`: every count moves when what it counts happens, and nobody else may ask.
 
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::thread;
 use std::time::Duration;
 
@@ -46,12 +50,40 @@ const COUNTS: [&str; 35] = [
     "scripts_waiting",
 ];
 
+/// More than may be waiting at the control socket.
+const CROWD: usize = 20;
+/// How long those who ask for nothing are watched: less than they are waited for.
+const WATCHED: Duration = Duration::from_secs(2);
+
 fn site(config: &str) -> Site {
     Site::new().file("a.txt", "hello\n").config(config)
 }
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+}
+
+/// The address that is asked: the one name of its kind that the program has.
+fn control_socket(server: &Server) -> SocketAddr {
+    let fds = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
+    let open: Vec<_> = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+    let sockets = fs::read_to_string("/proc/net/unix").expect("it is there");
+    let name = sockets.lines().find_map(|line| {
+        let (socket, name) = line.split_once(" @taipan-")?;
+        let inode = socket.split_whitespace().next_back()?;
+        open.iter().any(|fd| fd.as_os_str() == format!("socket:[{inode}]").as_str()).then_some(name)
+    });
+    let name = name.unwrap_or_else(|| panic!("it has no control socket:\n{sockets}"));
+    SocketAddr::from_abstract_name(format!("taipan-{name}")).expect("it is a name")
+}
+
+/// How long a process has had a processor, to a hundredth of a second.
+fn processor_time(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
+    // In its own code, and in the kernel.
+    let ticks = fields.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().expect("a number"));
+    Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
 fn len(answer: &Response) -> u64 {
@@ -270,4 +302,26 @@ fn many_may_ask_at_once() {
             scope.spawn(|| assert!(server.stats()["all"]["accepted"].is_u64()));
         }
     });
+}
+
+#[test]
+fn whoever_asks_for_nothing_keeps_others_waiting_but_no_processor_busy() {
+    let server = site("").start();
+    let address = control_socket(&server);
+    let connect = || UnixStream::connect_addr(&address).expect("it listens");
+    let _silent: Vec<UnixStream> = (0..CROWD).map(|_| connect()).collect();
+    let mut asking = connect();
+    asking.write_all(b"stats\n").expect("it is connected");
+    let before = processor_time(server.pid());
+    // As long as there is no room for it, it hears nothing.
+    asking.set_read_timeout(Some(WATCHED)).expect("it is not zero");
+    let heard = asking.read(&mut [0; 1]).map_err(|e| e.kind());
+    assert_eq!(heard, Err(ErrorKind::WouldBlock));
+    let took = processor_time(server.pid()) - before;
+    assert!(took < WATCHED / 10, "{took:?} of {WATCHED:?}");
+    // Nobody is waited for for ever.
+    asking.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+    let mut answer = String::new();
+    asking.read_to_string(&mut answer).expect("it is answered");
+    assert!(answer.starts_with("done\n"), "{answer}");
 }
