@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::fs::{Access, access};
+use site::application::Application;
 use site::memory::{self, Use};
-use site::model::Site;
+use site::model::{Interpreter, Site};
 
 use crate::files::roots::OpenRoots;
 use crate::{config, sandbox, start, terminal};
@@ -21,7 +22,7 @@ pub fn check(path: &Path) -> ExitCode {
         }
     };
     let roots = OpenRoots::of(&site);
-    let problems = [roots.problems(), interpreters(&site)].concat();
+    let problems = [roots.problems(), interpreters(&site), commands(&site)].concat();
     problems.iter().for_each(|p| terminal::err(format_args!("{}: {p}", path.display())));
     if !problems.is_empty() {
         return ExitCode::FAILURE;
@@ -45,12 +46,30 @@ pub fn check(path: &Path) -> ExitCode {
 fn interpreters(site: &Site) -> Vec<String> {
     let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
     let all: BTreeSet<&Path> =
-        routes.filter_map(|route| route.script.as_ref()?.interpreter.as_deref()).collect();
+        routes.filter_map(|route| program(route.script.as_ref()?.interpreter.as_ref()?)).collect();
     let problem = |path: &Path| {
         let error = access(path, Access::EXEC_OK).err()?;
         Some(format!("the interpreter {} cannot be executed ({error}); install it", path.display()))
     };
     all.into_iter().filter_map(problem).collect()
+}
+
+fn program(interpreter: &Interpreter) -> Option<&Path> {
+    match interpreter {
+        Interpreter::Program(path) => Some(path),
+        Interpreter::Application(_) => None,
+    }
+}
+
+/// Applications whose program cannot be executed.
+fn commands(site: &Site) -> Vec<String> {
+    let problem = |application: &Application| {
+        let program = application.managed()?.command.first()?;
+        let error = access(program.as_str(), Access::EXEC_OK).err()?;
+        let name = &application.name;
+        Some(format!("the command of \"{name}\", {program}, cannot be executed ({error}); install it"))
+    };
+    site.applications.iter().filter_map(problem).collect()
 }
 
 /// What there will be of each, where there are fewer descriptors than the limits add up to.

@@ -14,13 +14,14 @@ use http::status::Status;
 use http::target::SafePath;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
-use site::model::{Host, Route};
+use site::model::Route;
 use site::plan::{Plan, Scheme, Scripts, plan};
-use site::walk::{Step, Verdict};
+use site::route::RouteId;
+use site::walk::Verdict;
 
 use crate::files::roots::Roots;
 use crate::files::{self, Entry, Fetch, Fetched, Files, Lookup, script};
-use crate::serve::cgi::Run;
+use crate::serve::cgi::{Run, What};
 use crate::serve::{Reply, file, fixed, listing};
 use crate::stats::Count;
 use crate::worker::Worker;
@@ -79,7 +80,7 @@ pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
     let host = worker.site.hosts.find(head.authority);
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return false };
     let plan = plan(&worker.site, host, path, None, head.authority, Scheme::Http);
-    matches!(plan, Plan::Scripts(_))
+    matches!(plan, Plan::Scripts(_) | Plan::Application(_))
 }
 
 /// Bytes of a body that are read and thrown away where nobody wants them.
@@ -125,6 +126,10 @@ impl Exchange<'_> {
         let method = self.head.method;
         match plan {
             Plan::Scripts(scripts) => self.of_scripts(asked, *scripts),
+            Plan::Application(planned) => {
+                let site::plan::Application { at, name, path_info, .. } = *planned;
+                self.run(at, What::Application { name, path_info })
+            }
             Plan::Redirect { route, status, location } => {
                 Answer::Now(self.finish(fixed::redirect(self.worker, Some(route), status, &location)))
             }
@@ -150,7 +155,10 @@ impl Exchange<'_> {
             script::Lookup::Failed(status) => return self.status(otherwise.route(), status),
         };
         match verdict {
-            Verdict::Run(at) => self.run(host, &walk.steps[at]),
+            Verdict::Run(at) => {
+                let step = &walk.steps[at];
+                self.run(step.route, What::Script(step.clone()))
+            }
             Verdict::Denied(at) => self.status(host.routes.get(walk.steps[at].route), Status::FORBIDDEN),
             Verdict::Folder => self.status(otherwise.route(), Status::FORBIDDEN),
             Verdict::ToFolder => Answer::Now(self.finish(self.to_folder(asked))),
@@ -158,8 +166,8 @@ impl Exchange<'_> {
         }
     }
 
-    fn run(&self, host: &Host, step: &Step) -> Answer {
-        let route = host.routes.get(step.route);
+    fn run(&self, at: RouteId, what: What) -> Answer {
+        let route = self.worker.site.hosts.at(self.host).routes.get(at);
         // A script would show whoever asks what others have sent (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
             return self.status(route, Status::METHOD_NOT_ALLOWED);
@@ -167,7 +175,7 @@ impl Exchange<'_> {
         if self.worker.sheds_cold() {
             return self.status(route, Status::SERVICE_UNAVAILABLE);
         }
-        Answer::Run(Box::new(Run { host: self.host, step: step.clone(), max_body: route.max_body }))
+        Answer::Run(Box::new(Run { host: self.host, route: at, what, max_body: route.max_body }))
     }
 
     /// What stands under `path`, as far as it is known here or the kernel has it in memory.

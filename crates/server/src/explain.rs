@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use http::head::{self, FieldStore, Head, Method};
 use http::target::SafePath;
-use site::model::Host;
+use site::application::ApplicationId;
+use site::model::{Host, Interpreter, Site};
 use site::plan::{Plan, Scheme, Why, plan};
 use site::walk::{Step, Verdict, Walk};
 
@@ -128,6 +129,13 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
     match plan {
         // There are none in what there is otherwise.
         Plan::Scripts(_) => {}
+        Plan::Application(planned) => {
+            terminal::out(format_args!("route     {}: an application", planned.route.pattern));
+            tell_application(&worker.site, planned.application);
+            terminal::out(format_args!("as        SCRIPT_NAME {}", planned.name));
+            terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
+            return Whose::Script;
+        }
         Plan::Redirect { route, status, location } => {
             terminal::out(format_args!("route     {}: {status}, to {location}", route.pattern));
         }
@@ -171,7 +179,7 @@ fn tell_walk(worker: &Rc<Worker>, host: usize, asked: &SafePath, walk: &Walk) ->
     match verdict {
         Verdict::Run(at) => {
             tell_script(host, &walk.steps[at]);
-            tell_run(host, &walk.steps[at]);
+            tell_run(&worker.site, host, &walk.steps[at]);
         }
         Verdict::Denied(at) => {
             let step = &walk.steps[at];
@@ -191,10 +199,18 @@ fn tell_script(host: &Host, step: &Step) {
     terminal::out(format_args!("script    {}", step.file().display()));
 }
 
-fn tell_run(host: &Host, step: &Step) {
+fn tell_application(site: &Site, id: ApplicationId) {
+    if let Some(application) = site.applications.get(id) {
+        terminal::out(format_args!("run by    the application \"{}\"", application.name));
+    }
+}
+
+fn tell_run(site: &Site, host: &Host, step: &Step) {
     let Some((_, script)) = site::walk::script(host, step) else { return };
-    if let Some(interpreter) = &script.interpreter {
-        terminal::out(format_args!("run by    {}", interpreter.display()));
+    match &script.interpreter {
+        Some(Interpreter::Program(path)) => terminal::out(format_args!("run by    {}", path.display())),
+        Some(Interpreter::Application(id)) => tell_application(site, *id),
+        None => {}
     }
     terminal::out(format_args!("as        SCRIPT_NAME {}", step.name));
     if !step.path_info.is_empty() {

@@ -47,6 +47,8 @@ pub struct Beginning {
     pub ancestor: Option<Channel>,
     /// To what starts scripts, of each worker; none where there are no scripts.
     pub runners: Vec<Channel>,
+    /// To the pools of applications, of each worker.
+    pub pools: Vec<Vec<Channel>>,
 }
 
 /// Serves until it is told to end, and gives the exit code. To be called while there is one thread only.
@@ -65,7 +67,7 @@ pub fn run(beginning: Beginning) -> u8 {
 /// Gives up what is not needed, and starts everybody.
 fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning { mut site, sockets, sinks, identity, keeper, ancestor, runners } = beginning;
+    let Beginning { mut site, sockets, sinks, identity, keeper, ancestor, runners, pools } = beginning;
     // What scripts may have is shared out among so many.
     site.workers = NonZeroUsize::new(sockets.len());
     if let Some(folder) = site.chroot.clone() {
@@ -110,9 +112,10 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         roots,
         began: Instant::now(),
     };
-    let mut runners = runners.into_iter();
+    let (mut runners, mut pools) = (runners.into_iter(), pools.into_iter());
     for sockets in sockets {
-        crew.hire(sockets, runners.next()).map_err(|e| line(format!("cannot start a worker: {e}")))?;
+        let pools = pools.next().unwrap_or_default();
+        crew.hire(sockets, runners.next(), pools).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
     Ok(crew)
 }
@@ -163,6 +166,7 @@ struct Member {
     /// For whoever takes its place.
     sockets: Vec<Socket>,
     runner: Option<Channel>,
+    pools: Vec<Channel>,
     state: State,
 }
 
@@ -182,10 +186,10 @@ enum Told {
 }
 
 impl Crew {
-    fn hire(&mut self, sockets: Vec<Socket>, runner: Option<Channel>) -> io::Result<()> {
+    fn hire(&mut self, sockets: Vec<Socket>, runner: Option<Channel>, pools: Vec<Channel>) -> io::Result<()> {
         let number = self.members.len();
-        let commands = self.start_worker(number, &sockets, runner.as_ref())?;
-        self.members.push(Member { commands, sockets, runner, state: State::Starting });
+        let commands = self.start_worker(number, &sockets, runner.as_ref(), &pools)?;
+        self.members.push(Member { commands, sockets, runner, pools, state: State::Starting });
         Ok(())
     }
 
@@ -194,11 +198,13 @@ impl Crew {
         number: usize,
         sockets: &[Socket],
         runner: Option<&Channel>,
+        pools: &[Channel],
     ) -> io::Result<UnboundedSender<Command>> {
         let runner = runner.map(Channel::try_clone).transpose()?;
+        let pools = pools.iter().map(Channel::try_clone).collect::<io::Result<Vec<_>>>()?;
         let sockets = sockets.iter().map(Socket::try_clone).collect::<io::Result<Vec<_>>>()?;
         let (commands, receiver) = unbounded_channel();
-        let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), runner };
+        let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), runner, pools };
         let tell = self.tell.clone();
         let work = move || {
             let serving = || _ = tell.send((number, Told::Serving));
@@ -290,8 +296,8 @@ impl Crew {
         if crashes.is_loop(Instant::now()) {
             return Err(io::Error::other(format!("workers end again and again, the last one because {why}")));
         }
-        let Member { sockets, runner, .. } = &self.members[number];
-        let commands = self.start_worker(number, sockets, runner.as_ref())?;
+        let Member { sockets, runner, pools, .. } = &self.members[number];
+        let commands = self.start_worker(number, sockets, runner.as_ref(), pools)?;
         self.members[number].commands = commands;
         Ok(())
     }
@@ -334,6 +340,7 @@ impl Crew {
         for member in &mut self.members {
             member.sockets.clear();
             member.runner = None;
+            member.pools.clear();
         }
     }
 

@@ -17,6 +17,8 @@ pub mod generation;
 
 pub mod runner;
 
+pub mod pool;
+
 pub mod worker;
 
 pub mod doors;

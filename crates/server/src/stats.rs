@@ -45,6 +45,7 @@ counts! {
     LateDisk "late_disk" "timed out: disk",
     Left "left" "given up: look-ups and scripts of clients that left",
     Scripts "scripts" "scripts started",
+    Asked "asked" "requests to applications",
     ScriptsFailed "scripts_failed" "scripts failed: not started, or no proper answer",
     ScriptsLate "scripts_late" "scripts ended because they took too long",
     ScriptsKilled "scripts_killed" "scripts that ended by a signal",

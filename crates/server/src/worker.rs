@@ -37,6 +37,7 @@ use crate::listen::Socket;
 use crate::load::{Load, Shedding};
 use crate::log;
 use crate::log::access::{self, AccessLogs, Records};
+use crate::pool::Pool;
 use crate::runner::Runner;
 use crate::serve::cgi::turn::Turns;
 use crate::serve::{Dated, Reply, fixed};
@@ -65,6 +66,8 @@ pub struct Worker {
     pub turns: Turns,
     /// What starts scripts, where there are any.
     pub runner: Option<Rc<Runner>>,
+    /// Of the applications of the site, in their order.
+    pub pools: Vec<Rc<Pool>>,
     pub lot: Lot,
     pub access: AccessLogs,
     pub counts: Counts,
@@ -124,6 +127,8 @@ pub struct Start {
     pub roots: OpenRoots,
     /// To what starts scripts, where there are any.
     pub runner: Option<Channel>,
+    /// To the pools of applications.
+    pub pools: Vec<Channel>,
 }
 
 /// The loop. Tells `serving` when it accepts connections; returns when it has been told to leave and
@@ -144,9 +149,11 @@ pub fn run(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnO
 }
 
 async fn work(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnOnce()) -> io::Result<()> {
-    let Start { site, sockets, roots, runner } = start;
+    let Start { site, sockets, roots, runner, pools } = start;
     let (mut worker, closing) = Worker::new(site, roots)?;
     worker.runner = runner.map(Runner::new).transpose()?;
+    let open = |(channel, application)| Pool::new(channel, application);
+    worker.pools = pools.into_iter().zip(&worker.site.applications).map(open).collect::<io::Result<_>>()?;
     live(Rc::new(worker), sockets, closing, commands, serving).await
 }
 
@@ -167,6 +174,9 @@ async fn live(
     tasks.spawn_local(lot::serve(worker.clone()));
     if let Some(runner) = &worker.runner {
         tasks.spawn_local(runner.clone().listen());
+    }
+    for pool in &worker.pools {
+        tasks.spawn_local(pool.clone().listen());
     }
     let disk = worker.disk.clone();
     tasks.spawn_local(disk.close_files(closing));
@@ -210,6 +220,7 @@ impl Worker {
             disk: Rc::new(disk),
             turns: Turns::new(&site),
             runner: None,
+            pools: Vec::new(),
             lot: Lot::open()?,
             access: AccessLogs::new(&site),
             counts: Counts::new(),

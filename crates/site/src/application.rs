@@ -132,11 +132,6 @@ impl Application {
         }
     }
 
-    /// Would processes that were started for this one serve as well for `other`?
-    pub fn has_servers_of(&self, other: &Application) -> bool {
-        (&self.name, self.protocol, &self.servers) == (&other.name, other.protocol, &other.servers)
-    }
-
     pub(crate) fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match &mut self.servers {
             Servers::Managed(managed) => vec![&mut managed.folder],

@@ -5,7 +5,7 @@ use http::framing::{self, Framing};
 use http::head::{Field, Version};
 use http::status::Status;
 
-use super::{Cause, ReplyError};
+use super::{Cause, Manner, ReplyError};
 
 /// For the next hop and not for the client (RFC 9110 §7.6.1): the server writes its own.
 const HOP_BY_HOP: [&str; 8] = [
@@ -26,6 +26,8 @@ pub struct Head {
     pub status: Status,
     /// `None`: the body ends where the output does. A body that is `Chunked` has that coding in it.
     pub framing: Framing,
+    /// Of the status line, if there is one.
+    pub version: Option<Version>,
     bytes: Vec<u8>,
     fields: Vec<Place>,
 }
@@ -67,6 +69,14 @@ impl Head {
         self.fields().find(|field| is_name(field.name, name)).map(|field| field.value)
     }
 
+    /// Whether its sender waits for another request on the same connection (RFC 9112 §9.3).
+    pub fn persists(&self) -> bool {
+        let connection = all(&self.bytes, &self.fields).filter(|field| is_name(field.name, "connection"));
+        let mut options = connection.flat_map(|field| field.value.split(|byte| *byte == b','));
+        self.version == Some(Version::Http11)
+            && !options.any(|option| trim_ows(option).eq_ignore_ascii_case(b"close"))
+    }
+
     /// What a FastCGI authorizer adds to the environment of the request that it lets pass: the fields
     /// `Variable-NAME` (FastCGI §6.3). None of them is for the client.
     pub fn variables(&self) -> impl Iterator<Item = Field<'_>> {
@@ -90,7 +100,7 @@ pub(super) struct Lines {
     start: usize,
     /// Complete lines.
     count: usize,
-    status_line: Option<(Version, Status)>,
+    status_line: Option<(Version, u16)>,
     fields: Vec<Place>,
 }
 
@@ -108,11 +118,15 @@ impl Lines {
         ReplyError::new(cause, self.count + 1, self.line())
     }
 
-    /// The present line is complete.
-    pub(super) fn end_line(&mut self, max_fields: usize) -> Result<(), Cause> {
+    /// The present line is complete. A script answers once, and has no answer on the way to that.
+    pub(super) fn end_line(&mut self, manner: Manner, max_fields: usize) -> Result<(), Cause> {
         match self.line() {
             line if self.count == 0 && line.starts_with(b"HTTP/") => {
-                self.status_line = Some(status_line(line)?);
+                let (version, code) = status_line(line)?;
+                if manner == Manner::Cgi {
+                    usable(code)?;
+                }
+                self.status_line = Some((version, code));
             }
             line => {
                 let colon = token_len(line);
@@ -131,25 +145,38 @@ impl Lines {
         Ok(())
     }
 
+    /// Is it only on the way to the answer? 101 is another protocol from there on.
+    pub(super) fn is_interim(&self) -> bool {
+        matches!(self.status_line, Some((_, 100 | 102..=199)))
+    }
+
     /// The empty line has come.
-    pub(super) fn finish(self) -> Result<Head, ReplyError> {
-        match self.sense() {
+    pub(super) fn finish(self, manner: Manner) -> Result<Head, ReplyError> {
+        match self.sense(manner) {
             Ok((kind, status, framing)) => {
-                Ok(Head { kind, status, framing, bytes: self.bytes, fields: self.fields })
+                let version = self.status_line.map(|(version, _)| version);
+                Ok(Head { kind, status, framing, version, bytes: self.bytes, fields: self.fields })
             }
             Err((cause, at)) => Err(self.error_at(cause, at)),
         }
     }
 
     /// What the lines mean together.
-    fn sense(&self) -> Result<(Kind, Status, Framing), Fault> {
+    fn sense(&self, manner: Manner) -> Result<(Kind, Status, Framing), Fault> {
         if self.count == 0 {
             return Err((Cause::NoField, None));
         }
-        let status = match (self.single("status")?, self.status_line) {
+        let line = match self.status_line {
+            Some((_, code)) => Some(usable(code).map_err(|cause| (cause, None))?),
+            None if manner == Manner::Http => return Err((Cause::StatusLine, None)),
+            None => None,
+        };
+        // Over HTTP it is a field like others.
+        let field = if manner == Manner::Http { None } else { self.single("status")? };
+        let status = match (field, line) {
             (Some((at, _)), Some(_)) => return Err((Cause::Twice, Some(at))),
             (Some((at, value)), None) => Some(status(value).map_err(|cause| (cause, Some(at)))?),
-            (None, line) => line.map(|(_, status)| status),
+            (None, line) => line,
         };
         self.single("content-type")?;
         let location = self.single("location")?;
@@ -212,22 +239,29 @@ fn is_local(location: &[u8]) -> bool {
 
 /// `200` or `200 OK`. What the reason says, is of no account.
 fn status(value: &[u8]) -> Result<Status, Cause> {
+    usable(code(value)?)
+}
+
+/// Of an answer: what is only on the way to one is not.
+fn usable(code: u16) -> Result<Status, Cause> {
+    Status::new(code).filter(|status| status.code() >= 200).ok_or(Cause::StatusRange)
+}
+
+fn code(value: &[u8]) -> Result<u16, Cause> {
     let (code, rest) = value.split_at_checked(3).ok_or(Cause::Status)?;
-    let code = match digits(code) {
-        Some(code) if matches!(rest, [] | [b' ' | b'\t', ..]) => code,
-        _ => return Err(Cause::Status),
-    };
-    let status = u16::try_from(code).ok().and_then(Status::new);
-    status.filter(|status| status.code() >= 200).ok_or(Cause::StatusRange)
+    match digits(code) {
+        Some(code) if matches!(rest, [] | [b' ' | b'\t', ..]) => Ok(code as u16),
+        _ => Err(Cause::Status),
+    }
 }
 
 /// `HTTP/1.1 200 OK`.
-fn status_line(line: &[u8]) -> Result<(Version, Status), Cause> {
+fn status_line(line: &[u8]) -> Result<(Version, u16), Cause> {
     let (version, rest) = line.split_at_checked(b"HTTP/1.1 ".len()).ok_or(Cause::StatusLine)?;
     let version = match version {
         b"HTTP/1.0 " => Version::Http10,
         b"HTTP/1.1 " => Version::Http11,
         _ => return Err(Cause::StatusLine),
     };
-    Ok((version, status(rest)?))
+    Ok((version, code(rest)?))
 }

@@ -1,5 +1,5 @@
 //! The head that a script writes (RFC 3875 §6), from bytes cut anywhere: fields and an empty line, or a
-//! whole reply head with its status line, as `nph-` scripts write it.
+//! whole reply head with its status line, as `nph-` scripts write it, and whoever speaks HTTP has to.
 //!
 //! Lines end with LF or CRLF, and a field may have any place in the head. Nothing else is repaired: one
 //! pass from the first byte to the last, and the first broken rule ends it, so that what is refused does
@@ -28,10 +28,20 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Parser {
     limits: Limits,
+    manner: Manner,
     lines: Lines,
     line: Line,
     /// Bytes so far.
     size: usize,
+}
+
+/// What has to stand in a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Manner {
+    /// Fields, or a status line and fields.
+    Cgi,
+    /// A status line and fields. What is only on the way to the answer (RFC 9110 §15.2) is passed over.
+    Http,
 }
 
 /// What has become of a head.
@@ -62,7 +72,12 @@ impl Default for Limits {
 
 impl Parser {
     pub fn new(limits: Limits) -> Parser {
-        Parser { limits, lines: Lines::default(), line: Line::Start, size: 0 }
+        Parser { limits, manner: Manner::Cgi, lines: Lines::default(), line: Line::Start, size: 0 }
+    }
+
+    /// For the head of an HTTP/1.x answer (RFC 9112 §4).
+    pub fn http(limits: Limits) -> Parser {
+        Parser { manner: Manner::Http, ..Parser::new(limits) }
     }
 
     /// Reads on.
@@ -70,8 +85,12 @@ impl Parser {
         for (at, &byte) in input.iter().enumerate() {
             match self.byte(byte) {
                 Ok(Progress::Within) => {}
+                Ok(Progress::End) if self.manner == Manner::Http && self.lines.is_interim() => {
+                    // Its bytes count on: there is a limit to them, too.
+                    (self.lines, self.line) = (Lines::default(), Line::Start);
+                }
                 Ok(Progress::End) => {
-                    return match self.lines.finish() {
+                    return match self.lines.finish(self.manner) {
                         Ok(head) => Step::Head(head, at + 1),
                         Err(error) => Step::Refused(error),
                     };
@@ -98,7 +117,7 @@ impl Parser {
         match (self.line, byte) {
             (Line::Start | Line::Cr, b'\n') if self.lines.line().is_empty() => return Ok(Progress::End),
             (Line::Within | Line::Cr, b'\n') => {
-                self.lines.end_line(self.limits.fields)?;
+                self.lines.end_line(self.manner, self.limits.fields)?;
                 self.line = Line::Start;
             }
             (Line::Cr, _) => return Err(Cause::Control),

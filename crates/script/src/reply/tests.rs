@@ -259,3 +259,37 @@ proptest! {
         prop_assert_eq!(read([&*head], SMALL), read(head.chunks(1), SMALL));
     }
 }
+
+#[test]
+fn an_answer_of_http_has_a_status_line_and_may_have_others_before_it() {
+    let read = |input: &str| match Parser::http(Limits::default()).receive(input.as_bytes()) {
+        Step::Head(head, used) => {
+            let fields = head.fields().map(|field| String::from_utf8_lossy(field.name).into_owned());
+            let persists = if head.persists() { "stays" } else { "closes" };
+            let (status, fields) = (head.status.code(), fields.collect::<Vec<_>>().join(" "));
+            format!("{status} {:?} {persists} [{fields}] {used}", head.kind)
+        }
+        Step::More(_) => "more".to_owned(),
+        Step::Refused(error) => error.to_string(),
+    };
+    for (input, expected) in [
+        ("HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody", "200 Document stays [A] 25"),
+        ("HTTP/1.1 200 OK\r\nConnection: x, Close\r\n\r\n", "200 Document closes [] 41"),
+        ("HTTP/1.0 200 OK\r\nA: b\r\n\r\n", "200 Document closes [A] 25"),
+        ("HTTP/1.1 200 OK\r\nStatus: 404\r\nStatus: x\r\n\r\n", "200 Document stays [] 43"),
+        ("HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", "302 Redirect stays [Location] 36"),
+        (
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\nA: b\r\n\r\n",
+            "204 Document stays [A] 62",
+        ),
+        ("HTTP/1.1 100 Continue\r\n\r\n", "more"),
+    ] {
+        assert_eq!(read(input), expected, "{input:?}");
+    }
+    for input in ["A: b\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "HTTP/2 200\r\n\r\n"] {
+        assert!(
+            matches!(Parser::http(Limits::default()).receive(input.as_bytes()), Step::Refused(_)),
+            "{input:?}"
+        );
+    }
+}

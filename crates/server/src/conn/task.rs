@@ -330,7 +330,9 @@ impl Task {
         let Task { stream, worker, seated, http, waited, feed, .. } = self;
         poll_fn(|cx| {
             // Whatever is the matter with the body, the answer is sent as far as the client takes it.
-            if http.left > 0 && script::poll_hand_on(cx, stream, worker, seated, http, feed).is_ready() {
+            if (http.left > 0 || feed.is_some())
+                && script::poll_hand_on(cx, stream, worker, seated, http, feed).is_ready()
+            {
                 *feed = None;
             }
             poll_send(cx, stream, worker, seated, waited, output)

@@ -124,12 +124,14 @@ impl Keeper {
         identity: Option<Identity>,
         mut sinks: Vec<OpenSink>,
     ) -> io::Result<(Pid, Option<OpenSink>, Option<OwnedFd>)> {
-        // Before there is anything else that it must not have.
+        // Before there is anything else that they must not have.
+        let pools = self.start_pools(identity.as_ref())?;
         let (runner, runners) = self.start_runner(workers, identity.as_ref(), &mut sinks)?;
         if let Some(runner) = runner {
             // Until there is the process that it belongs to.
             self.runners.push((runner, Instant::now() + START_PATIENCE));
         }
+        let pools = self.join_pools(&pools, workers)?;
         let (ours, theirs) = Channel::pair()?;
         let (heir, ancestor) = match !self.generations.is_empty() || self.predecessor.is_some() {
             true => Channel::pair().map(|(heir, ancestor)| (Some(heir.into()), Some(ancestor)))?,
@@ -167,6 +169,7 @@ impl Keeper {
                         keeper: theirs,
                         ancestor,
                         runners,
+                        pools,
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())
@@ -211,6 +214,7 @@ impl Keeper {
         self.sockets = Sockets::default();
         self.generations.clear();
         self.runners.clear();
+        self.pools.clear();
         self.preparation = None;
         self.change = None;
         self.again = None;
@@ -272,6 +276,8 @@ impl Keeper {
             Why::Crash => log::warn(format_args!("another serving process has taken its place")),
         }
         self.site = Some(site);
+        self.leave_pools();
+        self.tell_pools_of_log();
         self.reload_again();
         Ok(())
     }
@@ -312,6 +318,8 @@ impl Keeper {
             log::error(format_args!("{line}"));
         }
         self.notify.ready();
+        // Those of what is not served after all.
+        self.leave_pools();
         match why {
             Why::Start | Why::Crash => {}
             Why::Reload(clients) => {

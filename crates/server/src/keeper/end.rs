@@ -63,7 +63,7 @@ impl Keeper {
             };
             let pid = status.pid()?;
             let end = how_it_ended(status);
-            if self.runner_ended(pid, &end) {
+            if self.runner_ended(pid, &end) || self.pool_ended(pid, &end) {
                 continue;
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {
@@ -174,6 +174,7 @@ impl Keeper {
             _ = kill(runner.pid, Signal::SIGKILL);
             *until = now + GRACE;
         }
+        self.end_pools(now);
         if let Some(change) = self.change.as_mut().filter(|change| change.until <= now) {
             // What is to be done about it is done when it is buried.
             _ = kill(change.generation, Signal::SIGKILL);
@@ -203,7 +204,7 @@ impl Keeper {
     }
 
     pub(super) fn is_alone(&self) -> bool {
-        self.generations.is_empty() && self.runners.is_empty()
+        self.generations.is_empty() && self.runners.is_empty() && self.pools.is_empty()
     }
 
     /// All processes have ended: is that the end?

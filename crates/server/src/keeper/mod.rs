@@ -10,6 +10,8 @@ pub mod sockets;
 
 mod change;
 
+mod pools;
+
 pub mod upgrade;
 
 mod succession;
@@ -39,7 +41,7 @@ use crate::log::{self, OpenSink};
 use crate::{sandbox, start, terminal};
 use change::{Change, Preparation, Why};
 use notify::Notify;
-use process::{Generation, Retires, RunnerProcess, State, Voice};
+use process::{Generation, PoolProcess, Retires, RunnerProcess, State, Voice};
 use signals::{Signals, Told};
 use sockets::Sockets;
 use upgrade::{Predecessor, Successor};
@@ -99,6 +101,7 @@ struct Keeper {
     generations: Vec<Generation>,
     /// That end what they have started: their generations have ended.
     runners: Vec<(RunnerProcess, Instant)>,
+    pools: Vec<PoolProcess>,
     /// What is being made ready for a change: here, where a new serving process can let go of it.
     preparation: Option<Preparation>,
     /// A configuration that is about to take over.
@@ -153,6 +156,7 @@ impl Keeper {
             sockets,
             generations: Vec::new(),
             runners: Vec::new(),
+            pools: Vec::new(),
             preparation: None,
             change: None,
             again: None,
@@ -239,7 +243,8 @@ impl Keeper {
             self.next_ping,
         ];
         let runners = self.runners.iter().map(|(_, until)| *until);
-        leaving.chain(runners).chain(retiring).chain(others.into_iter().flatten()).min()
+        let pools = self.pools.iter().filter_map(|pool| pool.until);
+        leaving.chain(runners).chain(pools).chain(retiring).chain(others.into_iter().flatten()).min()
     }
 
     fn hear_signals(&mut self) {
@@ -322,6 +327,7 @@ impl Keeper {
         {
             log::write_to(errors, *level);
         }
+        self.tell_pools_of_log();
         if let Some(change) = &mut self.change {
             change.errors = OpenSink::open(&change.site.log.error).ok();
         }

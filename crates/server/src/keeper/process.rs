@@ -1,13 +1,17 @@
 //! A serving process, as its keeper sees it.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use site::model::Sink;
+use site::application::Application;
+use site::model::{Resources, Sandbox, Sink};
 
 use crate::channel::Channel;
 use crate::control::Client;
 use crate::log;
+use crate::privilege::Identity;
+use crate::runner::ENDING;
 
 /// A serving process.
 pub(super) struct Generation {
@@ -23,6 +27,36 @@ pub(super) struct Generation {
     /// Who are to be told when requests come to its successor alone, or when it does not say so in time.
     pub(super) waiting: Vec<Client>,
     pub(super) retires: Retires,
+}
+
+/// The process that has the servers of an application. It outlives generations, as long as these have the
+/// same servers in it.
+pub(super) struct PoolProcess {
+    pub(super) pid: Pid,
+    pub(super) application: Application,
+    /// Who it is, and where.
+    pub(super) circumstances: Circumstances,
+    /// `None`: it ends when no generation has it any more.
+    pub(super) channel: Option<Channel>,
+    /// When it is killed, if it has not ended.
+    pub(super) until: Option<Instant>,
+}
+
+/// What a process has to be started anew for when it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Circumstances {
+    pub(super) identity: Option<Identity>,
+    pub(super) chroot: Option<PathBuf>,
+    pub(super) sandbox: Sandbox,
+    pub(super) resources: Resources,
+    pub(super) spool: PathBuf,
+}
+
+impl PoolProcess {
+    /// How long it may take when everybody has left it.
+    pub(super) fn patience(&self) -> Duration {
+        self.application.managed().map_or(Duration::ZERO, |managed| managed.grace) + ENDING
+    }
 }
 
 /// The process that starts scripts for a generation. It ends with it.

@@ -127,12 +127,20 @@ fn message(level: Level, text: Arguments<'_>) {
     }
 }
 
-/// Has a sink written to another file from now on: the keeper has opened it after a rotation.
+/// Has a sink written to another file from now on: the keeper has opened it after a rotation. A process
+/// without a log thread has one sink.
 pub fn replace(sink: usize, file: OwnedFd) {
-    if let Some(logs) = LOGS.get() {
-        logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, file.into()));
-        // With a full queue the thread has something to wake up for already.
-        _ = logs.queue.try_send(Message::Wake);
+    match LOGS.get() {
+        Some(logs) => {
+            logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, file.into()));
+            // With a full queue the thread has something to wake up for already.
+            _ = logs.queue.try_send(Message::Wake);
+        }
+        None => {
+            if let Some((sink, _)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
+                sink.replace(file.into());
+            }
+        }
     }
 }
 

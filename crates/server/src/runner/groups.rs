@@ -315,7 +315,7 @@ impl Groups {
 }
 
 /// Every process of the group.
-fn signal(leader: &Spawned, signal: c_int) -> rustix::io::Result<()> {
+pub fn signal(leader: &Spawned, signal: c_int) -> rustix::io::Result<()> {
     match sys::signal_group(leader.pidfd.as_fd(), signal) {
         // Before Linux 6.9 by number: another group could have it only after the last of this one has
         // ended, and all numbers were given once.
@@ -333,7 +333,7 @@ fn by_number(group: Pid, signal: c_int) -> rustix::io::Result<()> {
 }
 
 /// Buries a process that has ended. `None`: it has not.
-fn wait(process: &Spawned) -> Option<Ended> {
+pub fn wait(process: &Spawned) -> Option<Ended> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match waitid(WaitId::PidFd(process.pidfd.as_fd()), options) {
         Ok(None) => None,

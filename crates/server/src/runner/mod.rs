@@ -10,7 +10,7 @@ pub mod process;
 
 pub mod groups;
 pub mod permits;
-mod spawn;
+pub mod spawn;
 mod spool;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
-use site::model::{Action, Route, Script, Site};
+use site::model::{Action, Interpreter, Route, Script, Site};
 
 use super::message::{self, Wanted};
 
@@ -56,7 +56,9 @@ impl Permits {
     pub fn of(site: &Site) -> Permits {
         let mut permits = Permits::default();
         for route in site.hosts.iter().flat_map(|host| host.routes.iter()) {
-            if let Route { action: Action::Files { root, .. }, script: Some(script), .. } = route {
+            if let Route { action: Action::Files { root, .. }, script: Some(script), .. } = route
+                && route.application().is_none()
+            {
                 permits.add(root.as_os_str().as_bytes(), script);
             }
         }
@@ -66,7 +68,9 @@ impl Permits {
     fn add(&mut self, root: &[u8], script: &Script) {
         let folder = root.iter().rposition(|byte| *byte != b'/').map_or(&root[..0], |last| &root[..=last]);
         self.folders.insert(folder.to_vec());
-        self.interpreters.extend(script.interpreter.iter().map(|path| path.as_os_str().as_bytes().to_vec()));
+        if let Some(Interpreter::Program(path)) = &script.interpreter {
+            self.interpreters.insert(path.as_os_str().as_bytes().to_vec());
+        }
         let additions = script.environment.iter();
         self.additions.extend(additions.map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
     }
@@ -108,8 +112,6 @@ fn is_field(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use script::environment::{Additions, Credentials};
 
     use super::*;
@@ -121,7 +123,7 @@ mod tests {
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("LD_LIBRARY_PATH", "/opt/lib")] {
             environment.add(name, value.as_bytes()).expect("it can be set");
         }
-        let interpreter = Some(PathBuf::from("/usr/bin/php-cgi"));
+        let interpreter = Some(Interpreter::Program("/usr/bin/php-cgi".into()));
         let script = Script { interpreter, environment, credentials: Credentials::Withheld, processes: 1 };
         let mut permits = Permits::default();
         permits.add(b"/srv/app/", &script);

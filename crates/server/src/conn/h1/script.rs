@@ -12,7 +12,7 @@ use super::{Body, Held, Http1, Made, parse_held};
 use crate::exchange::{Led, Trust};
 use crate::log;
 use crate::serve::cgi::order::Order;
-use crate::serve::cgi::{Ends, Outcome, Run, Wanted};
+use crate::serve::cgi::{Ends, Outcome, Run};
 use crate::worker::Worker;
 
 /// How often scripts may lead elsewhere, one after the other (RFC 3875 leaves the number to the server).
@@ -80,14 +80,14 @@ impl Http1 {
         }
     }
 
-    /// What a script is to be told of the request at hand, and whether the body of its answer is wanted.
+    /// What a script is to be told of the request at hand.
     pub fn order(
         &self,
         worker: &Worker,
         run: &Run,
         local: Option<SocketAddr>,
         body: Option<u64>,
-    ) -> Result<(Order, Wanted), Status> {
+    ) -> Result<Order, Status> {
         let bytes = match (&self.made, &self.held) {
             (Some(Made::Led(Led::Elsewhere(head))), _) => head,
             (_, Some(held)) => &held.head,
@@ -95,30 +95,26 @@ impl Http1 {
         };
         let mut store = FieldStore::new();
         let head = parse_held(worker, bytes, &mut store).ok_or(Status::INTERNAL_SERVER_ERROR)?;
-        let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
-        Ok((run.order(worker, &head, Ends { peer: self.peer, local }, body)?, wanted))
+        run.order(worker, &head, Ends { peer: self.peer, local }, body)
     }
 
     /// Notes what a script has led to.
     pub fn lead(&mut self, worker: &Worker, run: &Run, outcome: Outcome) {
-        let failed = |status| Made::Led(Led::Failed { host: run.host, route: run.step.route, status });
+        let failed = |status| Made::Led(Led::Failed { host: run.host, route: run.route, status });
         // What was looked up was for what has led here.
         self.fetched.clear();
         self.made = Some(match outcome {
             Outcome::Reply(reply) => Made::Reply(reply, Trust::Kept),
-            Outcome::Failed(status) => failed(status),
+            Outcome::Failed(status) | Outcome::Unanswered(status, _) => failed(status),
             Outcome::Elsewhere(target) => match self.elsewhere(worker, &target) {
                 Some(head) => Made::Led(Led::Elsewhere(head)),
                 None => {
-                    let (path, target) = (&run.step.name, target.escape_default());
-                    log::error(format_args!(
-                        "/{}: leads to {target}, and too often, or to no path",
-                        path.as_str()
-                    ));
+                    let (path, target) = (run.name(), target.escape_default());
+                    log::error(format_args!("{path}: leads to {target}, and too often, or to no path"));
                     failed(Status::BAD_GATEWAY)
                 }
             },
-            Outcome::Sendfile(file) => Made::Led(Led::Sendfile(run.host, run.step.route, file)),
+            Outcome::Sendfile(file) => Made::Led(Led::Sendfile(run.host, run.route, file)),
         });
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use http::reply::CONTINUE;
 use http::status::Status;
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
-use tokio::io::unix::AsyncFd;
+use site::application::Application;
 
 use super::super::h1::script::{Content, Sender};
 use super::super::h1::{Http1, Progress};
@@ -19,7 +19,9 @@ use super::super::{Phase, Seated};
 use super::{Broken, Part, Task, Waited, answer_call, poll_receive};
 use crate::disk::Work;
 use crate::log;
-use crate::serve::cgi::{self, Feed, Input, Outcome, Run};
+use crate::pool::Refusal;
+use crate::serve::cgi::order::Order;
+use crate::serve::cgi::{self, Call, Conversation, Feed, Input, Outcome, Repeats, Run};
 use crate::stats::Count;
 use crate::worker::Worker;
 
@@ -64,12 +66,14 @@ impl Task {
             (None, Content::Sized(bytes)) => Some(bytes),
             (None, _) => None,
         };
-        let order = self.http.order(&worker, run, self.stream.local(), length);
-        let (order, wanted) = match order {
+        let order = match self.http.order(&worker, run, self.stream.local(), length) {
             Ok(order) => order,
             Err(status) => return Ok(Err(status)),
         };
         self.enter(Phase::Script);
+        let Call::Program(program) = &order.call else {
+            return self.ask(run, &order, content, collected).await;
+        };
         let processes = run.processes(&worker);
         let Ok(turn) = self.unless_left(worker.turns.take(run.route(), processes)).await? else {
             worker.counts.add(Count::ScriptsRefused, 1);
@@ -80,17 +84,75 @@ impl Task {
             (None, Content::Sized(_)) => Input::Pipe,
             (None, _) => Input::Nothing,
         };
-        let (conversation, feed) = match cgi::start(&worker, &runner, &order, input, turn).await {
+        let started = cgi::start(&worker, &runner, &order, program, input, turn).await;
+        let (conversation, feed) = match started {
             Ok(started) => started,
             Err(status) => return Ok(Err(status)),
         };
+        self.hear(run, &order, conversation, feed).await.map(Ok)
+    }
+
+    /// Asks an application, and another one of its servers if the first has not answered.
+    async fn ask(
+        &mut self,
+        run: &Run,
+        order: &Order,
+        content: Content,
+        collected: Option<Collected>,
+    ) -> Result<Result<Outcome, Status>, Broken> {
+        let worker = self.worker.clone();
+        let found = run
+            .application(&worker)
+            .and_then(|id| Some((worker.site.applications.get(id)?, worker.pools.get(id)?)));
+        let Some((application, pool)) = found else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
+        let mut failed = None;
+        loop {
+            let connection = match self.unless_left(pool.connection(failed)).await? {
+                Ok(connection) => connection,
+                Err(refusal) => return Ok(Err(self.refused(order, application, refusal))),
+            };
+            let body = match (&collected, content) {
+                (Some(Collected { file, length }), _) => match file.try_clone() {
+                    Ok(file) => cgi::Body::File(file, *length),
+                    Err(_) => return Ok(Err(Status::SERVICE_UNAVAILABLE)),
+                },
+                (None, Content::Sized(_)) => cgi::Body::Coming,
+                (None, _) => cgi::Body::Nothing,
+            };
+            let (conversation, feed) = cgi::ask(&worker, application, connection, order, body);
+            // What has been handed on cannot be handed on again.
+            let repeats = feed.is_none() && order.repeats == Repeats::Yes && failed.is_none();
+            match self.hear(run, order, conversation, feed).await? {
+                Outcome::Unanswered(_, server @ Some(_)) if repeats => failed = server,
+                outcome => return Ok(Ok(outcome)),
+            }
+        }
+    }
+
+    fn refused(&self, order: &Order, application: &Application, refusal: Refusal) -> Status {
+        let (who, name) = (&order.who, &application.name);
+        log::error(format_args!("{who}: the application \"{name}\" cannot be asked: {}", refusal.why()));
+        self.worker.counts.add(Count::ScriptsRefused, 1);
+        match refusal {
+            Refusal::Unreachable => Status::BAD_GATEWAY,
+            Refusal::Full | Refusal::Late | Refusal::Failing | Refusal::Lost => Status::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// What comes of it; the request's body is handed on meanwhile, if there is one.
+    async fn hear(
+        &mut self,
+        run: &Run,
+        order: &Order,
+        conversation: Conversation,
+        feed: Option<Feed>,
+    ) -> Result<Outcome, Broken> {
         if feed.is_some() {
             self.feed = feed;
             self.http.pass_body();
             self.invite().await?;
         }
-        let outcome = self.unless_left(conversation.outcome(run, wanted)).await?;
-        Ok(Ok(outcome))
+        self.unless_left(conversation.outcome(run, order.wanted)).await
     }
 
     /// Tells a client that waits for it to send its body.
@@ -184,7 +246,7 @@ impl Task {
 
     /// Hands on what is left of the request's body. Errors: the client has left, or is too slow.
     pub(super) async fn hand_on(&mut self) -> Result<(), Broken> {
-        while self.http.left > 0 {
+        while self.http.left > 0 || self.feed.is_some() {
             let Task { stream, worker, seated, http, feed, .. } = self;
             poll_fn(|cx| {
                 if let Some(call) = seated.seat.called(cx.waker()) {
@@ -240,7 +302,7 @@ pub(super) fn poll_hand_on(
             continue;
         }
         let taken = match feed {
-            Some(way) => match ready!(poll_write(cx, &way.pipe, &http.rest[..have])) {
+            Some(way) => match ready!(way.poll_write(cx, &http.rest[..have])) {
                 Ok(n) => n,
                 // It does not want more of it: the rest is thrown away.
                 Err(_) => {
@@ -253,17 +315,10 @@ pub(super) fn poll_hand_on(
         http.rest.drain(..taken);
         http.left -= taken as u64;
     }
+    if let Some(way) = feed {
+        // Whoever does not want it knows its end.
+        _ = ready!(way.poll_end(cx));
+    }
     *feed = None;
     Poll::Ready(Ok(()))
-}
-
-fn poll_write(cx: &mut Context<'_>, pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-    loop {
-        let mut ready = ready!(pipe.poll_write_ready(cx))?;
-        match ready.try_io(|pipe| Ok(rustix::io::write(pipe, bytes)?)) {
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(written) => return Poll::Ready(written),
-            Err(_would_block) => {}
-        }
-    }
 }

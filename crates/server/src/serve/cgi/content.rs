@@ -7,7 +7,8 @@ use http::chunked::{ChunkLimits, Decoder, Event};
 use http::framing::Framing;
 use tokio::time::Instant;
 
-use super::course::State;
+use script::reply::Head;
+
 use super::{Conversation, Cut};
 use crate::log;
 use crate::runner::Ended;
@@ -19,6 +20,8 @@ pub struct Content {
     /// What has come with the head, as it was written.
     ready: Vec<u8>,
     shape: Shape,
+    /// With HTTP: whether the connection can have another request behind this.
+    stays: bool,
 }
 
 /// How the end of the body is found.
@@ -37,13 +40,13 @@ pub const CUT: &str = "script ended early";
 pub(super) const TOO_LONG: &str = "the script wrote more than its Content-Length says; that is left out";
 
 impl Content {
-    pub fn new(conversation: Conversation, framing: Framing, ready: Vec<u8>) -> Content {
-        let shape = match framing {
+    pub fn new(conversation: Conversation, head: &Head, ready: Vec<u8>) -> Content {
+        let shape = match head.framing {
             Framing::Sized(bytes) => Shape::Sized(bytes),
             Framing::None => Shape::Open,
             Framing::Chunked => Shape::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
         };
-        Content { conversation, ready, shape }
+        Content { conversation, ready, shape, stays: head.persists() }
     }
 
     /// The next piece; `None` at the end. Errors: it cannot be completed. The error log says why.
@@ -57,7 +60,10 @@ impl Content {
                     None => return self.at_end().await,
                 },
             };
+            let came = raw.len() as u64;
+            let before = self.shape.left();
             let piece = self.shape.take(raw).map_err(|why| self.fail(why))?;
+            self.stays &= before.is_none_or(|before| came <= before);
             if !piece.is_empty() {
                 return Ok(Some(piece));
             }
@@ -76,7 +82,7 @@ impl Content {
     }
 
     async fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        let idle = self.conversation.worker.site.scripts.idle;
+        let idle = self.conversation.patience.idle;
         self.conversation.read(Instant::now(), idle).await.map_err(|cut| {
             self.fail(match cut {
                 Cut::Late => "it has taken too long",
@@ -89,7 +95,8 @@ impl Content {
     async fn at_end(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.shape {
             Shape::Open => match self.conversation.end().await {
-                Some(Ended::Killed(_) | Ended::Lost) => Err(self.fail("it was ended by a signal")),
+                Some(Ended::Killed(_)) => Err(self.fail("it was ended by a signal")),
+                Some(Ended::Lost) => Err(self.fail("it has broken off")),
                 Some(Ended::Exited(_) | Ended::NotStarted(_)) | None => self.through(),
             },
             Shape::Sized(_) => Err(self.fail("it wrote less than its Content-Length says")),
@@ -100,7 +107,7 @@ impl Content {
 
     fn through(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.shape = Shape::Done;
-        self.conversation.course.becomes(State::Through);
+        self.conversation.through(self.stays);
         Ok(None)
     }
 
@@ -112,6 +119,13 @@ impl Content {
 }
 
 impl Shape {
+    fn left(&self) -> Option<u64> {
+        match self {
+            Shape::Sized(left) => Some(*left),
+            Shape::Open | Shape::Chunked(_) | Shape::Done => None,
+        }
+    }
+
     /// What of the output belongs to the body. Errors: what is wrong with it.
     fn take(&mut self, mut raw: Vec<u8>) -> Result<Vec<u8>, &'static str> {
         match self {

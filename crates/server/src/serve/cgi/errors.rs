@@ -79,7 +79,7 @@ impl Errors {
 }
 
 /// Bytes become lines, of limited length and number.
-struct Lines {
+pub struct Lines {
     line: Vec<u8>,
     /// Bytes of the present line that were left out.
     cut: usize,
@@ -92,11 +92,11 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(longest: usize, per_second: u32) -> Lines {
+    pub fn new(longest: usize, per_second: u32) -> Lines {
         Lines { line: Vec::new(), cut: 0, longest, per_second, second: None, count: 0, dropped: 0 }
     }
 
-    fn receive(&mut self, bytes: &[u8], now: Instant, mut write: impl FnMut(&str)) {
+    pub fn receive(&mut self, bytes: &[u8], now: Instant, mut write: impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let (text, ends) = match piece.strip_suffix(b"\n") {
                 Some(text) => (text, true),
@@ -111,7 +111,7 @@ impl Lines {
         }
     }
 
-    fn finish(&mut self, mut write: impl FnMut(&str)) {
+    pub fn finish(&mut self, mut write: impl FnMut(&str)) {
         if !self.line.is_empty() {
             self.end_line(Instant::now(), &mut write);
         }

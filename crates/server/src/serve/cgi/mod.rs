@@ -1,13 +1,13 @@
-//! Scripts by CGI: one program for one request. It is started by the runner, told of the request by its
-//! environment, and heard: the head that it writes becomes that of the reply, and what follows is its body,
-//! read only as fast as the client takes it.
+//! Scripts: by CGI, one program for one request, which the runner starts; or an application, which a pool has
+//! a connection to. It is told of the request, and heard: the head that it writes becomes that of the reply,
+//! and what follows is its body, read only as fast as the client takes it.
 //!
-//! Knows nothing of the connection. The request's body is written into `Started::stdin` by whoever reads
-//! it.
+//! Knows nothing of the client's connection. The request's body is handed to `Feed` by whoever reads it.
 
 mod content;
 mod course;
-mod errors;
+pub mod errors;
+mod line;
 pub mod order;
 mod reply;
 pub mod turn;
@@ -15,32 +15,41 @@ pub mod turn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::status::Status;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
+use script::fastcgi::Ending;
 use script::reply::{Limits, Parser, Step};
+use site::application::{Application, Protocol};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use self::course::{Course, State, Watch};
-use self::order::Order;
+use self::line::{Came, Line, Speech};
+use self::order::{Order, Program};
 use self::turn::Turn;
 use super::Reply;
+use crate::pool::Connection;
+use crate::pool::message::ServerId;
 use crate::runner::{Ended, Runner};
 use crate::stats::Count;
 use crate::worker::Worker;
 use crate::{log, sys};
 
 pub use content::{CUT, Content};
-pub use order::{Ends, Run};
+pub use line::Content as Body;
+pub use order::{Call, Ends, Repeats, Run, Wanted, What};
 pub use reply::Sendfile;
 
 /// How long the end of a script's output is held back until it is known how the script has ended: one
 /// that is killed has not said all.
 const END_PATIENCE: Duration = Duration::from_millis(100);
+/// Bytes of an answer that nobody wants, which are read so that its connection can have another request.
+const UNWANTED: usize = 1024 * 1024;
 /// How long its last words are waited for, when it has ended and others have its output open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -57,18 +66,60 @@ pub enum Input {
 pub struct Conversation {
     worker: Rc<Worker>,
     course: Rc<Course>,
-    stdout: AsyncFd<OwnedFd>,
+    line: Line,
+    patience: Patience,
     who: Rc<str>,
     began: Instant,
 }
 
-/// The way to a script's standard input.
+/// How long an answer may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Until the server has taken the head of the request.
+    connect: Duration,
+    first_byte: Duration,
+    idle: Duration,
+    total: Duration,
+}
+
+/// The way of a request's body to whoever answers.
 pub struct Feed {
-    pub pipe: AsyncFd<OwnedFd>,
+    way: Way,
     course: Rc<Course>,
 }
 
+enum Way {
+    /// To a script's standard input.
+    Pipe(AsyncFd<OwnedFd>),
+    Application(Rc<Speech>),
+}
+
 impl Feed {
+    /// Hands on as much as is taken. Errors: no more is wanted.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let pipe = match &self.way {
+            Way::Pipe(pipe) => pipe,
+            Way::Application(speech) => return speech.poll_write(cx, bytes),
+        };
+        loop {
+            let mut ready = ready!(pipe.poll_write_ready(cx))?;
+            match ready.try_io(|pipe| Ok(rustix::io::write(pipe, bytes)?)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(written) => return Poll::Ready(written),
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// There is no more of it.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.way {
+            // Its end is the end of the pipe, which is closed with this.
+            Way::Pipe(_) => Poll::Ready(Ok(())),
+            Way::Application(speech) => speech.poll_end(cx),
+        }
+    }
+
     /// The client has to send more, and the script need not hurry.
     pub fn pause(&self) {
         self.course.pause();
@@ -94,14 +145,8 @@ pub enum Outcome {
     Sendfile(Box<reply::Sendfile>),
     /// It has not answered. The error log says why.
     Failed(Status),
-}
-
-/// Does the client want the body of the reply?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    All,
-    /// HEAD.
-    Head,
+    /// Not a byte of an answer has come: another server may be asked.
+    Unanswered(Status, Option<ServerId>),
 }
 
 /// Why there is no more output.
@@ -119,6 +164,7 @@ pub async fn start(
     worker: &Rc<Worker>,
     runner: &Rc<Runner>,
     order: &Order,
+    program: &Program,
     input: Input,
     turn: Turn,
 ) -> Result<(Conversation, Option<Feed>), Status> {
@@ -146,8 +192,8 @@ pub async fn start(
         Ok((stdin, feed, stdout, writes, unblocked(stderr)?, complains))
     };
     let (stdin, feed, stdout, writes, stderr, complains) = pipes().map_err(failed)?;
-    let arguments = order.arguments();
-    let launched = runner.start(&order.launch(&arguments), stdin, writes, complains).await;
+    let arguments = program.arguments();
+    let launched = runner.start(&program.launch(&arguments), stdin, writes, complains).await;
     let started = launched.map_err(failed)?;
     worker.counts.add(Count::Scripts, 1);
     let who: Rc<str> = order.who.as_str().into();
@@ -156,8 +202,41 @@ pub async fn start(
         Watch { worker: worker.clone(), course: course.clone(), started, stderr, who: who.clone(), turn };
     tokio::task::spawn_local(watch.run());
     let began = Instant::now();
-    let feed = feed.map(|pipe| Feed { pipe, course: course.clone() });
-    Ok((Conversation { worker: worker.clone(), course, stdout, who, began }, feed))
+    let feed = feed.map(|pipe| Feed { way: Way::Pipe(pipe), course: course.clone() });
+    let patience = Patience::of_scripts(worker);
+    let line = Line::Script(stdout);
+    Ok((Conversation { worker: worker.clone(), course, line, patience, who, began }, feed))
+}
+
+/// Asks an application. Also the way of the request's body, where that is still to come.
+pub fn ask(
+    worker: &Rc<Worker>,
+    application: &Application,
+    connection: Connection,
+    order: &Order,
+    content: line::Content,
+) -> (Conversation, Option<Feed>) {
+    let is_coming = matches!(content, line::Content::Coming);
+    let speech = Speech::begin(worker, application, connection, order, content);
+    worker.counts.add(Count::Asked, 1);
+    let (course, who, began) = (Course::new(), order.who.as_str().into(), Instant::now());
+    let feed = is_coming.then(|| Feed { way: Way::Application(speech.clone()), course: course.clone() });
+    let line = Line::Application(speech);
+    let patience = Patience::of(application);
+    (Conversation { worker: worker.clone(), course, line, patience, who, began }, feed)
+}
+
+impl Patience {
+    fn of_scripts(worker: &Worker) -> Patience {
+        let site::model::Scripts { first_byte, idle, .. } = worker.site.scripts;
+        // The watch sees to the whole.
+        Patience { connect: first_byte, first_byte, idle, total: Duration::MAX }
+    }
+
+    fn of(application: &Application) -> Patience {
+        let Application { connect, first_byte, idle, total, .. } = *application;
+        Patience { connect, first_byte, idle, total }
+    }
 }
 
 /// Our end of a pipe never waits. The script's does, as programs expect.
@@ -170,9 +249,11 @@ fn unblocked(end: OwnedFd) -> io::Result<OwnedFd> {
 impl Conversation {
     /// Hears the script's head, and makes the reply of it. Dropping this ends the script.
     pub async fn outcome(self, run: &Run, wanted: Wanted) -> Outcome {
-        let mut parser = Parser::new(Limits::default());
+        let speaks_http = self.application().is_some_and(|speech| speech.protocol() == Protocol::Http);
+        let mut parser =
+            if speaks_http { Parser::http(Limits::default()) } else { Parser::new(Limits::default()) };
         loop {
-            let bytes = match self.read(self.began, self.worker.site.scripts.first_byte).await {
+            let bytes = match self.read(self.began, self.patience.first_byte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return self.no_head(&parser.end()).await,
                 Err(cut) => return self.fail_cut(cut),
@@ -190,9 +271,9 @@ impl Conversation {
 
     /// Some of its output, when there is some, within `patience` of `from`; `None` at the end.
     async fn read(&self, from: Instant, patience: Duration) -> Result<Option<Vec<u8>>, Cut> {
-        let until = self.course.until(from, patience);
+        let until = self.until(from, patience);
         // Others may have the output open when the script itself has ended.
-        let last_words = match self.course.ended() {
+        let last_words = match self.course.ended().filter(|_| self.application().is_none()) {
             Some(_) => (Instant::now() + LAST_WORDS).min(until),
             None => until,
         };
@@ -204,19 +285,20 @@ impl Conversation {
             }
             tokio::select! {
                 biased;
-                read = self.stdout.async_io(Interest::READABLE, |pipe| self.receive(pipe)) => match read {
-                    Ok(bytes) if bytes.is_empty() => return Ok(None),
-                    Ok(bytes) => return Ok(Some(bytes)),
+                read = self.receive() => match read {
+                    Ok(Came::End) => return Ok(None),
+                    Ok(Came::Bytes(bytes)) => return Ok(Some(bytes)),
                     Err(_) => return Err(Cut::Failed),
                 },
+                () = self.send_all() => {}
                 () = change => {
                     let last_words = (Instant::now() + LAST_WORDS).min(until);
                     over.as_mut().reset(last_words);
                 }
                 () = &mut over => match self.course.ended() {
                     Some(_) => return Ok(None),
-                    None if self.course.until(from, patience) > Instant::now() => {
-                        over.as_mut().reset(self.course.until(from, patience));
+                    None if self.until(from, patience) > Instant::now() => {
+                        over.as_mut().reset(self.until(from, patience));
                     }
                     None => {
                         self.worker.counts.add(Count::ScriptsLate, 1);
@@ -227,26 +309,77 @@ impl Conversation {
         }
     }
 
+    /// Until when something is to have come.
+    fn until(&self, from: Instant, patience: Duration) -> Instant {
+        let patience = match self.application() {
+            Some(speech) if !speech.is_connected() => self.patience.connect.min(patience),
+            _ => patience,
+        };
+        let until = self.course.until(from, patience);
+        self.began.checked_add(self.patience.total).map_or(until, |end| until.min(end))
+    }
+
     /// As `read`, what is there at once. `None`: nothing.
-    fn read_at_once(&self) -> Option<Vec<u8>> {
-        self.stdout.try_io(Interest::READABLE, |pipe| self.receive(pipe)).ok()
+    fn read_at_once(&self) -> Option<Came> {
+        match &self.line {
+            Line::Script(stdout) => {
+                stdout.try_io(Interest::READABLE, |pipe| self.read_pipe(pipe)).ok().map(came)
+            }
+            Line::Application(speech) => speech.receive_at_once(),
+        }
+    }
+
+    async fn receive(&self) -> io::Result<Came> {
+        match &self.line {
+            Line::Script(stdout) => {
+                stdout.async_io(Interest::READABLE, |pipe| self.read_pipe(pipe)).await.map(came)
+            }
+            Line::Application(speech) => speech.receive().await,
+        }
     }
 
     /// By way of the worker's buffer: nothing is held by those who wait.
-    fn receive(&self, pipe: &OwnedFd) -> io::Result<Vec<u8>> {
+    fn read_pipe(&self, pipe: &OwnedFd) -> io::Result<Vec<u8>> {
         let desk = &mut *self.worker.desk.borrow_mut();
         let space = desk.space_behind(&[]);
         let n = rustix::io::read(pipe, &mut *space)?;
         Ok(space[..n].to_vec())
     }
 
+    /// What of the request is not on its way by itself; does not end.
+    async fn send_all(&self) {
+        match &self.line {
+            Line::Script(_) => std::future::pending().await,
+            Line::Application(speech) => speech.send_all().await,
+        }
+    }
+
+    fn application(&self) -> Option<&Rc<Speech>> {
+        match &self.line {
+            Line::Script(_) => None,
+            Line::Application(speech) => Some(speech),
+        }
+    }
+
     /// How the script has ended, once its output has.
     async fn end(&self) -> Option<Ended> {
-        self.course.end(END_PATIENCE).await
+        match &self.line {
+            Line::Script(_) => self.course.end(END_PATIENCE).await,
+            Line::Application(speech) => speech.ended(),
+        }
     }
 
     /// It has ended, or closed its output, before its head was whole.
     async fn no_head(self, error: &script::reply::ReplyError) -> Outcome {
+        if let Some(ending) = self.application().map(|speech| speech.ending())
+            && ending != Ending::Complete
+        {
+            log::error(format_args!("{}: {ending}", self.who));
+            return self.unanswered(match ending {
+                Ending::Overloaded => Status::SERVICE_UNAVAILABLE,
+                _ => Status::BAD_GATEWAY,
+            });
+        }
         let status = match self.end().await {
             Some(Ended::NotStarted(errno)) => {
                 let reason = io::Error::from_raw_os_error(errno);
@@ -259,11 +392,12 @@ impl Conversation {
             }
             ended => {
                 let who = &self.who;
-                log::error(format_args!("{who}: the script did not answer: {error}{}", told(ended)));
+                let told = if self.application().is_some() { String::new() } else { told(ended) };
+                log::error(format_args!("{who}: the script did not answer: {error}{told}"));
                 Status::BAD_GATEWAY
             }
         };
-        self.fail(status)
+        self.unanswered(status)
     }
 
     fn fail_cut(self, cut: Cut) -> Outcome {
@@ -273,8 +407,21 @@ impl Conversation {
         };
         log::error(format_args!("{}: the script did not answer: {why}", self.who));
         match cut {
+            // Another might take as long.
             Cut::Late => Outcome::Failed(Status::GATEWAY_TIMEOUT),
-            Cut::Failed => self.fail(Status::BAD_GATEWAY),
+            Cut::Failed => self.unanswered(Status::BAD_GATEWAY),
+        }
+    }
+
+    /// As `fail`, but where nothing has come, another server may know better.
+    fn unanswered(self, status: Status) -> Outcome {
+        match self.application() {
+            Some(speech) if !speech.has_answered() || speech.ending() == Ending::Overloaded => {
+                let server = speech.server();
+                speech.blame();
+                Outcome::Unanswered(status, server)
+            }
+            _ => self.fail(status),
         }
     }
 
@@ -284,38 +431,69 @@ impl Conversation {
     }
 
     /// Nothing more is wanted of it; it may finish what it does, and write what nobody reads.
-    fn let_go(self) {
+    fn let_go(self, end: End) {
         self.course.becomes(State::Through);
+        if let (Some(speech), End::Head(stays)) = (self.application(), end)
+            && speech.protocol() == Protocol::Http
+        {
+            return speech.finish(stays);
+        }
         tokio::task::spawn_local(async move {
-            let mut bytes = [0; 4096];
+            let mut left = UNWANTED;
             loop {
                 let change = self.course.change();
                 // The watch sees to it that it does end.
                 if self.course.ended().is_some() {
                     break;
                 }
-                let read = |pipe: &OwnedFd| Ok(rustix::io::read(pipe, &mut bytes)?);
+                let until = self.until(Instant::now(), self.patience.idle);
                 tokio::select! {
-                    read = self.stdout.async_io(Interest::READABLE, read) => match read {
-                        Ok(n) if n > 0 => {}
-                        _ => break,
+                    came = self.receive() => match came {
+                        Ok(Came::Bytes(bytes)) => left = left.saturating_sub(bytes.len()),
+                        Ok(Came::End) | Err(_) => break,
                     },
+                    () = self.send_all() => {}
                     () = change => {}
+                    () = tokio::time::sleep_until(until), if self.application().is_some() => break,
+                }
+                if left == 0 && self.application().is_some() {
+                    return;
                 }
             }
+            self.through(false);
         });
     }
 
-    /// All its output that anybody wants has been read.
-    fn through(self) {
+    /// All its output that anybody wants has been read. `stays`: with HTTP, the connection can have another
+    /// request.
+    fn through(&self, stays: bool) {
         self.course.becomes(State::Through);
+        if let Some(speech) = self.application() {
+            speech.finish(stays);
+        }
     }
+}
+
+/// Where an answer ends of which nothing more is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With its head. `true`: then the connection can have another request, with HTTP.
+    Head(bool),
+    Later,
+}
+
+/// Nothing is the end.
+fn came(bytes: Vec<u8>) -> Came {
+    if bytes.is_empty() { Came::End } else { Came::Bytes(bytes) }
 }
 
 impl Drop for Conversation {
     fn drop(&mut self) {
         // Nothing changes where all has been heard.
         self.course.becomes(State::Unwanted);
+        if let Some(speech) = self.application() {
+            speech.abort();
+        }
     }
 }
 

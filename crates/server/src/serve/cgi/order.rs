@@ -1,18 +1,19 @@
-//! What is to be started for a request: the program, its arguments and its environment, as plain data.
-//! Starts nothing.
+//! What a script is told of a request: a program with its arguments and its environment, the environment
+//! alone, or the head of a request; as plain data. Starts nothing, and says nothing to anybody.
 
 use std::ffi::{CStr, CString};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use http::fields::host_and_port;
+use http::fields::{host_and_port, is_name, trim_ows};
 use http::framing::Framing;
-use http::head::Head;
+use http::head::{Head, Method};
 use http::status::Status;
 use script::arguments::arguments;
-use script::environment::{Asked, Limits, Scheme, environment};
-use site::model::{QueryArguments, Script};
+use script::environment::{Asked, Environment, Limits, Scheme, environment};
+use site::application::{ApplicationId, Protocol};
+use site::model::{Interpreter, QueryArguments, Script};
 use site::route::RouteId;
 use site::walk::{self, Step};
 
@@ -25,13 +26,42 @@ use crate::worker::Worker;
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 /// Of a request that came over a Unix socket and named none.
 const PORT: u16 = 80;
+/// Fields that are for the next hop alone, that the server writes itself, or that programs would take for
+/// what they are not.
+const OWN_FIELDS: [&str; 14] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
 
-/// A script that a request has led to, and that is there.
+/// What a request has led to that answers it: a script that is there, or an application.
 pub struct Run {
     pub host: usize,
-    pub step: Step,
+    pub route: RouteId,
+    pub what: What,
     /// Bytes of the request's body; more is 413.
     pub max_body: u64,
+}
+
+pub enum What {
+    Script(Step),
+    /// The whole of a route.
+    Application {
+        /// SCRIPT_NAME, and PATH_INFO.
+        name: String,
+        path_info: String,
+    },
 }
 
 /// Both ends of the connection that a request came by.
@@ -41,30 +71,83 @@ pub struct Ends {
     pub local: Option<SocketAddr>,
 }
 
-/// A program to be started, and who has asked for it.
+/// Does the client want the body of the reply?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    All,
+    /// HEAD.
+    Head,
+}
+
+/// May the request be made again when nobody knows what came of it (RFC 9110 §9.2.2)?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeats {
+    Yes,
+    No,
+}
+
+/// What is to be said, and who has asked for it.
 pub struct Order {
+    pub call: Call,
+    pub wanted: Wanted,
+    pub repeats: Repeats,
+    /// `192.0.2.7 "GET /cgi-bin/a.cgi"`, for the error log.
+    pub who: String,
+}
+
+pub enum Call {
+    Program(Program),
+    /// The environment of the request, to an application that speaks FastCGI.
+    Records(Environment),
+    /// To one that speaks SCGI, or HTTP: what comes before the body.
+    Head(Vec<u8>),
+}
+
+/// A program to be started.
+pub struct Program {
     program: CString,
     arguments: Vec<CString>,
     environment: Vec<u8>,
     folder: CString,
-    /// `192.0.2.7 "GET /cgi-bin/a.cgi"`, for the error log.
-    pub who: String,
 }
 
 impl Run {
     /// Whose turn it has to be.
     pub fn route(&self) -> (usize, RouteId) {
-        (self.host, self.step.route)
+        (self.host, self.route)
+    }
+
+    /// The application that answers; `None`: a program is started.
+    pub fn application(&self, worker: &Worker) -> Option<ApplicationId> {
+        worker.site.hosts.at(self.host).routes.get(self.route).application()
     }
 
     /// Scripts of the route that may run at one time, over all workers.
     pub fn processes(&self, worker: &Worker) -> usize {
-        let host = worker.site.hosts.at(self.host);
-        walk::script(host, &self.step).map_or(1, |(_, script)| script.processes)
+        self.script(worker).map_or(1, |script| script.processes)
     }
 
-    /// What is to be started for `head`, whose body has `body` bytes. Errors: the status of the answer to
-    /// a request that cannot be told to a script.
+    /// SCRIPT_NAME.
+    pub fn name(&self) -> String {
+        match &self.what {
+            What::Script(step) => format!("/{}", step.name.as_str()),
+            What::Application { name, .. } => name.clone(),
+        }
+    }
+
+    fn path_info(&self) -> &str {
+        match &self.what {
+            What::Script(step) => &step.path_info,
+            What::Application { path_info, .. } => path_info,
+        }
+    }
+
+    fn script<'w>(&self, worker: &'w Worker) -> Option<&'w Script> {
+        worker.site.hosts.at(self.host).routes.get(self.route).script.as_ref()
+    }
+
+    /// What is to be said for `head`, whose body has `body` bytes. Errors: the status of the answer to a
+    /// request that cannot be told to a script.
     pub fn order(
         &self,
         worker: &Worker,
@@ -72,21 +155,61 @@ impl Run {
         ends: Ends,
         body: Option<u64>,
     ) -> Result<Order, Status> {
+        let script = self.script(worker).ok_or(Status::NOT_FOUND)?;
+        // An empty body is one, too.
+        let body = body.or((head.framing == Framing::Sized(0)).then_some(0));
+        let who = who(head, ends.peer);
+        let environment = || self.environment(worker, head, ends, body, script, &who);
+        let application = self.application(worker).and_then(|id| worker.site.applications.get(id));
+        let call = match application {
+            None => Call::Program(self.program(worker, script, head, &environment()?)?),
+            Some(application) => match application.protocol {
+                Protocol::FastCgi => Call::Records(environment()?),
+                Protocol::Scgi => {
+                    let mut bytes = Vec::new();
+                    script::scgi::encode(&environment()?, body.unwrap_or(0), &mut bytes);
+                    Call::Head(bytes)
+                }
+                Protocol::Http => Call::Head(request(head, ends.peer, body, !application.keep.is_zero())),
+            },
+        };
+        let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
+        let repeats = match head.token {
+            "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "PROPFIND" | "REPORT" => Repeats::Yes,
+            _ => Repeats::No,
+        };
+        Ok(Order { call, wanted, repeats, who })
+    }
+
+    fn environment(
+        &self,
+        worker: &Worker,
+        head: &Head<'_>,
+        ends: Ends,
+        body: Option<u64>,
+        script: &Script,
+        who: &str,
+    ) -> Result<Environment, Status> {
         let host = worker.site.hosts.at(self.host);
-        let (_, script) = walk::script(host, &self.step).ok_or(Status::NOT_FOUND)?;
-        let file = self.step.file();
-        let (who, path) = (who(head, ends.peer), head.target.path().unwrap_or("/"));
         let authority = std::str::from_utf8(head.authority).unwrap_or_default();
         let (name, port) = host_and_port(authority);
         let own_name =
             host.names.iter().find(|name| !name.starts_with('*')).map_or("localhost", String::as_str);
         let server_port = ends.local.map(|end| end.port()).or(port).unwrap_or(PORT);
-        let translated = walk::translated(host, &self.step.path_info).unwrap_or_default();
+        let translated = walk::translated(host, self.path_info()).unwrap_or_default();
+        let script_name = self.name();
+        let (file, root) = match &self.what {
+            What::Script(step) => (step.file(), walk::document_root(host, &step.root)),
+            What::Application { name, .. } => {
+                let root = walk::document_root(host, Path::new("/"));
+                (root.join(name.trim_start_matches('/')), root)
+            }
+        };
         let asked = Asked {
             method: head.token,
             protocol: head.version.as_str(),
             scheme: Scheme::Http,
-            path,
+            path: head.target.path().unwrap_or("/"),
             query: head.target.query(),
             host: authority,
             server_name: if name.is_empty() { own_name } else { name },
@@ -99,62 +222,94 @@ impl Run {
             },
             remote_host: None,
             user: None,
-            script_name: &format!("/{}", self.step.name.as_str()),
-            path_info: &self.step.path_info,
+            script_name: &script_name,
+            path_info: self.path_info(),
             path_translated: translated.as_os_str().as_bytes(),
             script_filename: file.as_os_str().as_bytes(),
-            document_root: walk::document_root(host, &self.step).as_os_str().as_bytes(),
-            // An empty body is one, too.
-            body: body.or((head.framing == Framing::Sized(0)).then_some(0)),
+            document_root: root.as_os_str().as_bytes(),
+            body,
             fields: head.fields,
             credentials: script.credentials,
         };
-        let made = environment(&asked, &script.environment, Limits::default());
-        let environment = made.map_err(|error| {
+        environment(&asked, &script.environment, Limits::default()).map_err(|error| {
             log::warn(format_args!("{who}: {error}"));
             error.status()
-        })?;
+        })
+    }
+
+    fn program(
+        &self,
+        worker: &Worker,
+        script: &Script,
+        head: &Head<'_>,
+        environment: &Environment,
+    ) -> Result<Program, Status> {
+        let What::Script(step) = &self.what else { return Err(Status::NOT_FOUND) };
         let query = match worker.site.scripts.query_arguments {
             QueryArguments::Passed => head.target.query(),
             QueryArguments::Withheld => None,
         };
-        Order::new(&file, script, query, environment.block(), who).ok_or(Status::BAD_REQUEST)
+        Program::new(step.file(), script, query, environment.block()).ok_or(Status::BAD_REQUEST)
     }
 }
 
-impl Order {
+impl Program {
     /// `None`: with a NUL in a path, which no file has.
-    fn new(
-        file: &Path,
-        script: &Script,
-        query: Option<&str>,
-        environment: &[u8],
-        who: String,
-    ) -> Option<Order> {
-        let path = c_string(file)?;
+    fn new(file: PathBuf, script: &Script, query: Option<&str>, environment: &[u8]) -> Option<Program> {
+        let path = c_string(&file)?;
         let folder = c_string(file.parent()?)?;
         let (program, arguments) = match &script.interpreter {
-            Some(interpreter) => {
+            Some(Interpreter::Program(interpreter)) => {
                 let program = c_string(interpreter)?;
                 (program.clone(), vec![program, path])
             }
-            None => {
+            Some(Interpreter::Application(_)) | None => {
                 let words = query.and_then(arguments).unwrap_or_default();
                 let words = words.into_iter().filter_map(|word| CString::new(word).ok());
                 (path.clone(), [path].into_iter().chain(words).collect())
             }
         };
-        Some(Order { program, arguments, environment: environment.to_vec(), folder, who })
+        Some(Program { program, arguments, environment: environment.to_vec(), folder })
     }
 
     pub fn launch<'a>(&'a self, arguments: &'a [&'a CStr]) -> Launch<'a> {
-        let Order { program, environment, folder, .. } = self;
+        let Program { program, environment, folder, .. } = self;
         Launch { program, arguments, environment, folder }
     }
 
     pub fn arguments(&self) -> Vec<&CStr> {
         self.arguments.iter().map(CString::as_c_str).collect()
     }
+}
+
+/// The head of the request as it is passed on by HTTP/1.1. Whoever asks is named by this server alone; a
+/// name with an underscore would be mistaken for one with a dash.
+fn request(head: &Head<'_>, peer: Peer, body: Option<u64>, persists: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
+    put(&[head.token.as_bytes(), b" ", head.target.path().unwrap_or("*").as_bytes()]);
+    if let Some(query) = head.target.query() {
+        put(&[b"?", query.as_bytes()]);
+    }
+    put(&[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
+    let connection = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+    for field in head.fields {
+        let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
+        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
+        if !is_own && !field.name.contains(&b'_') && !is_named() {
+            put(&[field.name, b": ", field.value, b"\r\n"]);
+        }
+    }
+    if let Some(ip) = peer.ip() {
+        put(&[b"X-Forwarded-For: ", ip.to_string().as_bytes(), b"\r\n"]);
+    }
+    put(&[b"X-Forwarded-Proto: ", Scheme::Http.as_str().as_bytes(), b"\r\n"]);
+    put(&[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
+    if let Some(bytes) = body {
+        put(&[b"Content-Length: ", bytes.to_string().as_bytes(), b"\r\n"]);
+    }
+    put(&[if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" }]);
+    out
 }
 
 /// Whom a line of the error log is about.

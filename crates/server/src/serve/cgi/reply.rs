@@ -7,10 +7,10 @@ use http::fields::is_name;
 use http::framing::Framing;
 use http::status::Status;
 use script::reply::{Head, Kind};
-use site::walk;
 
 use super::content::{Content, TOO_LONG};
-use super::{Conversation, Outcome, Run, Wanted};
+use super::line::Came;
+use super::{Conversation, End, Outcome, Run, Wanted};
 use crate::log;
 use crate::runner::Ended;
 use crate::serve::head::HeadWriter;
@@ -32,18 +32,17 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
     if head.kind == Kind::LocalRedirect {
         let target =
             head.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/").to_owned();
-        conversation.let_go();
+        conversation.let_go(End::Later);
         return Outcome::Elsewhere(target);
     }
     if let Some(path) = sendfile(head) {
         let fields = fields(head).map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
-        conversation.let_go();
+        conversation.let_go(End::Later);
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
     let worker = conversation.worker.clone();
-    let host = worker.site.hosts.at(run.host);
-    let route = walk::script(host, &run.step).map(|(route, _)| route);
-    let mut writer = HeadWriter::new(&worker, route, head.status);
+    let route = worker.site.hosts.at(run.host).routes.get(run.route);
+    let mut writer = HeadWriter::new(&worker, Some(route), head.status);
     for (name, value) in fields(head) {
         writer = writer.field(name, value);
     }
@@ -52,7 +51,7 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             Framing::Sized(bytes) if head.status.allows_body() => writer.length(bytes),
             _ => writer,
         };
-        conversation.let_go();
+        conversation.let_go(End::Head(head.persists() && rest.is_empty()));
         return Outcome::Reply(Reply::block(writer.finish()));
     }
     let mut ready = rest.to_vec();
@@ -61,27 +60,27 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             if ready.len() as u64 > bytes {
                 log::warn(format_args!("{}: {TOO_LONG}", conversation.who));
             }
+            conversation.through(head.persists() && ready.len() as u64 == bytes);
             ready.truncate(bytes as usize);
-            conversation.through();
             Outcome::Reply(Reply::block(writer.length(bytes).finish_with(&ready)))
         }
         Framing::Sized(bytes) => {
-            let content = Content::new(conversation, head.framing, ready);
+            let content = Content::new(conversation, head, ready);
             let body = Body::Sized(Source::Script(Box::new(content)), bytes);
             Outcome::Reply(Reply { body, ..Reply::block(writer.length(bytes).finish()) })
         }
         Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
-            Some(Ended::Killed(_)) => {
-                log::error(format_args!("{}: the script was ended by a signal", conversation.who));
+            Some(Ended::Killed(_) | Ended::Lost) => {
+                log::error(format_args!("{}: the script has not ended by itself", conversation.who));
                 conversation.fail(Status::BAD_GATEWAY)
             }
             _ => {
-                conversation.through();
+                conversation.through(false);
                 Outcome::Reply(Reply::block(writer.length(ready.len() as u64).finish_with(&ready)))
             }
         },
         Framing::None | Framing::Chunked => {
-            let content = Content::new(conversation, head.framing, ready);
+            let content = Content::new(conversation, head, ready);
             let body = Body::Stream(Source::Script(Box::new(content)));
             Outcome::Reply(Reply { body, ..Reply::block(writer.finish()) })
         }
@@ -92,8 +91,8 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
 fn gather(conversation: &Conversation, ready: &mut Vec<u8>) -> bool {
     while ready.len() < GATHER {
         match conversation.read_at_once() {
-            Some(more) if more.is_empty() => return true,
-            Some(more) => ready.extend(more),
+            Some(Came::End) => return true,
+            Some(Came::Bytes(more)) => ready.extend(more),
             None => return false,
         }
     }

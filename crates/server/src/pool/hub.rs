@@ -1,0 +1,639 @@
+//! Where all comes together in the process of a pool: workers that ask, servers that answer, and what is to
+//! be done when.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use site::application::{Address, Application, Managed, Servers};
+use site::model::Scripts;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+
+use super::Refusal;
+use super::message::{Answer, Lease, Outcome, Request, ServerId};
+use super::servers::{Server, Standing, back_off, choose, lacking, next_try, superfluous};
+use super::started::{Started, Starter, connect_tcp, connect_unix};
+use crate::channel::{Channel, Received};
+use crate::runner::Ended;
+use crate::serve::cgi::errors::Errors;
+use crate::{log, sys};
+
+/// How often it is looked whether a process accepts its first connection.
+const START_LOOK: Duration = Duration::from_millis(20);
+/// How long it is waited for what others do not use.
+const RECALL: Duration = Duration::from_millis(5);
+/// How often the memory of processes is looked at.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
+
+/// A process that has run for so long can be started, and what happens to it later is another matter.
+const SETTLED: Duration = Duration::from_secs(2);
+
+pub struct Hub {
+    application: Application,
+    limits: Scripts,
+    starter: RefCell<Option<Starter>>,
+    servers: RefCell<Vec<Server>>,
+    /// In the order of the servers.
+    reach: RefCell<HashMap<ServerId, Reach>>,
+    members: RefCell<HashMap<u64, Rc<Member>>>,
+    waiting: RefCell<VecDeque<Asked>>,
+    leases: RefCell<HashMap<u64, (ServerId, u64)>>,
+    /// In a row.
+    failures: Cell<u32>,
+    not_before: Cell<Option<Instant>>,
+    looked_at_memory: Cell<Instant>,
+    changed: Notify,
+    next: Cell<u64>,
+    keeper: Cell<Keeper>,
+    me: Weak<Hub>,
+}
+
+/// Is there anybody who may send more workers?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    There,
+    Gone,
+}
+
+/// How a server is reached.
+enum Reach {
+    At(Address),
+    Process(Process),
+}
+
+struct Process {
+    started: Started,
+    accepts: Accepts,
+    /// When it is killed if it has not ended.
+    kill: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepts {
+    /// Nobody has tried.
+    Untried,
+    /// Somebody has, and waits since then.
+    Tried(Instant),
+    Yes,
+}
+
+/// A worker.
+struct Member {
+    channel: AsyncFd<Channel>,
+    queue: RefCell<VecDeque<Answer>>,
+    queued: Notify,
+}
+
+struct Asked {
+    member: u64,
+    number: u64,
+    avoid: Option<ServerId>,
+    tried: Vec<ServerId>,
+    since: Instant,
+    /// Have others been asked to give back what they do not use?
+    recalled: bool,
+}
+
+impl Hub {
+    /// Within the runtime of the process. Errors: its processes cannot be started at all.
+    pub fn new(application: Application, limits: Scripts) -> io::Result<Rc<Hub>> {
+        let starter = match &application.servers {
+            Servers::Managed(managed) => Some(Starter::new(managed, &limits.resources, &limits.spool)?),
+            Servers::Elsewhere(_) => None,
+        };
+        let hub = Rc::new_cyclic(|me| Hub {
+            application,
+            limits,
+            starter: RefCell::new(starter),
+            servers: RefCell::default(),
+            reach: RefCell::default(),
+            members: RefCell::default(),
+            waiting: RefCell::default(),
+            leases: RefCell::default(),
+            failures: Cell::new(0),
+            not_before: Cell::new(None),
+            looked_at_memory: Cell::new(Instant::now()),
+            changed: Notify::new(),
+            next: Cell::new(1),
+            keeper: Cell::new(Keeper::There),
+            me: me.clone(),
+        });
+        if let Servers::Elsewhere(elsewhere) = &hub.application.servers {
+            for address in &elsewhere.addresses {
+                hub.add(Reach::At(address.clone()));
+            }
+        }
+        Ok(hub)
+    }
+
+    /// Waits until something is to be done, but not beyond `until`.
+    pub async fn changed(&self, until: Option<Instant>) {
+        match until {
+            Some(until) => _ = tokio::time::timeout_at(until.into(), self.changed.notified()).await,
+            None => self.changed.notified().await,
+        }
+    }
+
+    pub fn keeper_has_gone(&self) {
+        self.keeper.set(Keeper::Gone);
+    }
+
+    /// Nobody is there any more, and nothing that was started.
+    pub fn is_over(&self) -> bool {
+        self.is_left() && !self.reach.borrow().values().any(|reach| matches!(reach, Reach::Process(_)))
+    }
+
+    fn is_left(&self) -> bool {
+        self.keeper.get() == Keeper::Gone && self.members.borrow().is_empty()
+    }
+
+    /// Takes a worker in.
+    pub fn join(&self, channel: OwnedFd) {
+        let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
+        let (Ok(channel), Some(hub)) = (watched, self.me.upgrade()) else { return };
+        let number = self.number();
+        let member = Rc::new(Member { channel, queue: RefCell::default(), queued: Notify::new() });
+        self.members.borrow_mut().insert(number, member.clone());
+        spawn_local(async move {
+            hub.listen(number, &member).await;
+            hub.leave(number);
+        });
+    }
+
+    async fn listen(&self, number: u64, member: &Member) {
+        loop {
+            let heard = tokio::select! {
+                heard = member.channel.async_io(Interest::READABLE, Channel::receive::<Request>) => heard,
+                () = member.send_queued() => continue,
+            };
+            match heard {
+                Ok(Received::Message(request)) => self.hear(number, request),
+                Ok(Received::End) | Err(_) => return,
+            }
+        }
+    }
+
+    fn hear(&self, member: u64, request: Request) {
+        match request {
+            Request::Ask { number, avoid } => {
+                let (tried, since) = (Vec::new(), Instant::now());
+                let asked = Asked { member, number, avoid, tried, since, recalled: false };
+                self.waiting.borrow_mut().push_back(asked);
+                // At once, if it can be: whoever waits longer is seen to in turn.
+                self.serve_waiting();
+                let waits = self.waiting.borrow().len();
+                if waits > self.application.queue
+                    && let Some(last) = self.waiting.borrow_mut().pop_back()
+                {
+                    self.tell(last.member, Answer::Refused { number: last.number, why: Refusal::Full });
+                }
+            }
+            Request::Forget { number } => {
+                self.waiting.borrow_mut().retain(|asked| (asked.member, asked.number) != (member, number));
+            }
+            Request::Return { lease, requests, outcome } => self.take_back(lease, requests, outcome),
+        }
+        self.changed.notify_one();
+    }
+
+    /// A worker has ended: with it its connections.
+    fn leave(&self, member: u64) {
+        self.members.borrow_mut().remove(&member);
+        self.waiting.borrow_mut().retain(|asked| asked.member != member);
+        let leases: Vec<u64> = self
+            .leases
+            .borrow()
+            .iter()
+            .filter(|(_, (_, of))| *of == member)
+            .map(|(lease, _)| *lease)
+            .collect();
+        leases.into_iter().for_each(|lease| self.take_back(lease, 0, Outcome::Served));
+        self.changed.notify_one();
+    }
+
+    fn take_back(&self, lease: u64, requests: u64, outcome: Outcome) {
+        let Some((id, _)) = self.leases.borrow_mut().remove(&lease) else { return };
+        let now = Instant::now();
+        let mut servers = self.servers.borrow_mut();
+        let Some(server) = servers.iter_mut().find(|server| server.id == id) else { return };
+        server.leases -= 1;
+        server.requests += requests;
+        if server.leases == 0 {
+            server.unused = now;
+        }
+        match outcome {
+            Outcome::Failed => server.fails(now),
+            Outcome::Served if requests > 0 => self.failures.set(0),
+            Outcome::Served => {}
+        }
+    }
+
+    /// Does what is due, and says when there will be more.
+    pub fn tend(&self) -> Option<Instant> {
+        let now = Instant::now();
+        if self.is_left() {
+            self.retire_where(|_| true);
+        }
+        self.serve_waiting();
+        let started = match self.application.managed() {
+            Some(managed) => self.manage(managed, now),
+            None => None,
+        };
+        let waits = self.waiting.borrow().front().map(|asked| asked.since + RECALL);
+        let full = next_try(&self.servers.borrow(), now).filter(|_| waits.is_some());
+        started.into_iter().chain(full).chain(waits.filter(|at| *at > now)).min()
+    }
+
+    fn manage(&self, managed: &Managed, now: Instant) -> Option<Instant> {
+        let lacking = match self.is_left() {
+            true => 0,
+            false => lacking(&self.servers.borrow(), managed.processes, managed.spare),
+        };
+        for _ in 0..lacking {
+            if !self.start(now) {
+                break;
+            }
+        }
+        let superfluous = loop {
+            let (least, _) = managed.processes;
+            match superfluous(&self.servers.borrow(), least, managed.spare, managed.unused, now) {
+                Ok(at) => self.servers.borrow_mut()[at].standing = Standing::Retires,
+                Err(next) => break next,
+            }
+        };
+        if let Some(most) = managed.requests {
+            self.retire_where(|server| server.requests >= most);
+        }
+        let memory = managed.memory.and_then(|most| self.look_at_memory(most, now));
+        let starting = self.look_at_starts(managed, now);
+        let ending = self.end_retired(managed, now);
+        let pause = self.not_before.get().filter(|at| lacking > 0 && *at > now);
+        [superfluous, memory, starting, ending, pause].into_iter().flatten().min()
+    }
+
+    /// Gives connections to those who wait, as far as there are any.
+    fn serve_waiting(&self) {
+        // Bounded: each turn answers somebody, starts a process, marks a server as tried or full, or ends it.
+        loop {
+            let now = Instant::now();
+            let (avoid, tried) = match self.waiting.borrow().front() {
+                Some(asked) => (asked.avoid, asked.tried.clone()),
+                None => return,
+            };
+            let at = choose(&self.servers.borrow(), self.most(), avoid, &tried, now);
+            let Some(at) = at else {
+                match self.has_no_server(&tried, now) {
+                    true => continue,
+                    false => return,
+                }
+            };
+            let id = self.servers.borrow()[at].id;
+            match self.connect(id) {
+                Ok(stream) => self.lease(at, stream, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.servers.borrow_mut()[at].is_full(now);
+                }
+                Err(error) => {
+                    self.servers.borrow_mut()[at].fails(now);
+                    self.tell_unreachable(id, &error);
+                    if let Some(asked) = self.waiting.borrow_mut().front_mut() {
+                        asked.tried.push(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody can take the request that waits first. `true`: something was done about that.
+    fn has_no_server(&self, tried: &[ServerId], now: Instant) -> bool {
+        let (serving, untried) = {
+            let servers = self.servers.borrow();
+            let serving = || servers.iter().filter(|server| server.serves());
+            (serving().count(), serving().any(|server| !tried.contains(&server.id)))
+        };
+        match self.application.managed() {
+            // What others keep and do not use is had sooner than another process.
+            Some(_) if serving > 0 && self.recalls(now) => false,
+            Some(managed) if serving < managed.processes.1 && self.start(now) => true,
+            Some(_) if serving == 0 => self.refuse(Refusal::Failing),
+            Some(_) => false,
+            None if !untried => self.refuse(Refusal::Unreachable),
+            None => {
+                self.recalls(now);
+                false
+            }
+        }
+    }
+
+    fn refuse(&self, why: Refusal) -> bool {
+        let Some(asked) = self.waiting.borrow_mut().pop_front() else { return false };
+        self.tell(asked.member, Answer::Refused { number: asked.number, why });
+        true
+    }
+
+    fn lease(&self, at: usize, stream: OwnedFd, now: Instant) {
+        let Some(asked) = self.waiting.borrow_mut().pop_front() else { return };
+        let number = self.number();
+        let mut servers = self.servers.borrow_mut();
+        let server = &mut servers[at];
+        server.leases += 1;
+        let most = self.application.managed().and_then(|managed| managed.requests).unwrap_or(u64::MAX);
+        let left = most.saturating_sub(server.requests).div_ceil(self.most() as u64).max(1);
+        let lease = Lease { number, server: server.id, requests: left };
+        if let Some(Reach::Process(process)) = self.reach.borrow_mut().get_mut(&server.id)
+            && process.accepts == Accepts::Untried
+        {
+            process.accepts = Accepts::Tried(now);
+        }
+        self.leases.borrow_mut().insert(number, (server.id, asked.member));
+        drop(servers);
+        self.tell(asked.member, Answer::Lease { number: asked.number, lease, stream });
+    }
+
+    /// Asks others to give back what they do not use, once for each who waits. Is there any hope of that?
+    fn recalls(&self, now: Instant) -> bool {
+        let (member, since, recalled) = match self.waiting.borrow_mut().front_mut() {
+            Some(asked) => (asked.member, asked.since, std::mem::replace(&mut asked.recalled, true)),
+            None => return false,
+        };
+        let mut others: Vec<u64> = self.leases.borrow().values().map(|(_, of)| *of).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|other| *other != member);
+        if !recalled {
+            others.iter().for_each(|other| self.tell(*other, Answer::Recall { server: None }));
+        }
+        !others.is_empty() && now < since + RECALL
+    }
+
+    /// Connections to one server.
+    fn most(&self) -> usize {
+        match &self.application.servers {
+            Servers::Elsewhere(elsewhere) => elsewhere.connections,
+            Servers::Managed(managed) => managed.concurrent,
+        }
+    }
+
+    fn connect(&self, id: ServerId) -> io::Result<OwnedFd> {
+        match self.reach.borrow().get(&id) {
+            Some(Reach::At(Address::Unix(path))) => connect_unix(path),
+            Some(Reach::At(Address::Tcp(address))) => connect_tcp(*address),
+            Some(Reach::Process(process)) => process.started.connect(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn tell_unreachable(&self, id: ServerId, error: &io::Error) {
+        let name = &self.application.name;
+        match self.reach.borrow().get(&id) {
+            Some(Reach::At(Address::Unix(path))) => {
+                log::error(format_args!(
+                    "application \"{name}\": cannot connect to unix:{}: {error}",
+                    path.display()
+                ));
+            }
+            Some(Reach::At(Address::Tcp(address))) => {
+                log::error(format_args!("application \"{name}\": cannot connect to {address}: {error}"));
+            }
+            Some(Reach::Process(process)) => {
+                let pid = process.started.process.pid;
+                log::error(format_args!("application \"{name}\": cannot connect to process {pid}: {error}"));
+            }
+            None => {}
+        }
+    }
+
+    fn add(&self, reach: Reach) -> ServerId {
+        let id = self.number();
+        self.reach.borrow_mut().insert(id, reach);
+        self.servers.borrow_mut().push(Server::new(id, Instant::now()));
+        id
+    }
+
+    /// `false`: it could not, or not so soon after the last failure.
+    fn start(&self, now: Instant) -> bool {
+        if self.not_before.get().is_some_and(|at| now < at) {
+            return false;
+        }
+        let started = self.starter.borrow_mut().as_mut().map(Starter::start);
+        match started {
+            None => false,
+            Some(Ok((started, output))) => {
+                let pid = started.process.pid;
+                let who: Rc<str> = format!("application \"{}\", process {pid}", self.application.name).into();
+                let Ok(ends) = started.process.pidfd.try_clone() else { return false };
+                let id = self.add(Reach::Process(Process { started, accepts: Accepts::Untried, kill: None }));
+                if let Some(hub) = self.me.upgrade() {
+                    let errors = Errors::new(output, who, &self.limits);
+                    spawn_local(async move { hub.watch(id, ends, errors).await });
+                }
+                true
+            }
+            Some(Err(error)) => {
+                self.has_failed(&format_args!("cannot be started: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Until the process has ended.
+    async fn watch(&self, id: ServerId, pidfd: OwnedFd, mut errors: Errors) {
+        let Ok(pidfd) = sys::watch(pidfd, Interest::READABLE) else { return };
+        loop {
+            tokio::select! {
+                ready = pidfd.readable() => {
+                    if let Ok(mut ready) = ready {
+                        ready.clear_ready();
+                    }
+                    if let Some(how) = self.ended(id) {
+                        errors.take_all();
+                        return self.bury(id, how);
+                    }
+                }
+                () = errors.take() => {}
+            }
+        }
+    }
+
+    fn ended(&self, id: ServerId) -> Option<Ended> {
+        match self.reach.borrow().get(&id) {
+            Some(Reach::Process(process)) => process.started.ended(),
+            _ => Some(Ended::Lost),
+        }
+    }
+
+    fn bury(&self, id: ServerId, how: Ended) {
+        let reach = self.reach.borrow_mut().remove(&id);
+        let at = self.servers.borrow().iter().position(|server| server.id == id);
+        let server = at.map(|at| self.servers.borrow_mut().remove(at));
+        // Connections to it are of no use, and not everybody has seen that.
+        self.recall_of(id);
+        self.leases.borrow_mut().retain(|_, (server, _)| *server != id);
+        self.changed.notify_one();
+        let (Some(Reach::Process(process)), Some(server)) = (reach, server) else { return };
+        // Whoever it has left behind.
+        process.started.signal(libc::SIGKILL);
+        if !server.serves() {
+            return;
+        }
+        let (pid, age) = (process.started.process.pid, process.started.began.elapsed());
+        let how = match how {
+            // As some do after so many requests.
+            Ended::Exited(0) if age >= SETTLED => return,
+            Ended::Exited(code) => format!("exit status {code}"),
+            Ended::Killed(signal) => format!("signal {signal}"),
+            Ended::NotStarted(_) | Ended::Lost => "nobody knows how".to_owned(),
+        };
+        if age >= SETTLED {
+            self.failures.set(0);
+        }
+        self.has_failed(&format_args!("process {pid} has ended after {:.1} s: {how}", age.as_secs_f64()));
+    }
+
+    /// Says so, and waits the longer before the next start the more often it happens in a row.
+    fn has_failed(&self, what: &dyn std::fmt::Display) {
+        self.failures.set(self.failures.get() + 1);
+        let pause = back_off(self.failures.get());
+        self.not_before.set(Some(Instant::now() + pause));
+        let name = &self.application.name;
+        log::error(format_args!(
+            "application \"{name}\": {what}; nothing is started for {:.1} s",
+            pause.as_secs_f64()
+        ));
+    }
+
+    fn retire_where(&self, which: impl Fn(&Server) -> bool) {
+        let mut retired = Vec::new();
+        for server in self.servers.borrow_mut().iter_mut().filter(|server| server.serves() && which(server)) {
+            server.standing = Standing::Retires;
+            retired.push(server.id);
+        }
+        retired.into_iter().for_each(|id| self.recall_of(id));
+    }
+
+    /// Has connections to this server given back when they are not in use.
+    fn recall_of(&self, id: ServerId) {
+        let mut members: Vec<u64> = self
+            .leases
+            .borrow()
+            .values()
+            .filter(|(server, _)| *server == id)
+            .map(|(_, member)| *member)
+            .collect();
+        members.sort_unstable();
+        members.dedup();
+        members.into_iter().for_each(|member| self.tell(member, Answer::Recall { server: Some(id) }));
+    }
+
+    fn look_at_memory(&self, most: u64, now: Instant) -> Option<Instant> {
+        let next = self.looked_at_memory.get() + MEMORY_LOOK;
+        if now < next {
+            return Some(next);
+        }
+        self.looked_at_memory.set(now);
+        let is_large = |reach: Option<&Reach>| match reach {
+            Some(Reach::Process(process)) => process.started.memory().is_some_and(|memory| memory > most),
+            _ => false,
+        };
+        let reach = self.reach.borrow();
+        let large: Vec<ServerId> = reach.keys().copied().filter(|id| is_large(reach.get(id))).collect();
+        drop(reach);
+        self.retire_where(|server| large.contains(&server.id));
+        let runs = !self.reach.borrow().is_empty();
+        runs.then_some(now + MEMORY_LOOK)
+    }
+
+    /// Kills who does not accept its first connection in time.
+    fn look_at_starts(&self, managed: &Managed, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for reach in self.reach.borrow_mut().values_mut() {
+            let Reach::Process(process) = reach else { continue };
+            let Accepts::Tried(since) = process.accepts else { continue };
+            if !process.started.lets_wait() {
+                process.accepts = Accepts::Yes;
+            } else if since + managed.start <= now {
+                let (name, pid) = (&self.application.name, process.started.process.pid);
+                let patience = managed.start.as_secs_f64();
+                log::error(format_args!(
+                    "application \"{name}\": process {pid} has not accepted a connection in {patience:.1} s, and is killed"
+                ));
+                process.accepts = Accepts::Yes;
+                process.started.signal(libc::SIGKILL);
+            } else {
+                next = Some(now + START_LOOK);
+            }
+        }
+        next
+    }
+
+    /// Tells those to end who are to, and have nothing more to do; kills who does not.
+    fn end_retired(&self, managed: &Managed, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        let mut reach = self.reach.borrow_mut();
+        for server in self.servers.borrow_mut().iter_mut() {
+            let Some(Reach::Process(process)) = reach.get_mut(&server.id) else { continue };
+            if server.standing == Standing::Retires && server.leases == 0 {
+                server.standing = Standing::Ends;
+                process.started.signal(libc::SIGTERM);
+                process.kill = Some(now + managed.grace);
+            }
+            match process.kill {
+                Some(at) if at <= now => {
+                    process.started.signal(libc::SIGKILL);
+                    process.kill = None;
+                }
+                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                None => {}
+            }
+        }
+        next
+    }
+
+    fn tell(&self, member: u64, answer: Answer) {
+        if let Some(member) = self.members.borrow().get(&member) {
+            member.say(answer);
+        }
+    }
+
+    fn number(&self) -> u64 {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        number
+    }
+}
+
+impl Member {
+    fn say(&self, answer: Answer) {
+        let sent = match self.queue.borrow().is_empty() {
+            true => self.channel.get_ref().send(&answer),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // No more than it has asked for, and leases.
+                self.queue.borrow_mut().push_back(answer);
+                self.queued.notify_one();
+            }
+            // Whoever is not there is not told.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    async fn send_queued(&self) {
+        if self.queue.borrow().is_empty() {
+            return self.queued.notified().await;
+        }
+        let send = |channel: &Channel| match self.queue.borrow().front() {
+            Some(answer) => channel.send(answer),
+            None => Ok(()),
+        };
+        _ = self.channel.async_io(Interest::WRITABLE, send).await;
+        self.queue.borrow_mut().pop_front();
+    }
+}

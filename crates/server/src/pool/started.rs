@@ -1,0 +1,194 @@
+//! A process of an application: started with a listening socket of its own, which only its pool can reach,
+//! and ended with all that it has started itself.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, mkdirat, open, unlink};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+use site::application::{Managed, Socket};
+use site::model::Resources;
+
+use crate::clock;
+use crate::runner::Ended;
+use crate::runner::groups;
+use crate::runner::message::Wanted;
+use crate::runner::spawn::{Outcome, Spawned, Spawner};
+
+/// Connections that may wait until a process accepts them.
+const BACKLOG: i32 = 128;
+/// Names of folders that are tried.
+const ATTEMPTS: u64 = 8;
+
+/// Starts processes of one application.
+pub struct Starter {
+    spawner: Spawner,
+    program: CString,
+    folder: CString,
+    /// Each string with its NUL.
+    arguments: Vec<u8>,
+    environment: Vec<u8>,
+    /// For a moment, what listens has a name in it.
+    spool: PathBuf,
+}
+
+/// A process that runs, or is about to.
+pub struct Started {
+    pub process: Spawned,
+    pub began: Instant,
+    listener: OwnedFd,
+    /// What listens, as a file: it has no name that others could use.
+    socket: OwnedFd,
+}
+
+impl Starter {
+    /// Errors: what no program can be started with.
+    pub fn new(managed: &Managed, resources: &Resources, spool: &Path) -> io::Result<Starter> {
+        let string =
+            |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+        let program = managed.command.first().map_or("", String::as_str);
+        let mut words: Vec<&str> = managed.command.iter().map(String::as_str).collect();
+        let mut environment = Vec::new();
+        for (name, value) in managed.environment.iter() {
+            environment.extend([name.as_bytes(), b"=", value, b"\0"].concat());
+        }
+        let by_shell = [SHELL, "-c", SHIFT, SHELL];
+        if managed.socket == Socket::ListenFds {
+            // The number of the process is not known before it runs.
+            words.splice(0..0, by_shell);
+            environment.extend_from_slice(b"LISTEN_FDS=1\0LISTEN_FDNAMES=connection\0");
+        }
+        let limits = Resources { memory: None, cpu: None, ..*resources };
+        Ok(Starter {
+            spawner: Spawner::new(&limits),
+            program: string(words.first().map_or(program, |first| first).as_bytes())?,
+            folder: string(managed.folder.as_os_str().as_bytes())?,
+            arguments: words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect(),
+            environment,
+            spool: spool.to_owned(),
+        })
+    }
+
+    /// Also the end of what it writes to its standard output and error streams. Errors: why it could not be
+    /// started.
+    pub fn start(&mut self) -> io::Result<(Started, OwnedFd)> {
+        let (listener, socket) = self.listen()?;
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        // It is new, and has no other flag that this could take away.
+        fcntl_setfl(&reads, OFlags::NONBLOCK)?;
+        let Starter { spawner, program, folder, arguments, environment, .. } = self;
+        let wanted = Wanted { program, folder, arguments, environment };
+        let fds = [listener.try_clone()?, writes.try_clone()?, writes];
+        match spawner.start(&wanted, &fds)? {
+            Outcome::Runs(process) => {
+                Ok((Started { process, began: Instant::now(), listener, socket }, reads))
+            }
+            Outcome::Failed(process, errno) => {
+                groups::wait(&process);
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// A socket that listens, and the same as a file, which is gone from its folder.
+    fn listen(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        let folder = self.make_folder()?;
+        let path = folder.join("socket");
+        let made = (|| {
+            let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            bind(&listener, &SocketAddrUnix::new(&path)?)?;
+            let socket = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+            _ = unlink(&path);
+            listen(&listener, BACKLOG)?;
+            Ok((listener, socket?))
+        })();
+        _ = std::fs::remove_dir(&folder);
+        made
+    }
+
+    /// That only this user can enter.
+    fn make_folder(&self) -> io::Result<PathBuf> {
+        for attempt in 0..ATTEMPTS {
+            let number = clock::micros().wrapping_mul(ATTEMPTS).wrapping_add(attempt);
+            let path = self.spool.join(format!("taipan-{}-{number:x}", std::process::id()));
+            match mkdirat(CWD, &path, Mode::RWXU) {
+                Ok(()) => return Ok(path),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(errno) => {
+                    let why = format!(
+                        "cannot make a folder in {}: {}",
+                        self.spool.display(),
+                        io::Error::from(errno)
+                    );
+                    return Err(io::Error::new(io::Error::from(errno).kind(), why));
+                }
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+const SHELL: &str = "/bin/sh";
+/// The socket becomes descriptor 3, and the shell the program.
+const SHIFT: &str = r#"LISTEN_PID=$$; export LISTEN_PID; exec "$@" 3<&0 </dev/null"#;
+
+impl Started {
+    /// A connection, which it need not have accepted yet. Errors: `WouldBlock` when too many wait for that.
+    pub fn connect(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.socket.as_raw_fd());
+        connect_unix(Path::new(&path))
+    }
+
+    /// Is there a connection that it has not accepted?
+    pub fn lets_wait(&self) -> bool {
+        let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Every process of its group.
+    pub fn signal(&self, signal: libc::c_int) {
+        // Fails only if all have ended.
+        _ = groups::signal(&self.process, signal);
+    }
+
+    /// `None`: it runs.
+    pub fn ended(&self) -> Option<Ended> {
+        groups::wait(&self.process)
+    }
+
+    /// Bytes of it in memory (`proc_pid_statm(5)`).
+    pub fn memory(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.process.pid)).ok()?;
+        let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+        Some(pages.saturating_mul(rustix::param::page_size() as u64))
+    }
+}
+
+/// A connection to a socket of this machine.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&stream, &SocketAddrUnix::new(path)?)?;
+    Ok(stream)
+}
+
+/// A connection that is on its way.
+pub fn connect_tcp(address: std::net::SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(family, SocketType::STREAM, flags, None)?;
+    _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
+    match connect(stream.as_fd(), &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(stream),
+        Err(errno) => Err(errno.into()),
+    }
+}

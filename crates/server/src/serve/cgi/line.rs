@@ -1,0 +1,424 @@
+//! The line to whoever answers: a script's standard output, or a connection to an application, over which
+//! the request goes, too. What comes of it is the same: bytes of an answer, and an end.
+//!
+//! Knows nothing of what is in an answer.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use script::fastcgi::client::{Client, Event};
+use script::fastcgi::record::MAX_CONTENT;
+use script::fastcgi::{Ending, Keep, RequestId, Role};
+use site::application::{Application, Protocol};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use super::errors::Lines;
+use super::order::{Call, Order};
+use crate::disk::Work;
+use crate::log;
+use crate::pool::Connection;
+use crate::pool::message::ServerId;
+use crate::runner::Ended;
+use crate::worker::Worker;
+
+/// Bytes of a collected body that are read at once.
+const PIECE: usize = 128 * 1024;
+/// Reads at one go: an application that says nothing but what is for the log is not waited for.
+const READS: usize = 16;
+
+/// Where an answer comes from.
+pub enum Line {
+    Script(AsyncFd<OwnedFd>),
+    Application(Rc<Speech>),
+}
+
+/// What has come.
+pub enum Came {
+    /// Never empty.
+    Bytes(Vec<u8>),
+    End,
+}
+
+/// One request to an application, and its answer.
+pub struct Speech {
+    worker: Rc<Worker>,
+    connection: RefCell<Option<Connection>>,
+    state: RefCell<State>,
+    who: Rc<str>,
+    /// Has anything of the answer come?
+    answered: Cell<bool>,
+    /// Has all of the request's head left?
+    connected: Cell<bool>,
+}
+
+struct State {
+    protocol: Protocol,
+    /// With FastCGI.
+    id: Option<RequestId>,
+    /// What is to be sent, and how much of it has been.
+    out: Vec<u8>,
+    sent: usize,
+    body: Body,
+    /// How the answer has ended, as far as that can be known.
+    ended: Option<Ended>,
+    ending: Ending,
+    errors: Lines,
+}
+
+/// Of a request.
+enum Body {
+    /// Somebody has it, and sends it.
+    Coming,
+    /// It has been collected: at so many bytes, and so many more.
+    File(Rc<File>, u64, u64),
+    Sent,
+}
+
+/// Where the body of a request comes from.
+pub enum Content {
+    Nothing,
+    Coming,
+    File(OwnedFd, u64),
+}
+
+impl Speech {
+    /// Says what comes before the body. Nothing of it has been sent yet.
+    pub fn begin(
+        worker: &Rc<Worker>,
+        application: &Application,
+        mut connection: Connection,
+        order: &Order,
+        content: Content,
+    ) -> Rc<Speech> {
+        let (mut out, mut id) = (Vec::new(), None);
+        match &order.call {
+            Call::Records(environment) => {
+                let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
+                let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
+                id = client.begin(Role::Responder, keep, environment, &mut out);
+                if let (Some(id), Content::Nothing) = (id, &content) {
+                    client.end_stdin(id, &mut out);
+                }
+            }
+            Call::Head(bytes) => out.extend_from_slice(bytes),
+            Call::Program(_) => {}
+        }
+        let body = match content {
+            Content::Nothing => Body::Sent,
+            Content::Coming => Body::Coming,
+            Content::File(file, length) => Body::File(Rc::new(file.into()), 0, length),
+        };
+        let limits = &worker.site.scripts;
+        let errors = Lines::new(limits.stderr_line, limits.stderr_lines);
+        let (protocol, ended, ending) = (application.protocol, None, Ending::Complete);
+        let state = State { protocol, id, out, sent: 0, body, ended, ending, errors };
+        Rc::new(Speech {
+            worker: worker.clone(),
+            connection: RefCell::new(Some(connection)),
+            state: RefCell::new(state),
+            who: order.who.as_str().into(),
+            answered: Cell::new(false),
+            connected: Cell::new(false),
+        })
+    }
+
+    /// What has answered, or should have.
+    pub fn server(&self) -> Option<ServerId> {
+        self.connection.borrow().as_ref().map(Connection::server)
+    }
+
+    /// Has any byte of the answer come?
+    pub fn has_answered(&self) -> bool {
+        self.answered.get()
+    }
+
+    /// Has the server taken the head of the request?
+    pub fn is_connected(&self) -> bool {
+        self.connected.get()
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.state.borrow().protocol
+    }
+
+    /// How the answer has ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.state.borrow().ended
+    }
+
+    /// What the application says of the request itself.
+    pub fn ending(&self) -> Ending {
+        self.state.borrow().ending
+    }
+
+    /// The server could not be reached, or has not answered.
+    pub fn blame(&self) {
+        if let Some(connection) = &mut *self.connection.borrow_mut() {
+            connection.has_failed();
+        }
+    }
+
+    /// The answer is over; with HTTP, whoever has read it knows whether the connection can have another.
+    pub fn finish(&self, stays: bool) {
+        let Some(connection) = self.connection.borrow_mut().take() else { return };
+        let state = self.state.borrow();
+        let all_sent = state.sent == state.out.len() && matches!(state.body, Body::Sent);
+        let is_whole = match state.protocol {
+            Protocol::FastCgi => state.ended.is_some_and(|ended| matches!(ended, Ended::Exited(_))),
+            Protocol::Scgi => false,
+            Protocol::Http => stays,
+        };
+        if all_sent && is_whole { connection.done() } else { connection.close() }
+    }
+
+    /// Nobody wants the answer any more.
+    pub fn abort(&self) {
+        let Some(mut connection) = self.connection.borrow_mut().take() else { return };
+        let state = self.state.borrow();
+        // In the middle of a record nothing else can be said; the end of the connection says it, too.
+        if let (Some(id), Some(client), true) =
+            (state.id, &mut connection.records, state.sent == state.out.len() && state.sent > 0)
+        {
+            let mut out = Vec::new();
+            client.abort(id, &mut out);
+            _ = connection.stream.try_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, &out)?));
+        }
+        connection.close();
+    }
+
+    /// Sends what is to be sent, and what there is of a collected body, until all of it has left.
+    pub async fn send_all(&self) {
+        loop {
+            if std::future::poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
+                // Whoever reads finds out what is the matter.
+                return std::future::pending().await;
+            }
+            let Some((file, at, left)) = self.collected() else { return std::future::pending().await };
+            let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
+            let file = file.try_clone();
+            // It has been written by this machine, wherever that is kept.
+            let read = move || file.and_then(|file| file.read_exact_at(&mut piece, at)).map(|()| piece);
+            let piece = match self.worker.disk.run((0, 0), Work::File, read).await {
+                Ok(Ok(piece)) => piece,
+                Ok(Err(_)) | Err(_) => {
+                    log::error(format_args!("{}: the collected body cannot be read", self.who));
+                    return self.fail();
+                }
+            };
+            self.push(&piece);
+            let mut state = self.state.borrow_mut();
+            let n = piece.len() as u64;
+            if let Body::File(_, at, left) = &mut state.body {
+                (*at, *left) = (*at + n, *left - n);
+                if *left > 0 {
+                    continue;
+                }
+            }
+            drop(state);
+            self.end_body();
+        }
+    }
+
+    /// A piece of the body, as far as it is taken at once. Errors: nothing of it is wanted any more.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.state.borrow().ended.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        ready!(self.poll_flush(cx))?;
+        let taken = &bytes[..bytes.len().min(MAX_CONTENT)];
+        self.push(taken);
+        // What has no room now goes first the next time.
+        _ = self.poll_flush(cx)?;
+        Poll::Ready(Ok(taken.len()))
+    }
+
+    /// The body has ended, and all of it is sent.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.state.borrow().ended.is_none() {
+            self.end_body();
+            ready!(self.poll_flush(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is left of a collected body, and where.
+    fn collected(&self) -> Option<(Rc<File>, u64, u64)> {
+        match &self.state.borrow().body {
+            Body::File(file, at, left) => Some((file.clone(), *at, *left)),
+            Body::Coming | Body::Sent => None,
+        }
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut state = self.state.borrow_mut();
+        let State { id, out, .. } = &mut *state;
+        match (id, &*self.connection.borrow()) {
+            (Some(id), Some(Connection { records: Some(client), .. })) => client.stdin(*id, bytes, out),
+            (Some(_), _) => {}
+            (None, _) => out.extend_from_slice(bytes),
+        }
+    }
+
+    /// Once.
+    fn end_body(&self) {
+        let mut state = self.state.borrow_mut();
+        if matches!(state.body, Body::Sent) {
+            return;
+        }
+        state.body = Body::Sent;
+        let State { id, out, .. } = &mut *state;
+        if let (Some(id), Some(Connection { records: Some(client), .. })) = (id, &*self.connection.borrow()) {
+            client.end_stdin(*id, out);
+        }
+    }
+
+    fn fail(&self) {
+        self.state.borrow_mut().ended = Some(Ended::Lost);
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let connection = self.connection.borrow();
+        let Some(connection) = &*connection else { return Poll::Ready(Ok(())) };
+        let mut state = self.state.borrow_mut();
+        while state.sent < state.out.len() {
+            let mut ready = ready!(connection.stream.poll_write_ready(cx))?;
+            let left = &state.out[state.sent..];
+            let send = |fd: &AsyncFd<OwnedFd>| {
+                let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
+                Ok(rustix::net::send(fd, left, flags)?)
+            };
+            match ready.try_io(send) {
+                Ok(Ok(n)) => state.sent += n,
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
+        self.connected.set(true);
+        state.out.clear();
+        state.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// More of the answer.
+    pub async fn receive(&self) -> io::Result<Came> {
+        std::future::poll_fn(|cx| self.poll_receive(cx)).await
+    }
+
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Came>> {
+        for _ in 0..READS {
+            if self.state.borrow().ended.is_some() {
+                return Poll::Ready(Ok(Came::End));
+            }
+            let read = {
+                let connection = self.connection.borrow();
+                let Some(connection) = &*connection else { return Poll::Ready(Ok(Came::End)) };
+                let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
+                match ready.try_io(|fd| self.read(fd)) {
+                    Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(read) => read?,
+                    Err(_would_block) => continue,
+                }
+            };
+            if let Some(came) = self.take(read)? {
+                return Poll::Ready(Ok(came));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// What is there at once; `None`: nothing.
+    pub fn receive_at_once(&self) -> Option<Came> {
+        for _ in 0..READS {
+            if self.state.borrow().ended.is_some() {
+                return Some(Came::End);
+            }
+            let read = {
+                let connection = self.connection.borrow();
+                let connection = connection.as_ref()?;
+                let read = |fd: &OwnedFd| {
+                    let desk = &mut *self.worker.desk.borrow_mut();
+                    let space = desk.space_behind(&[]);
+                    let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
+                    Ok(space[..n].to_vec())
+                };
+                connection.stream.try_io(Interest::READABLE, read).ok()?
+            };
+            if let Some(came) = self.take(read).ok()? {
+                return Some(came);
+            }
+        }
+        None
+    }
+
+    /// By way of the worker's buffer: nothing is held by those who wait.
+    fn read(&self, fd: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
+        let desk = &mut *self.worker.desk.borrow_mut();
+        let space = desk.space_behind(&[]);
+        let n = rustix::net::recv(fd.get_ref(), &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
+        Ok(space[..n].to_vec())
+    }
+
+    /// What these bytes are of the answer; none of them is the end of the connection. `None`: nothing.
+    fn take(&self, bytes: Vec<u8>) -> io::Result<Option<Came>> {
+        let mut state = self.state.borrow_mut();
+        self.answered.set(self.answered.get() || !bytes.is_empty());
+        let mut connection = self.connection.borrow_mut();
+        let records = connection.as_mut().and_then(|connection| connection.records.as_mut());
+        let Some(client) = records else {
+            if bytes.is_empty() {
+                // It is the answer's end, unless whoever reads it knows better.
+                state.ended = Some(Ended::Exited(0));
+                return Ok(Some(Came::End));
+            }
+            return Ok(Some(Came::Bytes(bytes)));
+        };
+        if bytes.is_empty() {
+            state.ended = Some(Ended::Lost);
+            return Ok(Some(Came::End));
+        }
+        let (mut rest, mut came) = (&bytes[..], Vec::new());
+        loop {
+            let (used, event) = client.receive(rest).map_err(|error| {
+                log::error(format_args!("{}: {error}", self.who));
+                state.ended = Some(Ended::Lost);
+                io::Error::from(io::ErrorKind::InvalidData)
+            })?;
+            rest = &rest[used..];
+            match event {
+                Event::NeedMore => break,
+                Event::Stdout(_, bytes) => came.extend_from_slice(bytes),
+                Event::Stderr(_, bytes) => {
+                    let who = &self.who;
+                    let now = Instant::now();
+                    state.errors.receive(bytes, now, |line| log::error(format_args!("{who}: {line}")));
+                }
+                Event::End(_, ending, code) => {
+                    state.ending = ending;
+                    state.ended = Some(Ended::Exited(code as u8));
+                    let who = &self.who;
+                    state.errors.finish(|line| log::error(format_args!("{who}: {line}")));
+                    // What comes behind it belongs to nothing, and there is no other request after that.
+                    if !rest.is_empty() {
+                        state.body = Body::Coming;
+                    }
+                    break;
+                }
+                Event::Abilities(_) | Event::Unknown(_) => {}
+            }
+        }
+        Ok(match (came.is_empty(), state.ended) {
+            (false, _) => Some(Came::Bytes(came)),
+            (true, Some(_)) => Some(Came::End),
+            (true, None) => None,
+        })
+    }
+}
