@@ -127,12 +127,22 @@ fn leads_somewhere(site: &Site, host: usize, route: &Route) {
     ends_well(plan(site, host, path, Some("q=a b\"\r\n"), b"example.org:80", Scheme::Http));
 }
 
+/// Of a site.
+const MAX_APPLICATIONS: usize = 64;
+
 fn ends_well(plan: Plan<'_, '_>) {
     match plan {
         Plan::Files(files) => drop(files.below()),
         Plan::Scripts(scripts) => {
             assert!(!scripts.walk.steps.is_empty());
             ends_well(scripts.otherwise);
+        }
+        Plan::Application(planned) => {
+            assert!(planned.application < MAX_APPLICATIONS);
+            for part in [&planned.name, &planned.path_info] {
+                assert!(part.is_empty() || part.starts_with('/'));
+            }
+            assert!(!planned.name.ends_with('/'));
         }
         Plan::Redirect { location, .. } => {
             assert!(!location.is_empty() && !location.starts_with("//"));

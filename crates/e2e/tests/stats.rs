@@ -12,7 +12,7 @@ use e2e::{
     is_root,
 };
 
-const COUNTS: [&str; 35] = [
+const COUNTS: [&str; 36] = [
     "active",
     "idle",
     "parked",
@@ -42,6 +42,7 @@ const COUNTS: [&str; 35] = [
     "late_disk",
     "left",
     "scripts",
+    "asked",
     "scripts_failed",
     "scripts_killed",
     "scripts_late",
