@@ -27,6 +27,7 @@ pub enum Command {
         url: String,
         timeout: Duration,
     },
+    Wrap(Wrap),
     Generate(Document),
     Help,
     Version,
@@ -55,6 +56,23 @@ pub struct Explain {
     pub method: String,
     pub url: String,
     pub fields: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrap {
+    /// `None`: a socket that the program is started with.
+    pub socket: Option<String>,
+    pub processes: usize,
+    pub scripts: Scripts,
+}
+
+/// What answers requests that come by FastCGI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scripts {
+    /// One program all of them, and its arguments.
+    Program(OsString, Vec<OsString>),
+    /// Whatever file a request names beneath one of these.
+    Beneath(Vec<PathBuf>),
 }
 
 /// What is made from the tables.
@@ -114,11 +132,18 @@ const COMMANDS: &[CommandRow] = &[
         help: "Request URL once; exit with 0 if the answer is 2xx or 3xx",
     },
     CommandRow {
+        name: WRAP,
+        arguments: "[PROGRAM [ARG]...]",
+        help: "Run CGI scripts, or PROGRAM, for a server that speaks FastCGI",
+    },
+    CommandRow {
         name: "generate",
         arguments: "man|bash|zsh|fish",
         help: "Print the manual page, or the completions for a shell",
     },
 ];
+
+const WRAP: &str = "fcgi-wrap";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
@@ -131,6 +156,9 @@ enum Key {
     Json,
     Header,
     Timeout,
+    Socket,
+    Processes,
+    Folder,
     Help,
     Version,
 }
@@ -225,6 +253,31 @@ const FLAGS: &[FlagRow] = &[
         help: "Wait at most SECONDS for the answer (default: 5)",
     },
     FlagRow {
+        key: Key::Socket,
+        long: "socket",
+        short: Some('s'),
+        value: Some("ADDRESS"),
+        commands: &[WRAP],
+        help: "Take FastCGI connections on ADDRESS, a path or as 127.0.0.1:9000 (default: the socket that it is \
+               started with)",
+    },
+    FlagRow {
+        key: Key::Processes,
+        long: "processes",
+        short: None,
+        value: Some("N"),
+        commands: &[WRAP],
+        help: "Take N connections at a time, each with one script (default: 16)",
+    },
+    FlagRow {
+        key: Key::Folder,
+        long: "folder",
+        short: None,
+        value: Some("DIR"),
+        commands: &[WRAP],
+        help: "Run the scripts that requests name beneath DIR; may be repeated (default: none)",
+    },
+    FlagRow {
         key: Key::Help,
         long: "help",
         short: Some('h'),
@@ -256,6 +309,9 @@ struct Given {
     timeout: Option<u64>,
     user: Option<String>,
     form: Form,
+    socket: Option<String>,
+    processes: Option<usize>,
+    folders: Vec<PathBuf>,
 }
 
 /// Reads the arguments behind the program's name.
@@ -272,6 +328,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
                 match named {
                     Some(command) if first => given.command = command.name,
                     _ => given.arguments.push(value),
+                }
+                // What follows a program is the program's.
+                if given.command == WRAP && !given.arguments.is_empty() {
+                    given.arguments.extend(parser.raw_args().map_err(usage)?);
                 }
                 first = false;
                 continue;
@@ -309,6 +369,9 @@ impl Given {
             Key::Workers => self.workers = Some(number(value, "--workers", 1..=1024)?),
             Key::Timeout => self.timeout = Some(number(value, "--timeout", 1..=3600)? as u64),
             Key::User => self.user = Some(text(value)?),
+            Key::Socket => self.socket = Some(text(value)?),
+            Key::Processes => self.processes = Some(number(value, "--processes", 1..=1024)?),
+            Key::Folder => self.folders.push(value.into()),
             Key::Json | Key::Help | Key::Version => {}
         }
         Ok(())
@@ -343,6 +406,24 @@ impl Given {
                 self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
                 let url = text(self.arguments.into_iter().next().unwrap_or_default())?;
                 Ok(Command::Healthcheck { url, timeout: Duration::from_secs(self.timeout.unwrap_or(5)) })
+            }
+            WRAP => {
+                let Given { arguments, folders, socket, processes, .. } = self;
+                let mut arguments = arguments.into_iter();
+                let scripts = match (arguments.next(), folders.is_empty()) {
+                    (Some(program), true) => Scripts::Program(program, arguments.collect()),
+                    (None, false) => Scripts::Beneath(folders),
+                    (Some(_), false) => {
+                        return Err(UsageError("give a program or a --folder of scripts, not both".into()));
+                    }
+                    (None, true) => {
+                        return Err(UsageError(
+                            "fcgi-wrap needs a folder of scripts or a program: taipan fcgi-wrap --folder DIR"
+                                .into(),
+                        ));
+                    }
+                };
+                Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
             }
             "generate" => {
                 self.exactly(1, "generate takes one of man, bash, zsh and fish")?;
@@ -589,6 +670,22 @@ mod tests {
                 "healthcheck http://a/ --timeout 2",
                 Command::Healthcheck { url: "http://a/".into(), timeout: Duration::from_secs(2) },
             ),
+            (
+                "fcgi-wrap -s a.sock --folder /x --folder=y",
+                Command::Wrap(Wrap {
+                    socket: Some("a.sock".into()),
+                    processes: 16,
+                    scripts: Scripts::Beneath(vec!["/x".into(), "y".into()]),
+                }),
+            ),
+            (
+                "fcgi-wrap --processes 3 cat -s --help",
+                Command::Wrap(Wrap {
+                    socket: None,
+                    processes: 3,
+                    scripts: Scripts::Program("cat".into(), vec!["-s".into(), "--help".into()]),
+                }),
+            ),
             ("generate fish", Command::Generate(Document::Fish)),
             ("--help", Command::Help),
             ("check -V", Command::Version),
@@ -612,6 +709,11 @@ mod tests {
             ("generate tcsh", "man, bash, zsh and fish"),
             ("--workers many", "takes a number"),
             ("check -c a --listen :1", "means nothing for check"),
+            ("fcgi-wrap", "taipan fcgi-wrap --folder DIR"),
+            ("fcgi-wrap --folder /x cat", "not both"),
+            ("fcgi-wrap --processes 0 cat", "takes a number"),
+            ("fcgi-wrap -w 1 cat", "means nothing for fcgi-wrap"),
+            ("--folder x", "means nothing for serving"),
             ("-c", "taipan --help"),
         ];
         for (line, expected) in table {

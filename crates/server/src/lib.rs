@@ -36,6 +36,8 @@ pub mod disk;
 
 pub mod log;
 
+pub mod bridge;
+
 pub mod announce;
 pub mod channel;
 pub mod check;

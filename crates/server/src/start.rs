@@ -60,7 +60,8 @@ pub fn load(what: &What) -> Result<Site, Vec<String>> {
     }
 }
 
-fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
+/// The folder without links on the way to it. Errors: a line that says what to do.
+pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let root = folder.canonicalize().map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => format!("there is no folder {shown}; create it, or name another"),

@@ -20,6 +20,11 @@ use site::model::Listener as Address;
 use crate::listen::{BACKLOG, Socket};
 use crate::sys;
 
+/// Whoever may reach the folder of a socket may connect; the folder's mode decides who that is.
+const FOR_CLIENTS: Mode = Mode::from_raw_mode(0o666);
+/// Whoever connects has programs run.
+const FOR_SERVERS: Mode = Mode::from_raw_mode(0o660);
+
 /// An address that is listened on.
 #[derive(Clone)]
 pub struct Bound {
@@ -49,6 +54,8 @@ pub struct Sockets(Vec<Bound>);
 pub struct ListenError {
     address: Address,
     errno: Errno,
+    /// Where the address is given.
+    flag: &'static str,
 }
 
 impl Sockets {
@@ -68,7 +75,7 @@ impl Sockets {
                 Ok(bound) => next.0.push(bound),
                 Err(errno) => {
                     next.remove_files(self);
-                    return Err(ListenError { address: address.clone(), errno });
+                    return Err(ListenError { address: address.clone(), errno, flag: "--listen" });
                 }
             }
         }
@@ -174,7 +181,7 @@ impl Sockets {
                 };
                 (Address::Tcp(getsockname(&fd)?.try_into().map_err(|_| Errno::AFNOSUPPORT)?), fd)
             }
-            Address::Unix(path) => (address.clone(), unix_listener(path)?),
+            Address::Unix(path) => (address.clone(), unix_listener(path, FOR_CLIENTS)?),
         };
         let fds = vec![Arc::new(fd)];
         Ok(Bound { wanted: address.clone(), actual, fds, origin: Origin::Configured })
@@ -206,11 +213,11 @@ impl Bound {
 
 impl fmt::Display for ListenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ListenError { address, errno } = self;
+        let ListenError { address, errno, flag } = self;
         write!(out, "cannot listen on {}: ", text(address))?;
         match (*errno, address) {
             (Errno::ADDRINUSE, _) => {
-                out.write_str("it is in use; stop the program that has it, or choose another with --listen")
+                write!(out, "it is in use; stop the program that has it, or choose another with {flag}")
             }
             (Errno::ACCESS, Address::Tcp(a)) if a.port() < 1024 => out.write_str(
                 "no permission; ports below 1024 need root or CAP_NET_BIND_SERVICE; a port from 1024 up does not",
@@ -262,6 +269,17 @@ enum Sharing {
     WithOtherWorkers,
 }
 
+/// A listening socket that no other program shares, for servers of the same group.
+pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, ListenError> {
+    let opened = match address {
+        Address::Tcp(address) => {
+            tcp_socket(*address, Sharing::No).and_then(|fd| listen(&fd, BACKLOG).map(|()| fd))
+        }
+        Address::Unix(path) => unix_listener(path, FOR_SERVERS),
+    };
+    opened.map_err(|errno| ListenError { address: address.clone(), errno, flag })
+}
+
 fn tcp_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let fd = tcp_socket(address, Sharing::WithOtherWorkers)?;
     listen(&fd, BACKLOG)?;
@@ -284,13 +302,12 @@ fn tcp_socket(address: SocketAddr, sharing: Sharing) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-fn unix_listener(path: &Path) -> Result<OwnedFd, Errno> {
+fn unix_listener(path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     remove_stale(path)?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     bind(&fd, &SocketAddrUnix::new(path)?)?;
-    // Whoever may reach the folder may connect; the folder's mode decides who that is.
-    rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
+    rustix::fs::chmod(path, mode)?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }

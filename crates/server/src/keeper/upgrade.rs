@@ -187,13 +187,17 @@ impl Predecessor {
 
 /// Sockets that whoever started this program has opened for it (`sd_listen_fds(3)`).
 pub fn passed_sockets() -> io::Result<Sockets> {
+    passed_descriptors().map(Sockets::passed)
+}
+
+/// As `passed_sockets`, whatever they are.
+pub fn passed_descriptors() -> io::Result<Vec<OwnedFd>> {
     const FIRST: i32 = 3;
     const MOST: i32 = 1000;
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
     if number("LISTEN_PID") != Some(std::process::id() as i32) {
-        return Ok(Sockets::default());
+        return Ok(Vec::new());
     }
     let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST);
-    let fds = (FIRST..FIRST + count).map(sys::adopt).collect::<io::Result<Vec<_>>>()?;
-    Ok(Sockets::passed(fds))
+    (FIRST..FIRST + count).map(sys::adopt).collect()
 }

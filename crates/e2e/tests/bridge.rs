@@ -1,0 +1,682 @@
+//! `taipan fcgi-wrap`: scripts that know nothing of FastCGI, asked over real sockets by a server that does.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{
+    Folder, Lines, PATIENCE, Rows, Signal, becomes, command, ended, program, shown, signal_process, tool,
+};
+use script::environment::{Environment, Limits};
+use script::fastcgi::client::{Client, Event};
+use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
+
+/// Longer than a script gets between SIGTERM and SIGKILL.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The bridge, with a folder of scripts.
+struct Bridge {
+    child: Child,
+    home: Folder,
+    said: Lines,
+}
+
+impl Bridge {
+    /// With the folder `scripts` of `home`.
+    fn start(home: Folder, flags: &[&str]) -> Bridge {
+        home.folder("scripts");
+        let mut wrap = command();
+        wrap.current_dir(home.path()).args(["fcgi-wrap", "--socket", "b.sock"]).args(flags);
+        Bridge::run(wrap, home)
+    }
+
+    fn of(script: &str) -> Bridge {
+        let home = Folder::new();
+        home.script("scripts/s.cgi", script);
+        Bridge::start(home, &["--folder", "scripts"])
+    }
+
+    fn run(mut wrap: Command, home: Folder) -> Bridge {
+        let mut child = wrap.spawn().expect("the program starts");
+        let said = Lines::of(child.stderr.take().expect("it is a pipe"));
+        let bridge = Bridge { child, home, said };
+        let connects = || UnixStream::connect(bridge.socket()).is_ok();
+        assert!(becomes(PATIENCE, connects), "{}", bridge.said.text());
+        bridge
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.home.path().join("b.sock")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.home.path().join(name).into_os_string().into_string().expect("our own path")
+    }
+
+    fn connect(&self) -> Talk {
+        Talk::new(UnixStream::connect(self.socket()).expect("somebody listens"))
+    }
+
+    /// A request for `scripts/s.cgi`, on a connection of its own.
+    fn ask(&self, body: &[u8]) -> Answer {
+        self.connect().ask(&self.script(), body)
+    }
+
+    fn script(&self) -> String {
+        self.path("scripts/s.cgi")
+    }
+
+    /// Ends it with a signal. Gives its exit code.
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        signal_process(self.child.id(), signal);
+        assert!(becomes(LONG, || self.child.try_wait().expect("it is our child").is_some()));
+        assert!(!self.socket().exists(), "its socket goes with it");
+        self.child.wait().expect("it is our child").code()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            _ = self.child.kill();
+            _ = self.child.wait();
+        }
+    }
+}
+
+/// One connection from a server.
+struct Talk {
+    stream: UnixStream,
+    client: Client,
+    /// What has come and is not yet read.
+    input: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    ending: Ending,
+    exit: u32,
+}
+
+impl Answer {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("the scripts speak UTF-8")
+    }
+
+    /// The first line.
+    fn first(&self) -> &str {
+        self.text().split(['\r', '\n']).next().unwrap_or_default()
+    }
+}
+
+impl Talk {
+    fn new(stream: UnixStream) -> Talk {
+        stream.set_read_timeout(Some(LONG)).expect("it is a socket");
+        Talk { stream, client: Client::new(2), input: Vec::new() }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("it takes all");
+    }
+
+    fn begin_as(&mut self, role: Role, keep: Keep, pairs: &[(&str, &str)]) -> RequestId {
+        let pairs = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let environment = Environment::received(pairs, Limits::default()).expect("it is small");
+        let mut out = Vec::new();
+        let id = self.client.begin(role, keep, &environment, &mut out).expect("there is room");
+        self.send(&out);
+        id
+    }
+
+    fn begin(&mut self, script: &str, keep: Keep) -> RequestId {
+        self.begin_as(Role::Responder, keep, &[("SCRIPT_FILENAME", script), ("REQUEST_METHOD", "POST")])
+    }
+
+    fn body(&mut self, id: RequestId, body: &[u8]) {
+        let mut out = Vec::new();
+        self.client.stdin(id, body, &mut out);
+        self.client.end_stdin(id, &mut out);
+        self.send(&out);
+    }
+
+    /// A whole request on a connection that stays. The body is sent while the answer is read.
+    fn ask(&mut self, script: &str, body: &[u8]) -> Answer {
+        let id = self.begin(script, Keep::Open);
+        let mut out = Vec::new();
+        self.client.stdin(id, body, &mut out);
+        self.client.end_stdin(id, &mut out);
+        let mut stream = self.stream.try_clone().expect("a descriptor is free");
+        let sends = thread::spawn(move || stream.write_all(&out).expect("it takes all"));
+        let answer = self.answer(id);
+        sends.join().expect("it does not panic");
+        answer
+    }
+
+    fn answer(&mut self, id: RequestId) -> Answer {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            let (used, event) = self.client.receive(&self.input).expect("it speaks FastCGI");
+            match event {
+                Event::NeedMore => {}
+                Event::Stdout(of, bytes) if of == id => stdout.extend_from_slice(bytes),
+                Event::Stderr(of, bytes) if of == id => stderr.extend_from_slice(bytes),
+                Event::End(of, ending, exit) if of == id => {
+                    self.input.drain(..used);
+                    return Answer { stdout, stderr, ending, exit };
+                }
+                other => panic!("{other:?}"),
+            }
+            let more = event == Event::NeedMore;
+            self.input.drain(..used);
+            if more {
+                self.read_more();
+            }
+        }
+    }
+
+    /// The first bytes of an answer.
+    fn beginning(&mut self, id: RequestId) -> Vec<u8> {
+        loop {
+            let (used, event) = self.client.receive(&self.input).expect("it speaks FastCGI");
+            let found = match event {
+                Event::NeedMore => None,
+                Event::Stdout(of, bytes) if of == id => Some(bytes.to_vec()),
+                other => panic!("{other:?}"),
+            };
+            self.input.drain(..used);
+            match found {
+                Some(bytes) => return bytes,
+                None => self.read_more(),
+            }
+        }
+    }
+
+    fn read_more(&mut self) {
+        let mut bytes = [0; 16 * 1024];
+        let n = self.stream.read(&mut bytes).expect("something comes");
+        assert_ne!(n, 0, "it has not ended its answer");
+        self.input.extend_from_slice(&bytes[..n]);
+    }
+
+    /// Reads nothing more but the end.
+    fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 64]), Ok(0) | Err(_))
+    }
+}
+
+fn large(len: u32) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn is_there(pid: &str) -> bool {
+    Path::new("/proc").join(pid.trim()).exists()
+}
+
+#[test]
+fn a_script_answers_with_what_it_writes() {
+    let bridge = Bridge::of(
+        "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n\
+         echo \"$QUERY_STRING|$FCGI_ROLE|$PATH|$HTTP_PROXY|$SECRET|$PWD\"\necho trouble >&2\nexit 7\n",
+    );
+    let mut talk = bridge.connect();
+    let script = bridge.script();
+    let pairs = [
+        ("SCRIPT_FILENAME", script.as_str()),
+        ("QUERY_STRING", "a=b"),
+        ("HTTP_PROXY", "evil"),
+        ("BAD-NAME", "x"),
+    ];
+    let id = talk.begin_as(Role::Responder, Keep::Close, &pairs);
+    talk.body(id, b"");
+    let answer = talk.answer(id);
+    let folder = bridge.path("scripts");
+    let expected =
+        format!("Content-Type: text/plain\n\na=b|RESPONDER|/usr/local/bin:/usr/bin:/bin|||{folder}\n");
+    assert_eq!(answer.text(), expected);
+    assert_eq!((answer.stderr.as_slice(), answer.exit), (&b"trouble\n"[..], 7));
+    assert_eq!(answer.ending, Ending::Complete);
+    assert!(talk.is_closed(), "as it was asked for");
+    assert_eq!(fs::metadata(bridge.socket()).expect("it is there").mode() & 0o777, 0o660);
+}
+
+#[test]
+fn nothing_of_the_environment_and_no_descriptor_of_the_bridge_reaches_a_script() {
+    let home = Folder::new();
+    home.script("scripts/s.cgi", "#!/bin/sh\necho\nenv | cut -d= -f1 | sort\nls /proc/$$/fd\n");
+    let mut wrap = command();
+    wrap.current_dir(home.path()).env("SECRET", "x");
+    wrap.args(["fcgi-wrap", "--socket", "b.sock", "--folder", "scripts"]);
+    let bridge = Bridge::run(wrap, home);
+    let answer = bridge.ask(b"");
+    let own = ["PWD", "OLDPWD", "SHLVL", "_", "10", "255"];
+    let found: Vec<&str> = answer.text().lines().filter(|line| !own.contains(line)).collect();
+    assert_eq!(found, ["", "FCGI_ROLE", "PATH", "REQUEST_METHOD", "SCRIPT_FILENAME", "0", "1", "2"]);
+}
+
+#[test]
+fn bodies_and_answers_of_any_size_pass() {
+    let bridge = Bridge::of("#!/bin/sh\necho\nexec cat\n");
+    let mut rows = Rows::new();
+    for len in [0, 1, 65_535, 65_536, 1 << 20, 8 << 20] {
+        let body = large(len);
+        let answer = bridge.ask(&body);
+        let right = answer.stdout.split_first() == Some((&b'\n', &body));
+        rows.check(len.to_string(), (right, answer.exit, answer.stderr.len()), (true, 0, 0));
+    }
+    let output = Bridge::of("#!/bin/sh\necho\nexec head -c 9000000 /dev/zero\n");
+    assert_eq!(output.ask(b"").stdout.len(), 9_000_001);
+}
+
+#[test]
+fn a_script_that_reads_nothing_does_not_stall() {
+    let body = large(1 << 20);
+    for script in ["#!/bin/sh\necho\necho done\n", "#!/bin/sh\nexec <&-\necho\nsleep 0.3\necho done\n"] {
+        let bridge = Bridge::of(script);
+        let mut talk = bridge.connect();
+        for _ in 0..2 {
+            let answer = talk.ask(&bridge.script(), &body);
+            assert_eq!((answer.text(), answer.exit), ("\ndone\n", 0));
+        }
+    }
+}
+
+#[test]
+fn what_is_written_comes_while_the_script_runs() {
+    let bridge = Bridge::of("#!/bin/sh\necho\nwhile read -r line; do echo \"<$line>\"; done\n");
+    let mut talk = bridge.connect();
+    let id = talk.begin(&bridge.script(), Keep::Open);
+    assert_eq!(talk.beginning(id), b"\n");
+    for word in ["one", "two"] {
+        let mut out = Vec::new();
+        talk.client.stdin(id, format!("{word}\n").as_bytes(), &mut out);
+        talk.send(&out);
+        assert_eq!(talk.beginning(id), format!("<{word}>\n").as_bytes());
+    }
+    talk.body(id, b"");
+    assert_eq!(talk.answer(id).exit, 0);
+}
+
+#[test]
+fn a_server_that_does_not_read_is_not_read_for() {
+    let bridge = Bridge::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
+    let mut talk = bridge.connect();
+    let id = talk.begin(&bridge.script(), Keep::Open);
+    thread::sleep(Duration::from_millis(500));
+    let status = fs::read_to_string(format!("/proc/{}/status", bridge.child.id())).expect("it runs");
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    let memory: u32 = memory.trim().trim_end_matches(" kB").parse().expect("it is a number");
+    assert!(memory < 40_000, "{memory} kB");
+    assert_eq!(talk.answer(id).stdout.len(), 100_000_001);
+}
+
+#[test]
+fn what_may_not_be_run_is_answered_with_404_or_403() {
+    let home = Folder::new();
+    let hello = "#!/bin/sh\necho\necho hello\n";
+    home.script("scripts/s.cgi", hello);
+    home.script("scripts/below/s.cgi", hello);
+    home.script("outside/s.cgi", hello);
+    home.script("scripts-too/s.cgi", hello);
+    home.file("scripts/plain.txt", "plain");
+    home.script("scripts/lost", "#!/no/such/interpreter\n");
+    home.symlink("scripts/out.cgi", "../outside/s.cgi");
+    home.symlink("scripts/in.cgi", "below/s.cgi");
+    home.symlink("scripts/folder", "../outside");
+    home.symlink("scripts/nowhere", "nothing");
+    home.symlink("link", "scripts");
+    let bridge = Bridge::start(home, &["--folder", "link"]);
+    let mut rows = Rows::new();
+    for (name, expected) in [
+        ("link/s.cgi", ""),
+        ("link/below/s.cgi", ""),
+        ("link/in.cgi", ""),
+        ("scripts/s.cgi", ""),
+        ("link/missing.cgi", "Status: 404 Not Found"),
+        ("link/s.cgi/more", "Status: 404 Not Found"),
+        ("link/nowhere", "Status: 404 Not Found"),
+        ("link", "Status: 403 Forbidden"),
+        ("link/below", "Status: 403 Forbidden"),
+        ("link/plain.txt", "Status: 403 Forbidden"),
+        ("link/out.cgi", "Status: 403 Forbidden"),
+        ("link/folder/s.cgi", "Status: 403 Forbidden"),
+        ("outside/s.cgi", "Status: 403 Forbidden"),
+        ("outside/missing", "Status: 403 Forbidden"),
+        ("scripts-too/s.cgi", "Status: 403 Forbidden"),
+        ("link/../outside/s.cgi", "Status: 403 Forbidden"),
+        ("link/../link/s.cgi", "Status: 403 Forbidden"),
+        ("link//s.cgi", "Status: 403 Forbidden"),
+        ("link/lost", "Status: 502 Bad Gateway"),
+    ] {
+        let answer = bridge.connect().ask(&bridge.path(name), b"body");
+        rows.check(name, (answer.first(), answer.exit), (expected, 0));
+    }
+    for (name, expected) in [
+        ("scripts/s.cgi", "Status: 403 Forbidden"),
+        ("/etc/passwd", "Status: 403 Forbidden"),
+        ("", "Status: 404 Not Found"),
+    ] {
+        let answer = bridge.connect().ask(name, b"");
+        rows.check(name, answer.first(), expected);
+        rows.holds(name, "a head", answer.text().contains("\r\nContent-Type: text/plain\r\n\r\n"));
+    }
+    let said = bridge.said.text();
+    rows.holds("stderr", &said, said.lines().all(|line| line.starts_with("taipan: ")));
+    rows.holds("stderr", &said, said.contains("out.cgi: the script is not beneath a --folder"));
+}
+
+#[test]
+fn a_program_answers_every_request() {
+    let bridge = Bridge::start(
+        Folder::new(),
+        &["sh", "-c", "echo; echo \"$0 $1 $SCRIPT_FILENAME $FCGI_ROLE\"; cat", "-x", "--help"],
+    );
+    let mut talk = bridge.connect();
+    let answer = talk.ask("/anything", b"body");
+    assert_eq!(answer.text(), "\n-x --help /anything RESPONDER\nbody");
+    let id = talk.begin_as(Role::Authorizer, Keep::Open, &[("REQUEST_METHOD", "GET")]);
+    assert_eq!(talk.answer(id).text(), "\n-x --help  AUTHORIZER\n", "no body is waited for");
+}
+
+#[test]
+fn death_by_a_signal_is_told() {
+    let bridge = Bridge::of("#!/bin/sh\nkill -9 $$\n");
+    let answer = bridge.ask(b"");
+    assert_eq!((answer.first(), answer.exit), ("Status: 502 Bad Gateway", 128 + 9));
+    let ended =
+        |lines: &[String]| lines.iter().any(|line| line.ends_with("s.cgi: ended by signal 9")).then_some(());
+    assert!(bridge.said.wait_for(PATIENCE, ended).is_some(), "{}", bridge.said.text());
+    let bridge = Bridge::of("#!/bin/sh\necho\necho begun\nkill -15 $$\n");
+    let answer = bridge.ask(b"");
+    assert_eq!((answer.text(), answer.exit), ("\nbegun\n", 128 + 15));
+}
+
+const TIDY: &str =
+    "#!/bin/sh\ntrap 'echo tidy >tidy; exit 3' TERM\necho\necho $$\nwhile :; do sleep 0.05; done\n";
+
+#[test]
+fn an_abort_ends_the_script() {
+    for (script, expected) in
+        [(TIDY, 3), ("#!/bin/sh\ntrap '' TERM\necho\necho $$\nwhile :; do sleep 0.05; done\n", 128 + 9)]
+    {
+        let bridge = Bridge::of(script);
+        let mut talk = bridge.connect();
+        let id = talk.begin(&bridge.script(), Keep::Open);
+        let mut told = talk.beginning(id);
+        if told == b"\n" {
+            told = talk.beginning(id);
+        }
+        let pid = String::from_utf8(told).expect("it is text");
+        assert!(is_there(&pid));
+        let mut out = Vec::new();
+        talk.client.abort(id, &mut out);
+        talk.send(&out);
+        let answer = talk.answer(id);
+        assert_eq!((answer.ending, answer.exit), (Ending::Complete, expected));
+        assert!(!is_there(&pid));
+        assert_eq!(bridge.home.path().join("scripts/tidy").exists(), expected == 3);
+        let missing = talk.ask(&bridge.path("scripts/none"), b"");
+        assert_eq!(missing.first(), "Status: 404 Not Found", "the connection goes on");
+    }
+}
+
+#[test]
+fn a_server_that_leaves_takes_the_script_with_it() {
+    // Also where its body has not been read: then its end is not the next thing to be read.
+    for body in [0, 1 << 16, 1 << 18] {
+        let bridge = Bridge::of(TIDY);
+        let mut talk = bridge.connect();
+        let id = talk.begin(&bridge.script(), Keep::Open);
+        let mut told = talk.beginning(id);
+        if told == b"\n" {
+            told = talk.beginning(id);
+        }
+        let mut out = Vec::new();
+        talk.client.stdin(id, &large(body), &mut out);
+        talk.stream.set_nonblocking(true).expect("it is a socket");
+        _ = talk.stream.write(&out);
+        let pid = String::from_utf8(told).expect("it is text");
+        assert!(is_there(&pid));
+        drop(talk);
+        assert!(becomes(PATIENCE, || !is_there(&pid)), "{body}");
+        assert!(bridge.home.path().join("scripts/tidy").exists());
+    }
+}
+
+#[test]
+fn a_connection_is_kept_and_has_one_request_at_a_time() {
+    let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
+    let mut talk = bridge.connect();
+    for word in ["one", "two"] {
+        assert_eq!(talk.ask(&bridge.script(), word.as_bytes()).text(), format!("\n{word}"));
+    }
+    let first = talk.begin(&bridge.script(), Keep::Open);
+    assert_eq!(talk.beginning(first), b"\n");
+    let second = talk.begin(&bridge.script(), Keep::Open);
+    assert_eq!(talk.answer(second).ending, Ending::CannotMultiplex);
+    talk.body(first, b"three");
+    assert_eq!(talk.answer(first).text(), "three");
+}
+
+#[test]
+fn it_says_what_it_can() {
+    let bridge = Bridge::start(Folder::new(), &["--processes", "5", "true"]);
+    let mut talk = bridge.connect();
+    let mut out = Vec::new();
+    talk.client.ask_abilities(&mut out);
+    talk.send(&out);
+    let expected =
+        Abilities { connections: Some(5), requests: Some(5), multiplexing: Some(Multiplexing::No) };
+    loop {
+        talk.read_more();
+        if let (_, Event::Abilities(found)) = talk.client.receive(&talk.input).expect("it speaks FastCGI") {
+            assert_eq!(found, expected);
+            break;
+        }
+        talk.input.clear();
+    }
+}
+
+#[test]
+fn what_is_no_fastcgi_ends_its_connection_only() {
+    let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
+    let mut other = bridge.connect();
+    let id = other.begin(&bridge.script(), Keep::Open);
+    let mut rows = Rows::new();
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[255; 64], b"\x01\x06\0\x01\0\0\0\0"] {
+        let mut talk = bridge.connect();
+        talk.send(garbage);
+        rows.holds(shown(garbage), "it is closed", talk.is_closed());
+    }
+    // In the midst of a request, too.
+    let mut talk = bridge.connect();
+    let begun = talk.begin(&bridge.script(), Keep::Open);
+    assert_eq!(talk.beginning(begun), b"\n");
+    talk.send(b"garbage!");
+    rows.holds("in a request", "it is closed", talk.is_closed());
+    other.body(id, b"goes on");
+    rows.check("another connection", other.answer(id).text(), "\ngoes on");
+    let said = |lines: &[String]| (lines.len() >= 5).then_some(());
+    rows.holds("stderr", "a line each", bridge.said.wait_for(PATIENCE, said).is_some());
+}
+
+#[test]
+fn a_socket_that_it_is_started_with_is_listened_on() {
+    let home = Folder::new();
+    home.script("scripts/s.cgi", "#!/bin/sh\necho\ncat\n");
+    let listener = || {
+        _ = fs::remove_file(home.path().join("b.sock"));
+        OwnedFd::from(UnixListener::bind(home.path().join("b.sock")).expect("it is our folder"))
+    };
+    let mut as_zero = command();
+    as_zero.args(["fcgi-wrap", "--folder"]).arg(home.path()).stdin(Stdio::from(listener()));
+    let mut child = as_zero.spawn().expect("the program starts");
+    let ask = || {
+        let stream = UnixStream::connect(home.path().join("b.sock")).expect("it listens");
+        let script = home.path().join("scripts/s.cgi");
+        Talk::new(stream).ask(script.to_str().expect("our own path"), b"body").text().to_owned()
+    };
+    assert_eq!(ask(), "\nbody");
+    signal_process(child.id(), Signal::INT);
+    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+    assert!(home.path().join("b.sock").exists(), "a socket of somebody else stays");
+    // As systemd does: the descriptor behind the standard streams.
+    let mut shell = tool("sh");
+    shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" fcgi-wrap --folder \"$1\" 3<&0 </dev/null"]);
+    shell.arg(program()).arg(home.path()).stdin(Stdio::from(listener()));
+    let mut child = shell.spawn().expect("the program starts");
+    assert_eq!(ask(), "\nbody");
+    signal_process(child.id(), Signal::TERM);
+    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+}
+
+#[test]
+fn addresses_of_tcp_are_listened_on_too() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = free.local_addr().expect("it has one").to_string();
+    drop(free);
+    let mut wrap = command();
+    wrap.args(["fcgi-wrap", "--socket", &address, "printf", "\\nhello"]);
+    let mut child = wrap.spawn().expect("the program starts");
+    let mut found = None;
+    assert!(becomes(PATIENCE, || {
+        found = std::net::TcpStream::connect(&address).ok();
+        found.is_some()
+    }));
+    let mut stream = found.expect("it has been found");
+    let mut client = Client::new(1);
+    let mut out = Vec::new();
+    let environment = Environment::default();
+    let id = client.begin(Role::Responder, Keep::Close, &environment, &mut out).expect("it is the first");
+    client.end_stdin(id, &mut out);
+    stream.write_all(&out).expect("it takes all");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it closes in order");
+    assert!(answer.windows(6).any(|bytes| bytes == b"\nhello"), "{}", shown(&answer));
+    signal_process(child.id(), Signal::TERM);
+    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+}
+
+#[test]
+fn as_many_connections_as_processes() {
+    let home = Folder::new();
+    home.script("scripts/s.cgi", "#!/bin/sh\necho\necho $$\nread -r line\necho \"$line\"\n");
+    let bridge = Bridge::start(home, &["--processes", "1", "--folder", "scripts"]);
+    // The one that looked whether it listens may still have the place.
+    let mut first = bridge.connect();
+    let id = first.begin(&bridge.script(), Keep::Open);
+    assert_eq!(first.beginning(id)[0], b'\n');
+    let mut second = bridge.connect();
+    let waits = second.begin(&bridge.script(), Keep::Open);
+    second.body(waits, b"second\n");
+    second.stream.set_read_timeout(Some(Duration::from_millis(1500))).expect("it is a socket");
+    assert!(second.stream.read(&mut [0; 1]).is_err(), "it waits for as long as the first one runs");
+    second.stream.set_read_timeout(Some(LONG)).expect("it is a socket");
+    first.body(id, b"first\n");
+    let answer = first.answer(id);
+    assert!(answer.text().ends_with("first\n"), "{answer:?}");
+    // The first is kept, but asks for nothing: it gives up its place.
+    assert!(second.answer(waits).text().ends_with("second\n"));
+    assert!(first.is_closed());
+}
+
+#[test]
+fn many_at_a_time() {
+    let bridge = Bridge::of("#!/bin/sh\necho\nsleep 0.1\ncat\n");
+    thread::scope(|scope| {
+        for number in 0..40 {
+            let bridge = &bridge;
+            scope.spawn(move || {
+                let body = large(100_000 + number);
+                assert_eq!(bridge.ask(&body).stdout[1..], body);
+            });
+        }
+    });
+}
+
+#[test]
+fn what_a_script_leaves_behind_ends_with_its_answer() {
+    let bridge = Bridge::of("#!/bin/sh\necho\nsleep 60 &\necho $!\n");
+    let began = Instant::now();
+    let answer = bridge.ask(b"");
+    assert_eq!(answer.exit, 0);
+    let took = began.elapsed();
+    assert!(took < PATIENCE, "{took:?}");
+    assert!(becomes(PATIENCE, || !is_there(answer.text())));
+}
+
+#[test]
+fn a_signal_ends_it_with_all_it_has_started() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let bridge = Bridge::of(TIDY);
+        let mut talk = bridge.connect();
+        let id = talk.begin(&bridge.script(), Keep::Open);
+        let mut told = talk.beginning(id);
+        if told == b"\n" {
+            told = talk.beginning(id);
+        }
+        let pid = String::from_utf8(told).expect("it is text");
+        let tidy = bridge.home.path().join("scripts/tidy");
+        assert!(is_there(&pid) && !tidy.exists());
+        let home = fs::canonicalize(bridge.home.path()).expect("it is there");
+        assert_eq!(bridge.end(signal), Some(0), "{}", home.display());
+        assert!(!is_there(&pid));
+        assert!(talk.is_closed());
+    }
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
+    let home = Folder::new();
+    drop(UnixListener::bind(home.path().join("b.sock")).expect("it is our folder"));
+    let bridge = Bridge::start(home, &["cat"]);
+    let mut second = command();
+    second.current_dir(bridge.home.path()).args(["fcgi-wrap", "--socket", "b.sock", "cat"]);
+    let output = ended(&mut second);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("unix:b.sock: it is in use") && said.contains("--socket"), "{said}");
+    let found = fs::metadata(bridge.socket()).expect("the first goes on");
+    assert!(found.file_type().is_socket());
+    bridge.connect().stream.shutdown(Shutdown::Both).expect("it is connected");
+}
+
+#[test]
+fn what_cannot_be_started_is_told_in_one_line() {
+    let home = Folder::new();
+    home.file("plain", "plain");
+    let table: &[(&[&str], &[&str])] = &[
+        (&[], &["taipan fcgi-wrap --folder DIR"]),
+        (&["--folder", "."], &["no socket", "--socket", "descriptor 0"]),
+        (&["--folder", ".", "cat"], &["not both"]),
+        (&["-s", "x.sock", "--folder", "missing"], &["missing", "create it"]),
+        (&["-s", "x.sock", "--folder", "plain"], &["plain is not a folder"]),
+        (&["-s", "x.sock", "no-such-program"], &["no program no-such-program"]),
+        (&["-s", "x.sock", "./plain"], &["no program ./plain"]),
+        (&["-s", "plain", "cat"], &["plain", "in use", "--socket"]),
+        (&["-s", "missing/x.sock", "cat"], &["missing/x.sock", "folder does not exist"]),
+        (&["-s", "localhost:9000", "cat"], &["localhost:9000 is not an address", "127.0.0.1:PORT"]),
+        (&["-s", "192.0.2.1:0", "cat"], &["192.0.2.1:0", "does not have that address"]),
+        (&["--processes", "0", "cat"], &["--processes takes a number"]),
+        (&["--listen", ":1", "cat"], &["--listen means nothing for fcgi-wrap"]),
+    ];
+    let mut rows = Rows::new();
+    for (arguments, parts) in table {
+        let what = arguments.join(" ");
+        let mut wrap = command();
+        let output = ended(wrap.current_dir(home.path()).arg("fcgi-wrap").args(*arguments));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(&what, (output.status.code(), said.lines().count()), (Some(2), 1));
+        for part in *parts {
+            rows.holds(&what, &format!("{part:?} is in {said:?}"), said.contains(part));
+        }
+    }
+}

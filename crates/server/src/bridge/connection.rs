@@ -1,0 +1,304 @@
+//! A connection from a server: requests in, one after the other, and what answers them out. Both directions
+//! wait for one another: what cannot be passed on is not read.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use http::status::Status;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, read, write};
+use rustix::net::{Shutdown, shutdown};
+use script::fastcgi::application::{Application, ApplicationError, Event, Limits, Parameters};
+use script::fastcgi::{Keep, RequestId, Role};
+use site::model::Resources;
+
+use super::conversation::{Conversation, Said};
+use super::order::{Order, Refusal};
+use super::{Bridge, spawn, take};
+use crate::channel::Channel;
+use crate::runner::Ended;
+use crate::runner::groups::{self, Settings};
+use crate::runner::message;
+use crate::terminal;
+
+/// From SIGTERM to SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+/// Bytes that are read at once.
+const READ: usize = 32 * 1024;
+/// Bytes that wait to be sent before no more is read.
+const WAITING: usize = 64 * 1024;
+/// How long a connection may ask for nothing while others wait for its place.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long it is read on after the last answer: a reset could destroy what is on its way.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A request, with all its parameters.
+type Asked = (RequestId, Role, Parameters);
+
+pub struct Connection<'a> {
+    pub bridge: &'a Bridge,
+    pub socket: OwnedFd,
+    /// To the runner of this connection.
+    pub channel: Channel,
+    pub application: Application,
+    pub buffer: Box<[u8]>,
+    /// What waits to be sent.
+    pub out: Vec<u8>,
+    /// Bytes of it that have been.
+    sent: usize,
+    asked: Option<Asked>,
+    /// What the script has not yet taken. No more is read before it has.
+    pub body: Vec<u8>,
+    pub stage: Stage,
+}
+
+/// Of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Body,
+    /// All of its body has come.
+    Whole,
+    /// Nobody wants its answer.
+    Aborted,
+}
+
+/// Why nothing more can be said.
+pub enum Gone {
+    /// The server has closed, or the kernel has.
+    Closed,
+    /// What it has sent is no FastCGI.
+    Broken,
+}
+
+/// One connection, until it has ended with all that it has started.
+pub fn serve(bridge: &Bridge, socket: OwnedFd) {
+    let begun = || -> io::Result<_> {
+        let (ours, theirs) = Channel::pair()?;
+        message::make_room(&ours)?;
+        let settings =
+            Settings { resources: Resources::default(), grace: GRACE, spool: std::env::temp_dir() };
+        // Where it cannot go on, its end of the channel is closed, and that is heard.
+        Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings)))?))
+    };
+    match begun() {
+        Ok((channel, runner)) => {
+            if let Err(Gone::Broken) = talk(bridge, socket, channel) {
+                tell(&"a connection", &"the server does not speak FastCGI as it should");
+            }
+            _ = runner.join();
+        }
+        Err(error) => tell(&"a connection", &error),
+    }
+}
+
+fn tell(who: &dyn fmt::Display, what: &dyn fmt::Display) {
+    terminal::err(format_args!("taipan: {who}: {what}"));
+}
+
+fn talk(bridge: &Bridge, socket: OwnedFd, channel: Channel) -> Result<(), Gone> {
+    let limits = Limits { connections: bridge.processes as u16, ..Limits::default() };
+    let mut connection = Connection {
+        bridge,
+        socket,
+        channel,
+        application: Application::new(limits),
+        buffer: vec![0; READ].into(),
+        out: Vec::new(),
+        sent: 0,
+        asked: None,
+        body: Vec::new(),
+        stage: Stage::Body,
+    };
+    let mut number = 0;
+    while let Some((id, role, parameters)) = connection.request()? {
+        number += 1;
+        let exit = connection.answer(number, id, role, &parameters)?;
+        connection.body.clear();
+        connection.application.finish(id, exit, &mut connection.out);
+    }
+    connection.linger();
+    Ok(())
+}
+
+impl Connection<'_> {
+    /// Sends what is to be sent, and waits for a request. `None`: it was the last.
+    fn request(&mut self) -> Result<Option<Asked>, Gone> {
+        let mut patience = Some(SILENCE);
+        loop {
+            self.send()?;
+            if let Some(asked) = self.asked.take() {
+                return Ok(Some(asked));
+            }
+            if self.application.keep() == Keep::Close && self.out.is_empty() {
+                return Ok(None);
+            }
+            let mut fds = [
+                PollFd::new(&self.socket, self.interest()),
+                PollFd::new(&self.bridge.leave, PollFlags::IN),
+                PollFd::new(&self.bridge.crowd, PollFlags::IN),
+            ];
+            // Whoever has just come, or has just been answered, is not asked to leave.
+            let count = if patience.is_some() { 2 } else { 3 };
+            if wait(&mut fds[..count], patience)? == 0 {
+                patience = None;
+            }
+            let [socket, leave, crowd] = fds.map(|fd| fd.revents());
+            if !leave.is_empty() || socket.is_empty() && !crowd.is_empty() && take(&self.bridge.crowd) > 0 {
+                return Err(Gone::Closed);
+            }
+            self.hear(socket)?;
+        }
+    }
+
+    /// Has a script answer. Gives what it exits with.
+    fn answer(
+        &mut self,
+        number: u64,
+        id: RequestId,
+        role: Role,
+        parameters: &Parameters,
+    ) -> Result<u32, Gone> {
+        if self.stage == Stage::Aborted {
+            return Ok(0);
+        }
+        let order = match self.bridge.orders.order(role, parameters) {
+            Ok(order) => order,
+            Err(Refusal(status, why)) => {
+                let mut named = parameters.iter().filter(|(name, _)| *name == b"SCRIPT_FILENAME");
+                let name = named.next().map_or(&b"a request"[..], |(_, value)| value);
+                tell(&name.escape_ascii(), &why);
+                return Ok(self.refuse(id, status));
+            }
+        };
+        let (ended, said) = match Conversation::start(self, number, id, &order) {
+            Ok(conversation) => conversation.run(self)?,
+            Err(error) => {
+                tell(&order.name(), &error);
+                return Ok(self.refuse(id, Status::SERVICE_UNAVAILABLE));
+            }
+        };
+        Ok(self.conclude(id, &order, ended, said))
+    }
+
+    /// What is said of a script's end.
+    fn conclude(&mut self, id: RequestId, order: &Order, ended: Ended, said: Said) -> u32 {
+        match ended {
+            Ended::Exited(code) => code.into(),
+            Ended::Killed(signal) => {
+                if self.stage != Stage::Aborted {
+                    tell(&order.name(), &format_args!("ended by signal {signal}"));
+                    if said == Said::Nothing {
+                        self.refuse(id, Status::BAD_GATEWAY);
+                    }
+                }
+                128 + signal as u32
+            }
+            Ended::NotStarted(errno) => {
+                tell(&order.name(), &Errno::from_raw_os_error(errno));
+                self.refuse(id, Status::BAD_GATEWAY)
+            }
+            Ended::Lost => self.refuse(id, Status::BAD_GATEWAY),
+        }
+    }
+
+    /// Answers in the place of a script.
+    fn refuse(&mut self, id: RequestId, status: Status) -> u32 {
+        let (code, reason) = (status.code(), status.reason());
+        let text = format!("Status: {code} {reason}\r\nContent-Type: text/plain\r\n\r\n{reason}\n");
+        self.application.stdout(id, text.as_bytes(), &mut self.out);
+        0
+    }
+
+    /// Sends what can be sent of all that waits.
+    pub fn send(&mut self) -> Result<(), Gone> {
+        while self.sent < self.out.len() {
+            match write(&self.socket, &self.out[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Gone::Closed),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.out.len() - self.sent < WAITING
+    }
+
+    /// What is waited for of the socket: its end, too, where nothing is read.
+    pub fn interest(&self) -> PollFlags {
+        let read = if self.reads() { PollFlags::IN } else { PollFlags::RDHUP };
+        if self.out.is_empty() { read } else { read | PollFlags::OUT }
+    }
+
+    fn reads(&self) -> bool {
+        self.body.is_empty() && self.has_room()
+    }
+
+    /// Reads some, if it can be taken, and something is there.
+    pub fn hear(&mut self, what: PollFlags) -> Result<(), Gone> {
+        const END: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
+        if !self.reads() {
+            return if what.intersects(END) { Err(Gone::Closed) } else { Ok(()) };
+        }
+        if !what.intersects(END.union(PollFlags::IN)) {
+            return Ok(());
+        }
+        match read(&self.socket, &mut *self.buffer) {
+            Ok(n @ 1..) => self.hear_events(n).map_err(|_| Gone::Broken),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Ok(_) | Err(_) => Err(Gone::Closed),
+        }
+    }
+
+    /// Of so many bytes.
+    fn hear_events(&mut self, count: usize) -> Result<(), ApplicationError> {
+        let mut bytes = &self.buffer[..count];
+        loop {
+            let (used, event) = self.application.receive(bytes, &mut self.out)?;
+            bytes = &bytes[used..];
+            match event {
+                Event::NeedMore => return Ok(()),
+                Event::Request(id, role, parameters) => {
+                    // An authorizer is sent no body (§6.3).
+                    self.stage = if role == Role::Authorizer { Stage::Whole } else { Stage::Body };
+                    self.asked = Some((id, role, parameters));
+                }
+                Event::Stdin(_, piece) => self.body.extend_from_slice(piece),
+                Event::EndStdin(_) => self.stage = Stage::Whole,
+                Event::Abort(_) => self.stage = Stage::Aborted,
+                Event::Answered => {}
+            }
+        }
+    }
+
+    /// All has been sent; and what still comes, nobody wants.
+    fn linger(&mut self) {
+        _ = shutdown(&self.socket, Shutdown::Write);
+        let until = Instant::now() + LINGER;
+        let mut left = LINGER;
+        while !left.is_zero() {
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            match wait(&mut fds, Some(left)) {
+                Ok(1..) if matches!(read(&self.socket, &mut *self.buffer), Ok(1..)) => {}
+                _ => break,
+            }
+            left = until.saturating_duration_since(Instant::now());
+        }
+    }
+}
+
+/// How many of them can be dealt with; 0 when the time is over.
+pub fn wait(fds: &mut [PollFd], patience: Option<Duration>) -> Result<usize, Gone> {
+    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    match poll(fds, patience.as_ref()) {
+        // As if a descriptor had nothing to say after all.
+        Err(Errno::INTR) => Ok(1),
+        result => result.map_err(|_| Gone::Closed),
+    }
+}

@@ -1,0 +1,66 @@
+//! Where a bridge takes connections: a socket of its own, or one that it was started with.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::io::{fcntl_dupfd_cloexec, ioctl_fionbio};
+use rustix::net::sockopt;
+use site::model::Listener as Address;
+
+use crate::keeper::{sockets, upgrade};
+
+/// Behind 0, 1 and 2.
+const FIRST_OTHER: i32 = 3;
+
+/// A listening socket. A file that was made for it goes with it.
+pub struct Door {
+    pub fd: OwnedFd,
+    file: Option<PathBuf>,
+}
+
+impl Door {
+    /// Errors: a line that says what to do.
+    pub fn open(address: Option<&str>) -> Result<Door, String> {
+        let Some(text) = address else { return passed().map(|fd| Door { fd, file: None }) };
+        let address = match text.contains('/') || !text.contains(':') {
+            true => {
+                site::config::listener(&["unix:", text.trim_start_matches("unix:")].concat(), Path::new(""))
+            }
+            false => site::config::listener(text, Path::new("")),
+        };
+        let address =
+            address.map_err(|what_to_do| ["--socket ", text, " is not an address; ", what_to_do].concat())?;
+        let fd = sockets::listen_alone(&address, "--socket").map_err(|error| error.to_string())?;
+        let file = match address {
+            Address::Unix(path) => Some(path),
+            Address::Tcp(_) => None,
+        };
+        Ok(Door { fd, file })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Some(path) = &self.file {
+            _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// FCGI_LISTENSOCK_FILENO, which is 0 (§2.2), or what `sd_listen_fds(3)` tells.
+fn passed() -> Result<OwnedFd, String> {
+    let mut passed = upgrade::passed_descriptors().map_err(|error| error.to_string())?;
+    let fd = match passed.pop() {
+        Some(_) if !passed.is_empty() => return Err("it takes one socket, and was passed more".to_owned()),
+        Some(fd) => Some(fd),
+        None => fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER).ok(),
+    };
+    let fd = fd.filter(|fd| sockopt::socket_acceptconn(fd).unwrap_or(false));
+    let fd = fd
+        .ok_or("there is no socket to listen on; give its address by --socket, or pass it as descriptor 0")?;
+    // One that blocks would stop everybody when another program was quicker.
+    _ = ioctl_fionbio(&fd, true);
+    // Fails for what is not TCP.
+    _ = sockopt::set_tcp_nodelay(&fd, true);
+    Ok(fd)
+}

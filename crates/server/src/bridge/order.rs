@@ -1,0 +1,156 @@
+//! What is started for a request: by its parameters, and by what the command line allows.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt::Display;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::{env, fs, io, iter};
+
+use http::status::Status;
+use rustix::fs::{Access, access};
+use script::environment::{Environment, Limits};
+use script::fastcgi::Role;
+use script::fastcgi::application::Parameters;
+
+use crate::flags::Scripts;
+use crate::start;
+
+/// With room in a message of the runner for paths and arguments.
+const ENVIRONMENT: Limits = Limits { bytes: 128 * 1024, variables: 1024 };
+/// Where nobody says otherwise.
+const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+/// What may be started.
+pub enum Orders {
+    /// A file, and its arguments.
+    Program(PathBuf, Vec<OsString>),
+    Beneath(Vec<Folder>),
+}
+
+/// A folder of scripts.
+pub struct Folder {
+    /// As requests may name it.
+    name: PathBuf,
+    /// Without links on the way to it.
+    place: PathBuf,
+}
+
+/// What is to be started.
+pub struct Order {
+    pub program: CString,
+    /// The name that the program was asked by is the first of them.
+    pub arguments: Vec<CString>,
+    pub folder: CString,
+    pub environment: Environment,
+}
+
+/// Why nothing is: what to answer, and what to tell.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal(pub Status, pub &'static str);
+
+const UNNAMED: Refusal = Refusal(Status::NOT_FOUND, "the request has no SCRIPT_FILENAME");
+const MISSING: Refusal = Refusal(Status::NOT_FOUND, "there is no such script");
+const OUTSIDE: Refusal = Refusal(Status::FORBIDDEN, "the script is not beneath a --folder");
+const CLOSED: Refusal = Refusal(Status::FORBIDDEN, "the script may not be executed");
+
+impl Orders {
+    /// Errors: a line that says what to do.
+    pub fn of(scripts: &Scripts) -> Result<Orders, String> {
+        match scripts {
+            Scripts::Beneath(folders) => {
+                folders.iter().map(|folder| Folder::of(folder)).collect::<Result<_, _>>().map(Orders::Beneath)
+            }
+            Scripts::Program(program, arguments) => match find(program) {
+                Some(file) => Ok(Orders::Program(file, arguments.clone())),
+                None => {
+                    Err(["no program ", &program.to_string_lossy(), "; name a file that can be executed"]
+                        .concat())
+                }
+            },
+        }
+    }
+
+    /// What a request is answered by.
+    pub fn order(&self, role: Role, parameters: &Parameters) -> Result<Order, Refusal> {
+        let role: &[u8] = match role {
+            Role::Responder => b"RESPONDER",
+            Role::Authorizer => b"AUTHORIZER",
+        };
+        // Of a name that comes twice, the first counts.
+        let ours = iter::once((&b"FCGI_ROLE"[..], role));
+        let pairs = ours.chain(parameters.iter()).chain([(&b"PATH"[..], PATH)]);
+        let environment = Environment::received(pairs, ENVIRONMENT)
+            .map_err(|error| Refusal(error.status(), "its parameters are no environment"))?;
+        let (program, arguments, name) = match self {
+            Orders::Program(file, arguments) => (file.clone(), arguments.as_slice(), file.as_path()),
+            Orders::Beneath(folders) => {
+                let name = environment.value("SCRIPT_FILENAME").filter(|name| !name.is_empty());
+                let name = Path::new(OsStr::from_bytes(name.ok_or(UNNAMED)?));
+                (script(folders, name)?, &[][..], name)
+            }
+        };
+        let arguments = iter::once(name.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
+        let order = || {
+            Some(Order {
+                program: c_string(program.as_os_str())?,
+                arguments: arguments.map(c_string).collect::<Option<_>>()?,
+                folder: c_string(name.parent()?.as_os_str())?,
+                environment: environment.clone(),
+            })
+        };
+        order().ok_or(MISSING)
+    }
+}
+
+impl Order {
+    /// As it was asked for.
+    pub fn name(&self) -> impl Display {
+        self.arguments[0].to_bytes().escape_ascii()
+    }
+}
+
+impl Folder {
+    fn of(folder: &Path) -> Result<Folder, String> {
+        let place = start::folder_to_serve(folder)?;
+        let name = std::path::absolute(folder).unwrap_or_else(|_| place.clone());
+        Ok(Folder { name, place })
+    }
+}
+
+/// The file that a name means: beneath a folder by its name, and also where its links lead.
+fn script(folders: &[Folder], name: &Path) -> Result<PathBuf, Refusal> {
+    let plain = name.is_absolute()
+        && !name.as_os_str().as_bytes().windows(2).any(|pair| pair == b"//")
+        && !name.components().any(|part| part == Component::ParentDir);
+    if !plain || !folders.iter().any(|f| name.starts_with(&f.name) || name.starts_with(&f.place)) {
+        return Err(OUTSIDE);
+    }
+    let place = fs::canonicalize(name).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => MISSING,
+        _ => CLOSED,
+    })?;
+    match place {
+        place if !folders.iter().any(|f| place.starts_with(&f.place)) => Err(OUTSIDE),
+        place if is_program(&place) => Ok(place),
+        _ => Err(CLOSED),
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// As a shell finds a program.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return std::path::absolute(program).ok().filter(|path| is_program(path));
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from_vec(PATH.to_vec()));
+    env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| is_program(path) && path.is_absolute())
+}
+
+fn c_string(text: &OsStr) -> Option<CString> {
+    CString::new(text.as_bytes()).ok()
+}
