@@ -9,9 +9,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use ::script::environment::Additions;
 use http::head::{Head, Method};
 use http::status::Status;
 use http::target::SafePath;
+use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::Route;
@@ -39,6 +41,26 @@ pub enum Answer {
     Run(Box<Run>),
 }
 
+/// What has been found out for the request at hand.
+#[derive(Default)]
+pub struct Known {
+    pub fetched: Vec<Fetched>,
+    /// Authorizers that have let it pass.
+    pub passed: Vec<ApplicationId>,
+    /// What they have told whoever answers.
+    pub variables: Additions,
+}
+
+impl Known {
+    /// The next request is another one.
+    pub fn forget(&mut self) {
+        self.fetched.clear();
+        if !self.passed.is_empty() {
+            *self = Known::default();
+        }
+    }
+}
+
 /// Look-ups for one request: the path itself, and an error page.
 const FETCHES: usize = 4;
 
@@ -50,11 +72,11 @@ pub enum Trust {
     Lost,
 }
 
-/// Answers a request whose body nobody wants. `fetched` is what came of earlier look-ups for it.
+/// Answers a request. `known` is what came of what was done for it before.
 #[inline]
-pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, fetched: &[Fetched]) -> (Answer, Trust) {
+pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, known: &Known) -> (Answer, Trust) {
     let now = worker.clock.now();
-    let exchange = Exchange { worker, host, head, fetched, now };
+    let exchange = Exchange { worker, host, head, known, now };
     let Some(path) = head.target.path() else {
         return (Answer::Now(exchange.of_the_server()), Trust::Kept);
     };
@@ -65,11 +87,16 @@ pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, fetched: &[Fetc
         let reply = fixed::status(worker, None, Status::SERVICE_UNAVAILABLE);
         return (Answer::Now(exchange.finish(reply)), Trust::Kept);
     }
+    if worker.authorizes
+        && let Some(run) = exchange.authorizer(&path)
+    {
+        return (Answer::Run(run), Trust::Kept);
+    }
     if matches!(head.method, Method::Get | Method::Head)
         && let Some(entry) = worker.files.get(host, path.as_str(), now)
     {
         // What has just been looked up for this request was not there when it came.
-        worker.counts.add(if fetched.is_empty() { Count::CacheHits } else { Count::CacheMisses }, 1);
+        worker.counts.add(if known.fetched.is_empty() { Count::CacheHits } else { Count::CacheMisses }, 1);
         return (exchange.of_entry(&path, &entry), Trust::Kept);
     }
     (exchange.plan(path), Trust::Kept)
@@ -79,8 +106,13 @@ pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, fetched: &[Fetc
 pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
     let host = worker.site.hosts.find(head.authority);
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return false };
+    let asked = path.clone();
     let plan = plan(&worker.site, host, path, None, head.authority, Scheme::Http);
-    matches!(plan, Plan::Scripts(_) | Plan::Application(_))
+    let is_guarded = worker.authorizes && {
+        let routes = &worker.site.hosts.at(host).routes;
+        routes.get(routes.find(&asked)).authorizer.or(plan.route().authorizer).is_some()
+    };
+    is_guarded || matches!(plan, Plan::Scripts(_) | Plan::Application(_))
 }
 
 /// Bytes of a body that are read and thrown away where nobody wants them.
@@ -101,7 +133,7 @@ struct Exchange<'a> {
     worker: &'a Rc<Worker>,
     host: usize,
     head: &'a Head<'a>,
-    fetched: &'a [Fetched],
+    known: &'a Known,
     now: i64,
 }
 
@@ -113,6 +145,22 @@ impl Exchange<'_> {
             _ => fixed::status(self.worker, None, Status::METHOD_NOT_ALLOWED),
         };
         self.finish(reply)
+    }
+
+    /// Who has still to be asked whether the request may pass.
+    fn authorizer(&self, path: &SafePath<'_>) -> Option<Box<Run>> {
+        let routes = &self.worker.site.hosts.at(self.host).routes;
+        let at = routes.find(path);
+        // That of the path, and that of the one that a rewrite leads to.
+        let both = [routes.get(at).authorizer, self.route(path).authorizer];
+        let application = both.into_iter().flatten().find(|id| !self.known.passed.contains(id))?;
+        Some(self.guard(at, application))
+    }
+
+    fn guard(&self, route: RouteId, application: ApplicationId) -> Box<Run> {
+        // The body is for whoever answers then.
+        let max_body = body_limit(self.worker, self.head);
+        Box::new(Run { host: self.host, route, what: What::Authorizer(application), max_body })
     }
 
     fn plan(&self, path: SafePath<'_>) -> Answer {
@@ -149,7 +197,7 @@ impl Exchange<'_> {
     fn of_scripts(&self, asked: &SafePath<'_>, scripts: Scripts<'_, '_>) -> Answer {
         let Scripts { walk, otherwise } = scripts;
         let host = self.worker.site.hosts.at(self.host);
-        let verdict = match script::find(self.worker, self.host, &walk, self.fetched, self.now) {
+        let verdict = match script::find(self.worker, self.host, &walk, &self.known.fetched, self.now) {
             script::Lookup::Ended(verdict) => verdict,
             script::Lookup::Fetch(fetch) => return self.fetch(fetch),
             script::Lookup::Failed(status) => return self.status(otherwise.route(), status),
@@ -168,6 +216,10 @@ impl Exchange<'_> {
 
     fn run(&self, at: RouteId, what: What) -> Answer {
         let route = self.worker.site.hosts.at(self.host).routes.get(at);
+        // A part of the path may have a route of its own.
+        if let Some(id) = route.authorizer.filter(|id| !self.known.passed.contains(id)) {
+            return Answer::Run(self.guard(at, id));
+        }
         // A script would show whoever asks what others have sent (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
             return self.status(route, Status::METHOD_NOT_ALLOWED);
@@ -180,7 +232,7 @@ impl Exchange<'_> {
 
     /// What stands under `path`, as far as it is known here or the kernel has it in memory.
     fn find(&self, path: &SafePath<'_>, planned: &site::plan::Files<'_, '_>) -> Lookup {
-        if let Some(result) = self.fetched.iter().find_map(|f| f.entry(self.host, path)) {
+        if let Some(result) = self.known.fetched.iter().find_map(|f| f.entry(self.host, path)) {
             self.worker.counts.add(Count::CacheMisses, 1);
             return match result {
                 Ok(entry) => Lookup::Hit(entry.clone()),
@@ -204,7 +256,7 @@ impl Exchange<'_> {
     }
 
     fn fetch(&self, fetch: Fetch) -> Answer {
-        if self.fetched.len() < FETCHES {
+        if self.known.fetched.len() < FETCHES {
             return Answer::Fetch(fetch);
         }
         Answer::Now(self.finish(fixed::status(self.worker, None, Status::SERVICE_UNAVAILABLE)))

@@ -18,6 +18,7 @@ use crate::files::look::{Found, Query, look};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
+use crate::serve::cgi::What;
 use crate::serve::{Body, Reply};
 use crate::worker::Worker;
 use crate::{start, terminal};
@@ -251,13 +252,23 @@ fn tell_found(found: &Found) {
 
 /// `None`: a script answers.
 async fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Option<Reply> {
-    let mut fetched = Vec::new();
+    let mut known = exchange::Known::default();
     loop {
-        match exchange::answer(worker, host, head, &fetched).0 {
+        match exchange::answer(worker, host, head, &known).0 {
             Answer::Now(reply) => return Some(reply),
             Answer::Later(reply) => return Some(reply.await),
-            Answer::Run(_) => return None,
-            Answer::Fetch(fetch) => fetched.push(fetch.wait().await),
+            Answer::Run(run) => match run.what {
+                // As if it were let pass.
+                What::Authorizer(id) => {
+                    let name = worker.site.applications.get(id).map_or("", |application| &application.name);
+                    terminal::out(format_args!(
+                        "asked     the authorizer \"{name}\" first; it is not asked here"
+                    ));
+                    known.passed.push(id);
+                }
+                What::Script(_) | What::Application { .. } => return None,
+            },
+            Answer::Fetch(fetch) => known.fetched.push(fetch.wait().await),
         }
     }
 }

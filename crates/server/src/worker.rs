@@ -68,6 +68,8 @@ pub struct Worker {
     pub runner: Option<Rc<Runner>>,
     /// Of the applications of the site, in their order.
     pub pools: Vec<Rc<Pool>>,
+    /// Has any request to be let pass by an application?
+    pub authorizes: bool,
     pub lot: Lot,
     pub access: AccessLogs,
     pub counts: Counts,
@@ -221,6 +223,7 @@ impl Worker {
             turns: Turns::new(&site),
             runner: None,
             pools: Vec::new(),
+            authorizes: site.has_authorizers(),
             lot: Lot::open()?,
             access: AccessLogs::new(&site),
             counts: Counts::new(),

@@ -90,6 +90,8 @@ pub struct Route {
     /// The files are not sent but run, or an application answers: only where the action is
     /// [`Action::Files`] or [`Action::Application`].
     pub script: Option<Script>,
+    /// Asked by FastCGI whether a request may pass, before anything else is done for it.
+    pub authorizer: Option<ApplicationId>,
 }
 
 /// How the scripts of a route are run, or what its application is told.
@@ -399,6 +401,12 @@ impl Site {
         self.hosts.iter().any(|host| host.routes.has_scripts())
     }
 
+    /// Whether any route asks an application who may pass.
+    pub fn has_authorizers(&self) -> bool {
+        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        routes.any(|route| route.authorizer.is_some())
+    }
+
     /// The place in `hosts` of the one that answers for `authority`.
     pub fn host(&self, authority: &[u8]) -> usize {
         self.hosts.find(authority)
@@ -432,6 +440,7 @@ impl Route {
             error_pages: Vec::new(),
             max_body: Limits::default().body,
             script: None,
+            authorizer: None,
         }
     }
 

@@ -19,8 +19,8 @@ pub use self::body::Progress;
 use self::body::Rest;
 use super::Peer;
 use super::output::{self, Batch, Manner, Output};
-use crate::exchange::{self, Answer, Led, Trust};
-use crate::files::{Fetch, Fetched};
+use crate::exchange::{self, Answer, Known, Led, Trust};
+use crate::files::Fetch;
 use crate::log::access::{Asked, Records};
 use crate::serve::Reply;
 use crate::serve::cgi::Run;
@@ -37,8 +37,8 @@ pub struct Http1 {
     pub rest: Vec<u8>,
     /// A request whose body is being read and thrown away.
     held: Option<Held>,
-    /// What has been looked up for the request at hand.
-    pub fetched: Vec<Fetched>,
+    /// What has been found out for the request at hand.
+    pub known: Known,
     /// The reply to the request at hand, when it took a while, or was known before the request was.
     pub made: Option<Made>,
     /// Bytes of the body at hand that a script is to have, or has left, and that are still to come.
@@ -57,7 +57,7 @@ pub enum Next {
     /// Read more: what is there is no whole request.
     Read(Part),
     Send(Output),
-    /// Wait, put the result into `fetched`, and go on from `rest`.
+    /// Wait, put the result into `known`, and go on from `rest`.
     Fetch(Fetch),
     /// Wait, put the result into `made`, and go on from `rest`.
     Later(Pin<Box<dyn Future<Output = Reply>>>),
@@ -118,8 +118,8 @@ enum Taken {
 
 impl Http1 {
     pub fn new(peer: Peer, requests: u32) -> Http1 {
-        let (rest, fetched) = (Vec::new(), Vec::new());
-        Http1 { peer, requests, began: 0, rest, held: None, fetched, made: None, left: 0 }
+        let (rest, known) = (Vec::new(), Known::default());
+        Http1 { peer, requests, began: 0, rest, held: None, known, made: None, left: 0 }
     }
 
     /// For a connection whose one request is refused.
@@ -323,7 +323,7 @@ impl Http1 {
         let asked =
             Asked { peer: self.peer, head: Some(head), host, time: worker.clock.now(), began: self.began };
         let unanswered = Unanswered { worker, asked };
-        let answer = exchange::answer(worker, host, head, &self.fetched);
+        let answer = exchange::answer(worker, host, head, &self.known);
         std::mem::forget(unanswered);
         answer
     }
@@ -335,7 +335,7 @@ impl Http1 {
         let answer = match self.made.take() {
             Some(Made::Reply(reply, trust)) => (Answer::Now(reply), trust),
             Some(Made::Led(led)) => {
-                let answer = led.answer(worker, head, &self.fetched);
+                let answer = led.answer(worker, head, &self.known);
                 if !matches!(answer, Answer::Now(_)) {
                     // It is asked again with what comes of it.
                     self.made = Some(Made::Led(led));
@@ -346,7 +346,7 @@ impl Http1 {
         };
         match answer {
             (Answer::Now(reply), trust) => {
-                self.fetched.clear();
+                self.known.forget();
                 Answered::Reply(reply, trust)
             }
             (Answer::Fetch(fetch), _) => Answered::Wait(Next::Fetch(fetch)),

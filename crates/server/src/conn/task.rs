@@ -6,6 +6,7 @@ mod script;
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -151,7 +152,7 @@ impl Task {
                 Next::Fetch(fetch) => {
                     self.wait_in(Phase::Fetch);
                     let fetched = self.unless_left(fetch.wait()).await?;
-                    self.http.fetched.push(fetched);
+                    self.http.known.fetched.push(fetched);
                 }
                 Next::Later(reply) => {
                     self.wait_in(Phase::Fetch);
@@ -165,10 +166,12 @@ impl Task {
 
     /// Waits for what is being made, unless the client leaves: then nobody wants it any more.
     async fn unless_left<T>(&mut self, made: impl Future<Output = T>) -> Result<T, Broken> {
+        // One piece of code for whatever is waited for: what waits can do without the speed.
+        let leaving: Pin<Box<dyn Future<Output = Broken>>> = Box::pin(self.leaving());
         tokio::select! {
             biased;
             made = made => Ok(made),
-            broken = self.leaving() => {
+            broken = leaving => {
                 self.worker.counts.add(Count::Left, u64::from(!matches!(broken, Broken::Late)));
                 Err(broken)
             }

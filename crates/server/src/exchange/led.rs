@@ -10,9 +10,8 @@ use http::target::{SafePath, encode_path};
 use site::model::Route;
 use site::route::RouteId;
 
-use super::{Answer, Exchange, answer};
+use super::{Answer, Exchange, Known, answer};
 use crate::disk::Work;
-use crate::files::Fetched;
 use crate::files::beneath::{OpenError, Root, Wait};
 use crate::files::look::{self, Found, Query};
 use crate::files::roots::Roots;
@@ -33,15 +32,15 @@ pub enum Led {
 
 impl Led {
     /// The answer to `head`, as the script has led to it.
-    pub fn answer(&self, worker: &Rc<Worker>, head: &Head<'_>, fetched: &[Fetched]) -> Answer {
+    pub fn answer(&self, worker: &Rc<Worker>, head: &Head<'_>, known: &Known) -> Answer {
         let host = worker.site.hosts.find(head.authority);
-        let exchange = Exchange { worker, host, head, fetched, now: worker.clock.now() };
+        let exchange = Exchange { worker, host, head, known, now: worker.clock.now() };
         match self {
             Led::Failed { host, route, status } => exchange.status(route_of(worker, *host, *route), *status),
             Led::Elsewhere(bytes) => {
                 let mut store = FieldStore::new();
                 match parse(bytes, &mut store, &worker.site.limits.head) {
-                    Ok(Some((other, _))) => answer(worker, host, &other, fetched).0,
+                    Ok(Some((other, _))) => answer(worker, host, &other, known).0,
                     _ => Answer::Now(exchange.finish(fixed::status(worker, None, Status::BAD_GATEWAY))),
                 }
             }

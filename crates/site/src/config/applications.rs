@@ -53,13 +53,17 @@ pub fn applications(top: &Section) -> Vec<Application> {
     applications
 }
 
-/// The application that a key of a route names.
-pub fn named(section: &Section, key: &str, applications: &[Application]) -> Option<ApplicationId> {
-    let given = section.text(key)?;
-    let found = applications.iter().position(|application| application.name == given.value);
+/// The application of this name.
+pub fn named(
+    section: &Section,
+    name: &str,
+    place: &Place,
+    applications: &[Application],
+) -> Option<ApplicationId> {
+    let found = applications.iter().position(|application| application.name == name);
     if found.is_none() {
-        let what = format!("there is no application \"{}\"", given.value.escape_debug());
-        section.errors.add(given.place, what, "add an [[application]] of this name");
+        let what = format!("there is no application \"{}\"", name.escape_debug());
+        section.errors.add(place, what, "add an [[application]] of this name");
     }
     found
 }

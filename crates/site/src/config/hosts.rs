@@ -38,7 +38,7 @@ pub fn hosts(
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::first_environment());
-    let base = Base { route: settle(top, &nothing), environment, processes, applications };
+    let base = Base { route: settle(top, &nothing, applications), environment, processes, applications };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
@@ -60,7 +60,12 @@ pub fn hosts(
             section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
         }
         let environment = scripts::environment(section, &base.environment);
-        let settings = Base { route: settle(section, &base.route), environment, processes, applications };
+        let settings = Base {
+            route: settle(section, &base.route, base.applications),
+            environment,
+            processes,
+            applications,
+        };
         hosts.push((host(section, &settings, format, &mut names), section));
     }
     if let Some(default) = default {
@@ -245,7 +250,7 @@ fn route<'c>(section: &Section<'c>, base: &Base<'_>) -> Option<PlacedRoute<'c>> 
     };
     let pattern = pattern(section, path.value, path.place)?;
     let action = action(section, &pattern, base);
-    let route = Route { pattern, ..settle(section, &base.route) };
+    let route = Route { pattern, ..settle(section, &base.route, base.applications) };
     let action = action?;
     let script = scripts::script(section, &action, &base.environment, base.processes, base.applications);
     Some(PlacedRoute { route: Route { action, script, ..route }, place: path.place })
@@ -271,7 +276,8 @@ fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Actio
         "root" => Some(Action::Files { root: section.path("root")?, strip: 0 }),
         "alias" => alias(section, pattern),
         "application" => {
-            applications::named(section, "application", base.applications).map(Action::Application)
+            let given = section.text("application")?;
+            applications::named(section, given.value, given.place, base.applications).map(Action::Application)
         }
         "redirect" => {
             let status = redirect_status(section, status, section.place_of("status"))?;

@@ -660,6 +660,17 @@ static KEYS: &[Key] = &[
         more: "Nothing of the server's own environment is passed on.",
     },
     Key {
+        name: "authorizer",
+        scopes: ANYWHERE,
+        kind: Kind::TextOrFalse,
+        initial: Initial::Words("none"),
+        example: "\"guard\"",
+        meaning: "The name of an `[[application]]` that is asked, as a FastCGI authorizer, whether a request \
+                  may pass; `false` for none where one is inherited.",
+        more: "With status 200 it passes, and variables that the authorizer sets reach the application that \
+               answers; anything else is the answer. See [Applications](applications.md#authorizers).",
+    },
+    Key {
         name: "index",
         scopes: ANYWHERE,
         kind: Kind::Texts,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use script::environment::{AdditionError, Additions, Credentials};
 
-use super::applications;
 use super::keys::Scope;
 use super::section::Section;
 use super::settings::text_of;
@@ -137,8 +136,8 @@ fn credentials(section: &Section) -> Credentials {
 /// A path has a slash, and the name of an application has none.
 fn interpreter(section: &Section, applications: &[Application]) -> Option<Interpreter> {
     let given = section.text("interpreter")?;
-    if !given.value.contains('/') && applications.iter().any(|application| application.name == given.value) {
-        return applications::named(section, "interpreter", applications).map(Interpreter::Application);
+    if let Some(id) = applications.iter().position(|application| application.name == given.value) {
+        return Some(Interpreter::Application(id));
     }
     if !Path::new(given.value).is_absolute() {
         let what = format!("\"interpreter\" cannot be \"{}\"", given.value.escape_debug());

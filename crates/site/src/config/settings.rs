@@ -7,9 +7,11 @@ use http::negotiate::Coding;
 use http::status::Status;
 use http::target::{SafePath, encode_path};
 
+use super::applications;
 use super::error::Place;
 use super::section::{Section, text};
 use super::toml::{Entry, Value};
+use crate::application::{Application, ApplicationId, Protocol};
 use crate::mime::{TypeError, Types};
 use crate::model::{Dotfiles, EtagFrom, FileRules, HeaderRule, Listing, Route, Symlinks};
 use crate::route::Pattern;
@@ -31,7 +33,7 @@ const OWN_FIELDS: [(&str, &str); 12] = [
 ];
 
 /// A route with the pattern and action of `inherited`, and its settings where `section` has none.
-pub fn settle(section: &Section, inherited: &Route) -> Route {
+pub fn settle(section: &Section, inherited: &Route, applications: &[Application]) -> Route {
     Route {
         pattern: inherited.pattern.clone(),
         action: inherited.action.clone(),
@@ -41,7 +43,23 @@ pub fn settle(section: &Section, inherited: &Route) -> Route {
         error_pages: error_pages(section, &inherited.error_pages),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
+        authorizer: authorizer(section, inherited.authorizer, applications),
     }
+}
+
+/// `false` takes away what is inherited.
+fn authorizer(
+    section: &Section,
+    inherited: Option<ApplicationId>,
+    applications: &[Application],
+) -> Option<ApplicationId> {
+    let Some(given) = section.text_or_false("authorizer") else { return inherited };
+    let id = applications::named(section, given.value?, given.place, applications)?;
+    if applications[id].protocol != Protocol::FastCgi {
+        let what = format!("the application \"{}\" cannot be an authorizer", applications[id].name);
+        section.errors.add(given.place, what, "only FastCGI has that: use one whose protocol it is");
+    }
+    Some(id)
 }
 
 fn files(section: &Section, inherited: &FileRules) -> FileRules {

@@ -95,15 +95,24 @@ impl Http1 {
         };
         let mut store = FieldStore::new();
         let head = parse_held(worker, bytes, &mut store).ok_or(Status::INTERNAL_SERVER_ERROR)?;
-        run.order(worker, &head, Ends { peer: self.peer, local }, body)
+        run.order(worker, &head, Ends { peer: self.peer, local }, body, &self.known.variables)
     }
 
     /// Notes what a script has led to.
     pub fn lead(&mut self, worker: &Worker, run: &Run, outcome: Outcome) {
         let failed = |status| Made::Led(Led::Failed { host: run.host, route: run.route, status });
         // What was looked up was for what has led here.
-        self.fetched.clear();
+        self.known.fetched.clear();
         self.made = Some(match outcome {
+            // Whatever was to be answered is.
+            Outcome::Allowed(id, variables) => {
+                self.known.passed.push(id);
+                for (name, value) in variables {
+                    // What cannot be set, or is already, is left out.
+                    _ = self.known.variables.add(&name, &value);
+                }
+                return;
+            }
             Outcome::Reply(reply) => Made::Reply(reply, Trust::Kept),
             Outcome::Failed(status) | Outcome::Unanswered(status, _) => failed(status),
             Outcome::Elsewhere(target) => match self.elsewhere(worker, &target) {

@@ -49,7 +49,8 @@ impl Task {
     async fn converse(&mut self, run: &Run) -> Result<Result<Outcome, Status>, Broken> {
         let worker = self.worker.clone();
         let Some(runner) = worker.runner.clone() else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
-        let content = self.http.content();
+        // Who may pass is said of the head alone.
+        let content = if run.is_authorizer() { Content::None } else { self.http.content() };
         let collected = match content {
             Content::Chunked => {
                 self.invite().await?;

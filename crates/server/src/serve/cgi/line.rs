@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use script::fastcgi::client::{Client, Event};
 use script::fastcgi::record::MAX_CONTENT;
-use script::fastcgi::{Ending, Keep, RequestId, Role};
+use script::fastcgi::{Ending, Keep, RequestId};
 use site::application::{Application, Protocol};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -102,7 +102,7 @@ impl Speech {
             Call::Records(environment) => {
                 let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
                 let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
-                id = client.begin(Role::Responder, keep, environment, &mut out);
+                id = client.begin(order.role, keep, environment, &mut out);
                 if let (Some(id), Content::Nothing) = (id, &content) {
                     client.end_stdin(id, &mut out);
                 }

@@ -23,7 +23,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::fastcgi::Ending;
 use script::reply::{Limits, Parser, Step};
-use site::application::{Application, Protocol};
+use site::application::{Application, ApplicationId, Protocol};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
@@ -143,6 +143,8 @@ pub enum Outcome {
     Elsewhere(String),
     /// A file, with the other fields of the head.
     Sendfile(Box<reply::Sendfile>),
+    /// The request may pass, as this application says, with these variables for whoever answers it.
+    Allowed(ApplicationId, Vec<(String, Vec<u8>)>),
     /// It has not answered. The error log says why.
     Failed(Status),
     /// Not a byte of an answer has come: another server may be asked.

@@ -11,7 +11,8 @@ use http::framing::Framing;
 use http::head::{Head, Method};
 use http::status::Status;
 use script::arguments::arguments;
-use script::environment::{Asked, Environment, Limits, Scheme, environment};
+use script::environment::{Additions, Asked, Credentials, Environment, Limits, Scheme, environment};
+use script::fastcgi::Role;
 use site::application::{ApplicationId, Protocol};
 use site::model::{Interpreter, QueryArguments, Script};
 use site::route::RouteId;
@@ -62,6 +63,8 @@ pub enum What {
         name: String,
         path_info: String,
     },
+    /// Says whether the request may pass.
+    Authorizer(ApplicationId),
 }
 
 /// Both ends of the connection that a request came by.
@@ -89,6 +92,8 @@ pub enum Repeats {
 /// What is to be said, and who has asked for it.
 pub struct Order {
     pub call: Call,
+    /// With FastCGI.
+    pub role: Role,
     pub wanted: Wanted,
     pub repeats: Repeats,
     /// `192.0.2.7 "GET /cgi-bin/a.cgi"`, for the error log.
@@ -119,7 +124,14 @@ impl Run {
 
     /// The application that answers; `None`: a program is started.
     pub fn application(&self, worker: &Worker) -> Option<ApplicationId> {
-        worker.site.hosts.at(self.host).routes.get(self.route).application()
+        match self.what {
+            What::Authorizer(id) => Some(id),
+            _ => worker.site.hosts.at(self.host).routes.get(self.route).application(),
+        }
+    }
+
+    pub fn is_authorizer(&self) -> bool {
+        matches!(self.what, What::Authorizer(_))
     }
 
     /// Scripts of the route that may run at one time, over all workers.
@@ -132,6 +144,7 @@ impl Run {
         match &self.what {
             What::Script(step) => format!("/{}", step.name.as_str()),
             What::Application { name, .. } => name.clone(),
+            What::Authorizer(_) => String::new(),
         }
     }
 
@@ -139,6 +152,7 @@ impl Run {
         match &self.what {
             What::Script(step) => &step.path_info,
             What::Application { path_info, .. } => path_info,
+            What::Authorizer(_) => "",
         }
     }
 
@@ -154,8 +168,19 @@ impl Run {
         head: &Head<'_>,
         ends: Ends,
         body: Option<u64>,
+        variables: &Additions,
     ) -> Result<Order, Status> {
-        let script = self.script(worker).ok_or(Status::NOT_FOUND)?;
+        let own = self.script(worker);
+        let script = Script {
+            interpreter: own.and_then(|own| own.interpreter.clone()),
+            environment: additions(own, variables, self.application(worker)),
+            credentials: match self.what {
+                What::Authorizer(_) => Credentials::Passed,
+                _ => own.map_or(Credentials::Withheld, |own| own.credentials),
+            },
+            processes: 1,
+        };
+        let script = &script;
         // An empty body is one, too.
         let body = body.or((head.framing == Framing::Sized(0)).then_some(0));
         let who = who(head, ends.peer);
@@ -178,7 +203,8 @@ impl Run {
             "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "PROPFIND" | "REPORT" => Repeats::Yes,
             _ => Repeats::No,
         };
-        Ok(Order { call, wanted, repeats, who })
+        let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
+        Ok(Order { call, role, wanted, repeats, who })
     }
 
     fn environment(
@@ -203,6 +229,10 @@ impl Run {
             What::Application { name, .. } => {
                 let root = walk::document_root(host, Path::new("/"));
                 (root.join(name.trim_start_matches('/')), root)
+            }
+            What::Authorizer(_) => {
+                let root = walk::document_root(host, Path::new("/"));
+                (root.to_owned(), root)
             }
         };
         let asked = Asked {
@@ -280,6 +310,19 @@ impl Program {
     pub fn arguments(&self) -> Vec<&CStr> {
         self.arguments.iter().map(CString::as_c_str).collect()
     }
+}
+
+/// What a script is told in addition: what its route says, and then what an authorizer has said. A program
+/// is told no more of that than who asks, for nothing else is expected of what starts it.
+fn additions(own: Option<&Script>, variables: &Additions, application: Option<ApplicationId>) -> Additions {
+    let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
+    for (name, value) in variables.iter() {
+        if application.is_some() || matches!(name, "REMOTE_USER" | "AUTH_TYPE") {
+            // What the route says counts.
+            _ = additions.add(name, value);
+        }
+    }
+    additions
 }
 
 /// The head of the request as it is passed on by HTTP/1.1. Whoever asks is named by this server alone; a
