@@ -273,7 +273,7 @@ fn a_silent_stream_is_given_up_and_the_others_go_on() {
         }
         _ => reply(200, b"hello".to_vec(), to),
     });
-    let run = h2c(address, "-c 1 -n 40 -s 4 --timeout 300ms");
+    let run = h2c(address, "-c 1 -n 40 -s 4 --timeout 2s");
     assert_eq!((run.measured.done, faults(&run)), (39, vec![("timeout", 1)]));
     assert_eq!(run.measured.connections, 1);
 }

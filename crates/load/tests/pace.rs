@@ -7,14 +7,18 @@ use std::time::{Duration, Instant};
 
 use common::{Act, Server, answer, faults, ok, run};
 
-/// Answers at once, but for one second in which it answers nobody.
+/// Answers at once, but for one second in which it answers nobody. That begins with a request.
 fn stalling() -> Server {
-    let begin: Mutex<Option<Instant>> = Mutex::new(None);
+    let times: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::default();
     Server::start(move |_| {
-        let begin = *begin.lock().unwrap().get_or_insert_with(Instant::now);
-        let (from, to) = (begin + Duration::from_millis(500), begin + Duration::from_millis(1500));
         let now = Instant::now();
-        let wait = if now > from && now < to { to - now } else { Duration::ZERO };
+        let (begin, stall) = &mut *times.lock().unwrap();
+        let begin = *begin.get_or_insert(now);
+        let wait = if now >= begin + Duration::from_millis(500) {
+            (*stall.get_or_insert(now) + Duration::from_secs(1)).saturating_duration_since(now)
+        } else {
+            Duration::ZERO
+        };
         Act::Wait(wait, answer("200 OK", b"hello"))
     })
 }
@@ -42,11 +46,18 @@ fn a_closed_loop_hardly_notices_the_same_stall() {
 
 #[test]
 fn a_rate_is_kept() {
+    // A generator that is slow is so in all of them, a machine that has other things to do is not.
+    const ROUNDS: usize = 5;
     for arrivals in ["even", "poisson"] {
         let server = Server::start(|_| ok("hello"));
-        let run = run(&format!("--rate 400 --arrivals {arrivals} -z 1s -c 8 {}", server.url("/")));
-        assert_eq!(faults(&run), vec![], "{arrivals}");
-        assert!((300..500).contains(&run.measured.done), "{arrivals}: {}", run.measured.done);
+        let mut took = Vec::new();
+        while took.last().is_none_or(|micros| *micros > 1_330_000) {
+            assert!(took.len() < ROUNDS, "{arrivals}: {took:?}");
+            let run = run(&format!("--rate 400 --arrivals {arrivals} -n 400 -c 8 {}", server.url("/")));
+            assert_eq!((run.measured.done, faults(&run)), (400, vec![]), "{arrivals}");
+            assert!(run.measured.micros >= 800_000, "{arrivals}: {}", run.measured.micros);
+            took.push(run.measured.micros);
+        }
     }
 }
 
@@ -74,7 +85,9 @@ fn a_log_is_replayed_at_its_pace() {
     let flags = format!("--log {}/log --order replay --speed 4 -c 2 -t 1", folder.display());
     let run = run(&format!("{flags} {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run)), (4, vec![]));
-    let lines: Vec<String> = server.seen().into_iter().map(|request| request.line).collect();
+    let mut lines: Vec<String> = server.seen().into_iter().map(|request| request.line).collect();
+    // What comes on two connections may be read in any order.
+    lines.sort();
     assert_eq!(lines, ["GET /a HTTP/1.1", "GET /b HTTP/1.1", "GET /c HTTP/1.1", "GET /d HTTP/1.1"]);
     assert!(run.measured.micros >= 490_000, "{}", run.measured.micros);
 }
