@@ -476,7 +476,7 @@ fn who_has_no_room_waits_and_then_is_told_to_come_back() {
                 until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf 'X-A: b\\n\\ndone'\n";
     let server = Site::new()
         .script("a.cgi", text)
-        .config(&format!("workers = 1\n{EVERY_CGI}[scripts]\nprocesses = 1\nqueue = 1\nwait = \"500ms\"\n"))
+        .config(&format!("workers = 1\n{EVERY_CGI}[scripts]\nprocesses = 1\nqueue = 1\nwait = \"3s\"\n"))
         .start();
     let ask = |query: &str| {
         let mut client = server.connect();

@@ -7,8 +7,12 @@ use std::time::{Duration, Instant};
 
 use e2e::{Broken, PATIENCE, Rows, Server, Site, is_root};
 
-const SHORT: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\nfirst_byte = \"500ms\"\nidle = \"500ms\"\n\
-                     total = \"3s\"\ngrace = \"300ms\"\n";
+/// Scripts that have all the time they need, but none to end in.
+const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
+/// Behind `CGI`: what a script has once it has begun to answer.
+const SHORT: &str = "idle = \"1s\"\ntotal = \"4s\"\n";
+/// And before that, which even a busy machine can start one in.
+const FIRST_BYTE: Duration = Duration::from_secs(2);
 
 /// A script in Perl that first leaves its number in the file `pid`.
 fn perl(text: &str) -> String {
@@ -88,8 +92,7 @@ fn no_header_or_half_of_one_is_a_bad_gateway_with_a_line_in_the_log() {
         .iter()
         .enumerate()
         .fold(Site::new(), |site, (at, (text, _))| site.script(&format!("{at}.cgi"), perl(text)));
-    let config = SHORT.replace("500ms", "5s").replace("\"3s\"", "\"20s\"");
-    let server = site.file("static", "still here").config(&config).start();
+    let server = site.file("static", "still here").config(CGI).start();
     let mut rows = Rows::new();
     for (at, (text, said)) in table.iter().enumerate() {
         let mut client = server.connect();
@@ -114,7 +117,7 @@ fn a_script_that_cannot_be_started_is_told_of() {
         .script("none.cgi", "#!/no/such/program\n")
         .script("binary.cgi", "\x7fELF no binary")
         .script("empty.cgi", "")
-        .config(SHORT)
+        .config(CGI)
         .start();
     for name in ["none", "binary", "empty"] {
         let response = server.get(&format!("/{name}.cgi"));
@@ -134,17 +137,26 @@ fn a_script_that_hangs_is_ended_with_all_that_it_has_started() {
         ("has children that ignore SIGTERM", "fork; $SIG{TERM} = 'IGNORE'; sleep 100 while 1;", 504),
         ("spins", "1 while 1;", 504),
     ];
-    let mut rows = Rows::new();
-    for (what, text, status) in table {
-        let server = start(SHORT, text);
+    let config = format!("{CGI}{SHORT}first_byte = {}\n", FIRST_BYTE.as_secs());
+    let end = |what: &str, text: &str| {
+        let server = start(&config, text);
         let mut client = server.connect();
         client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
         let leader = pid(&server);
-        rows.check(what, client.read_response().status, status);
+        let status = client.read_response().status;
         wait_for(what, || group(leader).is_empty());
-        rows.check(what, server.get("/static").text().as_str(), "still here");
         server.wait_for_line("/a.cgi", PATIENCE);
-    }
+        (status, server.get("/static").text())
+    };
+    let mut rows = Rows::new();
+    std::thread::scope(|scope| {
+        let end = &end;
+        let ends = table.map(|(what, text, status)| (what, status, scope.spawn(move || end(what, text))));
+        for (what, status, found) in ends {
+            let found = found.join().expect("it does not panic");
+            rows.check(what, found, (status, "still here".to_owned()));
+        }
+    });
 }
 
 #[test]
@@ -161,7 +173,7 @@ fn a_body_that_breaks_off_can_be_told_from_one_that_is_whole() {
     ];
     let mut rows = Rows::new();
     for (what, text) in table {
-        let server = start(SHORT, text);
+        let server = start(&format!("{CGI}{SHORT}"), text);
         let mut client = server.connect();
         client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
         let leader = pid(&server);
@@ -184,9 +196,8 @@ fn a_script_without_a_client_ends() {
         ("ignores SIGTERM", "$SIG{TERM} = 'IGNORE'; print \"X-A: b\\n\\npart\"; sleep 100 while 1;"),
         ("reads a body that does not come", "read STDIN, my $b, 1000; sleep 100;"),
     ];
-    let long = SHORT.replace("500ms", "60s").replace("\"3s\"", "\"60s\"");
     for (what, text) in table {
-        let server = start(&long, text);
+        let server = start(CGI, text);
         let mut client = server.connect();
         client.send("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx");
         let leader = pid(&server);
@@ -201,12 +212,12 @@ fn a_script_without_a_client_ends() {
 fn who_reads_slowly_is_waited_for_and_the_script_with_him() {
     // Far more than sockets and pipes hold; a script that cannot write is not idle.
     let text = "print \"X-A: b\\n\\n\"; print 'x' x 65536 for 1..256;";
-    let server = start(&SHORT.replace("\"3s\"", "\"60s\""), text);
+    let server = start(&format!("{CGI}idle = \"1s\"\n"), text);
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.0\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
     // Twice its time to be idle.
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(2));
     assert!(runs(leader), "it has not been ended");
     let response = client.read_response();
     assert_eq!(response.body.len(), 256 * 65536);
@@ -215,12 +226,12 @@ fn who_reads_slowly_is_waited_for_and_the_script_with_him() {
 #[test]
 fn who_sends_slowly_is_waited_for_and_the_script_with_him() {
     let text = "read STDIN, my $body, $ENV{CONTENT_LENGTH}; print \"X-A: b\\n\\n$body\";";
-    let server = start(SHORT, text);
+    let server = start(&format!("{CGI}first_byte = {}\n", FIRST_BYTE.as_secs()), text);
     let mut client = server.connect();
     client.send("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo");
     let leader = pid(&server);
     // Twice its time until its header.
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(FIRST_BYTE * 2);
     assert!(runs(leader), "it has not been ended");
     assert_eq!(client.send("dy").read_response().text(), "body");
 }
@@ -229,7 +240,7 @@ fn who_sends_slowly_is_waited_for_and_the_script_with_him() {
 fn output_that_comes_before_all_input_is_read_does_not_lock_up() {
     let text = "binmode STDIN; binmode STDOUT; print \"X-A: b\\n\\n\";\n\
                 while (read STDIN, my $piece, 4096) { print $piece, $piece; }";
-    let server = start(&format!("max_body = \"64MiB\"\n{}", SHORT.replace("\"3s\"", "\"60s\"")), text);
+    let server = start(&format!("max_body = \"64MiB\"\n{CGI}"), text);
     let mut client = server.connect();
     let mut sender = client.another_handle();
     let length = 16 << 20;
@@ -244,8 +255,8 @@ fn output_that_comes_before_all_input_is_read_does_not_lock_up() {
 
 #[test]
 fn a_script_that_closes_its_output_and_lives_on_keeps_nobody_waiting() {
-    let server =
-        start(SHORT, "print \"Content-Length: 5\\n\\nhello\"; close STDOUT; close STDERR; sleep 100;");
+    let text = "print \"Content-Length: 5\\n\\nhello\"; close STDOUT; close STDERR; sleep 100;";
+    let server = start(&format!("{CGI}{SHORT}"), text);
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
@@ -257,7 +268,8 @@ fn a_script_that_closes_its_output_and_lives_on_keeps_nobody_waiting() {
 #[test]
 fn a_child_that_keeps_the_output_open_is_ended_in_time() {
     // It has gone into the background, and has forgotten to let go of its output.
-    let server = start(SHORT, "print \"X-A: b\\n\\nhello\"; exit 0 if fork; sleep 100;");
+    let text = "print \"X-A: b\\n\\nhello\"; exit 0 if fork; sleep 100;";
+    let server = start(&format!("{CGI}{SHORT}"), text);
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
@@ -274,7 +286,7 @@ fn a_child_that_keeps_the_output_open_is_ended_in_time() {
 fn one_byte_at_a_time_is_sent_as_it_comes() {
     let text =
         "print \"Content-Type: text/plain\\n\\n\"; for (1..8) { print $_; select undef, undef, undef, 0.2 }";
-    let server = start(SHORT, text);
+    let server = start(CGI, text);
     let response = server.get("/a.cgi");
     assert_eq!((response.status, response.text().as_str()), (200, "12345678"));
 }
@@ -282,17 +294,17 @@ fn one_byte_at_a_time_is_sent_as_it_comes() {
 #[test]
 fn a_header_of_single_bytes_is_a_header() {
     let text = "for (split //, \"Status: 201\\r\\nX-A: b\\r\\n\\r\\nbody\") { print; select undef, undef, undef, 0.005 }";
-    let response = start(SHORT, text).get("/a.cgi");
+    let response = start(CGI, text).get("/a.cgi");
     assert_eq!((response.status, response.field("x-a"), response.text().as_str()), (201, Some("b"), "body"));
 }
 
 #[test]
 fn an_error_stream_without_end_fills_no_log_and_stops_nothing() {
     let text = "print STDERR 'e' x 100, \"\\n\" for 1..20000; print STDERR 'x' x 1000000; print \"X-A: b\\n\\nhello\";";
-    let server =
-        start(&format!("{}stderr_lines = 5\nstderr_line = 64\n", SHORT.replace("500ms", "10s")), text);
+    let server = start(&format!("{CGI}stderr_lines = 5\nstderr_line = 64\n"), text);
     assert_eq!(server.get("/a.cgi").text(), "hello");
     server.get("/static");
+    server.wait_for_line("eee", PATIENCE);
     let said = server.stderr();
     let lines = said.lines().filter(|line| line.contains("eee")).count();
     assert!((1..=50).contains(&lines), "{lines} lines");
@@ -303,7 +315,7 @@ fn an_error_stream_without_end_fills_no_log_and_stops_nothing() {
 fn a_script_has_no_descriptor_but_its_three() {
     let text = "opendir(my $d, '/proc/self/fd'); my @own = map { readlink(\"/proc/self/fd/$_\") } grep { /\\d/ } readdir $d;\n\
                 print \"X-A: b\\n\\n\", join(\"\\n\", grep { defined } @own);";
-    let server = start(SHORT, text);
+    let server = start(CGI, text);
     let found = server.get("/a.cgi").text();
     let strange: Vec<&str> = found
         .lines()
@@ -316,7 +328,7 @@ fn a_script_has_no_descriptor_but_its_three() {
 #[test]
 fn a_script_starts_with_no_signal_blocked_or_ignored_and_no_privilege() {
     let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nexec cat /proc/self/status\n";
-    let found = Site::new().script("a.cgi", text).config(SHORT).start().get("/a.cgi").text();
+    let found = Site::new().script("a.cgi", text).config(CGI).start().get("/a.cgi").text();
     let value = |name: &str| {
         let line = found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(str::trim).unwrap_or_else(|| panic!("{name}: {found}"))
@@ -336,8 +348,7 @@ fn a_fork_bomb_is_held_by_its_limit_and_ended() {
     let text = "sub bomb { while (1) { my $child = fork; select undef, undef, undef, 0.02 unless defined $child } } bomb();";
     // The limit is one of the user: root has none.
     let user = if is_root() { "user = \"daemon\"\n" } else { "" };
-    let config =
-        format!("{user}{}tasks = 60\n", SHORT.replace("first_byte = \"500ms\"", "first_byte = \"1s\""));
+    let config = format!("{user}{CGI}{SHORT}first_byte = \"1s\"\ntasks = 60\n");
     let site = Site::new().script("a.cgi", format!("#!/usr/bin/perl\n{text}\n")).file("static", "still here");
     open_to_all(site.home());
     let server = site.config(&config).start();
@@ -390,7 +401,7 @@ fn fifty_scripts_that_sleep_do_not_slow_down_files() {
 
 #[test]
 fn scripts_end_with_the_server() {
-    let mut server = start(&SHORT.replace("500ms", "60s").replace("\"3s\"", "\"60s\""), "sleep 100;");
+    let mut server = start(CGI, "sleep 100;");
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
@@ -401,10 +412,7 @@ fn scripts_end_with_the_server() {
 
 #[test]
 fn a_script_whose_runner_dies_costs_its_answer_and_no_more() {
-    let server = start(
-        &SHORT.replace("500ms", "60s").replace("\"3s\"", "\"60s\""),
-        "sleep 100 unless -e \"$ENV{DOCUMENT_ROOT}/go\"; print \"X-A: b\\n\\nagain\";",
-    );
+    let server = start(CGI, "sleep 100 unless -e \"$ENV{DOCUMENT_ROOT}/go\"; print \"X-A: b\\n\\nagain\";");
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);

@@ -428,7 +428,7 @@ impl Mounted {
     /// Waits until a call is held up. `false`: none is in time.
     pub fn somebody_waits(&self) -> bool {
         let nobody = |state: &mut State| state.waiting == 0;
-        let waited = self.switch.changed.wait_timeout_while(self.switch.state(), SECOND * 5, nobody);
+        let waited = self.switch.changed.wait_timeout_while(self.switch.state(), SECOND * 10, nobody);
         !waited.expect("nobody panics with it").1.timed_out()
     }
 }

@@ -93,7 +93,7 @@ const DEAD: [(Place, Call, &str); 8] = [
 fn one_device_leaves_the_others_threads_and_places() {
     side_by_side(&DEAD, |&(place, call, path)| {
         // Fewer than those who ask.
-        let config = "[timeouts]\ndisk = \"1m\"\n[limits]\ndisk_queue = 100\n";
+        let config = "[timeouts]\ndisk = \"1m\"\ndelay = 0\n[limits]\ndisk_queue = 100\n";
         let rig = Rig::new(place, Names::Forgotten, Pages::Direct, config);
         let _waiting = rig.have_wait(call, Hanging, path)?;
         for (asked, status) in COLD {
@@ -111,7 +111,7 @@ fn one_device_leaves_the_others_threads_and_places() {
 fn a_listing_shows_a_dead_mount_point_and_does_not_ask_it() {
     side_by_side(&[Getattr, Lookup], |&call| {
         // A page that was kept asks nobody.
-        let config = "[cache]\nentries = 0\n";
+        let config = "[timeouts]\ndelay = 0\n[cache]\nentries = 0\n";
         let rig = Rig::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
         rig.disk.slow_down(call, Hanging);
         for mut client in rig.ask("/", CLIENTS) {

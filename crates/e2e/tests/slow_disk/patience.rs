@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use e2e::{Broken, Client};
+use e2e::{Broken, Client, PATIENCE};
 
 use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
@@ -13,7 +13,7 @@ use crate::rig::{Helpers, Place, Rig, are_answered, becomes, ensure, side_by_sid
 use crate::{CLIENTS, SECOND};
 
 /// Nothing is kept, so that whatever is still held is a leak.
-const HASTY: &str = "[timeouts]\ndisk = \"1s\"\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
+const HASTY: &str = "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
 
 #[test]
 fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
@@ -23,7 +23,7 @@ fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
         let before = rig.held();
         let since = Instant::now();
         for mut client in rig.have_wait(call, Hanging, path)? {
-            client.set_patience((SECOND * 8).saturating_sub(since.elapsed()).max(SECOND / 1000));
+            client.set_patience((SECOND * 20).saturating_sub(since.elapsed()).max(SECOND / 1000));
             are_told(call, path, &mut client)?;
         }
         ensure(since.elapsed() >= SECOND * 9 / 10, || format!("over after {:?}", since.elapsed()))?;
@@ -87,14 +87,14 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
             let Helpers { running, waiting } = rig.helpers();
             running + waiting >= CLIENTS as u64
         };
-        ensure(becomes(SECOND * 5, all_wait), || format!("not all wait: {:?}", rig.helpers()))?;
+        ensure(becomes(PATIENCE, all_wait), || format!("not all wait: {:?}", rig.helpers()))?;
         still_wait(&mut waiting)?;
         waiting.push(rig.ask_one(path, CLIENTS));
         are_told(call, path, &mut rig.ask_one(path, CLIENTS + 1))?;
 
         waiting.into_iter().for_each(|client| manner.leave(client));
         let nobody_waits = || rig.helpers().waiting <= 1 && rig.held().connections == 0;
-        ensure(becomes(SECOND * 5, nobody_waits), || {
+        ensure(becomes(PATIENCE, nobody_waits), || {
             format!("they have left: {:?}, {:?}", rig.helpers(), rig.held())
         })?;
         let mut next = rig.have_wait(call, Hanging, path)?;
@@ -112,9 +112,9 @@ fn statistics_tell_who_left_and_who_was_told() {
     let mut waiting = rig.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
     drop(waiting.split_off(CLIENTS - LEAVE));
     let counts = |left, late| rig.server.count("left") == left && rig.server.count("late_disk") == late;
-    assert!(becomes(SECOND * 10, || counts(LEAVE as u64, 0)), "{}", rig.server.stats());
+    assert!(becomes(PATIENCE, || counts(LEAVE as u64, 0)), "{}", rig.server.stats());
     assert!(waiting.iter_mut().all(|client| client.read_response().status == 503));
     let late = (CLIENTS - LEAVE) as u64;
-    assert!(becomes(SECOND * 10, || counts(LEAVE as u64, late)), "{}", rig.server.stats());
+    assert!(becomes(PATIENCE, || counts(LEAVE as u64, late)), "{}", rig.server.stats());
     rig.disk.release();
 }
