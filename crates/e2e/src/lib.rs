@@ -33,8 +33,8 @@ pub use server::{Address, Server, becomes, signal_process};
 pub use site::Site;
 pub use talk::{Rows, Talk, talk};
 pub use tools::{
-    command_with_descriptors, command_without_privilege, ended, is_root, raise_descriptor_limit, tool,
-    without_privilege,
+    command_with_descriptors, command_without_privilege, ended, ended_within, is_root,
+    raise_descriptor_limit, tool, without_privilege,
 };
 
 /// How long anything may take that should happen at once.

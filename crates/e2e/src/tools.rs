@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -71,13 +71,18 @@ pub fn command_without_privilege(folder: &Path) -> Command {
     setpriv
 }
 
-/// Runs a command that should end by itself. One that does not is killed, which its status tells.
+/// Runs a command that should end by itself, and soon. One that does not is killed, which its status tells.
 pub fn ended(command: &mut Command) -> Output {
+    ended_within(command, PATIENCE * 3)
+}
+
+/// As `ended`, of what takes its time.
+pub fn ended_within(command: &mut Command, patience: Duration) -> Output {
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let stdout = child.stdout.take().map(read_to_end);
     let stderr = child.stderr.take().map(read_to_end);
     // One that has ended says nothing more.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     let all = |stream: &Option<Receiver<Vec<u8>>>| {
         stream
             .as_ref()
