@@ -20,6 +20,8 @@ struct Browser {
     sent: u64,
     /// Events that came while something else was waited for.
     events: Vec<Value>,
+    /// The page that is shown, as the browser names it.
+    page: Value,
     _profile: Folder,
 }
 
@@ -61,6 +63,7 @@ impl Browser {
             session: None,
             sent: 0,
             events: Vec::new(),
+            page: Value::Null,
             _profile: profile,
         };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -70,6 +73,7 @@ impl Browser {
         for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
             browser.call(domain, json!({}));
         }
+        browser.call("Page.setLifecycleEventsEnabled", json!({ "enabled": true }));
         browser
     }
 
@@ -91,7 +95,7 @@ impl Browser {
     }
 
     fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE * 2;
+        let until = Instant::now() + PATIENCE * 6;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let message =
@@ -108,10 +112,27 @@ impl Browser {
         self.events.clear();
         let went = self.call("Page.navigate", json!({ "url": url }));
         assert!(went["errorText"].is_null(), "{url}: {went}");
-        if !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let loaded = self.wait_for("page", |message| message["method"] == "Page.loadEventFired");
-            self.events.push(loaded);
-        }
+        let page = went["loaderId"].clone();
+        self.wait_until_loaded(0, |loaded| *loaded == page);
+    }
+
+    /// Clicks where that leads to another page, and waits until all of it is there.
+    fn follow(&mut self, selector: &str) {
+        let (before, page) = (self.events.len(), self.page.clone());
+        self.click(selector);
+        self.wait_until_loaded(before, |loaded| *loaded != page);
+    }
+
+    /// Waits for a page to be there, unless that is among the events from so many on.
+    fn wait_until_loaded(&mut self, from: usize, is_it: impl Fn(&Value) -> bool) {
+        let is_loaded = |message: &Value| {
+            message["method"] == "Page.lifecycleEvent"
+                && message["params"]["name"] == "load"
+                && is_it(&message["params"]["loaderId"])
+        };
+        let loaded = self.events[from..].iter().find(|event| is_loaded(event)).cloned();
+        let loaded = loaded.unwrap_or_else(|| self.wait_for("page", is_loaded));
+        self.page = loaded["params"]["loaderId"].clone();
     }
 
     /// The value of an expression in the page.
@@ -292,19 +313,11 @@ fn without_scripts_a_click_asks_the_server_to_sort() {
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     browser.open(&server.url("/"));
     // Scripts of the page do not run; ours that look at it do.
-    let order = ORDER.to_owned();
-    let loaded = |browser: &mut Browser| {
-        browser.wait_for("page", |message| message["method"] == "Page.loadEventFired");
-    };
-    browser.click("thead th:nth-child(2) a");
-    loaded(&mut browser);
-    assert_eq!(browser.value(&order), "a10.txt B.txt a9.txt");
-    browser.click("thead th:nth-child(2) a");
-    loaded(&mut browser);
-    assert_eq!(browser.value(&order), "a9.txt B.txt a10.txt");
-    let folder = "#entries tr:first-child a";
-    browser.click(folder);
-    loaded(&mut browser);
+    browser.follow("thead th:nth-child(2) a");
+    assert_eq!(browser.value(ORDER), "a10.txt B.txt a9.txt");
+    browser.follow("thead th:nth-child(2) a");
+    assert_eq!(browser.value(ORDER), "a9.txt B.txt a10.txt");
+    browser.follow("#entries tr:first-child a");
     assert_eq!(browser.value("location.pathname"), "/zoo/");
 }
 
