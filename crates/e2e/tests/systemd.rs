@@ -7,6 +7,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{Client, Folder, PATIENCE, Signal, Site, becomes, ended, program, signal_process, tool};
@@ -154,16 +155,30 @@ fn the_watchdog_hears_of_loops_that_turn_and_not_of_those_that_do_not() {
     let serving = server.serving_pid();
     signal_process(serving, Signal::STOP);
     // What it had said before it was stopped; then nothing.
-    manager.count("WATCHDOG=1", WATCHDOG);
+    manager.count("WATCHDOG=1", WATCHDOG * 2);
     assert_eq!(manager.count("WATCHDOG=1", WATCHDOG * 3), 0, "a stuck process says nothing");
     signal_process(serving, Signal::CONT);
     assert_eq!(manager.next(), "WATCHDOG=1");
     assert_eq!(server.get("/a.txt").status, 200);
-    // Also after a reload.
+    // Also after a reload. What was to be answered meanwhile is heard before.
+    manager.count("WATCHDOG=1", WATCHDOG);
     server.reload();
     let told: Vec<String> = (0..2).map(|_| manager.next_but_alive()).collect();
     assert!(told[0].starts_with("RELOADING=1") && told[1] == "READY=1", "{told:?}");
     assert_eq!(manager.next(), "WATCHDOG=1");
+}
+
+#[test]
+fn a_manager_that_does_not_listen_holds_nothing_up() {
+    let manager = Manager::new();
+    let site = Site::new().file("a.txt", "a").config("workers = 2").env("WATCHDOG_USEC", "20000");
+    let mut server = manager.env(site).start();
+    // Until it has been told more than its socket takes (unix(7), max_dgram_qlen), which nothing tells.
+    thread::sleep(Duration::from_secs(1));
+    server.reload();
+    assert_eq!(server.get("/a.txt").status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
 }
 
 #[test]
