@@ -33,7 +33,7 @@ pub use server::{Address, Server, becomes, signal_process};
 pub use site::Site;
 pub use talk::{Rows, Talk, talk};
 pub use tools::{
-    command_with_descriptors, command_without_privilege, ended, ended_within, is_root,
+    command_with_descriptors, command_without_privilege, ended, ended_within, free_port, has_open, is_root,
     raise_descriptor_limit, tool, without_privilege,
 };
 

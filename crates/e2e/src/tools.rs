@@ -2,9 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,6 +71,25 @@ pub fn command_without_privilege(folder: &Path) -> Command {
     setpriv.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
     setpriv.arg(copy);
     setpriv
+}
+
+/// A port for who has to name one: free at this moment, and not among those that the kernel gives to others
+/// (ip_local_port_range).
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut ports = (0..COUNT).map(|_| {
+        let number = std::process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        (FIRST + number % COUNT) as u16
+    });
+    ports.find(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok()).expect("one of them is free")
+}
+
+/// Has a process this file open?
+pub fn has_open(pid: u32, path: &Path) -> bool {
+    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path))
 }
 
 /// Runs a command that should end by itself, and soon. One that does not is killed, which its status tells.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Client, Response, Rows, Server, Site, ended, tool};
+use e2e::{Client, Response, Rows, Server, Site, ended, free_port, tool};
 
 fn path_of(name: &str) -> String {
     tool(name).get_program().to_str().expect("a path of the system is text").to_owned()
@@ -472,12 +472,6 @@ fn variables(response: &Response) -> Vec<(String, String)> {
     let text = response.text();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-/// One that was free a moment ago, for a program that cannot choose one itself.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 fn reach(port: u16) -> Option<Client> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{PATIENCE, Rows, Server, Signal, Site, without_privilege};
+use e2e::{PATIENCE, Rows, Server, Signal, Site, becomes, has_open, without_privilege};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
@@ -103,6 +103,7 @@ fn each_format_says_the_same() {
     for format in ["common", "combined", "json"] {
         let server = site(&format!("access = \"stdout\"\nformat = \"{format}\"")).start();
         let fields = "Host: a.example\r\nUser-Agent: test/1\r\nReferer: http://r.example/\r\n";
+        let asked = Instant::now();
         assert_eq!(server.ask(format!("GET /a.txt?q=1 HTTP/1.1\r\n{fields}\r\n")).status, 200);
         let line = &lines(&server, 1)[0];
         let line = match format {
@@ -138,7 +139,8 @@ fn each_format_says_the_same() {
             ended: None,
         };
         assert_eq!(line, expected, "{format}");
-        assert!((0.0..1.0).contains(&line.duration), "{format}: {} s", line.duration);
+        let took = asked.elapsed().as_secs_f64();
+        assert!((0.0..took).contains(&line.duration), "{format}: {} s", line.duration);
     }
 }
 
@@ -280,9 +282,7 @@ fn every_request_has_one_line() {
     let mut rows = Rows::new();
     for (what, act, expected) in ROWS {
         let site = Site::new()
-            .config(
-                "listing = true\n[timeouts]\nhead = \"300ms\"\nbody = \"300ms\"\n[log]\naccess = \"stdout\"",
-            )
+            .config("listing = true\n[timeouts]\nhead = \"1s\"\nbody = \"1s\"\n[log]\naccess = \"stdout\"")
             .file("a.txt", "0123456789")
             .file("folder/x", "x")
             .file("folder/index.html", "<p>")
@@ -293,7 +293,7 @@ fn every_request_has_one_line() {
         let mut server = site.start();
         act(&server);
         // Those of requests that broke off come when that is noticed.
-        server.output().wait_for(PATIENCE / 5, |lines| (lines.len() >= expected.len()).then_some(()));
+        server.output().wait_for(PATIENCE, |lines| (lines.len() >= expected.len()).then_some(()));
         let found = all_lines(&mut server);
         for ((status, sent, ended), line) in expected.iter().zip(&found) {
             rows.check(what, (line.status, line.ended.as_deref()), (*status, *ended));
@@ -391,11 +391,10 @@ fn the_log_is_opened_again_on_sigusr1() {
     client.get("/a.txt");
     file_lines(&path("access.1"), 6);
     server.signal(Signal::USR1);
-    let until = Instant::now() + PATIENCE;
-    while !path("access.log").exists() || !path("error.log").exists() {
-        assert!(Instant::now() < until, "the logs are not opened again");
-        thread::sleep(Duration::from_millis(5));
-    }
+    // It is handed to whoever serves, who writes to it from then on.
+    let pid = server.serving_pid();
+    let is_new = || has_open(pid, &path("access.log")) && !has_open(pid, &path("access.1"));
+    assert!(becomes(PATIENCE, || is_new() && path("error.log").exists()), "the logs are not opened again");
     (0..3).for_each(|_| drop(client.get("/")));
     assert_eq!(file_lines(&path("access.log"), 3).len(), 3);
     assert_eq!(file_lines(&path("access.1"), 6).len(), 6);

@@ -4,12 +4,12 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Address, Broken, Client, Folder, PATIENCE, Random, Server, Signal, Site, command};
+use e2e::{Address, Broken, Client, Folder, PATIENCE, Random, Server, Signal, Site, command, free_port};
 
 const LONG: usize = 32 * 1024 * 1024;
 
 /// Long enough for what is done at once, and far less than any limit that would end it otherwise.
-const AT_ONCE: Duration = Duration::from_secs(3);
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Waits until nobody can connect any more.
 fn wait_until_refused(server: &Server) {
@@ -141,8 +141,8 @@ fn after_any_end_the_same_port_can_be_had_at_once() {
         serve.arg(format!("unix:{}", home.path().join("t.sock").display()));
         Server::start(serve, 2, None, false)
     };
-    let mut server = serve("127.0.0.1:0");
-    let address = server.addr().to_string();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut server = serve(&address);
     for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::KILL] {
         // Connections of every kind: answered and open, silent, and one that the server closes first.
         let mut open = server.connect();

@@ -17,7 +17,7 @@ use e2e::{
 
 const LONG: usize = 16 * 1024 * 1024;
 /// Long enough for what is done at once on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(10);
 const UPGRADES: usize = 5;
 
 /// A program that can be replaced, and a server of it.
