@@ -15,7 +15,7 @@ use crate::{CLIENTS, SECOND};
 
 const BROWSED: &str = "workers = 1\nlisting = true\n";
 /// The times are told, and nobody is to be told that a disk is dead.
-pub const PATIENT: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\n[limits]\nstreams = 1000\n";
+pub const PATIENT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nstreams = 1000\n";
 const FAST_REQUESTS: usize = 200;
 /// How much longer 99 of 100 who ask for something fast may wait than the machine has everybody wait.
 const AT_ONCE: Duration = Duration::from_millis(20);

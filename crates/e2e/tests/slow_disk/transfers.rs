@@ -34,6 +34,9 @@ fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
     });
 }
 
+/// Longer than others are asked while a disk hangs.
+const LONG: Duration = Duration::from_secs(300);
+
 /// A download that is read piece by piece.
 struct Download {
     client: Client,
@@ -46,6 +49,7 @@ struct Download {
 impl Download {
     fn new(rig: &Rig, path: &str) -> Result<Download, String> {
         let mut client = rig.server.begin_download(path);
+        client.set_patience(LONG);
         let mut first = Vec::new();
         loop {
             let some = client.read_some().map_err(|e| e.to_string())?;
@@ -133,7 +137,7 @@ fn closing_a_file_makes_nobody_wait() {
         let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
         rig.disk.slow_down(Flush, Hanging);
         let mut readers = rig.ask(path, 10);
-        readers.iter_mut().for_each(|reader| reader.set_patience(SECOND * 30));
+        readers.iter_mut().for_each(|reader| reader.set_patience(LONG));
         thread::scope(|scope| {
             // What has been read is closed.
             let readers = scope.spawn(move || are_answered(path, readers));
