@@ -213,9 +213,9 @@ mod tests {
             .build_local(Default::default())
             .unwrap();
         runtime.block_on(async {
-            let (disk, _) = Disk::new(100, 4, 4, Duration::from_millis(100));
+            let (disk, _) = Disk::new(100, 4, 4, Duration::from_secs(1));
             let mut answers = Vec::new();
-            for _ in 0..10 {
+            for _ in 0..6 {
                 let (answer, wait) = channel::<()>();
                 answers.push(answer);
                 assert_eq!(disk.run(DEAD, Work::File, move || wait.recv().is_ok()).await, Err(Busy::Late));

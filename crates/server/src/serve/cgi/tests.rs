@@ -314,9 +314,9 @@ fn head_is_answered_without_content() {
 fn what_takes_too_long_is_ended() {
     let folder = Folder::new();
     let mut site = site(&folder.0);
-    site.scripts.first_byte = Duration::from_millis(300);
-    site.scripts.idle = Duration::from_millis(300);
-    site.scripts.total = Duration::from_millis(1500);
+    site.scripts.first_byte = Duration::from_secs(2);
+    site.scripts.idle = Duration::from_secs(1);
+    site.scripts.total = Duration::from_secs(4);
     serve(site, |worker| async move {
         let get = "GET /a.cgi HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
         let found = answer(&worker, &folder, "exec sleep 60", get).await;
