@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Address, Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege, ended,
-    is_root, tool,
+    free_port, is_root, tool,
 };
 
 /// The program, run to its end with these arguments.
@@ -493,9 +493,7 @@ fn a_healthcheck_ends_with_0_for_2xx_and_3xx_alone() {
         .start();
     let socket = format!("unix:{}", server.home().join("taipan.sock").display());
     let Address::Tcp(v6) = server.addresses()[1] else { panic!("the second one is IPv6") };
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refused = format!("http://{}/", closed.local_addr().unwrap());
-    drop(closed);
+    let refused = format!("http://127.0.0.1:{}/", free_port());
     let no_http = stranger(|stream| _ = stream.write_all(b"220 mail.example ESMTP\r\n"));
     let closing = stranger(|_| ());
     let mut rows = Rows::new();
@@ -531,6 +529,7 @@ fn a_healthcheck_ends_with_0_for_2xx_and_3xx_alone() {
 
 #[test]
 fn a_healthcheck_ends_within_its_timeout() {
+    const ROUNDS: usize = 3;
     // Never accepted: the kernel takes the connection, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
@@ -547,11 +546,16 @@ fn a_healthcheck_ends_within_its_timeout() {
     });
     let mut rows = Rows::new();
     for (what, url) in [("silent", silent), ("one byte at a time", dribbling)] {
-        let started = Instant::now();
-        let output = run(["healthcheck", url.as_str(), "--timeout", "1"]);
-        rows.check(what, output.status.code(), Some(1));
-        let took = started.elapsed();
-        rows.holds(what, &format!("it takes 1 s, not {took:?}"), took < Duration::from_secs(3));
+        // One that waits too long does so in all rounds, a machine that has other things to do does not.
+        let mut took = Vec::new();
+        while took.last().is_none_or(|took| *took >= Duration::from_secs(3)) && took.len() < ROUNDS {
+            let started = Instant::now();
+            let output = run(["healthcheck", url.as_str(), "--timeout", "1"]);
+            rows.check(what, output.status.code(), Some(1));
+            took.push(started.elapsed());
+        }
+        let in_time = took.last().is_some_and(|took| *took < Duration::from_secs(3));
+        rows.holds(what, &format!("it takes 1 s, not {took:?}"), in_time);
     }
 }
 

@@ -114,10 +114,11 @@ fn what_is_no_http_is_a_failure() {
 
 #[test]
 fn who_refuses_is_named() {
-    let nobody = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    // Bound, so that nobody else is given the port, and not listening.
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+    let socket = socket.unwrap();
+    rustix::net::bind(&socket, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let nobody = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
     let run = run(&format!("-c 2 -n 4 http://{nobody}/"));
     assert_eq!((faults(&run), run.measured.availability()), (vec![("refused", 4)], Some(0.0)));
 }

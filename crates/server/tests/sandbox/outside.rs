@@ -31,7 +31,7 @@ pub const TESTS: &[(&str, fn())] = &[
 ];
 
 /// Longer than a slow machine takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const ABSENT: &str = "2";
 const DENIED: &str = "13";
 const NO_SUCH_CALL: &str = "38";
