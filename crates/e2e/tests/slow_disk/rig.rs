@@ -167,7 +167,8 @@ impl Rig {
         let last = CLIENTS.to_string();
         for path in ["small-{n}.txt", "large-{n}.bin", "packed-{n}.bin", "folder-{n}/", "none-{n}.txt"] {
             let path = format!("/slow/{path}").replace("{n}", &last);
-            is_answer(&path, &self.server.get(&path))?;
+            let response = self.ask_one(&path, 0).try_read_response();
+            is_answer(&path, &response.map_err(|broken| format!("{path}: {broken}"))?)?;
         }
         let neighbour = self.server.connect().get_with("/slow/small-7.txt", "Accept-Encoding: gzip\r\n");
         let is_packed = neighbour.field("content-encoding") == Some("gzip");
