@@ -128,9 +128,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     };
     // Settings of scripts show where there is one.
     let behind = match (key.name, scope) {
-        ("authorizer", Scope::Top | Scope::Route) => {
-            "[[application]]\nname = \"guard\"\naddress = \"127.0.0.1:1\""
-        }
+        ("authorizer", _) => "[[application]]\nname = \"guard\"\naddress = \"127.0.0.1:1\"",
         ("application", Scope::Route) => "[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
         ("env", Scope::Top) => "[[route]]\npath = \"*.cgi\"\ncgi = true",
         ("env", Scope::Host) => "[[host.route]]\npath = \"*.cgi\"\ncgi = true",
