@@ -5,6 +5,7 @@
 //! own, which accepts only what RFC 9112 allows.
 
 mod asked;
+mod beside;
 mod client;
 mod crowd;
 mod download;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use rustix::process::Signal;
 
+pub use beside::{Beside, children_of, parent_of, runs};
 pub use client::{Broken, Client};
 pub use crowd::{Crowd, Habit, Page, Tally};
 pub use folder::Folder;
@@ -34,7 +36,7 @@ pub use site::Site;
 pub use talk::{Rows, Talk, talk};
 pub use tools::{
     command_with_descriptors, command_without_privilege, ended, ended_within, free_port, has_open, is_root,
-    raise_descriptor_limit, tool, without_privilege,
+    path_of, raise_descriptor_limit, tool, without_privilege,
 };
 
 /// How long anything may take that should happen at once.

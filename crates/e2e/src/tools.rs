@@ -30,6 +30,15 @@ pub fn tool(name: &str) -> Command {
     command
 }
 
+/// Where a program of the system is, for a configuration. What Debian has is preferred: something of the same
+/// name in one's home may be a script that adds to the environment, and is out of reach for other users.
+pub fn path_of(name: &str) -> String {
+    let of_the_system = ["/usr/bin", "/usr/sbin"].map(|folder| Path::new(folder).join(name));
+    let found = of_the_system.into_iter().find(|path| path.is_file());
+    let path = found.unwrap_or_else(|| tool(name).get_program().into());
+    path.to_str().expect("a path of the system is text").to_owned()
+}
+
 /// Permissions do not apply to root, so that a test about them must know.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

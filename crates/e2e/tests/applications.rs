@@ -5,11 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Client, Response, Rows, Server, Site, ended, free_port, tool};
-
-fn path_of(name: &str) -> String {
-    tool(name).get_program().to_str().expect("a path of the system is text").to_owned()
-}
+use e2e::{Client, Response, Rows, Server, Site, ended, free_port, path_of, tool};
 
 /// Runs a command that must not fail, and returns what it prints.
 fn done(command: &mut Command) -> String {

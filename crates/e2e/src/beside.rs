@@ -1,0 +1,95 @@
+//! Programs beside the server: those that answer for it, and what is known of any process by its number.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::PATIENCE;
+use crate::output::Lines;
+use crate::server::becomes;
+
+/// A program that runs for as long as a test, with all that it starts.
+#[derive(Debug)]
+pub struct Beside {
+    child: Child,
+    errors: Lines,
+    output: Lines,
+}
+
+impl Beside {
+    /// In a group of its own. Panics if it cannot be started.
+    pub fn start(command: &mut Command) -> Beside {
+        let started = command.process_group(0).spawn();
+        let mut child = started.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
+        let output = Lines::of(child.stdout.take().expect("it is a pipe"));
+        Beside { child, errors, output }
+    }
+
+    /// As `start`, until somebody listens at this path.
+    pub fn listening(command: &mut Command, socket: &Path) -> Beside {
+        let beside = Beside::start(command);
+        let listens = || std::os::unix::net::UnixStream::connect(socket).is_ok();
+        assert!(becomes(PATIENCE, listens), "{command:?} does not listen:\n{}", beside.errors.text());
+        beside
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines of its standard error.
+    pub fn errors(&self) -> &Lines {
+        &self.errors
+    }
+
+    /// The lines of its standard output.
+    pub fn output(&self) -> &Lines {
+        &self.output
+    }
+
+    /// Kills it and all that it has started.
+    pub fn end(&mut self) {
+        // Fails only if all of them have ended. It is waited for afterwards, so that the number is still its own.
+        _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        _ = self.child.wait();
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.end();
+        }
+        if std::thread::panicking() {
+            eprintln!("a program beside it said:\n{}", self.errors.text());
+        }
+    }
+}
+
+/// Whether a process is there and not merely waited for.
+pub fn runs(pid: u32) -> bool {
+    stat(pid).first().is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
+}
+
+/// The process that has started another.
+pub fn parent_of(pid: u32) -> u32 {
+    let parent = stat(pid).get(1).and_then(|pid| pid.parse().ok());
+    parent.unwrap_or_else(|| panic!("{pid} does not run"))
+}
+
+/// The processes that another has started and that have not been waited for.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// `/proc/PID/stat` from its third field on; nothing if there is no such process.
+fn stat(pid: u32) -> Vec<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    rest.split_whitespace().map(str::to_owned).collect()
+}

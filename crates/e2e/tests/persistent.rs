@@ -1,0 +1,715 @@
+//! Applications that the server starts itself: how many processes there are and when, what each is given,
+//! and what becomes of requests when processes come and go.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use e2e::{
+    Broken, Client, Crowd, Habit, PATIENCE, Page, Response, Rows, Server, Signal, Site, becomes, children_of,
+    is_root, parent_of, path_of, runs, signal_process, tool,
+};
+
+const APP: &str = include_str!("programs/app.py");
+const HTTP_APP: &str = include_str!("programs/http_app.py");
+const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
+/// The field and the words that go with an answer which says to come again.
+const COME_AGAIN: (u16, bool) = (503, true);
+
+/// Everything below `/app/` is left to the program `app.py`, which is told `words`; `top` goes to the
+/// server, and `settings` to the application.
+fn config(home: &Path, words: &str, top: &str, settings: &str) -> String {
+    let home = home.display();
+    let words: String = words.split_whitespace().map(|word| format!(", \"{word}\"")).collect();
+    format!(
+        "workers = 2\n{top}\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\nfolder = \"{home}\"\n\
+         command = [\"{}\", \"-B\", \"{home}/app.py\"{words}]\n{settings}\n",
+        path_of("python3")
+    )
+}
+
+fn site(words: &str, settings: &str) -> Site {
+    site_with("", words, settings)
+}
+
+fn site_with(top: &str, words: &str, settings: &str) -> Site {
+    let site = Site::new().file("static", "still here").beside("app.py", APP).beside("taipan.py", WRAPPER);
+    // Also for whoever is not root.
+    fs::set_permissions(site.home(), Permissions::from_mode(0o777)).expect("it is our folder");
+    let config = config(site.home(), words, top, settings);
+    site.config(&config)
+}
+
+fn start(settings: &str) -> Server {
+    site("", settings).start()
+}
+
+/// The number of the process that answers. Panics if none does.
+fn pid(server: &Server) -> u32 {
+    number(&server.get("/app/pid"))
+}
+
+fn number(response: &Response) -> u32 {
+    assert_eq!(response.status, 200, "{response}");
+    response.text().parse().expect("it answers with its number")
+}
+
+/// All processes that have been started, and when, in seconds.
+fn starts(server: &Server) -> Vec<(u32, f64)> {
+    let text = fs::read_to_string(server.home().join("starts")).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.map(|(pid, time)| (pid.parse().expect("a number"), time.parse().expect("a time"))).collect()
+}
+
+/// Those of them that run.
+fn alive(server: &Server) -> Vec<u32> {
+    starts(server).into_iter().map(|(pid, _)| pid).filter(|pid| runs(*pid)).collect()
+}
+
+#[track_caller]
+fn wait_for(server: &Server, what: &str, holds: impl FnMut() -> bool) {
+    assert!(becomes(PATIENCE, holds), "{what}: not in time; of {:?} run {:?}", starts(server), alive(server));
+}
+
+/// A request that is answered when there is a file `go`: once it has begun.
+fn begin(server: &Server, name: &str) -> Client {
+    let client = ask(server, &format!("wait?{name}"));
+    wait_for(server, name, || began(server, name).is_some());
+    client
+}
+
+/// The process that has a request which was begun.
+fn began(server: &Server, name: &str) -> Option<u32> {
+    fs::read_to_string(server.home().join(format!("began-{name}"))).ok()?.parse().ok()
+}
+
+fn ask(server: &Server, path: &str) -> Client {
+    let mut client = server.connect();
+    client.send(format!("GET /app/{path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client
+}
+
+fn go(server: &Server) {
+    server.files().file("go", "");
+}
+
+fn status_and_whether_to_retry(response: &Response) -> (u16, bool) {
+    (response.status, response.has("retry-after"))
+}
+
+#[test]
+fn the_wrappers_answer_as_the_same_programs_do_by_cgi() {
+    let contrib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib");
+    let read = |name: &str| fs::read(contrib.join(name)).expect("it is there");
+    let site = Site::new()
+        .script("hello.py", read("python/hello.py"))
+        .file("taipan.py", WRAPPER)
+        .script("hello.pl", read("perl/hello.pl"))
+        .file("Taipan.pm", read("perl/Taipan.pm"));
+    let root = site.root();
+    let compiled =
+        tool("cc").arg("-o").arg(root.join("hello.c")).arg(contrib.join("c/hello.c")).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let names = ["c", "py", "pl"];
+    let sections = names.map(|name| {
+        format!(
+            "[[route]]\npath = \"/{name}/\"\napplication = \"{name}\"\n[[route]]\npath = \"/hello.{name}\"\ncgi = true\n\
+             [[application]]\nname = \"{name}\"\nprocesses = 1\ncommand = \"{}/hello.{name}\"\n\
+             env = {{ PATH = \"/usr/bin:/bin\", PYTHONDONTWRITEBYTECODE = \"1\" }}\n",
+            root.display()
+        )
+    });
+    let server = site.config(&sections.concat()).start();
+    let mut rows = Rows::new();
+    for name in names {
+        let mut client = server.connect();
+        let by_cgi = client.get(&format!("/hello.{name}?a=b"));
+        rows.check(name, by_cgi.text().as_str(), "Hello!\nThis is request 1, with the query \"a=b\".\n");
+        let first = client.get(&format!("/{name}/?a=b"));
+        rows.check(name, (first.status, first.text()), (by_cgi.status, by_cgi.text()));
+        // How it is framed depends on when it came.
+        let fields = |of: &Response| of.fields_but(&["date", "content-length", "transfer-encoding"]);
+        rows.check(name, fields(&first), fields(&by_cgi));
+        let second = client.get(&format!("/{name}/?c"));
+        rows.check(name, second.text().as_str(), "Hello!\nThis is request 2, with the query \"c\".\n");
+    }
+}
+
+#[test]
+fn a_file_is_run_with_the_variables_that_a_script_gets() {
+    let program = format!("#!{} -B\n{APP}", path_of("python3"));
+    let site = Site::new().script("run.py", program).file("taipan.py", WRAPPER);
+    let site = site.file("a b/x.one", "").file("a b/x.two", "").file("static", "still here");
+    let run = site.root().join("run.py").display().to_string();
+    let server = site
+        .config(&format!(
+            "env = {{ OWN = \"of the site\" }}\n\
+             [[route]]\npath = \"*.one\"\ninterpreter = \"{run}\"\nenv = {{ MORE = \"of the route\" }}\n\
+             [[route]]\npath = \"*.two\"\ninterpreter = \"app\"\nenv = {{ MORE = \"of the route\" }}\n\
+             [[application]]\nname = \"app\"\ncommand = \"{run}\"\n"
+        ))
+        .start();
+    let variables = |name: &str| {
+        let mut client = server.connect();
+        let response = client.ask(format!(
+            "POST /a%20b/x.{name}/variables?q=%20&r HTTP/1.1\r\nHost: www.example:81\r\nContent-Type: text/x\r\n\
+             Content-Length: 4\r\nX-A: b\r\nX-A: c\r\nX_B: no\r\nProxy: no\r\nCookie: d=e\r\n\r\nbody"
+        ));
+        assert_eq!(response.status, 200, "{response}");
+        let all = response.text().replace(&format!("x.{name}"), "x.NAME");
+        // Each has its own connection.
+        let lines = all.lines().filter(|line| !line.starts_with("REMOTE_PORT="));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (by_cgi, by_application) = (variables("one"), variables("two"));
+    assert_eq!(by_application, by_cgi);
+    for expected in ["PATH_INFO=/variables", "SCRIPT_NAME=/a b/x.NAME", "MORE=of the route", "HTTP_X_A=b, c"]
+    {
+        assert!(by_application.iter().any(|line| line == expected), "{expected}: {by_application:?}");
+    }
+    let mut rows = Rows::new();
+    for (path, status) in [("/a%20b/x.two/pid", 200), ("/a%20b/none.two", 404), ("/static/x.two", 404)] {
+        rows.check(path, server.get(path).status, status);
+    }
+}
+
+#[test]
+fn what_an_application_writes_means_what_it_does_for_a_script() {
+    let server = site("", "")
+        .beside("private/a", "a private file")
+        .config("[scripts]\nsendfile = [\"private\"]")
+        .start();
+    let private = server.home().join("private/a").display().to_string();
+    let mut rows = Rows::new();
+    let sent = format!("/app/sent?{private}");
+    for (path, status, text) in [
+        ("/app/missing", 404, "not there"),
+        ("/app/within", 200, "still here"),
+        (&sent, 200, "a private file"),
+        ("/app/away", 302, ""),
+    ] {
+        let response = server.get(path);
+        rows.check(path, response.status, status);
+        rows.holds(path, text, response.text().contains(text));
+    }
+    rows.check("away", server.get("/app/away").field("location"), Some("https://example.org/"));
+    let head = server.ask("HEAD /app/same HTTP/1.1\r\nHost: a\r\n\r\n");
+    rows.check("HEAD", (head.status, head.field("content-length"), head.body.len()), (200, Some("16"), 0));
+    for path in ["/app/nothing", "/app/no-head"] {
+        rows.check(path, server.get(path).status, 502);
+        server.wait_for_line(path, PATIENCE);
+    }
+    rows.check("and goes on", server.get("/app/same").text().as_str(), "the same for all");
+}
+
+#[test]
+fn a_body_of_any_kind_reaches_it_whole() {
+    let server = site_with("max_body = \"16MiB\"", "", "processes = 1").start();
+    let body: Vec<u8> = (0..5u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut client = server.connect();
+    let mut rows = Rows::new();
+    for len in [0, 1, 65535, 65536, 5 << 20] {
+        let head = format!("POST /app/echo HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
+        let response = client.ask([head.as_bytes(), &body[..len]].concat());
+        let told = response.field("x-told").map(str::to_owned);
+        rows.check(format!("{len} bytes"), (response.status, told), (200, Some(len.to_string())));
+        rows.holds(format!("{len} bytes"), "they come back", response.body == body[..len]);
+    }
+    client.send("POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for piece in body[..1 << 20].chunks(10_000) {
+        client.send(format!("{:x}\r\n", piece.len())).send(piece).send("\r\n");
+    }
+    let response = client.send("0\r\n\r\n").read_response();
+    rows.check("chunked", response.field("x-told"), Some("1048576"));
+    rows.holds("chunked", "they come back", response.body == body[..1 << 20]);
+}
+
+#[test]
+fn nobody_is_started_before_he_is_needed() {
+    let server = start("min_processes = 0");
+    assert_eq!(server.get("/static").text(), "still here");
+    assert_eq!(starts(&server), []);
+    let first = pid(&server);
+    assert!((0..5).all(|_| pid(&server) == first));
+    assert_eq!(starts(&server).len(), 1);
+}
+
+#[test]
+fn so_many_run_from_the_start() {
+    let server = start("min_processes = 3\nprocesses = 3");
+    wait_for(&server, "three run", || alive(&server).len() == 3);
+    assert!(alive(&server).contains(&pid(&server)));
+}
+
+#[test]
+fn as_many_run_as_there_is_work_but_no_more_than_may() {
+    let server = start("min_processes = 0\nprocesses = 3");
+    let mut clients: Vec<Client> = Vec::new();
+    for name in ["0", "1", "2"] {
+        clients.push(begin(&server, name));
+        assert_eq!(alive(&server).len(), clients.len());
+    }
+    clients.extend((3..6).map(|name| ask(&server, &format!("wait?{name}"))));
+    go(&server);
+    let pids: BTreeSet<u32> = clients.iter_mut().map(|client| number(&client.read_response())).collect();
+    assert_eq!(pids.len(), 3);
+    assert_eq!(starts(&server).len(), 3);
+}
+
+#[test]
+fn spare_ones_wait_beside_those_that_work() {
+    let server = start("min_processes = 0\nspare_processes = 2\nprocesses = 4");
+    let mut clients = Vec::new();
+    // One works and two are spare; and so on, up to four.
+    for expected in [2, 3, 4, 4, 4] {
+        wait_for(&server, &format!("{expected} run"), || alive(&server).len() == expected);
+        if clients.len() < 4 {
+            clients.push(begin(&server, &clients.len().to_string()));
+        }
+    }
+    go(&server);
+    assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
+    assert_eq!(starts(&server).len(), 4, "there were never more");
+}
+
+#[test]
+fn who_is_unused_ends_but_for_those_who_are_to_be_there() {
+    let server = start("min_processes = 1\nprocesses = 3\nunused = \"200ms\"");
+    let mut clients: Vec<Client> = (0..3).map(|name| begin(&server, &name.to_string())).collect();
+    go(&server);
+    clients.iter_mut().for_each(|client| drop(client.read_response()));
+    wait_for(&server, "one is left", || alive(&server).len() == 1);
+    assert_eq!(alive(&server), [pid(&server)]);
+
+    let server = start("min_processes = 0\nunused = \"200ms\"");
+    pid(&server);
+    wait_for(&server, "nobody is left", || alive(&server).is_empty());
+    pid(&server);
+}
+
+#[test]
+fn a_process_has_its_number_of_requests_and_then_another_takes_its_place() {
+    let server = start("processes = 1\nrequests = 3");
+    let mut client = server.connect();
+    let answered: Vec<u32> = (0..9).map(|_| number(&client.get("/app/pid"))).collect();
+    let of_three: Vec<&[u32]> = answered.chunks(3).collect();
+    assert!(of_three.iter().all(|same| same.iter().all(|pid| *pid == same[0])), "{answered:?}");
+    assert_eq!(answered.iter().collect::<BTreeSet<_>>().len(), 3, "{answered:?}");
+    wait_for(&server, "those before have ended", || !answered[..6].iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn a_process_with_too_much_memory_is_replaced_and_no_request_fails() {
+    let server = start("processes = 1\nmemory = \"64MiB\"");
+    let mut client = server.connect();
+    let small = number(&client.get("/app/leak?1"));
+    let large = number(&client.get("/app/leak?150"));
+    assert_eq!(small, large);
+    wait_for(&server, "it has ended", || number(&client.get("/app/pid")) != large && !runs(large));
+    // Those that are small stay.
+    let next = pid(&server);
+    thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(pid(&server), next);
+}
+
+/// Everybody gets the same answer, until `enough` is done.
+fn under_load(server: &Server, habit: Habit, enough: impl FnOnce() + Send) {
+    let page = Page { path: "/app/same".into(), contents: vec![Arc::new(b"the same for all".to_vec())] };
+    let fields = if habit == Habit::Reconnects { "Connection: close\r\n" } else { "" };
+    let crowd = Crowd { address: server.addr(), habit, clients: 8, pages: vec![page], fields: fields.into() };
+    let over = AtomicBool::new(false);
+    let (tally, done) = thread::scope(|scope| {
+        let crowd = scope.spawn(|| crowd.run(|_| over.load(Ordering::Relaxed)));
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(enough));
+        over.store(true, Ordering::Relaxed);
+        (crowd.join().expect("it does not panic"), done)
+    });
+    eprintln!("{habit:?}: {tally}");
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", server.stderr());
+}
+
+#[test]
+fn processes_are_replaced_under_load_and_no_request_fails() {
+    for habit in [Habit::KeepsAlive, Habit::Reconnects] {
+        let server = start("processes = 2\nrequests = 20");
+        under_load(&server, habit, || wait_for(&server, "twelve", || starts(&server).len() >= 12));
+    }
+}
+
+#[test]
+fn a_request_whose_process_dies_is_asked_again_if_that_does_no_harm() {
+    // The request; the status; how many processes it has cost.
+    let table = [
+        ("GET", "die-once?a", "", 200, 1),
+        ("DELETE", "die-once?a", "", 200, 1),
+        ("PUT", "die-once?a", "Content-Length: 0\r\n", 200, 1),
+        ("POST", "die-once?a", "Content-Length: 0\r\n", 502, 1),
+        ("GET", "die", "", 502, 2),
+        ("POST", "die", "Content-Length: 0\r\n", 502, 1),
+    ];
+    let mut rows = Rows::new();
+    for (method, path, fields, status, deaths) in table {
+        let row = format!("{method} {path}");
+        let server = start("min_processes = 3\nprocesses = 3");
+        wait_for(&server, &row, || alive(&server).len() == 3);
+        let before = alive(&server);
+        let mut client = server.connect();
+        let response = client.ask(format!("{method} /app/{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        rows.check(&row, response.status, status);
+        let died = || before.iter().filter(|pid| !runs(**pid)).count();
+        // Whoever has closed all that he had may still be about to end.
+        wait_for(&server, &row, || died() >= deaths);
+        rows.check(&row, died(), deaths);
+        rows.check(&row, client.get("/static").text().as_str(), "still here");
+        wait_for(&server, &row, || alive(&server).len() == 3);
+        rows.check(&row, client.get("/app/same").text().as_str(), "the same for all");
+    }
+}
+
+#[test]
+fn an_answer_whose_process_dies_breaks_off() {
+    let server = start("");
+    let mut rows = Rows::new();
+    for path in ["half", "short"] {
+        let cut = ask(&server, path).try_read_response();
+        rows.holds(
+            path,
+            &format!("it is cut, not {cut:?}"),
+            matches!(cut, Err(Broken::Closed { after: 1.. })),
+        );
+        server.wait_for_line(&format!("/app/{path}"), PATIENCE);
+        rows.check(path, server.get("/app/same").text().as_str(), "the same for all");
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_between_two_requests_costs_none() {
+    let server = start("processes = 1");
+    let mut rows = Rows::new();
+    for method in ["GET", "POST"] {
+        let killed = pid(&server);
+        signal_process(killed, Signal::KILL);
+        wait_for(&server, "it has ended", || !runs(killed));
+        let request = format!("{method} /app/pid HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        rows.holds(method, "another answers", number(&server.ask(request)) != killed);
+    }
+}
+
+#[test]
+fn who_ends_again_and_again_is_started_ever_less_often_until_it_works() {
+    let server = site("fails", "wait = \"5s\"").start();
+    wait_for(&server, "six starts", || starts(&server).len() >= 6);
+    let times: Vec<f64> = starts(&server).iter().map(|(_, time)| *time).collect();
+    let pauses: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[4] > 0.5, "it is exponential: {pauses:?}");
+    assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), COME_AGAIN);
+    assert_eq!(server.get("/static").text(), "still here");
+    let told = server.wait_for_line("exit status 3", PATIENCE);
+    assert!(told.contains("\"app\""), "{told}");
+    server.files().file("works", "");
+    wait_for(&server, "it works", || server.get("/app/same").status == 200);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_of() {
+    let site = Site::new().file("static", "still here").config(
+        "[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\ncommand = \"/no/such/program\"\nfolder = \"/\"\nwait = \"5s\"\n",
+    );
+    let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("/no/such/program"), "{said}");
+    let server = site.start();
+    assert_eq!(status_and_whether_to_retry(&server.get("/app/")), COME_AGAIN);
+    server.wait_for_line("/no/such/program", PATIENCE);
+    assert_eq!(server.get("/static").text(), "still here");
+}
+
+#[test]
+fn a_process_that_accepts_nothing_is_killed() {
+    let server = site("hangs", "start = \"300ms\"\nprocesses = 1\nwait = \"5s\"").start();
+    let response = server.get("/app/pid");
+    assert!(matches!(response.status, 502..=504), "{response}");
+    server.wait_for_line("has not accepted a connection", PATIENCE);
+    wait_for(&server, "it has ended", || alive(&server).len() <= 1);
+    server.files().file("works", "");
+    wait_for(&server, "another works", || server.get("/app/same").status == 200);
+}
+
+#[test]
+fn a_process_that_needs_long_to_start_is_waited_for() {
+    let server = site("hangs", "processes = 1").start();
+    let mut client = ask(&server, "pid");
+    wait_for(&server, "it is started", || starts(&server).len() == 1);
+    server.files().file("works", "");
+    assert_eq!(number(&client.read_response()), starts(&server)[0].0);
+}
+
+#[test]
+fn a_reload_keeps_processes_and_replaces_those_that_changed() {
+    let server = start("");
+    let mut rows = Rows::new();
+    let mut present = pid(&server);
+    // What changes; whether the same process still answers.
+    for (what, words, top, settings, stays) in [
+        ("nothing", "", "", "", true),
+        ("the server", "", "headers = { X-New = \"1\" }", "", true),
+        ("how long is waited", "", "", "queue = 9\nwait = \"9s\"\nfirst_byte = \"9s\"", true),
+        ("the environment", "", "", "env = { NEW = \"1\" }", false),
+        ("a word of the command", "other", "", "env = { NEW = \"1\" }", false),
+        ("after how many it is replaced", "other", "", "env = { NEW = \"1\" }\nrequests = 1000", false),
+    ] {
+        let serving = server.serving_pid();
+        server.configure(&config(server.home(), words, top, settings));
+        server.reload();
+        rows.holds(
+            what,
+            "another process serves",
+            !server.serving_pids().is_empty() && server.serving_pid() != serving,
+        );
+        let next = pid(&server);
+        rows.check(what, next == present, stays);
+        wait_for(&server, what, || runs(present) == stays && alive(&server) == [next]);
+        present = next;
+    }
+    server.configure("");
+    server.reload();
+    wait_for(&server, "it has ended with its section", || alive(&server).is_empty());
+    assert_eq!(server.get("/app/pid").status, 404);
+    server.configure(&config(server.home(), "", "", ""));
+    server.signal(Signal::HUP);
+    wait_for(&server, "it is there again", || server.get("/app/pid").status == 200);
+}
+
+#[test]
+fn what_runs_when_it_is_reloaded_is_answered_by_who_has_it() {
+    let server = start("env = { VERSION = \"1\" }");
+    let mut client = begin(&server, "1");
+    let earlier = began(&server, "1").expect("it has begun");
+    server.configure(&config(server.home(), "", "", "env = { VERSION = \"2\" }"));
+    server.reload();
+    let next = pid(&server);
+    assert!(next != earlier && runs(earlier));
+    go(&server);
+    assert_eq!(number(&client.read_response()), earlier);
+    wait_for(&server, "it has ended", || alive(&server) == [next]);
+}
+
+#[test]
+fn reloads_under_load_fail_no_request() {
+    let server = start("processes = 2");
+    under_load(&server, Habit::KeepsAlive, || {
+        for number in 0..10 {
+            let settings = format!("processes = 2\nenv = {{ VERSION = \"{}\" }}", number / 2);
+            server.configure(&config(server.home(), "", "", &settings));
+            server.reload();
+            wait_for(&server, "somebody has begun", || server.get("/app/same").status == 200);
+        }
+    });
+    wait_for(&server, "none is left of those before", || alive(&server).len() <= 2);
+}
+
+#[test]
+fn who_does_not_end_when_told_to_is_killed_with_all_that_he_has_started() {
+    let server = site("deaf child", "grace = \"200ms\"").start();
+    let deaf = pid(&server);
+    let child = children_of(deaf)[0];
+    assert!(runs(deaf) && runs(child));
+    server.configure("");
+    server.reload();
+    wait_for(&server, "both have ended", || !runs(deaf) && !runs(child));
+}
+
+#[test]
+fn a_process_is_given_its_socket_its_folder_and_its_environment_and_nothing_else() {
+    let first_of = |server: &Server| {
+        let response = server.get("/app/own");
+        assert_eq!(response.status, 200, "{response}");
+        response.text().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut rows = Rows::new();
+    let user = rustix::process::geteuid().as_raw().to_string();
+    for (settings, environment) in [
+        ("", &["PATH=/usr/local/bin:/usr/bin:/bin"][..]),
+        ("env = { A = \"b c\", PATH = \"/bin\" }", &["A=b c", "PATH=/bin"]),
+    ] {
+        let server = site("", settings).env("SECRET", "of the server").start();
+        let found = first_of(&server);
+        rows.check(settings, &found[0], &server.home().display().to_string());
+        rows.check(settings, &found[1], &user);
+        // Its own listener and what stands in its place, output, errors, the connection, and no more.
+        rows.holds(
+            settings,
+            &format!("few descriptors: {}", found[4]),
+            found[4].parse::<u32>().is_ok_and(|n| n <= 6),
+        );
+        rows.check(settings, &found[5], &"1".to_owned());
+        rows.check(
+            settings,
+            &found[6..],
+            environment.iter().map(|s| s.to_string()).collect::<Vec<_>>().as_slice(),
+        );
+    }
+    if is_root() {
+        for top in ["", "user = \"daemon\""] {
+            let server = site_with(top, "", "user = \"nobody\"").start();
+            let found = first_of(&server);
+            rows.check(top, (found[1].as_str(), found[3].as_str()), ("65534", "0"));
+            rows.holds(top, "not in the group of root", found[2] != "0");
+        }
+    }
+}
+
+#[test]
+fn a_program_may_get_its_socket_as_systemd_hands_it_over() {
+    let site = Site::new().beside("http_app.py", HTTP_APP);
+    let home = site.home().display().to_string();
+    let server = site
+        .config(&format!(
+            "[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\nprotocol = \"http\"\n\
+             socket = \"listen_fds\"\ncommand = [\"{}\", \"-B\", \"{home}/http_app.py\"]\nfolder = \"{home}\"\n\
+             processes = 1\nconcurrent = 4\nenv = {{ A = \"b\" }}\n",
+            path_of("python3")
+        ))
+        .start();
+    // `LISTEN_PID` it has looked at itself; `LISTEN_FDNAMES` goes with it.
+    let found = server.get("/app/environment").text();
+    let own: Vec<&str> = found.lines().filter(|line| !line.starts_with("LISTEN_")).collect();
+    assert_eq!(own, ["A=b", "PATH=/usr/local/bin:/usr/bin:/bin"], "{found}");
+    assert!(found.contains("LISTEN_FDS=1") && found.contains("LISTEN_PID="), "{found}");
+    // Four at a time, in one process.
+    let mut clients: Vec<Client> = (0..4).map(|name| begin(&server, &name.to_string())).collect();
+    let pids: BTreeSet<Option<u32>> = (0..4).map(|name| began(&server, &name.to_string())).collect();
+    assert_eq!(pids.len(), 1);
+    go(&server);
+    assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
+}
+
+#[test]
+fn ten_slow_requests_on_ten_processes_run_at_once() {
+    for settings in
+        ["processes = 10", "processes = 10\nmin_processes = 10", "processes = 10\nmin_processes = 0"]
+    {
+        let server = start(settings);
+        let names: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+        let mut clients: Vec<Client> =
+            names.iter().map(|name| ask(&server, &format!("wait?{name}"))).collect();
+        wait_for(&server, settings, || names.iter().all(|name| began(&server, name).is_some()));
+        let pids: BTreeSet<Option<u32>> = names.iter().map(|name| began(&server, name)).collect();
+        assert_eq!(pids.len(), 10, "{settings}");
+        go(&server);
+        assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
+    }
+}
+
+#[test]
+fn who_has_no_room_waits_and_then_is_told_to_come_back() {
+    let server = start("processes = 1\nqueue = 1\nwait = \"500ms\"");
+    let mut first = begin(&server, "1");
+    // One of these two waits, and then has waited too long; the other has no place to wait in.
+    let (mut second, mut third) = (ask(&server, "wait?2"), ask(&server, "wait?3"));
+    for client in [&mut second, &mut third] {
+        let response = client.read_response();
+        assert_eq!(status_and_whether_to_retry(&response), COME_AGAIN, "{response}");
+    }
+    // Who has left is not waited for.
+    drop(ask(&server, "wait?4"));
+    go(&server);
+    assert_eq!(first.read_response().status, 200);
+    assert_eq!(ask(&server, "wait?5").read_response().status, 200);
+    assert!(["2", "3"].iter().all(|name| began(&server, name).is_none()));
+}
+
+#[test]
+fn whoever_waits_is_answered_in_turn() {
+    let server = start("processes = 1\nqueue = 10");
+    let mut first = begin(&server, "0");
+    let mut clients: Vec<Client> = (1..10).map(|name| ask(&server, &format!("wait?{name}"))).collect();
+    assert_eq!(server.get("/static").text(), "still here");
+    go(&server);
+    assert_eq!(first.read_response().status, 200);
+    assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
+    assert_eq!(starts(&server).len(), 1);
+
+    let server = start("processes = 1\nqueue = 0");
+    let _first = begin(&server, "0");
+    assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), COME_AGAIN);
+}
+
+#[test]
+fn a_program_is_told_that_its_client_has_left() {
+    for path in ["endless", "silent"] {
+        let server = start("processes = 1");
+        let mut client = ask(&server, path);
+        match path {
+            "endless" => assert!(!client.read_some().expect("it begins").is_empty()),
+            _ => wait_for(&server, path, || began(&server, path).is_some()),
+        }
+        drop(client);
+        wait_for(&server, path, || server.home().join("left").exists());
+        assert_eq!(server.get("/app/same").status, 200);
+    }
+}
+
+#[test]
+fn each_request_is_one_line_and_what_a_program_says_is_in_the_error_log() {
+    let server = site("says", "").config("[log]\naccess = \"stdout\"\nformat = \"common\"").start();
+    let line = server.wait_for_line("said before any request", PATIENCE);
+    assert!(line.contains("app"), "whose it is: {line}");
+    server.get("/app/error?words-for-the-log");
+    let line = server.wait_for_line("words-for-the-log", PATIENCE);
+    assert!(line.contains("127.0.0.1") && line.contains("GET") && line.contains("/app/error"), "{line}");
+    let line = server.wait_for_output("/app/error", PATIENCE);
+    assert!(line.contains("\"GET /app/error?words-for-the-log HTTP/1.1\" 200 "), "{line}");
+    assert_eq!(server.stdout().lines().count(), 1);
+}
+
+/// What is to be ended, of the server or beside it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Told(Signal),
+    Process,
+    /// That which has started the process.
+    Pool,
+    Keeper,
+}
+
+#[test]
+fn nobody_is_left_behind_whoever_is_killed() {
+    for end in [End::Told(Signal::TERM), End::Told(Signal::INT), End::Process, End::Pool, End::Keeper] {
+        let mut server = site("child", "min_processes = 2\ngrace = \"500ms\"").start();
+        wait_for(&server, "two run", || alive(&server).len() == 2);
+        let process = pid(&server);
+        let with_child = |pid: u32| {
+            wait_for(&server, "it has a child", || children_of(pid).len() == 1);
+            [pid, children_of(pid)[0]]
+        };
+        let doomed: Vec<u32> = match end {
+            End::Process => with_child(process).to_vec(),
+            _ => alive(&server).into_iter().flat_map(with_child).collect(),
+        };
+        match end {
+            End::Told(signal) => server.signal(signal),
+            End::Process => signal_process(process, Signal::KILL),
+            End::Pool => signal_process(parent_of(process), Signal::KILL),
+            End::Keeper => server.signal(Signal::KILL),
+        }
+        wait_for(&server, &format!("{end:?}"), || !doomed.iter().any(|pid| runs(*pid)));
+        if matches!(end, End::Told(_) | End::Keeper) {
+            server.wait(PATIENCE);
+        } else {
+            let answers = || {
+                let mut client = server.connect();
+                client.try_send("GET /app/same HTTP/1.1\r\nHost: a\r\n\r\n").is_ok()
+                    && client.try_read_response().is_ok_and(|response| response.status == 200)
+            };
+            wait_for(&server, &format!("{end:?}: it goes on"), answers);
+        }
+    }
+}
