@@ -1,0 +1,1176 @@
+//! Applications elsewhere that speak FastCGI well, badly, slowly or not at all: what their clients see of it,
+//! and what the error log says. The peers are threads of the test, which say byte by byte what they are told.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use e2e::{Broken, Client, PATIENCE, Random, Rows, Server, Site};
+use rustix::fd::OwnedFd;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+const BEGIN: u8 = 1;
+const ABORT: u8 = 2;
+const END: u8 = 3;
+const PARAMS: u8 = 4;
+const STDIN: u8 = 5;
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+const UNKNOWN: u8 = 11;
+
+const HEAD: &[u8] = b"Content-Type: text/plain\r\n\r\n";
+const MIB: usize = 1 << 20;
+
+// ---- What a peer says.
+
+fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
+    padded(kind, id, content, 0)
+}
+
+fn padded(kind: u8, id: u16, content: &[u8], padding: u8) -> Vec<u8> {
+    let len = u16::try_from(content.len()).expect("it fits into a record").to_be_bytes();
+    let id = id.to_be_bytes();
+    let head = [1, kind, id[0], id[1], len[0], len[1], padding, 0];
+    [&head, content, &vec![0xaa; padding.into()]].concat()
+}
+
+fn out(id: u16, content: impl AsRef<[u8]>) -> Vec<u8> {
+    content.as_ref().chunks(65535).flat_map(|piece| record(STDOUT, id, piece)).collect()
+}
+
+fn err(id: u16, content: &str) -> Vec<u8> {
+    record(STDERR, id, content.as_bytes())
+}
+
+/// The end of a request, with its protocol status.
+fn ends(id: u16, status: u8) -> Vec<u8> {
+    record(END, id, &[0, 0, 0, 0, status, 0, 0, 0])
+}
+
+fn end(id: u16) -> Vec<u8> {
+    [record(STDOUT, id, b""), ends(id, 0)].concat()
+}
+
+fn hello(id: u16) -> Vec<u8> {
+    [out(id, HEAD), out(id, "hello"), end(id)].concat()
+}
+
+// ---- A peer.
+
+trait Stream: Read + Write + Send {
+    fn twin(&self) -> Box<dyn Stream>;
+}
+
+impl Stream for UnixStream {
+    fn twin(&self) -> Box<dyn Stream> {
+        Box::new(self.try_clone().expect("there is a descriptor left"))
+    }
+}
+
+impl Stream for TcpStream {
+    fn twin(&self) -> Box<dyn Stream> {
+        Box::new(self.try_clone().expect("there is a descriptor left"))
+    }
+}
+
+/// A connection that the server has made, from the other end.
+struct Line(Box<dyn Stream>);
+
+/// What the server has said of a request, but for its body.
+#[derive(Debug, Clone, Default)]
+struct Asked {
+    id: u16,
+    role: u16,
+    keep: bool,
+    variables: Vec<(String, String)>,
+}
+
+impl Asked {
+    fn get(&self, name: &str) -> &str {
+        let mut found = self.variables.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str());
+        let first = found.next().unwrap_or("none");
+        assert_eq!(found.next(), None, "{name} twice");
+        first
+    }
+
+    /// What is asked of the peer: the last segment of the path.
+    fn name(&self) -> &str {
+        self.get("PATH_INFO").trim_start_matches('/')
+    }
+}
+
+impl Line {
+    /// Fails when nobody is there any more.
+    fn say(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.0.write_all(bytes.as_ref())
+    }
+
+    fn record(&mut self) -> io::Result<(u8, u16, Vec<u8>)> {
+        let mut head = [0; 8];
+        self.0.read_exact(&mut head)?;
+        assert_eq!(head[0], 1, "the version of FastCGI: {head:?}");
+        let mut content = vec![0; u16::from_be_bytes([head[4], head[5]]).into()];
+        self.0.read_exact(&mut content)?;
+        self.0.read_exact(&mut vec![0; head[6].into()])?;
+        Ok((head[1], u16::from_be_bytes([head[2], head[3]]), content))
+    }
+
+    /// The next request, up to its body.
+    fn asked(&mut self) -> io::Result<Asked> {
+        let (kind, id, content) = self.record()?;
+        assert!(kind == BEGIN && id != 0 && content.len() == 8, "a request begins: {kind} {id} {content:?}");
+        let role = u16::from_be_bytes([content[0], content[1]]);
+        let mut asked = Asked { id, role, keep: content[2] & 1 == 1, variables: Vec::new() };
+        let mut pairs = Vec::new();
+        loop {
+            let (kind, of, content) = self.record()?;
+            assert_eq!((kind, of), (PARAMS, id));
+            if content.is_empty() {
+                break;
+            }
+            pairs.extend(content);
+        }
+        let mut rest = pairs.as_slice();
+        while !rest.is_empty() {
+            let lengths = [length(&mut rest), length(&mut rest)];
+            let [name, value] = lengths.map(|len| {
+                let (text, more) = rest.split_at(len);
+                rest = more;
+                String::from_utf8_lossy(text).into_owned()
+            });
+            asked.variables.push((name, value));
+        }
+        Ok(asked)
+    }
+
+    /// The body of a request.
+    fn body(&mut self, id: u16) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let (kind, of, content) = self.record()?;
+            if kind == ABORT {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            assert_eq!((kind, of), (STDIN, id));
+            if content.is_empty() {
+                return Ok(body);
+            }
+            body.extend(content);
+        }
+    }
+
+    /// A request with its body.
+    fn whole(&mut self) -> io::Result<(Asked, Vec<u8>)> {
+        let asked = self.asked()?;
+        let body = self.body(asked.id)?;
+        Ok((asked, body))
+    }
+
+    /// Waits until the server wants no more of the request: it says so, or closes.
+    fn is_left(&mut self) {
+        while matches!(self.record(), Ok((kind, ..)) if kind != ABORT) {}
+    }
+}
+
+fn length(rest: &mut &[u8]) -> usize {
+    let size = if rest[0] < 128 { 1 } else { 4 };
+    let (bytes, more) = rest.split_at(size);
+    *rest = more;
+    bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)) & 0x7fff_ffff
+}
+
+/// What is done with each connection, which has its number; an error ends it, as a peer would.
+type Part = Arc<dyn Fn(&mut Line, usize) -> io::Result<()> + Send + Sync>;
+
+fn part(part: impl Fn(&mut Line, usize) -> io::Result<()> + Send + Sync + 'static) -> Part {
+    Arc::new(part)
+}
+
+/// Plays for as long as the test lasts.
+fn play<S: Stream + 'static>(mut accept: impl FnMut() -> io::Result<S> + Send + 'static, part: &Part) {
+    let part = part.clone();
+    thread::spawn(move || {
+        for number in 0.. {
+            let mut line = Line(Box::new(accept().expect("it listens")));
+            let part = part.clone();
+            thread::spawn(move || _ = part(&mut line, number));
+        }
+    });
+}
+
+/// `address` of a peer at this path.
+fn at_path(path: &Path, part: &Part) -> String {
+    let listener = UnixListener::bind(path).expect("it is our folder");
+    play(move || Ok(listener.accept()?.0), part);
+    format!("unix:{}", path.display())
+}
+
+/// `address` of a peer on some port.
+fn at_port(part: &Part) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = listener.local_addr().expect("it is bound");
+    play(move || Ok(listener.accept()?.0), part);
+    address.to_string()
+}
+
+/// A server that leaves everything below `/app/` to the peers at these addresses.
+fn leaving_to(site: Site, addresses: &[String], settings: &str) -> Server {
+    let config = format!(
+        "workers = 1\nmax_body = \"16MiB\"\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         env = {{ OWN = \"of the route\" }}\n[[application]]\nname = \"app\"\naddress = {addresses:?}\n{settings}\n"
+    );
+    site.file("static", "still here").config(&config).start()
+}
+
+fn start(part: &Part, settings: &str) -> Server {
+    let site = Site::new();
+    let address = at_path(&site.home().join("peer.sock"), part);
+    leaving_to(site, &[address], settings)
+}
+
+// ---- Its clients.
+
+fn ask(server: &Server, method: &str, name: &str) -> Client {
+    let mut client = server.connect();
+    let fields = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
+    client.send(format!("{method} /app/{name} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+    client
+}
+
+/// `200 body`, another status, or that it is cut.
+fn outcome(client: &mut Client) -> String {
+    match client.try_read_response() {
+        Ok(response) if response.status == 200 && response.body.len() < 40 => {
+            format!("200 {}", response.text())
+        }
+        Ok(response) if response.status == 200 => format!("200 {} bytes", response.body.len()),
+        Ok(response) if response.has("retry-after") => format!("{}, come again", response.status),
+        Ok(response) => response.status.to_string(),
+        Err(Broken::Closed { after: 1.. } | Broken::Reset) => "cut".to_owned(),
+        Err(other) => other.to_string(),
+    }
+}
+
+fn get(server: &Server, name: &str) -> String {
+    outcome(&mut ask(server, "GET", name))
+}
+
+/// Whether the error log has a line about this request, with these words.
+fn tells(server: &Server, name: &str, said: &str) -> bool {
+    let path = format!("/app/{name}");
+    let is = |line: &&String| line.contains(&path) && line.contains("127.0.0.1") && line.contains(said);
+    server.errors().wait_for(PATIENCE, |lines| lines.iter().find(is).map(drop)).is_some()
+}
+
+/// Opens once, for all who wait.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().expect("nobody panics") = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let closed = self.0.0.lock().expect("nobody panics");
+        let waited = self.0.1.wait_timeout_while(closed, 3 * PATIENCE, |open| !*open);
+        assert!(*waited.expect("nobody panics").0, "the gate is not opened");
+    }
+}
+
+/// What peers tell the test.
+fn news<T: Send>() -> (Arc<Mutex<Sender<T>>>, Receiver<T>) {
+    let (tell, told) = mpsc::channel();
+    (Arc::new(Mutex::new(tell)), told)
+}
+
+fn tell<T>(to: &Arc<Mutex<Sender<T>>>, what: T) {
+    // The test may be over.
+    _ = to.lock().expect("nobody panics").send(what);
+}
+
+// ---- What a peer may say.
+
+/// What a peer does when it has said what it is to say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Then {
+    /// It waits for the next request.
+    Stays,
+    Closes,
+}
+use Then::{Closes, Stays};
+
+struct Row {
+    what: String,
+    says: Box<dyn Fn(u16) -> Vec<u8> + Send + Sync>,
+    /// Said when the client has what was said before: a head and `part`.
+    later: Option<fn(u16) -> Vec<u8>>,
+    then: Then,
+    expected: String,
+    /// What is in the error log beside the request; `None`: it need not be there.
+    logged: Option<&'static str>,
+}
+
+fn row(
+    what: impl Into<String>,
+    says: impl Fn(u16) -> Vec<u8> + Send + Sync + 'static,
+    then: Then,
+    expected: impl Into<String>,
+    logged: Option<&'static str>,
+) -> Row {
+    Row { what: what.into(), says: Box::new(says), later: None, then, expected: expected.into(), logged }
+}
+
+/// An answer that has begun and is then broken by what is said.
+fn broken_by(what: &str, later: fn(u16) -> Vec<u8>, then: Then) -> Row {
+    let begins = |id| out(id, [HEAD, b"part"].concat());
+    Row { later: Some(later), ..row(format!("{what}, later"), begins, then, "cut", Some("")) }
+}
+
+/// A peer says of each row what stands there.
+fn check(rows: Vec<Row>) {
+    let rows = Arc::new(rows);
+    let of_peer = rows.clone();
+    let (go_on, goes_on) = news();
+    let goes_on = Mutex::new(goes_on);
+    let server = start(
+        &part(move |line, _| {
+            loop {
+                let (asked, _) = line.whole()?;
+                let Some(at) = asked.name().strip_prefix("row-") else {
+                    line.say(hello(asked.id))?;
+                    continue;
+                };
+                let row = &of_peer[at.parse::<usize>().expect("a number")];
+                line.say((row.says)(asked.id))?;
+                if let Some(later) = row.later {
+                    _ = goes_on.lock().expect("nobody panics").recv_timeout(PATIENCE);
+                    line.say(later(asked.id))?;
+                }
+                if row.then == Closes {
+                    return Ok(());
+                }
+            }
+        }),
+        "",
+    );
+    let asked = |row: &Row, name: &str| {
+        let mut client = ask(&server, "GET", name);
+        if row.later.is_none() {
+            return outcome(&mut client);
+        }
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"part\r\n") {
+            match client.read_some() {
+                Ok(more) if !more.is_empty() => seen.extend(more),
+                _ => return format!("no beginning: {:?}", String::from_utf8_lossy(&seen)),
+            }
+        }
+        tell(&go_on, ());
+        // A reset says as well that this is not all.
+        while let Ok(more) = client.read_some()
+            && !more.is_empty()
+        {
+            seen.extend(more);
+        }
+        if seen.ends_with(b"\r\n0\r\n\r\n") { "whole".to_owned() } else { "cut".to_owned() }
+    };
+    let mut found = Rows::new();
+    for (at, row) in rows.iter().enumerate() {
+        let name = format!("row-{at}");
+        found.check(&row.what, asked(row, &name), row.expected.clone());
+        found.check(format!("behind {}", row.what), get(&server, "hello"), "200 hello".to_owned());
+        if let Some(said) = row.logged {
+            found.holds(&row.what, &format!("the log tells of it: {said:?}"), tells(&server, &name, said));
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_the_same_in_any_records() {
+    let body: Arc<Vec<u8>> = Arc::new(Random::new(3).bytes(3 * 65535));
+    let bytewise = |id, text: &[u8]| text.iter().flat_map(|byte| out(id, [*byte])).collect::<Vec<u8>>();
+    let large = body.clone();
+    check(vec![
+        row(
+            "one record",
+            |id| [out(id, [HEAD, b"hello"].concat()), end(id)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row("head and body", hello, Stays, "200 hello", None),
+        row(
+            "single bytes",
+            move |id| [bytewise(id, HEAD), bytewise(id, b"hello"), end(id)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "padding of 255",
+            |id| {
+                let text = [HEAD, b"hello"].concat();
+                let out: Vec<u8> = text.chunks(3).flat_map(|piece| padded(STDOUT, id, piece, 255)).collect();
+                [out, padded(STDOUT, id, b"", 255), padded(END, id, &[0; 8], 255)].concat()
+            },
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "padding of every length",
+            |id| {
+                let out: Vec<u8> = (0..=255).flat_map(|padding| padded(STDOUT, id, b"x", padding)).collect();
+                [record(STDOUT, id, HEAD), out, end(id)].concat()
+            },
+            Stays,
+            "200 256 bytes",
+            None,
+        ),
+        row("a body of one byte", |id| [out(id, HEAD), out(id, "x"), end(id)].concat(), Stays, "200 x", None),
+        row("no body", |id| [out(id, HEAD), end(id)].concat(), Stays, "200 ", None),
+        row(
+            "records of 65535 bytes",
+            move |id| {
+                let out: Vec<u8> =
+                    large.chunks(65535).flat_map(|piece| padded(STDOUT, id, piece, 1)).collect();
+                [record(STDOUT, id, HEAD), out, end(id)].concat()
+            },
+            Stays,
+            "200 196605 bytes",
+            None,
+        ),
+        row(
+            "a number that a program exits with",
+            |id| {
+                [
+                    out(id, HEAD),
+                    out(id, "hello"),
+                    record(STDOUT, id, b""),
+                    record(END, id, &[0, 0, 0, 7, 0, 0, 0, 0]),
+                ]
+                .concat()
+            },
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "output that is ended twice",
+            |id| [out(id, HEAD), out(id, "hello"), record(STDOUT, id, b""), end(id)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "output that is not ended",
+            |id| [out(id, HEAD), out(id, "hello"), ends(id, 0)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "errors that are ended",
+            |id| [record(STDERR, id, b""), hello(id)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "errors before and between",
+            |id| {
+                [
+                    err(id, "first words\n"),
+                    out(id, HEAD),
+                    err(id, "second"),
+                    out(id, "hello"),
+                    err(id, " words\n"),
+                    end(id),
+                ]
+                .concat()
+            },
+            Stays,
+            "200 hello",
+            Some("second words"),
+        ),
+        row("errors alone", |id| [err(id, "the reason"), end(id)].concat(), Stays, "502", Some("the reason")),
+        row("a closed connection behind the end", hello, Closes, "200 hello", None),
+        row(
+            "a further record behind the end",
+            |id| [hello(id), out(id, "more")].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row("another answer behind the end", |id| [hello(id), hello(id)].concat(), Stays, "200 hello", None),
+        row(
+            "what is no record behind the end",
+            |id| [hello(id), b"HTTP/1.1 200 OK".to_vec()].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row(
+            "a record of others behind the end",
+            |id| [hello(id), hello(id + 1)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+    ]);
+    assert_eq!(body.len(), 196_605);
+}
+
+#[test]
+fn a_broken_rule_is_a_bad_gateway_or_cuts_the_answer() {
+    type Lie = (&'static str, fn(u16) -> Vec<u8>);
+    let lies: [Lie; 21] = [
+        ("version 0", |id| [vec![0], out(id, HEAD)[1..].to_vec()].concat()),
+        ("version 2", |id| [vec![2], hello(id)[1..].to_vec()].concat()),
+        ("another protocol", |_| b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ("output of nobody", |id| out(id + 7, HEAD)),
+        ("output of a large number", |_| out(65535, HEAD)),
+        ("output of the connection", |_| out(0, HEAD)),
+        ("the end of nobody", |id| ends(id + 7, 0)),
+        ("an end of 7 bytes", |id| record(END, id, &[0; 7])),
+        ("an end of 9 bytes", |id| record(END, id, &[0; 9])),
+        ("an end of no kind", |id| ends(id, 9)),
+        ("a request", |id| record(BEGIN, id, &[0, 1, 0, 0, 0, 0, 0, 0])),
+        ("an abort", |id| record(ABORT, id, b"")),
+        ("variables", |id| record(PARAMS, id, b"")),
+        ("input", |id| record(STDIN, id, b"hello")),
+        ("data", |id| record(8, id, b"hello")),
+        ("a question", |_| record(9, 0, b"")),
+        ("an answer that nobody has asked for", |_| record(10, 0, b"")),
+        ("an unknown type that nobody has sent", |_| record(UNKNOWN, 0, &[0; 8])),
+        ("a type that there is not", |id| record(99, id, b"hello")),
+        ("type 0", |id| record(0, id, b"hello")),
+        ("output behind its end", |id| [record(STDOUT, id, b""), out(id, HEAD)].concat()),
+    ];
+    let at_once = lies.iter().map(|&(what, says)| row(what, says, Stays, "502", Some("")));
+    let later = lies.iter().map(|&(what, says)| broken_by(what, says, Stays));
+    check(at_once.chain(later).collect());
+}
+
+#[test]
+fn an_answer_that_is_none_is_a_bad_gateway_with_a_line_in_the_log() {
+    let rows = [
+        ("nothing", ""),
+        ("no header", "no header at all\n\n"),
+        ("half a header", "Content-Type: text/plain"),
+        ("no empty line", "Content-Type: text/plain\r\n"),
+        ("a folded line", "X-A: 1\n folded\n\n"),
+        ("a NUL", "X-A: a\0b\n\n"),
+        ("no status", "Status: 99\n\n"),
+        ("two statuses", "Status: 200\nStatus: 404\n\n"),
+        ("two lengths", "Content-Length: 1\nContent-Length: 2\n\nab"),
+        ("a length below zero", "Content-Length: -1\n\nab"),
+        ("both kinds of length", "Content-Length: 1\nTransfer-Encoding: chunked\n\nab"),
+    ];
+    let told = rows
+        .map(|(what, text)| row(what, move |id| [out(id, text), end(id)].concat(), Stays, "502", Some("")));
+    let large = format!("X-A: {}\n\n", "x".repeat(MIB));
+    let mut many = String::new();
+    (0..1000).for_each(|number| writeln!(many, "X-{number}: x").expect("a string takes all"));
+    many.push('\n');
+    let endless = "x".repeat(MIB);
+    let too_large =
+        [("a line of 1 MiB", large), ("a thousand fields", many), ("1 MiB without a line", endless)];
+    let too_large = too_large
+        .map(|(what, text)| row(what, move |id| [out(id, &text), end(id)].concat(), Stays, "502", Some("")));
+    let ending =
+        [(1, "502"), (2, "503, come again"), (3, "502")].into_iter().flat_map(|(status, expected)| {
+            [
+                row(format!("status {status}"), move |id| ends(id, status), Stays, expected, Some("")),
+                row(
+                    format!("status {status}, closed"),
+                    move |id| ends(id, status),
+                    Closes,
+                    expected,
+                    Some(""),
+                ),
+            ]
+        });
+    let sized = |len: usize| format!("Content-Length: {len}\r\n\r\nhello");
+    let cut = [
+        broken_by("status 1", |id| ends(id, 1), Stays),
+        broken_by("status 2", |id| ends(id, 2), Stays),
+        broken_by("status 3", |id| ends(id, 3), Stays),
+        broken_by("no end", |_| Vec::new(), Closes),
+        broken_by("no end but that of the output", |id| record(STDOUT, id, b""), Closes),
+        broken_by("half of a record", |id| out(id, "more")[..9].to_vec(), Closes),
+        row("less than it says", move |id| [out(id, sized(9)), end(id)].concat(), Stays, "cut", Some("")),
+        row("less than it says, closed", move |id| out(id, sized(9)), Closes, "cut", Some("")),
+        row(
+            "more than it says",
+            move |id| [out(id, sized(5)), out(id, "more"), end(id)].concat(),
+            Stays,
+            "200 hello",
+            None,
+        ),
+        row("as much as it says, closed", move |id| out(id, sized(5)), Closes, "200 hello", None),
+    ];
+    check(told.into_iter().chain(too_large).chain(ending).chain(cut).collect());
+}
+
+#[test]
+fn an_answer_that_is_cut_anywhere_is_never_whole() {
+    let whole = hello(1).len();
+    let server = start(
+        &part(|line, _| {
+            let (asked, _) = line.whole()?;
+            let answer = hello(asked.id);
+            let len: usize = asked.name().parse().expect("a length");
+            line.say(&answer[..len])
+        }),
+        "",
+    );
+    let mut rows = Rows::new();
+    for len in 0..=whole {
+        let found = get(&server, &len.to_string());
+        let is_right = match len {
+            // Not all of the head.
+            ..36 => found == "502",
+            // Whether there is an answer to be cut is the server's affair.
+            _ if len < whole => found == "502" || found == "cut",
+            _ => found == "200 hello",
+        };
+        rows.holds(format!("{len} of {whole} bytes: {found}"), "it is never whole", is_right);
+    }
+}
+
+#[test]
+fn what_comes_byte_by_byte_is_an_answer() {
+    let server = start(
+        &part(|line, _| {
+            let (asked, _) = line.whole()?;
+            hello(asked.id).iter().try_for_each(|byte| {
+                thread::sleep(Duration::from_millis(1));
+                line.say([*byte])
+            })
+        }),
+        "",
+    );
+    assert_eq!(get(&server, "hello"), "200 hello");
+}
+
+#[test]
+fn a_peer_is_told_all_of_a_request() {
+    let (to, told) = news();
+    let peer = part(move |line, number| {
+        loop {
+            let (asked, body) = line.whole()?;
+            line.say(hello(asked.id))?;
+            tell(&to, (number, asked, body));
+        }
+    });
+    for address in ["unix", "tcp"] {
+        let site = Site::new();
+        let address = if address == "unix" { at_path(&site.home().join("p"), &peer) } else { at_port(&peer) };
+        let server = leaving_to(site, &[address], "");
+        let (long, longer) = ("l".repeat(127), "l".repeat(128));
+        let mut client = server.connect();
+        let mut rows = Rows::new();
+        let mut connections = Vec::new();
+        for (method, body) in [("POST", &b"the body"[..]), ("PUT", b""), ("POST", &vec![b'x'; 200_000])] {
+            client.send(format!(
+                "{method} /app/a%20b/c?d=%20e HTTP/1.1\r\nHost: www.example:81\r\nX-Long: {long}\r\nX-Longer: {longer}\r\n\
+                 Proxy: evil\r\nX_Under: no\r\nAuthorization: Basic YTpi\r\nContent-Type: text/x\r\n\
+                 Content-Length: {}\r\n\r\n",
+                body.len()
+            ));
+            client.send(body);
+            rows.check(method, outcome(&mut client), "200 hello".to_owned());
+            let (number, asked, heard) = told.recv_timeout(PATIENCE).expect("it was asked");
+            connections.push(number);
+            rows.check(method, (asked.role, asked.keep), (1, true));
+            rows.holds(method, "the body is whole", heard == body);
+            for (name, expected) in [
+                ("REQUEST_METHOD", method),
+                ("GATEWAY_INTERFACE", "CGI/1.1"),
+                ("SERVER_PROTOCOL", "HTTP/1.1"),
+                ("SCRIPT_NAME", "/app"),
+                ("PATH_INFO", "/a b/c"),
+                ("QUERY_STRING", "d=%20e"),
+                ("REQUEST_URI", "/app/a%20b/c?d=%20e"),
+                ("CONTENT_LENGTH", &body.len().to_string()),
+                ("CONTENT_TYPE", "text/x"),
+                ("SERVER_NAME", "www.example"),
+                ("REMOTE_ADDR", "127.0.0.1"),
+                ("HTTP_HOST", "www.example:81"),
+                ("HTTP_X_LONG", &long),
+                ("HTTP_X_LONGER", &longer),
+                ("HTTP_PROXY", "none"),
+                ("HTTP_X_UNDER", "none"),
+                ("HTTP_AUTHORIZATION", "none"),
+                ("OWN", "of the route"),
+            ] {
+                rows.check(format!("{method} {name}"), asked.get(name), expected);
+            }
+        }
+        rows.check("its connection is kept", connections, vec![0, 0, 0]);
+    }
+}
+
+// ---- Peers that are not there, or go.
+
+/// The first connection of all is `first`'s; each further one gets an answer. What is counted are the
+/// addresses that were asked.
+fn two(
+    first: impl Fn(&mut Line) -> io::Result<()> + Send + Sync + 'static,
+    settings: &str,
+) -> (Server, Receiver<char>) {
+    let (to, told) = news();
+    let (first, count) = (Arc::new(first), Arc::new(AtomicUsize::new(0)));
+    let site = Site::new();
+    let addresses = ['a', 'b'].map(|name| {
+        let (to, first, count) = (to.clone(), first.clone(), count.clone());
+        let peer = part(move |line, _| {
+            tell(&to, name);
+            if count.fetch_add(1, Ordering::SeqCst) == 0 {
+                return first(line);
+            }
+            let (asked, _) = line.whole()?;
+            line.say(hello(asked.id))
+        });
+        at_path(&site.home().join(name.to_string()), &peer)
+    });
+    (leaving_to(site, &addresses, settings), told)
+}
+
+#[test]
+fn who_goes_before_his_answer_is_asked_again_elsewhere_if_that_does_no_harm() {
+    type First = fn(&mut Line) -> io::Result<()>;
+    let firsts: [(&str, First); 4] = [
+        ("closes at once", |_| Ok(())),
+        ("closes when it was asked", |line| line.asked().map(drop)),
+        ("closes when it has the body", |line| line.whole().map(drop)),
+        ("resets", |line| line.record().map(drop)),
+    ];
+    let mut rows = Rows::new();
+    for (what, first) in firsts {
+        for (method, expected, asked) in [
+            ("GET", "200 hello", 2),
+            ("PUT", "200 hello", 2),
+            ("DELETE", "200 hello", 2),
+            ("POST", "502", 1),
+            ("PATCH", "502", 1),
+        ] {
+            let (server, told) = two(first, "keep = \"0s\"");
+            let row = format!("{method}: {what}");
+            rows.check(&row, outcome(&mut ask(&server, method, "x")), expected.to_owned());
+            let asked_of: Vec<char> = told.try_iter().collect();
+            rows.check(&row, asked_of.len(), asked);
+            rows.holds(
+                &row,
+                &format!("not the same: {asked_of:?}"),
+                asked == 1 || asked_of[0] != asked_of[1],
+            );
+        }
+    }
+}
+
+#[test]
+fn nobody_is_asked_for_ever() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let peer = part(move |line, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        line.whole().map(drop)
+    });
+    let server = start(&peer, "");
+    assert_eq!(get(&server, "x"), "502");
+    assert!(count.load(Ordering::SeqCst) <= 2);
+    assert!(tells(&server, "x", ""));
+    assert_eq!(server.get("/static").text(), "still here");
+}
+
+#[test]
+fn who_is_not_there_is_passed_over() {
+    let peer = part(|line, _| {
+        let (asked, _) = line.whole()?;
+        line.say(hello(asked.id))
+    });
+    let mut rows = Rows::new();
+    let free_port =
+        || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is one").to_string();
+    for what in ["no file", "nobody listens", "a file that is no socket", "a port that nobody has"] {
+        for others in [0, 1] {
+            let site = Site::new();
+            let path = site.home().join("dead");
+            match what {
+                "nobody listens" => drop(UnixListener::bind(&path).expect("it is our folder")),
+                "a file that is no socket" => std::fs::write(&path, "").expect("it is our folder"),
+                _ => {}
+            }
+            let dead = if what.ends_with("has") { free_port() } else { format!("unix:{}", path.display()) };
+            let mut addresses = vec![dead];
+            (0..others).for_each(|_| addresses.push(at_path(&site.home().join("alive"), &peer)));
+            let server = leaving_to(site, &addresses, "keep = \"0s\"");
+            let expected = if others == 0 { "502" } else { "200 hello" };
+            for number in 0..4 {
+                rows.check(
+                    format!("{what}, and {others}"),
+                    get(&server, &number.to_string()),
+                    expected.to_owned(),
+                );
+            }
+            if others == 0 {
+                rows.holds(what, "the log tells of it", tells(&server, "0", ""));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kept_connection_that_was_closed_costs_no_request() {
+    let mut rows = Rows::new();
+    for method in ["GET", "POST"] {
+        let (gate, (to, told)) = (Gate::default(), news());
+        let closing = gate.clone();
+        let server = start(
+            &part(move |line, number| {
+                let (asked, _) = line.whole()?;
+                line.say(hello(asked.id))?;
+                if number == 0 {
+                    closing.wait();
+                    // No other handle is left.
+                    line.0 = Box::new(UnixStream::pair()?.0);
+                    tell(&to, ());
+                }
+                Ok(())
+            }),
+            "",
+        );
+        rows.check(method, get(&server, "x"), "200 hello".to_owned());
+        gate.open();
+        told.recv_timeout(PATIENCE).expect("it is closed");
+        rows.check(method, outcome(&mut ask(&server, method, "x")), "200 hello".to_owned());
+    }
+}
+
+#[test]
+fn a_kept_connection_that_is_closed_on_its_next_request_costs_no_get() {
+    let mut rows = Rows::new();
+    for (method, expected) in [("GET", "200 hello"), ("DELETE", "200 hello"), ("POST", "502")] {
+        let server = start(
+            &part(|line, _| {
+                let (asked, _) = line.whole()?;
+                line.say(hello(asked.id))?;
+                line.whole().map(drop)
+            }),
+            "",
+        );
+        rows.check(method, get(&server, "x"), "200 hello".to_owned());
+        rows.check(method, outcome(&mut ask(&server, method, "x")), expected.to_owned());
+    }
+}
+
+#[test]
+fn each_request_has_its_own_connection_where_none_is_kept() {
+    let (to, told) = news();
+    let server = start(
+        &part(move |line, number| {
+            loop {
+                let (asked, _) = line.whole()?;
+                tell(&to, (number, asked.keep));
+                // It stays, though it was told not to.
+                line.say(hello(asked.id))?;
+            }
+        }),
+        "keep = \"0s\"",
+    );
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client.send("GET /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(outcome(&mut client), "200 hello");
+    }
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (2, false)]);
+}
+
+#[test]
+fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
+    let (gate, (to, told)) = (Gate::default(), news());
+    let site = Site::new();
+    let addresses = ['a', 'b'].map(|name| {
+        let (gate, to) = (gate.clone(), to.clone());
+        let peer = part(move |line, _| {
+            loop {
+                let (asked, _) = line.whole()?;
+                tell(&to, name);
+                gate.wait();
+                line.say(hello(asked.id))?;
+            }
+        });
+        at_path(&site.home().join(name.to_string()), &peer)
+    });
+    let server = leaving_to(site, &addresses, "connections = 2\nqueue = 3");
+    let mut clients: Vec<Client> = (0..4).map(|_| ask(&server, "GET", "x")).collect();
+    let mut asked: Vec<char> = (0..4).map(|_| told.recv_timeout(PATIENCE).expect("it is asked")).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, ['a', 'a', 'b', 'b']);
+    clients.extend((0..4).map(|_| ask(&server, "GET", "x")));
+    // Three wait, and one has no place to.
+    let refused = clients.split_off(4).into_iter().map(|client| {
+        thread::spawn(move || {
+            let mut client = client;
+            outcome(&mut client)
+        })
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(e2e::becomes(PATIENCE, || refused.iter().any(|one| one.is_finished())));
+    assert!(told.try_recv().is_err(), "there are never more");
+    gate.open();
+    assert!(clients.iter_mut().all(|client| outcome(client) == "200 hello"));
+    let mut late: Vec<String> =
+        refused.into_iter().map(|one| one.join().expect("it does not panic")).collect();
+    late.sort();
+    assert_eq!(late, ["200 hello", "200 hello", "200 hello", "503, come again"]);
+}
+
+// ---- Peers that take their time.
+
+#[test]
+fn who_says_nothing_for_too_long_is_given_up() {
+    // What is said before; what the client sees.
+    type Before = fn(u16) -> Vec<u8>;
+    let table: [(&str, Before, &str); 6] = [
+        ("nothing", |_| Vec::new(), "504"),
+        ("half of a record", |id| out(id, HEAD)[..5].to_vec(), "504"),
+        ("half of a head", |id| out(id, "Content-Type: "), "504"),
+        ("errors", |id| err(id, "still at it\n"), "504"),
+        ("a head and a part", |id| out(id, [HEAD, b"part"].concat()), "cut"),
+        ("part of what it says", |id| out(id, "Content-Length: 9\r\n\r\npart"), "cut"),
+    ];
+    let (to, told) = news();
+    let server = start(
+        &part(move |line, _| {
+            let (asked, _) = line.whole()?;
+            let at: usize = asked.name().parse().expect("a number");
+            line.say(table[at].1(asked.id))?;
+            line.is_left();
+            tell(&to, at);
+            Ok(())
+        }),
+        "first_byte = \"300ms\"\nidle = \"300ms\"",
+    );
+    let mut rows = Rows::new();
+    for (at, (what, _, expected)) in table.iter().enumerate() {
+        rows.check(what, get(&server, &at.to_string()), (*expected).to_owned());
+        rows.check(what, told.recv_timeout(PATIENCE).ok(), Some(at));
+        rows.holds(what, "the log tells of it", tells(&server, &at.to_string(), ""));
+    }
+}
+
+#[test]
+fn an_answer_may_take_its_time_but_not_for_ever() {
+    let trickle = part(|line, _| {
+        let (asked, _) = line.whole()?;
+        line.say(out(asked.id, HEAD))?;
+        let many = if asked.name() == "short" { 20 } else { usize::MAX };
+        for _ in 0..many {
+            thread::sleep(Duration::from_millis(50));
+            line.say(out(asked.id, "x"))?;
+        }
+        line.say(end(asked.id))
+    });
+    // One second, with never so long a pause.
+    let server = start(&trickle, "first_byte = \"3s\"\nidle = \"3s\"");
+    assert_eq!(get(&server, "short"), format!("200 {}", "x".repeat(20)));
+    let server = start(&trickle, "total = \"1s\"");
+    assert_eq!(get(&server, "endless"), "cut");
+    assert!(tells(&server, "endless", ""));
+}
+
+#[test]
+fn who_waits_for_his_client_is_not_late() {
+    let server = start(
+        &part(|line, _| {
+            let (asked, body) = line.whole()?;
+            line.say(out(asked.id, HEAD))?;
+            // Far more than sockets hold.
+            (0..16).try_for_each(|_| line.say(out(asked.id, vec![b'x'; MIB])))?;
+            line.say([out(asked.id, body), end(asked.id)].concat())
+        }),
+        "first_byte = \"500ms\"\nidle = \"500ms\"",
+    );
+    let mut client = server.connect();
+    client.send("POST /app/x HTTP/1.0\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo");
+    // Twice as long as the peer might.
+    thread::sleep(Duration::from_secs(1));
+    client.send("dy");
+    thread::sleep(Duration::from_secs(1));
+    let response = client.read_response();
+    assert_eq!((response.status, response.body.len()), (200, 16 * MIB + 4));
+    assert!(response.body.ends_with(b"body"));
+}
+
+/// Somebody listens, and accepts nobody: whoever connects waits.
+fn full(
+    server_at: impl Fn() -> OwnedFd,
+    reach: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
+    family: AddressFamily,
+) -> Vec<OwnedFd> {
+    let listener = server_at();
+    listen(&listener, 0).expect("it is bound");
+    let mut all = vec![listener];
+    for _ in 0..4 {
+        let client = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK, None).expect("a socket");
+        // Those that do not get in wait before the door.
+        _ = reach(&client);
+        all.push(client);
+    }
+    all
+}
+
+#[test]
+fn who_lets_nobody_in_is_given_up() {
+    let site = Site::new();
+    let path = site.home().join("full");
+    let unix = SocketAddrUnix::new(&path).expect("it is short");
+    let bound =
+        |family| socket_with(family, SocketType::STREAM, SocketFlags::empty(), None).expect("a socket");
+    let at_path = || {
+        let socket = bound(AddressFamily::UNIX);
+        bind(&socket, &unix).expect("it is our folder");
+        socket
+    };
+    let _by_path = full(at_path, |client| connect(client, &unix), AddressFamily::UNIX);
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is one").port();
+    let tcp = SocketAddr::from(([127, 0, 0, 1], port));
+    let at_port = || {
+        let socket = bound(AddressFamily::INET);
+        bind(&socket, &tcp).expect("it was free a moment ago");
+        socket
+    };
+    let _by_port = full(at_port, |client| connect(client, &tcp), AddressFamily::INET);
+    let mut rows = Rows::new();
+    for address in [tcp.to_string(), format!("unix:{}", path.display())] {
+        let server = leaving_to(Site::new(), std::slice::from_ref(&address), "connect = \"300ms\"");
+        let found = get(&server, "x");
+        // At a path it is known at once that there is no room.
+        let is_right = found == "504" || (address.starts_with("unix:") && found == "503, come again");
+        rows.holds(&address, &format!("it is given up: {found}"), is_right);
+        rows.holds(&address, "the log tells of it", tells(&server, "x", ""));
+        rows.check(&address, server.get("/static").text().as_str(), "still here");
+    }
+}
+
+// ---- Clients that go, and bodies that nobody reads.
+
+#[test]
+fn a_peer_is_told_that_its_client_has_left() {
+    // What it does before; what it does then until it is told.
+    let (to, told) = news();
+    let begun = to.clone();
+    let server = start(
+        &part(move |line, _| {
+            let asked = line.asked()?;
+            match asked.name() {
+                "body" => tell(&begun, "begun"),
+                "silent" => tell(&begun, "begun"),
+                "part" => line.say(out(asked.id, [HEAD, b"part"].concat()))?,
+                "endless" => {
+                    line.say(out(asked.id, HEAD))?;
+                    let mut writer = Line(line.0.twin());
+                    thread::spawn(move || while writer.say(out(asked.id, [b'x'; 60000])).is_ok() {});
+                }
+                _ => {
+                    line.body(asked.id)?;
+                    return line.say(hello(asked.id));
+                }
+            }
+            line.is_left();
+            tell(&to, "left");
+            Ok(())
+        }),
+        "first_byte = \"60s\"\nidle = \"60s\"",
+    );
+    for name in ["body", "silent", "part", "endless"] {
+        let mut client = server.connect();
+        let length = if name == "body" { 1000 } else { 0 };
+        client.send(format!("POST /app/{name} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
+        match name {
+            "body" | "silent" => assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"), "{name}"),
+            _ => assert!(!client.read_some().expect("it begins").is_empty()),
+        }
+        drop(client);
+        assert_eq!(told.recv_timeout(PATIENCE), Ok("left"), "{name}");
+        assert_eq!(get(&server, "hello"), "200 hello", "behind {name}");
+    }
+}
+
+#[test]
+fn an_answer_that_comes_before_the_body_is_read_locks_nothing_up() {
+    let (to, told) = news();
+    let gate = Gate::default();
+    let over = gate.clone();
+    let server = start(
+        &part(move |line, _| {
+            let asked = line.asked()?;
+            match asked.name() {
+                "never-reads" => {
+                    line.say(hello(asked.id))?;
+                    over.wait();
+                }
+                "closes" => line.say(hello(asked.id))?,
+                "reads-then" => {
+                    line.say(out(asked.id, HEAD))?;
+                    line.say(out(asked.id, vec![b'x'; 8 * MIB]))?;
+                    let body = line.body(asked.id)?;
+                    tell(&to, body.len());
+                    line.say(end(asked.id))?;
+                }
+                "echoes" => {
+                    line.say(out(asked.id, HEAD))?;
+                    // Twice as much as comes, record by record.
+                    loop {
+                        let (_, _, content) = line.record()?;
+                        if content.is_empty() {
+                            break line.say(end(asked.id))?;
+                        }
+                        line.say(out(asked.id, [&content[..], &content].concat()))?;
+                    }
+                }
+                _ => {
+                    line.body(asked.id)?;
+                    line.say(hello(asked.id))?;
+                }
+            }
+            Ok(())
+        }),
+        "",
+    );
+    let mut rows = Rows::new();
+    for (name, expected) in [
+        ("never-reads", "200 hello".to_owned()),
+        ("closes", "200 hello".to_owned()),
+        ("reads-then", format!("200 {} bytes", 8 * MIB)),
+        ("echoes", format!("200 {} bytes", 16 * MIB)),
+    ] {
+        let mut client = server.connect();
+        let mut sender = client.another_handle();
+        let sending = thread::spawn(move || {
+            let head = format!("POST /app/{name} HTTP/1.0\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 8 * MIB);
+            // The server may close before it has taken all of it.
+            _ = sender.try_send(head).and_then(|()| sender.try_send(vec![b'y'; 8 * MIB]));
+        });
+        rows.check(name, outcome(&mut client), expected);
+        drop(client);
+        sending.join().expect("it does not panic");
+        rows.check(format!("behind {name}"), get(&server, "hello"), "200 hello".to_owned());
+    }
+    rows.check("the body that was read in the end", told.try_recv().ok(), Some(8 * MIB));
+    gate.open();
+}
