@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -22,6 +22,7 @@ pub struct Beside {
 impl Beside {
     /// In a group of its own. Panics if it cannot be started.
     pub fn start(command: &mut Command) -> Beside {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.process_group(0).spawn();
         let mut child = started.unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));

@@ -31,10 +31,17 @@ pub fn tool(name: &str) -> Command {
 }
 
 /// Where a program of the system is, for a configuration. What Debian has is preferred: something of the same
-/// name in one's home may be a script that adds to the environment, and is out of reach for other users.
+/// name in one's home may be a script that adds to the environment, and is out of reach for other users. Some
+/// have their version behind their name, as `php-fpm8.2`. Panics if it is not installed.
 pub fn path_of(name: &str) -> String {
-    let of_the_system = ["/usr/bin", "/usr/sbin"].map(|folder| Path::new(folder).join(name));
-    let found = of_the_system.into_iter().find(|path| path.is_file());
+    let folders = ["/usr/bin", "/usr/sbin"].map(Path::new);
+    let exactly = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+    let is_versioned = |path: &PathBuf| {
+        let rest = path.file_name().and_then(|own| own.to_str()?.strip_prefix(name));
+        rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+    };
+    let all = || folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let found = exactly.or_else(|| all().map(|entry| entry.path()).find(is_versioned));
     let path = found.unwrap_or_else(|| tool(name).get_program().into());
     path.to_str().expect("a path of the system is text").to_owned()
 }

@@ -1,11 +1,14 @@
-//! Real applications by CGI, as an administrator would set them up: PHP, git's own server, a Python WSGI
-//! application, and gitweb, which is Perl with CGI.pm.
+//! Real applications as an administrator would set them up. By CGI: PHP, git's own server, a Python WSGI
+//! application, and gitweb, which is Perl with CGI.pm. By FastCGI: PHP, elsewhere as php-fpm and started here.
+//! By HTTP: gunicorn, node, and what Python has in its library.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Client, Response, Rows, Server, Site, ended, free_port, path_of, tool};
+use e2e::{Beside, Client, PATIENCE, Response, Rows, Server, Site, ended, free_port, is_root, path_of, tool};
 
 /// Runs a command that must not fail, and returns what it prints.
 fn done(command: &mut Command) -> String {
@@ -15,9 +18,81 @@ fn done(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
-fn php(config: &str) -> Site {
-    let route = format!("[[route]]\npath = \"*.php\"\ninterpreter = \"{}\"\n", path_of("php-cgi"));
-    Site::new().config(&format!("max_body = \"64MiB\"\nindex = [\"index.php\"]\n{route}{config}"))
+/// How PHP is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Php {
+    /// php-cgi, once for each request.
+    Cgi,
+    /// php-cgi, started by the server, which it then speaks FastCGI with.
+    Managed,
+    /// php-fpm, elsewhere.
+    Fpm,
+}
+
+/// In every way.
+const PHP: [Php; 3] = [Php::Cgi, Php::Managed, Php::Fpm];
+
+/// The server, and what it needs besides.
+struct Running {
+    server: Server,
+    _beside: Option<Beside>,
+}
+
+impl Deref for Running {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Php {
+    /// `config` goes to the route.
+    fn site(self, config: &str) -> Site {
+        self.site_of(4, "", config)
+    }
+
+    /// With so many processes, and `top` for the server.
+    fn site_of(self, processes: u32, top: &str, config: &str) -> Site {
+        let site = Site::new();
+        let (home, cgi) = (site.home().display().to_string(), path_of("php-cgi"));
+        // php-cgi ends by itself after so many requests.
+        let env = "env = { PHP_INI_SCAN_DIR = \"\", PHP_FCGI_MAX_REQUESTS = \"20\" }";
+        let application = match self {
+            Php::Cgi => String::new(),
+            Php::Managed => format!("command = \"{cgi}\"\nprocesses = {processes}\n{env}\n"),
+            Php::Fpm => format!("address = \"unix:{home}/fpm.sock\"\nconnections = {processes}\n"),
+        };
+        let section = if self == Php::Cgi { "" } else { "[[application]]\nname = \"php\"\n" };
+        let interpreter = if self == Php::Cgi { &cgi } else { "php" };
+        let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
+        site.config(&format!(
+            "max_body = \"64MiB\"\nindex = [\"index.php\"]\n{top}\n\
+             [[route]]\npath = \"*.php\"\ninterpreter = \"{interpreter}\"\n{config}\n{section}{application}"
+        ))
+        .beside(
+            "fpm.conf",
+            format!(
+                "[global]\nerror_log = {home}/fpm.log\n[www]\nlisten = {home}/fpm.sock\n\
+                 pm = static\npm.max_children = {processes}\nphp_flag[display_errors] = off\n{user}"
+            ),
+        )
+    }
+
+    fn start(self, site: Site) -> Running {
+        let fpm = (self == Php::Fpm).then(|| fpm(&site));
+        Running { server: site.start(), _beside: fpm }
+    }
+}
+
+/// php-fpm, as the configuration beside the site has it.
+fn fpm(site: &Site) -> Beside {
+    let mut fpm = Command::new(path_of("php-fpm"));
+    fpm.args(["-n", "-F", "-y"]).arg(site.home().join("fpm.conf"));
+    if is_root() {
+        fpm.arg("-R");
+    }
+    Beside::listening(&mut fpm, &site.home().join("fpm.sock"))
 }
 
 fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
@@ -30,7 +105,13 @@ fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn php_answers_forms_paths_and_sessions() {
-    let server = php("env = { PHP_INI_SCAN_DIR = \"\" }\n")
+    PHP.into_iter().for_each(answers_forms_paths_and_sessions);
+}
+
+fn answers_forms_paths_and_sessions(php: Php) {
+    eprintln!("{php:?}");
+    let site = php
+        .site("env = { PHP_INI_SCAN_DIR = \"\" }\n")
         .file(
             "form.php",
             "<?php header('X-Php: yes'); echo $_SERVER['REQUEST_METHOD'], ' ', $_POST['name'] ?? '-', ' ', \
@@ -41,8 +122,8 @@ fn php_answers_forms_paths_and_sessions() {
         .file("status.php", "<?php http_response_code(418); echo 'teapot';")
         .file("go.php", "<?php header('Location: /form.php?q=gone'); ")
         .file("broken.php", "<?php this is no PHP")
-        .file("blog/index.php", "<?php echo 'blog ', $_SERVER['REQUEST_URI'];")
-        .start();
+        .file("blog/index.php", "<?php echo 'blog ', $_SERVER['REQUEST_URI'];");
+    let server = php.start(site);
     let mut rows = Rows::new();
     let form = "application/x-www-form-urlencoded";
     for (request, expected) in [
@@ -76,7 +157,13 @@ fn php_answers_forms_paths_and_sessions() {
 
 #[test]
 fn php_takes_an_upload_of_8_mib_and_gives_more_than_64() {
-    let server = php("env = { PHP_INI_SCAN_DIR = \"\" }\n")
+    PHP.into_iter().for_each(takes_an_upload_of_8_mib_and_gives_more_than_64);
+}
+
+fn takes_an_upload_of_8_mib_and_gives_more_than_64(php: Php) {
+    eprintln!("{php:?}");
+    let site = php
+        .site("env = { PHP_INI_SCAN_DIR = \"\" }\n")
         .file("php.ini", "")
         .file(
             "up.php",
@@ -84,8 +171,8 @@ fn php_takes_an_upload_of_8_mib_and_gives_more_than_64() {
         )
         .file(".user.ini", "upload_max_filesize = 16M\npost_max_size = 16M\n")
         .file("down.php", "<?php for ($i = 0; $i < 66; $i++) { echo str_repeat(chr(65 + $i % 26), 1 << 20); }")
-        .file("raw.php", "<?php echo strlen(file_get_contents('php://input')), ' ', $_SERVER['CONTENT_LENGTH'];")
-        .start();
+        .file("raw.php", "<?php echo strlen(file_get_contents('php://input')), ' ', $_SERVER['CONTENT_LENGTH'];");
+    let server = php.start(site);
     let content: Vec<u8> = (0..8u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     server.files().file("content", &content);
     let sum = done(tool("md5sum").arg(server.home().join("content")));
@@ -111,24 +198,33 @@ fn php_takes_an_upload_of_8_mib_and_gives_more_than_64() {
 fn what_php_flushes_is_sent_at_once() {
     let text = "<?php header('Content-Type: text/plain'); while (ob_get_level()) ob_end_flush(); echo 'first'; flush(); \
                 while (!file_exists(__DIR__ . '/go')) { usleep(10000); clearstatcache(); } echo 'second';";
-    let server = php("env = { PHP_INI_SCAN_DIR = \"\" }\n").file("a.php", text).start();
+    for php in PHP {
+        let server = php.start(php.site("env = { PHP_INI_SCAN_DIR = \"\" }\n").file("a.php", text));
+        comes_in_pieces(&server, "/a.php", "www/go");
+    }
+}
+
+/// `first` comes, then a file is made, and `second` comes.
+fn comes_in_pieces(server: &Server, path: &str, file: &str) {
     let mut client = server.connect();
-    client.send("GET /a.php HTTP/1.0\r\nHost: a\r\n\r\n");
+    client.send(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n"));
     let mut seen = Vec::new();
     while !seen.ends_with(b"first") {
         let more = client.read_some().expect("the first part comes alone");
         assert!(!more.is_empty(), "it ends after {:?}", String::from_utf8_lossy(&seen));
         seen.extend(more);
     }
-    server.files().file("www/go", "");
+    server.files().file(file, "");
     assert_eq!(client.read_to_end(), b"second");
 }
 
 #[test]
 fn php_is_never_shown_as_text_nor_told_what_to_do_by_a_query() {
-    let server =
-        php("").file("a.php", "<?php echo 'run';").file("up/a.jpg", "<?php echo 'injected';").start();
     let mut rows = Rows::new();
+    let of_each = PHP.map(|php| {
+        let site = php.site("").file("a.php", "<?php echo 'run';").file("up/a.jpg", "<?php echo 'injected';");
+        (php, php.start(site))
+    });
     for (target, expected) in [
         ("/a.php", "200 run"),
         ("/a.php?-s", "200 run"),
@@ -140,13 +236,54 @@ fn php_is_never_shown_as_text_nor_told_what_to_do_by_a_query() {
         ("/a.ph%70", "200 run"),
         ("/a.PHP", "404"),
     ] {
-        let response = server.get(target);
-        let said = if response.status == 200 {
-            format!("200 {}", response.text())
-        } else {
-            response.status.to_string()
-        };
-        rows.check(target, said.as_str(), expected);
+        for (php, server) in &of_each {
+            let response = server.get(target);
+            let said = if response.status == 200 {
+                format!("200 {}", response.text())
+            } else {
+                response.status.to_string()
+            };
+            rows.check(format!("{php:?} {target}"), said.as_str(), expected);
+        }
+    }
+}
+
+#[test]
+fn php_cgi_ends_after_so_many_requests_and_nobody_notices() {
+    let site = Php::Managed.site_of(2, "", "").file("a.php", "<?php echo getmypid();");
+    let server = Php::Managed.start(site);
+    let mut client = server.connect();
+    let mut count = BTreeMap::new();
+    for _ in 0..200 {
+        let response = client.get("/a.php");
+        assert_eq!(response.status, 200, "after {count:?}: {response}\n{}", server.stderr());
+        *count.entry(response.text()).or_insert(0) += 1;
+    }
+    assert!(count.len() >= 10 && count.values().all(|requests| *requests <= 20), "{count:?}");
+}
+
+#[test]
+fn what_php_complains_of_is_in_the_error_log_with_the_request() {
+    for php in PHP {
+        let text = "<?php ini_set('log_errors', '1'); ini_set('error_log', ''); error_log('words of mine'); echo 'done';";
+        let server = php.start(php.site("").file("a.php", text));
+        assert_eq!(server.get("/a.php?q").text(), "done", "{php:?}");
+        let line = server.wait_for_line("words of mine", PATIENCE);
+        assert!(line.contains("127.0.0.1") && line.contains("/a.php"), "{php:?}: {line}");
+    }
+}
+
+#[test]
+fn a_php_fpm_of_one_process_serves_all_workers() {
+    let site = Php::Fpm.site_of(1, "workers = 4", "").file("a.php", "<?php echo getmypid();");
+    let server = Php::Fpm.start(site);
+    // Each may reach another worker, and none may keep the only connection to itself.
+    let mut clients: Vec<Client> = (0..16).map(|_| server.connect()).collect();
+    for turn in 0..5 {
+        for client in &mut clients {
+            let response = client.get("/a.php");
+            assert_eq!(response.status, 200, "{turn}: {response}\n{}", server.stderr());
+        }
     }
 }
 
@@ -271,41 +408,214 @@ fn git_compresses_a_long_request_and_is_understood() {
     assert_eq!(done(git(&home.join("a")).args(["rev-parse", "origin/main"])), new);
 }
 
-const WSGI: &str = r#"#!/usr/bin/python3
-from wsgiref.handlers import CGIHandler
+/// An application of Python, whoever runs it.
+const WSGI: &str = r#"
+import os, time
 
 def application(environ, start):
     body = environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
-    path = environ.get('PATH_INFO', '')
-    if path == '/missing':
+    path = environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')
+    if path.endswith('/missing'):
         start('404 Not Found', [('Content-Type', 'text/plain')])
         return [b'no such page']
-    if path == '/raise':
+    if path.endswith('/raise'):
         raise ValueError('the reason')
     start('200 OK', [('Content-Type', 'text/plain'), ('X-Script', environ['SCRIPT_NAME'])])
+    if path.endswith('/echo'):
+        return [body]
+    def pieces():
+        yield b'first'
+        while not os.path.exists('go'):
+            time.sleep(0.01)
+        yield b'second'
     def parts():
         yield ('%s %s %s\n' % (environ['REQUEST_METHOD'], path, environ['QUERY_STRING'])).encode('latin-1')
         yield environ['wsgi.url_scheme'].encode() + b' '
         yield body
-    return parts()
-
-CGIHandler().run(application)
+    return pieces() if path.endswith('/pieces') else parts()
 "#;
+
+/// The line that makes it a CGI program, and those that make it one that is kept.
+const BY_CGI: &str = "from wsgiref.handlers import CGIHandler\nCGIHandler().run(application)\n";
+const BY_FASTCGI: &str = "from wsgiref.handlers import CGIHandler\nimport taipan\nwhile taipan.accept():\n    CGIHandler().run(application)\n";
+const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 
 #[test]
 fn a_python_application_answers_through_its_standard_handler() {
     let server = Site::new()
-        .script("app.py", WSGI)
+        .script("app.py", format!("#!/usr/bin/python3\n{WSGI}\n{BY_CGI}"))
         .config("rewrites = { \"/app/\" = \"/app.py/$rest\" }\n[[route]]\npath = \"*.py\"\ncgi = true\n")
         .start();
     let response = server.ask(post("/app.py/some/path?q=1", "text/plain", b"the body"));
     assert_eq!((response.status, response.field("x-script")), (200, Some("/app.py")), "{response}");
-    assert_eq!(response.text(), "POST /some/path q=1\nhttp the body");
+    assert_eq!(response.text(), "POST /app.py/some/path q=1\nhttp the body");
     let response = server.get("/app/missing");
     assert_eq!((response.status, response.text().as_str()), (404, "no such page"));
     let response = server.get("/app/raise");
     assert_eq!(response.status, 500, "{response}");
     server.wait_for_line("ValueError: the reason", e2e::PATIENCE);
+}
+
+/// Everything below `/app/` is left to an application, whose section has these lines.
+fn leaving_to(site: Site, settings: &str) -> Site {
+    let route = "[[route]]\npath = \"/app/\"\napplication = \"app\"\n";
+    // What an exception says takes more than ten lines.
+    let scripts = "[scripts]\nstderr_lines = 100\n";
+    site.config(&format!(
+        "max_body = \"64MiB\"\n{scripts}{route}[[application]]\nname = \"app\"\n{settings}\n"
+    ))
+}
+
+#[test]
+fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
+    let (python, gunicorn) = (path_of("python3"), path_of("gunicorn"));
+    let body: Vec<u8> = e2e::Random::new(11).bytes(5 << 20);
+    // How it is run; its section; what is its SCRIPT_NAME.
+    for (way, settings, script) in [
+        ("by FastCGI", format!("command = [\"{python}\", \"-B\", \"HOME/by_fastcgi.py\"]"), "/app"),
+        (
+            "gunicorn, as systemd hands it over",
+            format!(
+                "protocol = \"http\"\nsocket = \"listen_fds\"\ncommand = [\"{gunicorn}\", \"--threads=2\", \"app:application\"]"
+            ),
+            "",
+        ),
+        (
+            "gunicorn, on descriptor 0",
+            format!(
+                "protocol = \"http\"\ncommand = [\"{gunicorn}\", \"--bind=fd://0\", \"app:application\"]"
+            ),
+            "",
+        ),
+        ("gunicorn, elsewhere", "protocol = \"http\"\naddress = \"unix:HOME/socket\"".to_owned(), ""),
+    ] {
+        eprintln!("{way}");
+        let site = Site::new().beside("app.py", WSGI).beside("taipan.py", WRAPPER);
+        let home = site.home().to_owned();
+        let is_elsewhere = settings.contains("address");
+        let folder = if is_elsewhere { "" } else { "\nprocesses = 2\nfolder = \"HOME\"\nstart = \"30s\"" };
+        let settings = format!("{settings}{folder}").replace("HOME", &home.display().to_string());
+        let site = leaving_to(site.beside("by_fastcgi.py", format!("{WSGI}\n{BY_FASTCGI}")), &settings);
+        let gunicorn = is_elsewhere.then(|| {
+            let mut command = Command::new(&gunicorn);
+            command.args(["--threads=4", "--bind=unix:socket", "app:application"]).current_dir(&home);
+            Beside::listening(&mut command, &home.join("socket"))
+        });
+        let server = Running { server: site.start(), _beside: gunicorn };
+        let mut rows = Rows::new();
+
+        let response = server.ask(post("/app/some/path?q=1", "text/plain", b"the body"));
+        rows.check(way, (response.status, response.field("x-script")), (200, Some(script)));
+        rows.check(way, response.text().as_str(), "POST /app/some/path q=1\nhttp the body");
+        let response = server.get("/app/missing");
+        rows.check(way, (response.status, response.text().as_str()), (404, "no such page"));
+        rows.check(way, server.get("/app/raise").status, 500);
+        let said = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
+        let errors = server._beside.as_ref().map_or(server.errors(), Beside::errors);
+        rows.holds(way, "the error is told of", errors.wait_for(PATIENCE, said).is_some());
+        let response = server.ask(post("/app/echo", "text/plain", &body));
+        rows.holds(way, "5 MiB come back", response.status == 200 && response.body == body);
+        let chunked = "POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
+        rows.check(way, server.ask(chunked).text().as_str(), "helloyou");
+        comes_in_pieces(&server, "/app/pieces", "go");
+    }
+}
+
+const HTTP_APP: &str = include_str!("programs/http_app.py");
+const NODE_APP: &str = include_str!("programs/node_app.js");
+
+#[test]
+fn an_application_that_speaks_http_is_passed_what_the_client_says() {
+    let (python, node) = (path_of("python3"), path_of("node"));
+    for (way, program, arguments, settings) in [
+        ("Python, elsewhere", &python, "http_app.py", "address = \"unix:HOME/socket\""),
+        ("Python, on descriptor 0", &python, "http_app.py", "command = [\"PROGRAM\", \"HOME/http_app.py\"]"),
+        ("node, elsewhere", &node, "node_app.js", "address = \"unix:HOME/socket\""),
+        (
+            "node, as systemd hands it over",
+            &node,
+            "node_app.js",
+            "socket = \"listen_fds\"\ncommand = [\"PROGRAM\", \"HOME/node_app.js\"]",
+        ),
+    ] {
+        eprintln!("{way}");
+        let site = Site::new().beside("http_app.py", HTTP_APP).beside("node_app.js", NODE_APP);
+        let home = site.home().to_owned();
+        let is_elsewhere = settings.contains("address");
+        let folder = if is_elsewhere {
+            ""
+        } else {
+            "\nconcurrent = 8\nprocesses = 1\nfolder = \"HOME\"\nstart = \"30s\""
+        };
+        let settings = format!("protocol = \"http\"\n{settings}{folder}");
+        let settings = settings.replace("HOME", &home.display().to_string()).replace("PROGRAM", program);
+        let site = leaving_to(site, &settings);
+        let beside = is_elsewhere.then(|| {
+            let mut command = Command::new(program);
+            Beside::listening(command.arg(arguments).arg("socket").current_dir(&home), &home.join("socket"))
+        });
+        let server = Running { server: site.start(), _beside: beside };
+        let mut rows = Rows::new();
+        let row = |what: &str| format!("{way}: {what}");
+
+        let mut client = server.connect();
+        let response = client.ask(
+            "POST /app/a%20b/asked?q=%20&r HTTP/1.1\r\nHost: www.example:81\r\nContent-Length: 4\r\nX-A: b\r\nX-A: c\r\n\
+             Connection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nX-Forwarded-For: 192.0.2.1\r\n\
+             X-Forwarded-Proto: https\r\nCookie: d=e\r\n\r\nbody",
+        );
+        let asked: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        rows.check(row("line"), asked["line"].as_str(), Some("POST /app/a%20b/asked?q=%20&r HTTP/1.1"));
+        rows.check(row("body"), asked["body"].as_str(), Some("body"));
+        let fields: Vec<(String, String)> =
+            serde_json::from_value(asked["fields"].clone()).expect("names and values");
+        for (name, expected) in [
+            ("host", &["www.example:81"][..]),
+            ("content-length", &["4"]),
+            ("transfer-encoding", &[]),
+            ("x-a", &["b", "c"]),
+            ("cookie", &["d=e"]),
+            ("x-hop", &[]),
+            ("keep-alive", &[]),
+            ("te", &[]),
+            ("x-forwarded-for", &["127.0.0.1"]),
+            ("x-forwarded-proto", &["http"]),
+        ] {
+            let own = fields.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
+            let found: Vec<&str> = own.map(|(_, value)| value.as_str()).collect();
+            rows.check(row(name), found.as_slice(), expected);
+        }
+        for (path, status, text) in [
+            ("/app/chunked", 200, "one two three"),
+            ("/app/until-close", 200, "until the end"),
+            ("/app/hints", 200, "after the hints"),
+            ("/app/nothing", 204, ""),
+            ("/app/none", 404, "no such page"),
+            ("/app/chunked", 200, "one two three"),
+        ] {
+            let response = client.get(path);
+            rows.check(row(path), (response.status, response.text().as_str()), (status, text));
+        }
+        let head = client.ask("HEAD /app/none HTTP/1.1\r\nHost: a\r\n\r\n");
+        rows.check(
+            row("HEAD"),
+            (head.status, head.field("content-length"), head.body.len()),
+            (404, Some("12"), 0),
+        );
+        let body: Vec<u8> = e2e::Random::new(12).bytes(5 << 20);
+        let response = client.ask(post("/app/echo", "text/plain", &body));
+        rows.holds(row("echo"), "5 MiB come back", response.status == 200 && response.body == body);
+        client.send("POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for piece in body[..1 << 20].chunks(10_000) {
+            client.send(format!("{:x}\r\n", piece.len())).send(piece).send("\r\n");
+        }
+        let response = client.send("0\r\n\r\n").read_response();
+        rows.holds(row("chunked echo"), "1 MiB comes back", response.body == body[..1 << 20]);
+        let response = server.ask("GET /app/big?66 HTTP/1.0\r\nHost: a\r\n\r\n");
+        let in_order = (0..66).all(|at| response.body.get(at << 20) == Some(&(b'A' + (at % 26) as u8)));
+        rows.holds(row("big"), "66 MiB in order", response.body.len() == 66 << 20 && in_order);
+        comes_in_pieces(&server, "/app/pieces", "go");
+    }
 }
 
 #[test]
@@ -458,6 +768,57 @@ fn a_script_is_told_what_lighttpd_tells_it_and_something_more() {
                     rows.check(row, found, None)
                 }
                 _ => rows.check(row, found, Some(value.as_str())),
+            }
+        }
+    }
+}
+
+/// What PHP itself sees, under lighttpd and under us, of the same php-fpm.
+#[test]
+fn php_fpm_is_told_what_lighttpd_tells_it() {
+    let text = "<?php header('Content-Type: application/json'); echo json_encode($_SERVER);";
+    let server = Php::Fpm.start(Php::Fpm.site("").file("a.php", text).file("b c/index.php", text));
+    let port = free_port();
+    let config = server.files().file(
+        "lighttpd.conf",
+        format!(
+            "server.document-root = \"{}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+             index-file.names = (\"index.php\")\nserver.modules = (\"mod_fastcgi\")\n\
+             fastcgi.server = (\".php\" => ((\"socket\" => \"{}\")))\n",
+            server.root().display(),
+            server.home().join("fpm.sock").display(),
+        ),
+    );
+    let _lighttpd = Beside::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
+    let mut rows = Rows::new();
+    for target in ["/a.php", "/a.php?x=1&y=%20", "/a.php/a%20b/c?x", "/a.php/", "/b%20c/?z"] {
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/x\r\nContent-Length: 3\r\n\
+             X-One: a\r\nCookie: b=c\r\nUser-Agent: test\r\nConnection: close\r\n\r\nd=e"
+        );
+        let told = |response: &Response| -> BTreeMap<String, serde_json::Value> {
+            serde_json::from_slice(&response.body).unwrap_or_else(|e| panic!("{e}: {response}"))
+        };
+        let theirs = told(&reach(port).expect("lighttpd answers").ask(&request));
+        let ours = told(&server.ask(&request));
+        for name in theirs.keys().chain(ours.keys()) {
+            let row = format!("{target} {name}");
+            let (found, expected) = (ours.get(name), theirs.get(name));
+            match name.as_str() {
+                // Of the server, the connection or the moment.
+                "SERVER_SOFTWARE" | "SERVER_PORT" | "REMOTE_PORT" | "REQUEST_TIME" | "REQUEST_TIME_FLOAT" => {
+                    rows.holds(row, "both have it", found.is_some() && expected.is_some());
+                }
+                // A field of the connection, and what has a variable of its own (RFC 3875 §4.1.18).
+                "HTTP_CONNECTION" | "HTTP_CONTENT_LENGTH" | "HTTP_CONTENT_TYPE" => {
+                    rows.check(row, found, None)
+                }
+                // What every script gets, and what is empty where there is none.
+                "PATH" => rows.holds(row, "it is ours", found.is_some()),
+                "PATH_INFO" if expected.is_none() => {
+                    rows.check(row, found.and_then(|path| path.as_str()), Some(""))
+                }
+                _ => rows.check(row, found, expected),
             }
         }
     }

@@ -460,7 +460,6 @@ fn a_reload_keeps_processes_and_replaces_those_that_changed() {
     for (what, words, top, settings, stays) in [
         ("nothing", "", "", "", true),
         ("the server", "", "headers = { X-New = \"1\" }", "", true),
-        ("how long is waited", "", "", "queue = 9\nwait = \"9s\"\nfirst_byte = \"9s\"", true),
         ("the environment", "", "", "env = { NEW = \"1\" }", false),
         ("a word of the command", "other", "", "env = { NEW = \"1\" }", false),
         ("after how many it is replaced", "other", "", "env = { NEW = \"1\" }\nrequests = 1000", false),
