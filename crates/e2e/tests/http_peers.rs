@@ -1,0 +1,302 @@
+//! Applications elsewhere that speak HTTP/1.1 badly, or not at all: nothing of what they say may be taken for
+//! what it is not, least of all for the next answer. The peers are threads of the test.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use e2e::{Broken, Client, PATIENCE, Rows, Server, Site};
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// What a peer says to a request for `row-N`, and whether it closes then.
+struct Row {
+    says: String,
+    closes: bool,
+    expected: &'static str,
+}
+
+fn stays(says: impl Into<String>, expected: &'static str) -> Row {
+    Row { says: says.into(), closes: false, expected }
+}
+
+fn closes(says: impl Into<String>, expected: &'static str) -> Row {
+    Row { says: says.into(), closes: true, expected }
+}
+
+/// The head of the next request; its body is read, too, if it is sized.
+fn asked(stream: &mut UnixStream) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length = length.map_or(0, |length| length.parse().expect("a number"));
+    stream.read_exact(&mut vec![0; length])?;
+    Ok(head)
+}
+
+/// Everything below `/app/` is left to a peer, which has a thread for each connection.
+fn start(
+    peer: impl Fn(&mut UnixStream, usize) -> io::Result<()> + Send + Sync + 'static,
+    settings: &str,
+) -> Server {
+    let site = Site::new().file("static", "still here");
+    let path = site.home().join("peer");
+    let listener = UnixListener::bind(&path).expect("it is our folder");
+    let peer = Arc::new(peer);
+    thread::spawn(move || {
+        for number in 0.. {
+            let (mut stream, _) = listener.accept().expect("it listens");
+            let peer = peer.clone();
+            thread::spawn(move || _ = peer(&mut stream, number));
+        }
+    });
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+         protocol = \"http\"\naddress = \"unix:{}\"\n{settings}\n",
+        path.display()
+    );
+    site.config(&config).start()
+}
+
+/// `200 body`, another status, or that it is cut.
+fn outcome(client: &mut Client) -> String {
+    match client.try_read_response() {
+        Ok(response) if response.status == 200 => format!("200 {}", response.text()),
+        Ok(response) => response.status.to_string(),
+        Err(Broken::Closed { after: 1.. } | Broken::Reset) => "cut".to_owned(),
+        Err(other) => other.to_string(),
+    }
+}
+
+fn get(server: &Server, name: &str) -> String {
+    let mut client = server.connect();
+    client.send(format!("GET /app/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    outcome(&mut client)
+}
+
+#[test]
+fn an_answer_is_read_as_rfc_9112_has_it() {
+    let large = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "x".repeat(1 << 20));
+    let ok = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}");
+    // Either: whether anything of it has been sent is the server's affair.
+    let rows = Arc::new(vec![
+        stays(HELLO, "200 hello"),
+        closes(HELLO, "200 hello"),
+        stays(ok("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), "200 hello"),
+        stays(ok("Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX-A: b\r\n\r\n"), "200 hello"),
+        closes(ok("\r\nhello"), "200 hello"),
+        closes("HTTP/1.0 200 OK\r\n\r\nhello", "200 hello"),
+        closes("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "200 hello"),
+        stays(format!("HTTP/1.1 100 Continue\r\n\r\n{HELLO}"), "200 hello"),
+        stays(format!("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n{HELLO}"), "200 hello"),
+        stays(ok("Content-Length: 0\r\n\r\n"), "200 "),
+        stays("HTTP/1.1 204 No Content\r\n\r\n", "204"),
+        stays("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", "304"),
+        stays("HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n", "404"),
+        // A field like any other, which only a script may not have said.
+        stays(ok("Status: 404\r\nContent-Length: 5\r\n\r\nhello"), "200 hello"),
+        // What is behind an answer is no answer to anybody.
+        stays(format!("{HELLO}{}", ok("Content-Length: 4\r\n\r\nevil")), "200 hello"),
+        stays(format!("{HELLO}x"), "200 hello"),
+        stays(format!("HTTP/1.1 204 No Content\r\n\r\n{}", ok("Content-Length: 4\r\n\r\nevil")), "204"),
+        stays(
+            ok(
+                "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            ),
+            "200 hello",
+        ),
+        stays(ok("Connection: close\r\nContent-Length: 5\r\n\r\nhello"), "200 hello"),
+        // None at all.
+        closes("", "502"),
+        closes("HTTP/1.1 200 OK\r\n", "502"),
+        closes("HTTP/1.1 100 Continue\r\n\r\n", "502"),
+        stays("SSH-2.0-peer\r\n\r\n", "502"),
+        stays("Content-Type: text/plain\r\n\r\nhello", "502"),
+        stays("HTTP/2 200\r\n\r\n", "502"),
+        stays("HTTP/1.1 99 Low\r\n\r\n", "502"),
+        stays("HTTP/1.1 2000 High\r\n\r\n", "502"),
+        stays("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "502"),
+        stays(ok("X-A: b\r\n folded\r\nContent-Length: 0\r\n\r\n"), "502"),
+        stays(ok("X-A : b\r\nContent-Length: 0\r\n\r\n"), "502"),
+        stays(ok("X-A: a\0b\r\nContent-Length: 0\r\n\r\n"), "502"),
+        stays(large, "502"),
+        // No sure length (RFC 9112 §6.3).
+        stays(ok("Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"), "502"),
+        stays(ok("Content-Length: -5\r\n\r\nhello"), "502"),
+        stays(ok("Content-Length: 0x5\r\n\r\nhello"), "502"),
+        stays(ok("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), "502"),
+        stays(ok("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "502"),
+        stays(ok("Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"), "502"),
+        // Not all of it.
+        closes(ok("Content-Length: 9\r\n\r\nhello"), "cut"),
+        closes(ok("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"), "cut"),
+        stays(ok("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nx\r\n"), "cut"),
+        stays(ok("Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n\r\n"), "cut"),
+        stays(ok("Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nhello"), "cut"),
+    ]);
+    let of_peer = rows.clone();
+    let server = start(
+        move |stream, _| {
+            loop {
+                let head = asked(stream)?;
+                let name = head.split(' ').nth(1).unwrap_or_default().rsplit('/').next().unwrap_or_default();
+                let Some(row) =
+                    name.strip_prefix("row-").map(|at| &of_peer[at.parse::<usize>().expect("a number")])
+                else {
+                    stream.write_all(HELLO.as_bytes())?;
+                    continue;
+                };
+                stream.write_all(row.says.as_bytes())?;
+                if row.closes {
+                    return Ok(());
+                }
+            }
+        },
+        "first_byte = \"5s\"",
+    );
+    let mut found = Rows::new();
+    for (at, row) in rows.iter().enumerate() {
+        let name = format!("row-{at}");
+        let is = get(&server, &name);
+        // Whether anything was sent before it broke off is the server's affair.
+        let is_right = is == row.expected || (row.expected == "cut" && is == "502");
+        found.holds(&row.says, &format!("{}: {is}", row.expected), is_right);
+        found.check(
+            format!("behind {:?}", e2e::shown(&row.says)),
+            get(&server, "hello"),
+            "200 hello".to_owned(),
+        );
+        if matches!(row.expected, "502" | "cut") {
+            let path = format!("/app/{name}");
+            let told = server
+                .errors()
+                .wait_for(PATIENCE, |lines| lines.iter().find(|line| line.contains(&path)).map(drop));
+            found.holds(&row.says, "the log tells of it", told.is_some());
+        }
+    }
+}
+
+#[test]
+fn fields_of_the_connection_stay_there() {
+    let answer = "HTTP/1.1 200 OK\r\nConnection: x-hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nX-A: b\r\n\
+                  Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nServer: of mine\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let server = start(
+        move |stream, _| {
+            loop {
+                asked(stream)?;
+                stream.write_all(answer.as_bytes())?;
+            }
+        },
+        "",
+    );
+    let response = server.get("/app/x");
+    let mut rows = Rows::new();
+    for (name, expected) in
+        [("x-hop", &[][..]), ("keep-alive", &[]), ("x-a", &["b"]), ("set-cookie", &["a=1", "b=2"])]
+    {
+        rows.check(name, response.values(name).as_slice(), expected);
+    }
+    rows.check("body", response.text().as_str(), "hello");
+}
+
+#[test]
+fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
+    // What it says; connections that three requests take.
+    for (answer, settings, expected) in [
+        (HELLO, "", 1),
+        (HELLO, "keep = \"0s\"", 3),
+        ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", "", 3),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "", 3),
+    ] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let server = start(
+            move |stream, _| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                loop {
+                    asked(stream)?;
+                    stream.write_all(answer.as_bytes())?;
+                }
+            },
+            settings,
+        );
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send("GET /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(outcome(&mut client), "200 hello", "{answer:?}");
+        }
+        assert_eq!(count.load(Ordering::SeqCst), expected, "{answer:?} {settings}");
+    }
+    let mut rows = Rows::new();
+    for (method, expected) in [("GET", "200 hello"), ("DELETE", "200 hello"), ("POST", "502")] {
+        // One request for each connection; the second finds it closed once it is sent.
+        let server = start(
+            |stream, _| {
+                asked(stream)?;
+                stream.write_all(HELLO.as_bytes())?;
+                asked(stream).map(drop)
+            },
+            "",
+        );
+        rows.check(method, get(&server, "x"), "200 hello".to_owned());
+        let mut client = server.connect();
+        client.send(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+        rows.check(method, outcome(&mut client), expected.to_owned());
+    }
+}
+
+#[test]
+fn a_head_has_no_body_whatever_it_says() {
+    let server = start(
+        |stream, _| {
+            loop {
+                let head = asked(stream)?;
+                let whole = HELLO.len() - if head.starts_with("HEAD") { 5 } else { 0 };
+                stream.write_all(&HELLO.as_bytes()[..whole])?;
+            }
+        },
+        "",
+    );
+    let mut client = server.connect();
+    for _ in 0..3 {
+        let head = client.ask("HEAD /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, Some("5"), 0));
+        assert_eq!(client.get("/app/x").text(), "hello");
+    }
+}
+
+#[test]
+fn a_request_that_would_be_two_is_one_for_the_application() {
+    // What a client says must not end the head of what is said to the application, nor begin another.
+    let server = start(
+        |stream, _| {
+            loop {
+                let head = asked(stream)?;
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+                stream.write_all(answer.as_bytes())?;
+            }
+        },
+        "",
+    );
+    let mut client = server.connect();
+    let mut rows = Rows::new();
+    rows.check("in a path", server.get("/app/a%0d%0aX-Evil:%201").status, 400);
+    for (target, line) in [
+        ("/app/a%20HTTP/1.1", "GET /app/a%20HTTP/1.1 HTTP/1.1"),
+        ("/app/?a=%0d%0a%0d%0aGET%20/", "GET /app/?a=%0d%0a%0d%0aGET%20/ HTTP/1.1"),
+        ("http://other/app/x?y", "GET /app/x?y HTTP/1.1"),
+    ] {
+        let response = client.ask(format!("GET {target} HTTP/1.1\r\nHost: other\r\n\r\n"));
+        let head = response.text();
+        rows.check(target, head.lines().next().unwrap_or_default(), line);
+        rows.holds(target, "there is no other field", !head.to_lowercase().contains("\nx-evil"));
+        rows.check(target, head.matches("\r\n\r\n").count(), 1);
+    }
+}
