@@ -686,8 +686,10 @@ fn the_examples_of_the_manual_do_what_it_says() {
     let config = config.replace("/srv", &home).replace("127.0.0.1:8080", "127.0.0.1:0");
     let config = config.replace("/usr/bin/php-cgi", &path_of("php-cgi"));
     fs::create_dir_all(site.home().join("cgi-bin")).expect("it is our folder");
-    let examples: Vec<&str> =
-        between(page, "\n### ", "\n### ").filter(|text| text.contains("```console")).collect();
+    let examples: Vec<&str> = between(page, "\n### ", "\n### ")
+        .filter_map(|text| text.split("\n## ").next())
+        .filter(|text| text.contains("```console"))
+        .collect();
     assert_eq!(examples.len(), 5, "shell, Python, Perl, PHP and C");
     let server = site.config(&config).start();
     let mut rows = Rows::new();
