@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Rows, Server, Site};
+use e2e::{Broken, Client, PATIENCE, Random, Rows, Server, Site, free_port};
 use rustix::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -803,8 +803,6 @@ fn who_is_not_there_is_passed_over() {
         line.say(hello(asked.id))
     });
     let mut rows = Rows::new();
-    let free_port =
-        || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is one").to_string();
     for what in ["no file", "nobody listens", "a file that is no socket", "a port that nobody has"] {
         for others in [0, 1] {
             let site = Site::new();
@@ -814,7 +812,11 @@ fn who_is_not_there_is_passed_over() {
                 "a file that is no socket" => std::fs::write(&path, "").expect("it is our folder"),
                 _ => {}
             }
-            let dead = if what.ends_with("has") { free_port() } else { format!("unix:{}", path.display()) };
+            let dead = if what.ends_with("has") {
+                format!("127.0.0.1:{}", free_port())
+            } else {
+                format!("unix:{}", path.display())
+            };
             let mut addresses = vec![dead];
             (0..others).for_each(|_| addresses.push(at_path(&site.home().join("alive"), &peer)));
             let server = leaving_to(site, &addresses, "keep = \"0s\"");
@@ -1047,8 +1049,7 @@ fn who_lets_nobody_in_is_given_up() {
         socket
     };
     let _by_path = full(at_path, |client| connect(client, &unix), AddressFamily::UNIX);
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is one").port();
-    let tcp = SocketAddr::from(([127, 0, 0, 1], port));
+    let tcp = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let at_port = || {
         let socket = bound(AddressFamily::INET);
         bind(&socket, &tcp).expect("it was free a moment ago");
