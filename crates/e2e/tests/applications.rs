@@ -562,7 +562,7 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
         let response = client.ask(
             "POST /app/a%20b/asked?q=%20&r HTTP/1.1\r\nHost: www.example:81\r\nContent-Length: 4\r\nX-A: b\r\nX-A: c\r\n\
              Connection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nX-Forwarded-For: 192.0.2.1\r\n\
-             X-Forwarded-Proto: https\r\nCookie: d=e\r\n\r\nbody",
+             X-Forwarded-Proto: https\r\nCookie: d=e\r\nX_Under: 1\r\nX-Forwarded-Host: evil\r\n\r\nbody",
         );
         let asked: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
         rows.check(row("line"), asked["line"].as_str(), Some("POST /app/a%20b/asked?q=%20&r HTTP/1.1"));
@@ -580,6 +580,8 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
             ("te", &[]),
             ("x-forwarded-for", &["127.0.0.1"]),
             ("x-forwarded-proto", &["http"]),
+            ("x-forwarded-host", &["www.example:81"]),
+            ("x_under", &[]),
         ] {
             let own = fields.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
             let found: Vec<&str> = own.map(|(_, value)| value.as_str()).collect();
