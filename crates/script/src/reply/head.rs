@@ -57,9 +57,13 @@ struct Place {
 impl Head {
     /// What is for the client, in the order of the script. A name is a token; a value has no control but
     /// HTAB.
-    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let usual = |field: &Field| {
-            !is_name(field.name, "status") && !HOP_BY_HOP.iter().any(|name| is_name(field.name, name))
+            !is_name(field.name, "status")
+                && !HOP_BY_HOP.iter().any(|name| is_name(field.name, name))
+                // Whoever speaks HTTP may name more of them (RFC 9110 §7.6.1).
+                && (self.version.is_none()
+                    || !self.connection().any(|option| option.eq_ignore_ascii_case(field.name)))
         };
         all(&self.bytes, &self.fields).filter(usual)
     }
@@ -71,10 +75,14 @@ impl Head {
 
     /// Whether its sender waits for another request on the same connection (RFC 9112 §9.3).
     pub fn persists(&self) -> bool {
-        let connection = all(&self.bytes, &self.fields).filter(|field| is_name(field.name, "connection"));
-        let mut options = connection.flat_map(|field| field.value.split(|byte| *byte == b','));
         self.version == Some(Version::Http11)
-            && !options.any(|option| trim_ows(option).eq_ignore_ascii_case(b"close"))
+            && !self.connection().any(|option| option.eq_ignore_ascii_case(b"close"))
+    }
+
+    /// The options of `Connection`, which name fields, too.
+    fn connection(&self) -> impl Iterator<Item = &[u8]> {
+        let named = all(&self.bytes, &self.fields).filter(|field| is_name(field.name, "connection"));
+        named.flat_map(|field| field.value.split(|byte| *byte == b',')).map(trim_ows)
     }
 
     /// What a FastCGI authorizer adds to the environment of the request that it lets pass: the fields

@@ -4,14 +4,14 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use site::application::Application;
 use site::model::{Level, Log, Site};
 
-use super::process::{Circumstances, Generation, PoolProcess, State};
+use super::process::{Circumstances, PoolProcess, State};
 use super::{Keeper, Phase};
 use crate::channel::Channel;
 use crate::log::{self, OpenSink};
@@ -19,6 +19,9 @@ use crate::pool::message::Order;
 use crate::pool::process::{self, Beginning};
 use crate::privilege::Identity;
 use crate::sys::{self, Fork};
+
+/// Until the next attempt, where pools end again and again.
+const POOL_PAUSE: Duration = Duration::from_secs(30);
 
 impl Keeper {
     /// Starts the pools of the applications that have none, and names all of them. Errors: there can be no
@@ -117,11 +120,14 @@ impl Keeper {
         }
         let name = &pool.application.name;
         log::error(format_args!("the process that manages the application \"{name}\" has ended: {end}"));
-        let serves = |g: &&Generation| matches!(g.state, State::Starting | State::Serving);
-        for generation in self.generations.iter().filter(serves) {
+        // Who is about to serve without it does not begin; who serves already is replaced, and finishes.
+        for generation in self.generations.iter().filter(|generation| generation.state == State::Starting) {
             // Fails only if it has ended, too.
             _ = kill(generation.pid, Signal::SIGKILL);
         }
+        let now = Instant::now();
+        let pause = if self.crashes.is_loop(now) { POOL_PAUSE } else { self.crashes.pause() };
+        self.restart = Some(now + pause);
         true
     }
 

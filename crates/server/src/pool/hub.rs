@@ -28,6 +28,12 @@ use crate::{log, sys};
 const START_LOOK: Duration = Duration::from_millis(20);
 /// How long it is waited for what others do not use.
 const RECALL: Duration = Duration::from_millis(5);
+/// How often it is asked for.
+const RECALL_AGAIN: Duration = Duration::from_millis(20);
+/// How long a process that has failed a request is left alone by who has made it: it may be about to end.
+const AVOID: Duration = Duration::from_millis(100);
+/// Failures in a row from which on requests are not kept waiting for a process.
+const FAILING: u32 = 3;
 /// How often the memory of processes is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
@@ -67,6 +73,17 @@ enum Reach {
     Process(Process),
 }
 
+impl Process {
+    /// Whoever has not taken a connection up has served nobody.
+    fn has_accepted(&self) -> bool {
+        match self.accepts {
+            Accepts::Untried => false,
+            Accepts::Tried(_) => !self.started.lets_wait(),
+            Accepts::Yes => true,
+        }
+    }
+}
+
 struct Process {
     started: Started,
     accepts: Accepts,
@@ -96,8 +113,8 @@ struct Asked {
     avoid: Option<ServerId>,
     tried: Vec<ServerId>,
     since: Instant,
-    /// Have others been asked to give back what they do not use?
-    recalled: bool,
+    /// When others were asked last to give back what they do not use.
+    recalled: Option<Instant>,
 }
 
 impl Hub {
@@ -183,7 +200,7 @@ impl Hub {
         match request {
             Request::Ask { number, avoid } => {
                 let (tried, since) = (Vec::new(), Instant::now());
-                let asked = Asked { member, number, avoid, tried, since, recalled: false };
+                let asked = Asked { member, number, avoid, tried, since, recalled: None };
                 self.waiting.borrow_mut().push_back(asked);
                 // At once, if it can be: whoever waits longer is seen to in turn.
                 self.serve_waiting();
@@ -197,7 +214,10 @@ impl Hub {
             Request::Forget { number } => {
                 self.waiting.borrow_mut().retain(|asked| (asked.member, asked.number) != (member, number));
             }
-            Request::Return { lease, requests, outcome } => self.take_back(lease, requests, outcome),
+            Request::Return { lease, requests, idle, outcome } => {
+                let since = Instant::now().checked_sub(idle).unwrap_or_else(Instant::now);
+                self.take_back(lease, requests, since, outcome);
+            }
         }
         self.changed.notify_one();
     }
@@ -213,11 +233,12 @@ impl Hub {
             .filter(|(_, (_, of))| *of == member)
             .map(|(lease, _)| *lease)
             .collect();
-        leases.into_iter().for_each(|lease| self.take_back(lease, 0, Outcome::Served));
+        leases.into_iter().for_each(|lease| self.take_back(lease, 0, Instant::now(), Outcome::Served));
         self.changed.notify_one();
     }
 
-    fn take_back(&self, lease: u64, requests: u64, outcome: Outcome) {
+    /// `since` then it was not in use.
+    fn take_back(&self, lease: u64, requests: u64, since: Instant, outcome: Outcome) {
         let Some((id, _)) = self.leases.borrow_mut().remove(&lease) else { return };
         let now = Instant::now();
         let mut servers = self.servers.borrow_mut();
@@ -225,7 +246,11 @@ impl Hub {
         server.leases -= 1;
         server.requests += requests;
         if server.leases == 0 {
-            server.unused = now;
+            server.unused = since;
+        }
+        let most = self.application.managed().and_then(|managed| managed.requests);
+        if server.serves() && most.is_some_and(|most| server.requests >= most) {
+            server.standing = Standing::Retires;
         }
         match outcome {
             Outcome::Failed => server.fails(now),
@@ -240,14 +265,11 @@ impl Hub {
         if self.is_left() {
             self.retire_where(|_| true);
         }
+        let managed = self.application.managed().and_then(|managed| self.manage(managed, now));
         self.serve_waiting();
-        let started = match self.application.managed() {
-            Some(managed) => self.manage(managed, now),
-            None => None,
-        };
-        let waits = self.waiting.borrow().front().map(|asked| asked.since + RECALL);
+        let waits = (!self.waiting.borrow().is_empty()).then_some(now + RECALL);
         let full = next_try(&self.servers.borrow(), now).filter(|_| waits.is_some());
-        started.into_iter().chain(full).chain(waits.filter(|at| *at > now)).min()
+        [managed, full, waits].into_iter().flatten().min()
     }
 
     fn manage(&self, managed: &Managed, now: Instant) -> Option<Instant> {
@@ -262,14 +284,12 @@ impl Hub {
         }
         let superfluous = loop {
             let (least, _) = managed.processes;
-            match superfluous(&self.servers.borrow(), least, managed.spare, managed.unused, now) {
+            let found = superfluous(&self.servers.borrow(), least, managed.spare, managed.unused, now);
+            match found {
                 Ok(at) => self.servers.borrow_mut()[at].standing = Standing::Retires,
                 Err(next) => break next,
             }
         };
-        if let Some(most) = managed.requests {
-            self.retire_where(|server| server.requests >= most);
-        }
         let memory = managed.memory.and_then(|most| self.look_at_memory(most, now));
         let starting = self.look_at_starts(managed, now);
         let ending = self.end_retired(managed, now);
@@ -283,7 +303,11 @@ impl Hub {
         loop {
             let now = Instant::now();
             let (avoid, tried) = match self.waiting.borrow().front() {
-                Some(asked) => (asked.avoid, asked.tried.clone()),
+                Some(asked) => {
+                    let early = self.application.managed().is_some() && now < asked.since + AVOID;
+                    let avoided = asked.avoid.filter(|_| early);
+                    (asked.avoid, asked.tried.iter().copied().chain(avoided).collect::<Vec<_>>())
+                }
                 None => return,
             };
             let at = choose(&self.servers.borrow(), self.most(), avoid, &tried, now);
@@ -321,7 +345,7 @@ impl Hub {
             // What others keep and do not use is had sooner than another process.
             Some(_) if serving > 0 && self.recalls(now) => false,
             Some(managed) if serving < managed.processes.1 && self.start(now) => true,
-            Some(_) if serving == 0 => self.refuse(Refusal::Failing),
+            Some(_) if serving == 0 && self.failures.get() >= FAILING => self.refuse(Refusal::Failing),
             Some(_) => false,
             None if !untried => self.refuse(Refusal::Unreachable),
             None => {
@@ -350,23 +374,31 @@ impl Hub {
             && process.accepts == Accepts::Untried
         {
             process.accepts = Accepts::Tried(now);
+            self.changed.notify_one();
         }
         self.leases.borrow_mut().insert(number, (server.id, asked.member));
         drop(servers);
         self.tell(asked.member, Answer::Lease { number: asked.number, lease, stream });
     }
 
-    /// Asks others to give back what they do not use, once for each who waits. Is there any hope of that?
+    /// Asks others to give back what they do not use. Is there any hope of that, so soon?
     fn recalls(&self, now: Instant) -> bool {
-        let (member, since, recalled) = match self.waiting.borrow_mut().front_mut() {
-            Some(asked) => (asked.member, asked.since, std::mem::replace(&mut asked.recalled, true)),
+        let (member, since, again) = match self.waiting.borrow_mut().front_mut() {
+            Some(asked) => {
+                // What they get later, they may keep, too.
+                let again = asked.recalled.is_none_or(|at| at + RECALL_AGAIN <= now);
+                if again {
+                    asked.recalled = Some(now);
+                }
+                (asked.member, asked.since, again)
+            }
             None => return false,
         };
         let mut others: Vec<u64> = self.leases.borrow().values().map(|(_, of)| *of).collect();
         others.sort_unstable();
         others.dedup();
         others.retain(|other| *other != member);
-        if !recalled {
+        if again {
             others.iter().for_each(|other| self.tell(*other, Answer::Recall { server: None }));
         }
         !others.is_empty() && now < since + RECALL
@@ -433,10 +465,13 @@ impl Hub {
                     let errors = Errors::new(output, who, &self.limits);
                     spawn_local(async move { hub.watch(id, ends, errors).await });
                 }
+                self.changed.notify_one();
                 true
             }
             Some(Err(error)) => {
-                self.has_failed(&format_args!("cannot be started: {error}"));
+                let program = self.application.managed().and_then(|managed| managed.command.first());
+                let program = program.map_or("", String::as_str);
+                self.has_failed(&format_args!("cannot start {program}: {error}"));
                 false
             }
         }
@@ -485,7 +520,7 @@ impl Hub {
         let (pid, age) = (process.started.process.pid, process.started.began.elapsed());
         let how = match how {
             // As some do after so many requests.
-            Ended::Exited(0) if age >= SETTLED => return,
+            Ended::Exited(0) if age >= SETTLED || process.has_accepted() => return,
             Ended::Exited(code) => format!("exit status {code}"),
             Ended::Killed(signal) => format!("signal {signal}"),
             Ended::NotStarted(_) | Ended::Lost => "nobody knows how".to_owned(),

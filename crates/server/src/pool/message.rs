@@ -3,6 +3,7 @@
 //! same program, so that there is no version.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use super::Refusal;
 use crate::channel::Message;
@@ -17,8 +18,8 @@ pub enum Request {
     Ask { number: u64, avoid: Option<ServerId> },
     /// Nobody waits for this one any more.
     Forget { number: u64 },
-    /// A connection is closed, after so many requests.
-    Return { lease: u64, requests: u64, outcome: Outcome },
+    /// A connection is closed, after so many requests, and so long after the last of them.
+    Return { lease: u64, requests: u64, idle: Duration, outcome: Outcome },
 }
 
 /// Was the server there?
@@ -70,8 +71,9 @@ impl Message for Request {
         let bytes = match *self {
             Request::Ask { number, avoid } => words(b'A', &[number, avoid.unwrap_or(0)]),
             Request::Forget { number } => words(b'F', &[number]),
-            Request::Return { lease, requests, outcome } => {
-                words(b'R', &[lease, requests, u64::from(outcome == Outcome::Failed)])
+            Request::Return { lease, requests, idle, outcome } => {
+                let failed = u64::from(outcome == Outcome::Failed);
+                words(b'R', &[lease, requests, idle.as_millis() as u64, failed])
             }
         };
         (bytes, Vec::new())
@@ -81,9 +83,9 @@ impl Message for Request {
         Some(match parse(bytes)? {
             (b'A', [number, avoid, ..]) => Request::Ask { number, avoid: (avoid != 0).then_some(avoid) },
             (b'F', [number, ..]) => Request::Forget { number },
-            (b'R', [lease, requests, failed, _]) => {
+            (b'R', [lease, requests, idle, failed]) => {
                 let outcome = if failed == 0 { Outcome::Served } else { Outcome::Failed };
-                Request::Return { lease, requests, outcome }
+                Request::Return { lease, requests, idle: Duration::from_millis(idle), outcome }
             }
             _ => return None,
         })
@@ -158,8 +160,8 @@ mod tests {
             Request::Ask { number: 7, avoid: None },
             Request::Ask { number: u64::MAX, avoid: Some(3) },
             Request::Forget { number: 1 },
-            Request::Return { lease: 5, requests: 9, outcome: Outcome::Failed },
-            Request::Return { lease: 5, requests: 0, outcome: Outcome::Served },
+            Request::Return { lease: 5, requests: 9, idle: Duration::ZERO, outcome: Outcome::Failed },
+            Request::Return { lease: 5, requests: 0, idle: Duration::from_secs(7), outcome: Outcome::Served },
         ] {
             let (bytes, _) = request.write();
             assert_eq!(Request::read(&bytes, Vec::new()), Some(request));

@@ -38,6 +38,7 @@ const FAIR: Duration = Duration::from_millis(20);
 const RETIRED: usize = 256;
 /// How often connections between two requests are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_LEAST: Duration = Duration::from_millis(50);
 
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +85,8 @@ pub struct Pool {
     keep: Duration,
     waiting: RefCell<VecDeque<Waiting>>,
     idle: RefCell<Vec<Connection>>,
-    /// Connections that are to be given back, because others wait.
-    recalls: Cell<usize>,
+    /// Is a connection to be given back, because others wait?
+    recalled: Cell<bool>,
     /// Servers that are to end.
     retired: RefCell<VecDeque<ServerId>>,
     /// What is to be said as soon as the channel has room.
@@ -108,6 +109,8 @@ pub struct Connection {
     /// Requests that it has had.
     requests: u64,
     outcome: Outcome,
+    /// Is it between two requests, and since when?
+    kept: bool,
     since: Instant,
     began: Instant,
     pool: Rc<Pool>,
@@ -119,10 +122,13 @@ impl Pool {
         Ok(Rc::new(Pool {
             channel: sys::watch(channel, Interest::READABLE | Interest::WRITABLE)?,
             wait: application.wait,
-            keep: application.keep,
+            // A process is not kept by who does not use it.
+            keep: application
+                .managed()
+                .map_or(application.keep, |managed| managed.unused.min(application.keep)),
             waiting: RefCell::default(),
             idle: RefCell::default(),
-            recalls: Cell::new(0),
+            recalled: Cell::new(false),
             retired: RefCell::default(),
             queue: RefCell::default(),
             changed: Notify::new(),
@@ -138,7 +144,7 @@ impl Pool {
             // Bounded: each is taken out.
             while let Some(connection) = self.take_idle() {
                 if connection.is_open() {
-                    return Ok(connection);
+                    return Ok(Connection::taken(connection));
                 }
             }
         }
@@ -172,7 +178,7 @@ impl Pool {
                     Ok(Received::End) | Err(_) => break,
                 },
                 () = self.send_queued() => {}
-                () = tokio::time::sleep(SWEEP), if has_idle => self.sweep(),
+                () = tokio::time::sleep(self.keep.clamp(SWEEP_LEAST, SWEEP)), if has_idle => self.sweep(),
             }
         }
         self.idle.borrow_mut().clear();
@@ -185,7 +191,7 @@ impl Pool {
         match answer {
             Answer::Lease { number, lease, stream } => {
                 let Ok(stream) = sys::watch(stream, Interest::READABLE | Interest::WRITABLE) else {
-                    return self.give_back(lease, 0, Outcome::Served);
+                    return self.give_back(lease, 0, Duration::ZERO, Outcome::Served);
                 };
                 let now = Instant::now();
                 self.offer(
@@ -195,6 +201,7 @@ impl Pool {
                         lease,
                         requests: 0,
                         outcome: Outcome::Served,
+                        kept: false,
                         since: now,
                         began: now,
                         pool: self.clone(),
@@ -210,7 +217,7 @@ impl Pool {
             }
             Answer::Recall { server: None } => match self.take_idle() {
                 Some(connection) => drop(connection),
-                None => self.recalls.set(self.recalls.get() + 1),
+                None => self.recalled.set(true),
             },
             Answer::Recall { server: Some(server) } => {
                 let of_it: Vec<_> =
@@ -243,7 +250,7 @@ impl Pool {
     fn keep(&self, connection: Connection) {
         if !self.keep.is_zero() && connection.requests > 0 {
             let mut connection = connection;
-            connection.since = Instant::now();
+            (connection.kept, connection.since) = (true, Instant::now());
             self.idle.borrow_mut().push(connection);
             self.changed.notify_one();
         }
@@ -266,8 +273,8 @@ impl Pool {
         drop(old);
     }
 
-    fn give_back(&self, lease: Lease, requests: u64, outcome: Outcome) {
-        self.say(Request::Return { lease: lease.number, requests, outcome });
+    fn give_back(&self, lease: Lease, requests: u64, idle: Duration, outcome: Outcome) {
+        self.say(Request::Return { lease: lease.number, requests, idle, outcome });
     }
 
     fn say(&self, request: Request) {
@@ -309,6 +316,11 @@ impl Drop for Place<'_> {
 }
 
 impl Connection {
+    fn taken(mut self) -> Connection {
+        self.kept = false;
+        self
+    }
+
     pub fn server(&self) -> ServerId {
         self.lease.server
     }
@@ -331,8 +343,8 @@ impl Connection {
         if is_to_end || self.requests >= self.lease.requests {
             return;
         }
-        if pool.recalls.get() > 0 && self.began.elapsed() >= FAIR {
-            pool.recalls.set(pool.recalls.get() - 1);
+        let is_ours = self.began.elapsed() < FAIR && pool.waiting() > 0;
+        if !is_ours && pool.recalled.take() {
             return;
         }
         pool.offer(self, None);
@@ -356,6 +368,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.pool.give_back(self.lease, self.requests, self.outcome);
+        let idle = if self.kept { self.since.elapsed() } else { Duration::ZERO };
+        self.pool.give_back(self.lease, self.requests, idle, self.outcome);
     }
 }

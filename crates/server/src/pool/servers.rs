@@ -115,11 +115,14 @@ pub fn superfluous(
     }
 }
 
-/// How long nothing is started after so many failures in a row.
+/// How long nothing is started after so many failures in a row; the first one may be by chance.
 pub fn back_off(failures: u32) -> Duration {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(30);
-    FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST)
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => FIRST.saturating_mul(1 << (more - 2).min(16)).min(LONGEST),
+    }
 }
 
 #[cfg(test)]
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn whoever_fails_again_and_again_is_started_ever_more_seldom() {
-        let pauses: Vec<u128> = [1, 2, 3, 9, 10, 99].map(|n| back_off(n).as_millis()).to_vec();
-        assert_eq!(pauses, [100, 200, 400, 25_600, 30_000, 30_000]);
+        let pauses: Vec<u128> = [1, 2, 3, 10, 11, 99].map(|n| back_off(n).as_millis()).to_vec();
+        assert_eq!(pauses, [0, 100, 200, 25_600, 30_000, 30_000]);
     }
 }

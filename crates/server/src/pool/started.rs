@@ -138,7 +138,8 @@ impl Starter {
 
 const SHELL: &str = "/bin/sh";
 /// The socket becomes descriptor 3, and the shell the program.
-const SHIFT: &str = r#"LISTEN_PID=$$; export LISTEN_PID; exec "$@" 3<&0 </dev/null"#;
+const SHIFT: &str =
+    r#"LISTEN_PID=$$; export LISTEN_PID; unset PWD OLDPWD SHLVL _; exec "$@" 3<&0 </dev/null"#;
 
 impl Started {
     /// A connection, which it need not have accepted yet. Errors: `WouldBlock` when too many wait for that.

@@ -106,7 +106,7 @@ impl Task {
             .application(&worker)
             .and_then(|id| Some((worker.site.applications.get(id)?, worker.pools.get(id)?)));
         let Some((application, pool)) = found else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
-        let mut failed = None;
+        let (mut failed, mut again) = (None, true);
         loop {
             let connection = match self.unless_left(pool.connection(failed)).await? {
                 Ok(connection) => connection,
@@ -122,9 +122,10 @@ impl Task {
             };
             let (conversation, feed) = cgi::ask(&worker, application, connection, order, body);
             // What has been handed on cannot be handed on again.
-            let repeats = feed.is_none() && order.repeats == Repeats::Yes && failed.is_none();
+            let repeats = feed.is_none() && order.repeats == Repeats::Yes && again;
             match self.hear(run, order, conversation, feed).await? {
-                Outcome::Unanswered(_, server @ Some(_)) if repeats => failed = server,
+                // That a kept connection is closed says little. The next one is new.
+                Outcome::Unanswered(_, who) if repeats => (failed, again) = (who.server, who.kept),
                 outcome => return Ok(Ok(outcome)),
             }
         }

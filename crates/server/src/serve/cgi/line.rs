@@ -134,6 +134,11 @@ impl Speech {
         self.connection.borrow().as_ref().map(Connection::server)
     }
 
+    /// Has its connection had a request before? Then its server may have closed it since.
+    pub fn was_used(&self) -> bool {
+        self.connection.borrow().as_ref().is_some_and(Connection::is_used)
+    }
+
     /// Has any byte of the answer come?
     pub fn has_answered(&self) -> bool {
         self.answered.get()
@@ -184,7 +189,7 @@ impl Speech {
         let state = self.state.borrow();
         // In the middle of a record nothing else can be said; the end of the connection says it, too.
         if let (Some(id), Some(client), true) =
-            (state.id, &mut connection.records, state.sent == state.out.len() && state.sent > 0)
+            (state.id, &mut connection.records, state.out.is_empty() && self.connected.get())
         {
             let mut out = Vec::new();
             client.abort(id, &mut out);
@@ -403,7 +408,11 @@ impl Speech {
                 }
                 Event::End(_, ending, code) => {
                     state.ending = ending;
-                    state.ended = Some(Ended::Exited(code as u8));
+                    // One that does not complete it has not said all.
+                    state.ended = Some(match ending {
+                        Ending::Complete => Ended::Exited(code as u8),
+                        _ => Ended::Lost,
+                    });
                     let who = &self.who;
                     state.errors.finish(|line| log::error(format_args!("{who}: {line}")));
                     // What comes behind it belongs to nothing, and there is no other request after that.

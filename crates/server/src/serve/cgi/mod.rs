@@ -148,7 +148,15 @@ pub enum Outcome {
     /// It has not answered. The error log says why.
     Failed(Status),
     /// Not a byte of an answer has come: another server may be asked.
-    Unanswered(Status, Option<ServerId>),
+    Unanswered(Status, Unanswered),
+}
+
+/// Who has not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unanswered {
+    pub server: Option<ServerId>,
+    /// On a connection that had been kept.
+    pub kept: bool,
 }
 
 /// Why there is no more output.
@@ -419,9 +427,11 @@ impl Conversation {
     fn unanswered(self, status: Status) -> Outcome {
         match self.application() {
             Some(speech) if !speech.has_answered() || speech.ending() == Ending::Overloaded => {
-                let server = speech.server();
-                speech.blame();
-                Outcome::Unanswered(status, server)
+                let who = Unanswered { server: speech.server(), kept: speech.was_used() };
+                if !who.kept {
+                    speech.blame();
+                }
+                Outcome::Unanswered(status, who)
             }
             _ => self.fail(status),
         }
