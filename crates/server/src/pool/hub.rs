@@ -26,8 +26,8 @@ use crate::{log, sys};
 
 /// How often it is looked whether a process accepts its first connection.
 const START_LOOK: Duration = Duration::from_millis(20);
-/// How long it is waited for what others do not use.
-const RECALL: Duration = Duration::from_millis(5);
+/// How long it is waited for whoever does not say whether he has something that he does not use.
+const RECALL: Duration = Duration::from_millis(200);
 /// How often it is asked for.
 const RECALL_AGAIN: Duration = Duration::from_millis(20);
 /// How long a process that has failed a request is left alone by who has made it: it may be about to end.
@@ -113,8 +113,9 @@ struct Asked {
     avoid: Option<ServerId>,
     tried: Vec<ServerId>,
     since: Instant,
-    /// When others were asked last to give back what they do not use.
+    /// When others were asked last to give back what they do not use, and who has not answered.
     recalled: Option<Instant>,
+    hope: Vec<u64>,
 }
 
 impl Hub {
@@ -200,7 +201,7 @@ impl Hub {
         match request {
             Request::Ask { number, avoid } => {
                 let (tried, since) = (Vec::new(), Instant::now());
-                let asked = Asked { member, number, avoid, tried, since, recalled: None };
+                let asked = Asked { member, number, avoid, tried, since, recalled: None, hope: Vec::new() };
                 self.waiting.borrow_mut().push_back(asked);
                 // At once, if it can be: whoever waits longer is seen to in turn.
                 self.serve_waiting();
@@ -213,6 +214,11 @@ impl Hub {
             }
             Request::Forget { number } => {
                 self.waiting.borrow_mut().retain(|asked| (asked.member, asked.number) != (member, number));
+            }
+            Request::Busy => {
+                if let Some(asked) = self.waiting.borrow_mut().front_mut() {
+                    asked.hope.retain(|other| *other != member);
+                }
             }
             Request::Return { lease, requests, idle, outcome } => {
                 let since = Instant::now().checked_sub(idle).unwrap_or_else(Instant::now);
@@ -267,7 +273,7 @@ impl Hub {
         }
         let managed = self.application.managed().and_then(|managed| self.manage(managed, now));
         self.serve_waiting();
-        let waits = (!self.waiting.borrow().is_empty()).then_some(now + RECALL);
+        let waits = (!self.waiting.borrow().is_empty()).then_some(now + RECALL_AGAIN);
         let full = next_try(&self.servers.borrow(), now).filter(|_| waits.is_some());
         [managed, full, waits].into_iter().flatten().min()
     }
@@ -398,10 +404,13 @@ impl Hub {
         others.sort_unstable();
         others.dedup();
         others.retain(|other| *other != member);
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(asked) = waiting.front_mut() else { return false };
         if again {
             others.iter().for_each(|other| self.tell(*other, Answer::Recall { server: None }));
+            asked.hope = others;
         }
-        !others.is_empty() && now < since + RECALL
+        !asked.hope.is_empty() && now < since + RECALL
     }
 
     /// Connections to one server.

@@ -18,6 +18,8 @@ pub enum Request {
     Ask { number: u64, avoid: Option<ServerId> },
     /// Nobody waits for this one any more.
     Forget { number: u64 },
+    /// All connections are in use; one of them will be given back.
+    Busy,
     /// A connection is closed, after so many requests, and so long after the last of them.
     Return { lease: u64, requests: u64, idle: Duration, outcome: Outcome },
 }
@@ -71,6 +73,7 @@ impl Message for Request {
         let bytes = match *self {
             Request::Ask { number, avoid } => words(b'A', &[number, avoid.unwrap_or(0)]),
             Request::Forget { number } => words(b'F', &[number]),
+            Request::Busy => words(b'B', &[]),
             Request::Return { lease, requests, idle, outcome } => {
                 let failed = u64::from(outcome == Outcome::Failed);
                 words(b'R', &[lease, requests, idle.as_millis() as u64, failed])
@@ -83,6 +86,7 @@ impl Message for Request {
         Some(match parse(bytes)? {
             (b'A', [number, avoid, ..]) => Request::Ask { number, avoid: (avoid != 0).then_some(avoid) },
             (b'F', [number, ..]) => Request::Forget { number },
+            (b'B', _) => Request::Busy,
             (b'R', [lease, requests, idle, failed]) => {
                 let outcome = if failed == 0 { Outcome::Served } else { Outcome::Failed };
                 Request::Return { lease, requests, idle: Duration::from_millis(idle), outcome }
@@ -160,6 +164,7 @@ mod tests {
             Request::Ask { number: 7, avoid: None },
             Request::Ask { number: u64::MAX, avoid: Some(3) },
             Request::Forget { number: 1 },
+            Request::Busy,
             Request::Return { lease: 5, requests: 9, idle: Duration::ZERO, outcome: Outcome::Failed },
             Request::Return { lease: 5, requests: 0, idle: Duration::from_secs(7), outcome: Outcome::Served },
         ] {

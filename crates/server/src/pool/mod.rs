@@ -93,6 +93,8 @@ pub struct Pool {
     queue: RefCell<VecDeque<Request>>,
     changed: Notify,
     next: Cell<u64>,
+    /// Has the pool gone?
+    lost: Cell<bool>,
 }
 
 struct Waiting {
@@ -134,6 +136,7 @@ impl Pool {
             changed: Notify::new(),
             // 0 is nobody.
             next: Cell::new(1),
+            lost: Cell::new(false),
         }))
     }
 
@@ -147,6 +150,9 @@ impl Pool {
                     return Ok(Connection::taken(connection));
                 }
             }
+        }
+        if self.lost.get() {
+            return Err(Refusal::Lost);
         }
         let number = self.next.get();
         self.next.set(number + 1);
@@ -181,6 +187,7 @@ impl Pool {
                 () = tokio::time::sleep(self.keep.clamp(SWEEP_LEAST, SWEEP)), if has_idle => self.sweep(),
             }
         }
+        self.lost.set(true);
         self.idle.borrow_mut().clear();
         // Whoever waits learns that nobody will answer.
         self.waiting.borrow_mut().clear();
@@ -217,7 +224,10 @@ impl Pool {
             }
             Answer::Recall { server: None } => match self.take_idle() {
                 Some(connection) => drop(connection),
-                None => self.recalled.set(true),
+                None => {
+                    self.recalled.set(true);
+                    self.say(Request::Busy);
+                }
             },
             Answer::Recall { server: Some(server) } => {
                 let of_it: Vec<_> =
