@@ -17,7 +17,7 @@ from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import page, peers, results, rows, site  # noqa: E402
+from lib import page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
 from lib.machine import Trouble  # noqa: E402
 from lib.measure import Figures  # noqa: E402
 from lib.results import Cell, Line  # noqa: E402
@@ -168,6 +168,75 @@ class Tables(unittest.TestCase):
             [part.name for part in ROWS["wasd"].parts],
         ):
             self.assertEqual(len(names), len(set(names)))
+
+
+class Verdicts(unittest.TestCase):
+    def test_the_best_of_the_others_is_that_of_the_same_round(self) -> None:
+        ours, theirs = [6.0, 6.0], [[1.0, 3.0], [2.0, 1.0]]
+        self.assertEqual(verdicts.against_most(ours, theirs), [3, 2])
+        self.assertEqual(verdicts.against_least(ours, theirs), [6, 6])
+
+    def test_the_median_is_judged_and_the_bound_itself_is_good(self) -> None:
+        for judge, values, expected in (
+            (verdicts.at_most, [9, 1, 1], verdicts.OK),
+            (verdicts.at_most, [1, 1, 2], verdicts.OK),
+            (verdicts.at_most, [1, 2, 2], verdicts.MISS),
+            (verdicts.at_least, [0, 1, 1], verdicts.OK),
+            (verdicts.at_least, [9, 0, 0], verdicts.MISS),
+        ):
+            with self.subTest(judge=judge.__name__, values=values):
+                self.assertEqual(judge("cell", "check", values, 1.0).result, expected)
+
+    def test_only_a_missed_bound_fails(self) -> None:
+        fine = [
+            verdicts.reported("cell", "cost", [9.0]),
+            verdicts.not_judged("cell", "rate", ">= 1", "not installed"),
+            verdicts.no_failures("cell", [0.0, 0.0]),
+        ]
+        self.assertFalse(verdicts.missed(fine))
+        self.assertTrue(verdicts.missed([*fine, verdicts.no_failures("cell", [0.0, 1.0])]))
+        self.assertIn("not installed", "\n".join(verdicts.table(fine)))
+
+
+class Scripts(unittest.TestCase):
+    def contenders(self) -> list[scripts.Contender]:
+        servers = [server.at("/bin/program") for server in (peers.TAIPAN, *peers.PEERS)]
+        servers = [server for server in servers if server.name in ("taipan", "nginx", "lighttpd", "apache2")]
+        php_fpm = scripts.PHP_FPM.at("/bin/php-fpm")
+        found = [scripts.by_cgi(server, scripts.HELLO) for server in servers if server.name != "nginx"]
+        for server in servers:
+            if server.name != "apache2":
+                found += [*scripts.persistent(server, scripts.LARGE), scripts.by_php(server, php_fpm)]
+        return found
+
+    def test_every_server_is_told_everything(self) -> None:
+        for contender in self.contenders():
+            with self.subTest(contender=contender.name), tempfile.TemporaryDirectory() as folder:
+                place = peers.Place(pathlib.Path(folder), pathlib.Path(folder) / "www", 8080)
+                words = contender.server.words(place, contender.start)
+                texts = [" ".join(words), *(file.read_text() for file in place.work.iterdir())]
+                for text in texts:
+                    lines = [one for one in text.splitlines() if not one.startswith(("#", ";"))]
+                    self.assertNotRegex("\n".join(lines), "@[A-Z]+@")
+                if contender.server.name == "nginx":
+                    application, server = starter.parted(words[5:])
+                    self.assertIn(application[0], ("/bin/php-fpm", f"{place.root}/cgi-bin/64k"))
+                    self.assertEqual(server[0], "/bin/program")
+
+    def test_an_application_is_ended_with_its_server(self) -> None:
+        """And accepts on descriptor 0, which is why `test -S` holds."""
+        program = ["sh", "-c", "test -S /dev/stdin && exec sleep 1000"]
+        for server, expected in ((["sleep", "1000"], 0), (["true"], 1)):
+            with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
+                words = [sys.executable, "-I", str(scripts.STARTER), f"{folder}/socket", "2", *program, "--", *server]
+                with subprocess.Popen(words, start_new_session=True) as command:
+                    children = pathlib.Path(f"/proc/{command.pid}/task/{command.pid}/children")
+                    pids: list[str] = []
+                    while expected == 0 and len(pids) < 3:
+                        pids = children.read_text().split()
+                    command.send_signal(signal.SIGTERM if expected == 0 else 0)
+                    self.assertEqual(command.wait(30), expected)
+                self.assertEqual([pid for pid in pids if is_running(pid)], [])
 
 
 class Guarded(unittest.TestCase):

@@ -167,10 +167,20 @@ class Family:
         """Of that what is in no file. Who else has the same program running does not change it."""
         return self.bytes_of("smaps_rollup", "Pss_Anon") + self.bytes_of("smaps_rollup", "Pss_Shmem")
 
-    def bytes_of(self, file: str, field: str) -> int:
-        """The sum of a field in KiB of /proc/PID/FILE (smaps_rollup: Pss, status: RssAnon)."""
-        total = 0
+    def running(self, program: str) -> list[int]:
+        """Those of them that run a program, which is given by its path."""
+        found = []
         for pid in self.pids():
+            with contextlib.suppress(OSError):  # has ended since
+                if os.path.samefile(f"/proc/{pid}/exe", program):
+                    found.append(pid)
+        return found
+
+    def bytes_of(self, file: str, field: str, program: str | None = None) -> int:
+        """The sum of a field in KiB of /proc/PID/FILE (smaps_rollup: Pss, status: RssAnon), of all of them
+        or of those that run one program."""
+        total = 0
+        for pid in self.running(program) if program else self.pids():
             with contextlib.suppress(OSError):  # has ended since
                 for line in pathlib.Path(f"/proc/{pid}/{file}").read_text().splitlines():
                     name, _, value = line.partition(":")

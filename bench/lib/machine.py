@@ -102,8 +102,14 @@ def _processor_name() -> str:
 
 
 def installed(name: str) -> str | None:
-    """A program by name; servers often live where only root's PATH looks."""
-    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin")
+    """A program by name; servers often live where only root's PATH looks. With a star behind it, the last
+    one whose name begins so: Debian has the version in some."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin"
+    if name.endswith("*"):
+        folders = (pathlib.Path(folder) for folder in path.split(":") if folder)
+        found = {file.name: str(file) for folder in folders for file in folder.glob(name) if os.access(file, os.X_OK)}
+        return found[max(found)] if found else None
+    return shutil.which(name, path=path)
 
 
 def cargo_target() -> pathlib.Path:
@@ -120,6 +126,37 @@ def programs(taipan: str | None, tools: str | None) -> tuple[str, pathlib.Path]:
         if not os.access(path, os.X_OK):
             raise Trouble(f"{path} is missing")
     return program, folder
+
+
+def load_generator(given: str | None) -> str:
+    """taipan-bench: as named, or else built."""
+    if not given:
+        build(["taipan-load"])
+    return _executable(given or cargo_target() / "release" / "taipan-bench")
+
+
+def taipan(given: str | None) -> str:
+    """taipan: as named, or else built."""
+    if not given:
+        build(["taipan"])
+    return _executable(given or cargo_target() / "release" / "taipan")
+
+
+def _executable(path: str | pathlib.Path) -> str:
+    path = os.path.abspath(path)
+    if not os.access(path, os.X_OK):
+        raise Trouble(f"{path} is missing")
+    return path
+
+
+def compile_c(source: pathlib.Path, program: pathlib.Path, *flags: str) -> None:
+    """A small C program that is measured with, as its author would make it."""
+    if not installed("cc"):
+        raise Trouble("cc is missing; install gcc")
+    words = ["cc", "-O2", *flags, "-o", str(program), str(source)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Trouble(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
 
 
 def build(packages: Sequence[str]) -> None:

@@ -129,7 +129,7 @@ class Bench:
         before = run.family.cpu_seconds()
         load = self.clients.load(words, seconds + self.effort.timeout_seconds)
         cpu = run.family.cpu_seconds() - before
-        return _figures(load, cpu, connections, run.family.memory())
+        return figures_of(load, cpu, connections, run.family.memory())
 
     def _asked(self, run: Running, part: Part) -> list[str]:
         """The words of taipan-bench that say what is asked for, and what is right."""
@@ -203,7 +203,7 @@ class Bench:
         if not seen:
             look()
         memory, left = seen[0]
-        return UsersStep(_figures(load, cpu, users, memory), left)
+        return UsersStep(figures_of(load, cpu, users, memory), left)
 
     # ---- memory ------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class UsersStep:
     memory_left: int
 
 
-def _figures(load: Load, cpu: float, connections: int, memory: int) -> Figures:
+def figures_of(load: Load, cpu: float, connections: int, memory: int) -> Figures:
     return Figures(
         score=cpu * 1e6 / load.requests if load.requests else None,
         connections=connections,

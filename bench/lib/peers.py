@@ -70,6 +70,8 @@ class Start:
     patience: Patience = Patience.USUAL
     # Bytes of the one answer of `limit`.
     size: int = 0
+    # More for the template, by the names that it has there.
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 Command = Callable[[str, Place, Start], list[str]]
@@ -121,7 +123,7 @@ def _taipan(program: str, place: Place, start: Start) -> list[str]:
     # Where there are no scripts there is no process for them.
     scripts = _SCRIPTS if (place.root / "cgi-bin").is_dir() else ""
     more = {"ACCESS": access, "CACHE": entries, "PATIENCE": start.patience.value, "SCRIPTS": scripts}
-    config = _fill("taipan.toml", place, start, **more)
+    config = fill("taipan.toml", place, start, **more)
     # The files belong to whoever measures, and so must the server.
     as_root = ["--user", "root"] if os.geteuid() == 0 else []
     return [program, "-c", str(config), *as_root]
@@ -133,33 +135,33 @@ def _limit(program: str, place: Place, start: Start) -> list[str]:
 
 def _nginx(program: str, place: Place, start: Start) -> list[str]:
     cache = "max=4096 inactive=600s" if start.cache is Cache.ON else "off"
-    config = _fill("nginx.conf", place, start, CACHE=cache)
+    config = fill("nginx.conf", place, start, CACHE=cache)
     return [program, "-e", "stderr", "-p", str(place.work), "-c", str(config)]
 
 
 def _lighttpd(program: str, place: Place, start: Start) -> list[str]:
     workers = start.cores if start.cores > 1 else 0
     cache = "simple" if start.cache is Cache.ON else "disable"
-    return [program, "-D", "-f", str(_fill("lighttpd.conf", place, start, CACHE=cache, WORKERS=workers))]
+    return [program, "-D", "-f", str(fill("lighttpd.conf", place, start, CACHE=cache, WORKERS=workers))]
 
 
 def _apache2(program: str, place: Place, start: Start) -> list[str]:
     threads = APACHE_THREADS * start.cores
-    config = _fill("apache2.conf", place, start, MODULES=MODULES, THREADS=threads)
+    config = fill("apache2.conf", place, start, MODULES=MODULES, THREADS=threads)
     return [program, "-D", "FOREGROUND", "-f", str(config)]
 
 
 def _h2o(program: str, place: Place, start: Start) -> list[str]:
-    return [program, "-m", "worker", "-c", str(_fill("h2o.conf", place, start))]
+    return [program, "-m", "worker", "-c", str(fill("h2o.conf", place, start))]
 
 
 def _caddy(program: str, place: Place, start: Start) -> list[str]:
-    return [program, "run", "--adapter", "caddyfile", "--config", str(_fill("caddy.conf", place, start))]
+    return [program, "run", "--adapter", "caddyfile", "--config", str(fill("caddy.conf", place, start))]
 
 
 def _mini_httpd(program: str, place: Place, start: Start) -> list[str]:
     user = "root" if os.geteuid() == 0 else "nobody"
-    return [program, "-D", "-C", str(_fill("mini-httpd.conf", place, start, USER=user))]
+    return [program, "-D", "-C", str(fill("mini-httpd.conf", place, start, USER=user))]
 
 
 def _webfs(program: str, place: Place, start: Start) -> list[str]:
@@ -170,7 +172,7 @@ def _busybox(program: str, place: Place, start: Start) -> list[str]:
     return [program, "httpd", *_flags("busybox.flags", place, start)]
 
 
-def _fill(template: str, place: Place, start: Start, **more: object) -> pathlib.Path:
+def fill(template: str, place: Place, start: Start, **more: object) -> pathlib.Path:
     """The template with its @NAMES@ filled in, in the server's own folder."""
     values = {
         "WORK": place.work,
@@ -178,16 +180,23 @@ def _fill(template: str, place: Place, start: Start, **more: object) -> pathlib.
         "PORT": place.port,
         "WORKERS": start.cores,
         "FILES": min(FILES_MOST, machine.files_limit()),
+        # Where nothing is said of scripts, there are none but those that the template has.
+        "SCRIPTS": "",
+        "UPSTREAMS": "",
         **more,
+        **start.more,
     }
     text = (BENCH / "peers" / template).read_text()
+    # Twice, for there may be names in what is filled in.
+    for _ in range(2):
+        text = re.sub(r"@([A-Z]+)@", lambda found: str(values.get(found[1], found[0])), text)
     config = place.work / template
-    config.write_text(re.sub(r"@([A-Z]+)@", lambda found: str(values.get(found[1], found[0])), text))
+    config.write_text(text)
     return config
 
 
 def _flags(template: str, place: Place, start: Start) -> list[str]:
-    lines = _fill(template, place, start).read_text().splitlines()
+    lines = fill(template, place, start).read_text().splitlines()
     return [word for line in lines if not line.startswith("#") for word in line.split()]
 
 

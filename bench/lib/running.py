@@ -30,11 +30,11 @@ class Running:
     def url(self, target: str) -> str:
         return f"http://{self.place.address}{target}"
 
-    def check(self, path: str) -> None:
-        """A fast wrong answer is worth nothing."""
-        if path.startswith("/cgi-bin/"):
+    def check(self, path: str, expected: bytes | None = None) -> None:
+        """A fast wrong answer is worth nothing. If nothing else is expected, it is the file."""
+        if expected is None and path.startswith("/cgi-bin/"):
             expected = site.CGI_BODY
-        else:
+        elif expected is None:
             expected = (self.place.root / path.lstrip("/")).read_bytes()
         connection = http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=10)
         try:

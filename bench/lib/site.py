@@ -55,7 +55,7 @@ def _numbered(folder: pathlib.Path, count: int, size: int) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(count):
         mark = f"{number:04}\n".encode()
-        (folder / f"{number}.html").write_bytes(mark + _text(size - len(mark)))
+        (folder / f"{number}.html").write_bytes(mark + text(size - len(mark)))
 
 
 def _mixed(www: pathlib.Path) -> None:
@@ -83,9 +83,9 @@ def _cgi(www: pathlib.Path) -> None:
 
 
 def _write(file: pathlib.Path, size: int) -> None:
-    file.write_bytes(_text(size))
+    file.write_bytes(text(size))
 
 
-def _text(size: int) -> bytes:
+def text(size: int) -> bytes:
     line = b"All work and no play makes a web server a dull server.\n"
     return (line * (size // len(line) + 1))[:size]

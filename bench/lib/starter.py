@@ -1,0 +1,88 @@
+"""Starts an application and the server before it, for servers that start none themselves, and ends both. So
+they are one family, and the processor time of both is counted.
+
+Runs as a program of its own:
+
+    starter.py SOCKET PROCESSES PROGRAM [ARGUMENT]... -- SERVER [ARGUMENT]...
+
+It makes the Unix socket and starts so many processes of PROGRAM with it as their descriptor 0; with 0
+processes PROGRAM is started once and makes the socket itself. Then it starts SERVER, and waits. When it is
+asked to end, or one of them has ended, it ends them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import IO
+
+BACKLOG = 4096
+# Until a program has made its socket, and until one that is asked to end has ended.
+PATIENCE_SECONDS = 10.0
+STOP_SECONDS = 3.0
+PAUSE_SECONDS = 0.01
+_ENDINGS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+_HEEDED = {*_ENDINGS, signal.SIGCHLD}
+
+
+def main() -> int:
+    path, processes = sys.argv[1], int(sys.argv[2])
+    program, server = parted(sys.argv[3:])
+    # They wait until they are asked for, so that none comes between the start of a child and our knowing it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HEEDED)
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        if processes:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(path)
+                os.chmod(path, 0o666)  # a server's worker may be another user
+                listener.listen(BACKLOG)
+                children += [start(program, listener) for _ in range(processes)]
+        else:
+            children.append(start(program))
+            wait_for(path)
+        children.append(start(server))
+        return 0 if signal.sigwait(_HEEDED) in _ENDINGS else 1
+    finally:
+        end(children)
+
+
+def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is before the `--`, and what is behind it."""
+    at = words.index("--")
+    return [*words[:at]], [*words[at + 1 :]]
+
+
+def start(words: list[str], stdin: socket.socket | IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL if stdin is None else stdin.fileno(),
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEEDED),
+    )
+
+
+def wait_for(path: str) -> None:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not os.path.exists(path):
+        if signal.sigpending() & _HEEDED or time.monotonic() > give_up:
+            sys.exit(f"starter: no socket {path}")
+        time.sleep(PAUSE_SECONDS)
+
+
+def end(children: list[subprocess.Popen[bytes]]) -> None:
+    """The server first. Whoever started this kills what does not listen."""
+    for child in reversed(children):
+        child.terminate()
+    for child in children:
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+/* The script of bench/scripts: by CGI when it is started for one request, by FastCGI when it is started with a
+ * socket. With -DBYTES=N it answers with so many bytes of the text that lib/site.py makes. */
+#include "taipan.h"
+
+int main(void)
+{
+    while (taipan_accept()) {
+        printf("Content-Type: text/plain\r\n\r\n");
+#ifdef BYTES
+        static const char line[] = "All work and no play makes a web server a dull server.\n";
+        size_t left = BYTES;
+        for (; left >= sizeof line - 1; left -= sizeof line - 1)
+            fwrite(line, 1, sizeof line - 1, stdout);
+        fwrite(line, 1, left, stdout);
+#else
+        printf("Hello!\n");
+#endif
+    }
+    return 0;
+}
