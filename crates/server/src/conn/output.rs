@@ -150,7 +150,7 @@ impl<'a> Batch<'a> {
             reply: self.reply.take(),
             at: 0,
             sent: 0,
-            taken: 0,
+            taken: None,
             coding: self.coding,
             records: take(&mut self.records),
             manner: self.manner,
@@ -180,7 +180,7 @@ pub struct Output {
     sent: u64,
     /// What the client had taken when it was last weighed, counted from the first byte of this answer:
     /// below 0 as long as earlier ones are on their way.
-    taken: i64,
+    taken: Option<i64>,
     coding: Coding,
     pub records: Records,
     pub manner: Manner,
@@ -304,14 +304,27 @@ impl Output {
 
     /// Notes how much the client has had by now, of this and of earlier answers.
     pub fn mark(&mut self, unacknowledged: u64) {
-        self.taken = self.sent as i64 - unacknowledged as i64;
+        self.taken = Some(self.sent as i64 - unacknowledged as i64);
+    }
+
+    /// As `mark`, if that was not done since the client is waited for.
+    pub fn mark_once(&mut self, unacknowledged: impl FnOnce() -> u64) {
+        if self.taken.is_none() {
+            self.mark(unacknowledged());
+        }
+    }
+
+    /// From now on it is the client that is waited for, if it has to be.
+    pub fn unmark(&mut self) {
+        self.taken = None;
     }
 
     /// How much more the client has had since the mark, which is set anew.
     pub fn taken(&mut self, unacknowledged: u64) -> u64 {
         let before = self.taken;
         self.mark(unacknowledged);
-        (self.taken - before).max(0) as u64
+        let more = self.taken.zip(before).map_or(0, |(now, before)| now - before);
+        more.max(0) as u64
     }
 
     /// The buffers, to be lent again.

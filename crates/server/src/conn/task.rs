@@ -6,6 +6,7 @@ mod script;
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -57,6 +58,8 @@ pub struct Task {
     place: Option<Place>,
     /// Where the body at hand goes to: the input of a script that still takes it.
     feed: Option<Feed>,
+    /// Our end of the connection, once somebody has asked.
+    local: Option<Option<SocketAddr>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +90,17 @@ enum Broken {
 
 impl Task {
     pub fn new(stream: Stream, client: Client, worker: Rc<Worker>, seated: Seated, http: Http1) -> Task {
-        Task { stream, client, worker, seated, http, waited: Waited::Yes, place: None, feed: None }
+        Task {
+            stream,
+            client,
+            worker,
+            seated,
+            http,
+            waited: Waited::Yes,
+            place: None,
+            feed: None,
+            local: None,
+        }
     }
 
     /// Serves until the connection ends or goes back to the lot.
@@ -284,7 +297,7 @@ impl Task {
     /// From now on it is the client that is waited for.
     fn write_on(&self, output: &mut Output) {
         self.enter(Phase::Write);
-        output.mark(self.stream.unacknowledged());
+        output.unmark();
     }
 
     async fn send(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
@@ -475,6 +488,7 @@ fn poll_send(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 *waited = Waited::Yes;
+                output.mark_once(|| stream.unacknowledged());
                 if ready!(stream.poll_write_ready(cx)).is_err() {
                     return Poll::Ready(Err((Broken::Gone, output::CLIENT_CLOSED)));
                 }

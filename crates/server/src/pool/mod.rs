@@ -36,6 +36,9 @@ use message::{Answer, Lease, Outcome, Request, ServerId};
 const FAIR: Duration = Duration::from_millis(20);
 /// Servers that are known to end: those before them have ended.
 const RETIRED: usize = 256;
+/// How long something is asked for that nobody waits for any more: where there is much to do, somebody will
+/// soon.
+const LINGER: Duration = Duration::from_millis(2);
 /// How often connections between two requests are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 const SWEEP_LEAST: Duration = Duration::from_millis(50);
@@ -84,7 +87,11 @@ pub struct Pool {
     wait: Duration,
     keep: Duration,
     waiting: RefCell<VecDeque<Waiting>>,
+    /// What the pool is asked for: for those who wait, whoever gets it.
+    asked: RefCell<VecDeque<u64>>,
     idle: RefCell<Vec<Connection>>,
+    /// Is it about to be said that less is asked for? As `listen` has it.
+    lingers: Cell<bool>,
     /// Is a connection to be given back, because others wait?
     recalled: Cell<bool>,
     /// Servers that are to end.
@@ -99,6 +106,7 @@ pub struct Pool {
 
 struct Waiting {
     number: u64,
+    avoid: Option<ServerId>,
     tell: oneshot::Sender<Result<Connection, Refusal>>,
 }
 
@@ -129,7 +137,9 @@ impl Pool {
                 .managed()
                 .map_or(application.keep, |managed| managed.unused.min(application.keep)),
             waiting: RefCell::default(),
+            asked: RefCell::default(),
             idle: RefCell::default(),
+            lingers: Cell::new(false),
             recalled: Cell::new(false),
             retired: RefCell::default(),
             queue: RefCell::default(),
@@ -143,12 +153,10 @@ impl Pool {
     /// A connection for one request: one that was kept, or a new one. `avoid` is a server that has failed
     /// just now.
     pub async fn connection(self: &Rc<Pool>, avoid: Option<ServerId>) -> Result<Connection, Refusal> {
-        if avoid.is_none() {
-            // Bounded: each is taken out.
-            while let Some(connection) = self.take_idle() {
-                if connection.is_open() {
-                    return Ok(Connection::taken(connection));
-                }
+        // Bounded: each is taken out. Those to a server that is avoided go back to the pool.
+        while let Some(connection) = self.take_idle() {
+            if Some(connection.server()) != avoid && connection.is_open() {
+                return Ok(Connection::taken(connection));
             }
         }
         if self.lost.get() {
@@ -157,9 +165,13 @@ impl Pool {
         let number = self.next.get();
         self.next.set(number + 1);
         let (tell, told) = oneshot::channel();
-        self.waiting.borrow_mut().push_back(Waiting { number, tell });
+        self.waiting.borrow_mut().push_back(Waiting { number, avoid, tell });
         let place = Place { pool: self, number };
-        self.say(Request::Ask { number, avoid });
+        // Those before may have left something that was asked for.
+        if avoid.is_some() || self.asked.borrow().len() < self.waiting() {
+            self.asked.borrow_mut().push_back(number);
+            self.say(Request::Ask { number, avoid });
+        }
         let told = tokio::time::timeout(self.wait, told).await;
         drop(place);
         match told {
@@ -176,50 +188,63 @@ impl Pool {
     /// Hears what the pool says, for as long as it is there. Does not end: without a pool the keeper
     /// replaces this process.
     pub async fn listen(self: Rc<Pool>) -> io::Result<()> {
+        let _end = Listening(self.clone());
         loop {
             let has_idle = !self.idle.borrow().is_empty();
+            self.lingers.set(self.surplus() > 0);
             tokio::select! {
                 answer = self.channel.async_io(Interest::READABLE, Channel::receive::<Answer>) => match answer {
                     Ok(Received::Message(answer)) => self.hear(answer),
                     Ok(Received::End) | Err(_) => break,
                 },
                 () = self.send_queued() => {}
+                () = tokio::time::sleep(LINGER), if self.lingers.get() => self.forget(),
                 () = tokio::time::sleep(self.keep.clamp(SWEEP_LEAST, SWEEP)), if has_idle => self.sweep(),
             }
         }
+        self.end();
+        std::future::pending().await
+    }
+
+    /// There is no pool, or nobody here any more who hears it. Connections that were kept keep this alive, too.
+    fn end(&self) {
         self.lost.set(true);
-        self.idle.borrow_mut().clear();
+        let idle = std::mem::take(&mut *self.idle.borrow_mut());
+        drop(idle);
         // Whoever waits learns that nobody will answer.
         self.waiting.borrow_mut().clear();
-        std::future::pending().await
     }
 
     fn hear(self: &Rc<Pool>, answer: Answer) {
         match answer {
             Answer::Lease { number, lease, stream } => {
+                self.asked.borrow_mut().retain(|asked| *asked != number);
                 let Ok(stream) = sys::watch(stream, Interest::READABLE | Interest::WRITABLE) else {
                     return self.give_back(lease, 0, Duration::ZERO, Outcome::Served);
                 };
                 let now = Instant::now();
-                self.offer(
-                    Connection {
-                        stream,
-                        records: None,
-                        lease,
-                        requests: 0,
-                        outcome: Outcome::Served,
-                        kept: false,
-                        since: now,
-                        began: now,
-                        pool: self.clone(),
-                    },
-                    Some(number),
-                );
+                let connection = Connection {
+                    stream,
+                    records: None,
+                    lease,
+                    requests: 0,
+                    outcome: Outcome::Served,
+                    kept: false,
+                    since: now,
+                    began: now,
+                    pool: self.clone(),
+                };
+                // Whoever would rather have another server has been told that there is none.
+                let own = self.take_waiting_if(number, |waiting| waiting.avoid.is_some());
+                self.give(connection, own);
             }
             Answer::Refused { number, why } => {
+                self.asked.borrow_mut().retain(|asked| *asked != number);
                 if let Some(waiting) = self.take_waiting(number) {
                     // Whoever has left need not be told.
                     _ = waiting.tell.send(Err(why));
+                } else if self.asked.borrow().is_empty() {
+                    self.ask_for_the_first();
                 }
             }
             Answer::Recall { server: None } => match self.take_idle() {
@@ -242,23 +267,54 @@ impl Pool {
         }
     }
 
-    /// To who waits for it, or else to who waits.
-    fn offer(self: &Rc<Pool>, connection: Connection, number: Option<u64>) {
-        let waiting = match number {
-            Some(number) => self.take_waiting(number),
-            None => {
-                let next = self.waiting.borrow_mut().pop_front();
-                next.inspect(|waiting| self.say(Request::Forget { number: waiting.number }))
-            }
+    /// To `own`, or else to who has waited longest.
+    fn give(&self, connection: Connection, own: Option<Waiting>) {
+        let next = own.or_else(|| {
+            let mut waiting = self.waiting.borrow_mut();
+            let server = Some(connection.server());
+            let at = waiting.iter().position(|waiting| waiting.avoid != server);
+            at.and_then(|at| waiting.remove(at))
+        });
+        self.look_at_surplus();
+        let Some(next) = next else {
+            // Whoever waits for another server may get this one after all, from the pool.
+            return if self.waiting.borrow().is_empty() { self.keep(connection) } else { drop(connection) };
         };
-        let Some(waiting) = waiting else { return self.keep(connection) };
-        if let Err(Ok(connection)) = waiting.tell.send(Ok(connection)) {
+        if let Err(Ok(connection)) = next.tell.send(Ok(connection)) {
             self.keep(connection);
         }
     }
 
+    /// What is asked for, and nobody waits for: there was something nearer at hand.
+    fn surplus(&self) -> usize {
+        self.asked.borrow().len().saturating_sub(self.waiting())
+    }
+
+    fn look_at_surplus(&self) {
+        if self.surplus() > 0 && !self.lingers.get() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Asks for it no more: nobody has come to whom it could go.
+    fn forget(&self) {
+        for _ in 0..self.surplus() {
+            if let Some(number) = self.asked.borrow_mut().pop_back() {
+                self.say(Request::Forget { number });
+            }
+        }
+    }
+
+    fn ask_for_the_first(&self) {
+        let first = self.waiting.borrow().front().map(|waiting| (waiting.number, waiting.avoid));
+        if let Some((number, avoid)) = first {
+            self.asked.borrow_mut().push_back(number);
+            self.say(Request::Ask { number, avoid });
+        }
+    }
+
     fn keep(&self, connection: Connection) {
-        if !self.keep.is_zero() && connection.requests > 0 {
+        if !self.keep.is_zero() && connection.requests > 0 && !self.lost.get() {
             let mut connection = connection;
             (connection.kept, connection.since) = (true, Instant::now());
             self.idle.borrow_mut().push(connection);
@@ -271,8 +327,12 @@ impl Pool {
     }
 
     fn take_waiting(&self, number: u64) -> Option<Waiting> {
+        self.take_waiting_if(number, |_| true)
+    }
+
+    fn take_waiting_if(&self, number: u64, which: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
         let mut waiting = self.waiting.borrow_mut();
-        let at = waiting.iter().position(|waiting| waiting.number == number)?;
+        let at = waiting.iter().position(|waiting| waiting.number == number && which(waiting))?;
         waiting.remove(at)
     }
 
@@ -311,6 +371,15 @@ impl Pool {
     }
 }
 
+/// Whoever hears what the pool says; without him nothing can be had of it.
+struct Listening(Rc<Pool>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// Somebody who waits.
 struct Place<'a> {
     pool: &'a Pool,
@@ -320,7 +389,7 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if self.pool.take_waiting(self.number).is_some() {
-            self.pool.say(Request::Forget { number: self.number });
+            self.pool.look_at_surplus();
         }
     }
 }
@@ -357,7 +426,7 @@ impl Connection {
         if !is_ours && pool.recalled.take() {
             return;
         }
-        pool.offer(self, None);
+        pool.give(self, None);
     }
 
     /// A request is over, and the connection with it.
@@ -369,10 +438,10 @@ impl Connection {
     fn is_open(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(
-            rustix::net::recv(self.stream.get_ref(), &mut byte, flags),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)
-        )
+        // Nothing is asked of the kernel where nothing has happened.
+        let peek = |fd: &OwnedFd| Ok(rustix::net::recv(fd, &mut byte, flags)?);
+        let peeked = self.stream.try_io(Interest::READABLE, peek);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 

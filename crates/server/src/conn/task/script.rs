@@ -67,7 +67,9 @@ impl Task {
             (None, Content::Sized(bytes)) => Some(bytes),
             (None, _) => None,
         };
-        let order = match self.http.order(&worker, run, self.stream.local(), length) {
+        let stream = &self.stream;
+        let local = *self.local.get_or_insert_with(|| stream.local());
+        let order = match self.http.order(&worker, run, local, length) {
             Ok(order) => order,
             Err(status) => return Ok(Err(status)),
         };
