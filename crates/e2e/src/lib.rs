@@ -6,6 +6,7 @@
 
 mod asked;
 mod beside;
+mod cgroup;
 mod client;
 mod crowd;
 mod download;
@@ -24,6 +25,7 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 
 pub use beside::{Beside, children_of, parent_of, runs};
+pub use cgroup::ControlGroup;
 pub use client::{Broken, Client};
 pub use crowd::{Crowd, Habit, Page, Tally};
 pub use folder::Folder;

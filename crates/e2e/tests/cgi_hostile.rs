@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::{Broken, PATIENCE, Rows, Server, Site, is_root};
+use e2e::{Broken, ControlGroup, PATIENCE, Rows, Server, Site, is_root};
 
 /// Scripts that have all the time they need, but none to end in.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
@@ -427,4 +427,125 @@ fn a_script_whose_runner_dies_costs_its_answer_and_no_more() {
         client.try_send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n").is_ok()
             && client.try_read_response().is_ok_and(|response| response.text() == "again")
     });
+}
+
+/// All that is configured of control groups, for scripts that are not root.
+fn in_groups(folder: &ControlGroup) -> String {
+    let (user, folder) = (e2e::without_privilege(), folder.path().display());
+    format!("{user}\n{CGI}cgroup = \"{folder}\"\ncgroup_memory = \"32MiB\"\ncgroup_tasks = 20\n")
+}
+
+/// Ends the server: there is nothing left of its control groups.
+fn end_with_groups(mut server: Server, folder: &ControlGroup) {
+    server.signal(e2e::Signal::TERM);
+    server.wait(PATIENCE);
+    assert!(folder.folders().is_empty());
+}
+
+#[test]
+fn a_script_that_takes_more_memory_than_its_group_has_is_killed_and_told_of() {
+    const KILLED: &str = "killed: it took more memory than `cgroup_memory`";
+    let Some(folder) = ControlGroup::new("memory", &["memory", "pids"]) else { return };
+    // None of them takes too much by itself.
+    let hog = "fork // die for 1..2; my $x = 'x' x (12 << 20); sleep 100;";
+    let half = format!("print \"X-A: b\\n\\n\", 'x' x 100000; {hog}");
+    let raise = "my ($line) = grep /^0::/, do { open(my $f, '<', '/proc/self/cgroup'); <$f> };\n\
+                 my ($mount) = do { open(my $f, '<', '/proc/mounts'); map { /^\\S+ (\\S+) cgroup2 / } <$f> };\n\
+                 my $folder = $mount . substr($line, 3); chomp $folder;\n\
+                 open(my $f, '>', \"$folder/memory.max\"); print \"X-A: $!\\n\\n$line\";";
+    let site = Site::new().script("hog.cgi", perl(hog)).script("half.cgi", perl(&half));
+    let site = site.script("raise.cgi", perl(raise)).script("killed.cgi", perl("kill 'KILL', $$;"));
+    let server = site.file("static", "still here").config(&in_groups(&folder)).start();
+    let said = |times: usize, words: &[&str]| {
+        wait_for(words[0], || {
+            let lines = server.errors().all();
+            lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count() == times
+        });
+    };
+    for times in 1..=3 {
+        assert_eq!(server.connect().get("/hog.cgi").status, 502);
+        said(times, &["/hog.cgi", KILLED]);
+        // Whoever has its group next is not blamed.
+        assert_eq!(server.connect().get("/killed.cgi").status, 502);
+        said(times, &["/killed.cgi", "ended by signal 9"]);
+    }
+    let mut client = server.connect();
+    client.send("GET /half.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(client.try_read_response().is_err());
+    said(1, &["/half.cgi", "it took more memory than `cgroup_memory`"]);
+    let response = server.connect().get("/raise.cgi");
+    assert!(response.text().contains("/scripts."), "{}", response.text());
+    if is_root() {
+        assert_eq!(response.field("X-A"), Some("Permission denied"));
+    }
+    assert_eq!(server.get("/static").text(), "still here");
+    assert_eq!(folder.folders().len(), 1);
+    end_with_groups(server, &folder);
+}
+
+#[test]
+fn a_fork_bomb_is_held_by_its_group_also_where_it_leaves_its_session() {
+    let Some(folder) = ControlGroup::new("tasks", &["memory", "pids"]) else { return };
+    let text = "use POSIX; my $n = 0; while ($n < 1000) { my $child = fork; last unless defined $child;\n\
+                unless ($child) { POSIX::setsid(); sleep 100 } $n++ } print \"X-A: $n\\n\\n\"; exit 0;";
+    let server = start(&in_groups(&folder), text);
+    let inside = || {
+        let groups = fs::read_dir(&folder.folders()[0]).unwrap().flatten().map(|entry| entry.path());
+        let procs = groups.filter_map(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
+        procs.flat_map(|text| text.lines().map(String::from).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        let mut client = server.connect();
+        client.send("GET /a.cgi HTTP/1.0\r\n\r\n");
+        // They have its output, so the answer goes on when it has ended.
+        assert_eq!(client.read_response_to_head().field("X-A"), Some("19"));
+        wait_for("the script has ended", || inside().len() == 19);
+        drop(client);
+        wait_for("nobody is left", || inside().is_empty());
+    }
+    assert_eq!(server.get("/static").text(), "still here");
+    end_with_groups(server, &folder);
+}
+
+#[test]
+fn what_a_killed_server_has_left_in_groups_goes_when_another_starts() {
+    let Some(folder) = ControlGroup::new("left", &[]) else { return };
+    let config = format!("{CGI}cgroup = \"{}\"\n", folder.path().display());
+    let text = "use POSIX; exit 0 if fork; POSIX::setsid(); sleep 100;";
+    let site = || Site::new().script("a.cgi", perl(text)).file("static", "").config(&config);
+    let mut server = site().start();
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.0\r\n\r\n");
+    pid(&server);
+    let runners = || fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+    let all: Vec<u32> = runners().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    for pid in all.into_iter().chain([server.pid()]) {
+        e2e::signal_process(pid, e2e::Signal::KILL);
+    }
+    server.wait(PATIENCE);
+    let left = folder.folders();
+    assert_eq!(left.len(), 1);
+    let again = site().start();
+    assert!(!left[0].exists());
+    end_with_groups(again, &folder);
+}
+
+#[test]
+fn scripts_run_also_where_there_can_be_no_control_groups() {
+    // Other processes are in the server's own group, this one among them.
+    let server =
+        start(&format!("{CGI}cgroup = \"auto\"\ncgroup_tasks = 20\n"), "print \"X-A: b\\n\\nhello\";");
+    server.wait_for_line("scripts have no control groups of their own: ", PATIENCE);
+    assert_eq!(server.get("/a.cgi").text(), "hello");
+    // A folder that is none is a mistake.
+    for (folder, expected) in
+        [("/", "/ is no control group (version 2)"), ("/no/such", "cannot use /no/such")]
+    {
+        let site = Site::new().config(&format!("[scripts]\ncgroup = \"{folder}\"\n"));
+        for words in [&["check", "-c"][..], &["-c"]] {
+            let output = e2e::ended(e2e::command().args(words).arg(site.write_config()));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && said.contains(expected), "{words:?}: {said}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use site::memory::{self, Use};
 use site::model::{Interpreter, Site};
 
 use crate::files::roots::OpenRoots;
+use crate::runner::cgroup;
 use crate::{config, sandbox, start, terminal};
 
 /// `taipan check -c FILE`: says what is wrong, or what the limits add up to.
@@ -22,7 +23,8 @@ pub fn check(path: &Path) -> ExitCode {
         }
     };
     let roots = OpenRoots::of(&site);
-    let problems = [roots.problems(), interpreters(&site), commands(&site)].concat();
+    let cgroup = cgroup::problem(&site.scripts).into_iter().collect();
+    let problems = [roots.problems(), interpreters(&site), commands(&site), cgroup].concat();
     problems.iter().for_each(|p| terminal::err(format_args!("{}: {p}", path.display())));
     if !problems.is_empty() {
         return ExitCode::FAILURE;

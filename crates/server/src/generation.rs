@@ -49,6 +49,8 @@ pub struct Beginning {
     pub runners: Vec<Channel>,
     /// To the pools of applications, of each worker.
     pub pools: Vec<Vec<Channel>>,
+    /// What scripts have to do without, and why.
+    pub complaint: Option<String>,
 }
 
 /// Serves until it is told to end, and gives the exit code. To be called while there is one thread only.
@@ -67,7 +69,8 @@ pub fn run(beginning: Beginning) -> u8 {
 /// Gives up what is not needed, and starts everybody.
 fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning { mut site, sockets, sinks, identity, keeper, ancestor, runners, pools } = beginning;
+    let Beginning { mut site, sockets, sinks, identity, keeper, ancestor, runners, pools, complaint } =
+        beginning;
     // What scripts may have is shared out among so many.
     site.workers = NonZeroUsize::new(sockets.len());
     if let Some(folder) = site.chroot.clone() {
@@ -94,6 +97,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
+    complaint.iter().for_each(|what| log::warn(format_args!("{what}")));
     for root in roots.silent() {
         let root = root.display();
         log::warn(format_args!("the root {root} does not answer; it is tried again when it is asked for"));

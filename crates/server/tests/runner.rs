@@ -227,7 +227,7 @@ struct Process {
 fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
     let identity = Identity::of(site).expect("root can be anybody");
-    let beginning = Beginning::of(site, vec![theirs], identity);
+    let beginning = Beginning::of(site, vec![theirs], identity, None);
     let pid = match sys::fork().expect("there is one thread") {
         Fork::Parent(pid) => {
             // Its end of the channel is in there.

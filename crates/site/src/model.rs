@@ -269,6 +269,8 @@ pub struct Scripts {
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
     pub resources: Resources,
+    /// `None`: a script is in no group of its own.
+    pub cgroups: Option<ControlGroups>,
     /// The folder of files without a name, for bodies whose length is not known before their end.
     pub spool: PathBuf,
     /// Whether a query without `=` becomes the script's arguments.
@@ -296,6 +298,17 @@ pub struct Resources {
     pub umask: Option<u32>,
     /// Added to the server's own.
     pub nice: u8,
+}
+
+/// A control group for each script that runs (cgroups(7), version 2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlGroups {
+    /// That is delegated to the server. `None`: its own.
+    pub folder: Option<PathBuf>,
+    /// Bytes of all processes in one (memory.max).
+    pub memory: Option<u64>,
+    /// Processes and threads in one (pids.max).
+    pub tasks: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -543,6 +556,7 @@ impl Default for Scripts {
             total: Duration::from_secs(3600),
             grace: Duration::from_secs(5),
             resources: Resources::default(),
+            cgroups: None,
             spool: "/var/tmp".into(),
             query_arguments: QueryArguments::Withheld,
             stderr_lines: 10,

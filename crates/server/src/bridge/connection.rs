@@ -199,7 +199,7 @@ impl Connection<'_> {
                 tell(&order.name(), &Errno::from_raw_os_error(errno));
                 self.refuse(id, Status::BAD_GATEWAY)
             }
-            Ended::Lost => self.refuse(id, Status::BAD_GATEWAY),
+            Ended::OutOfMemory | Ended::Lost => self.refuse(id, Status::BAD_GATEWAY),
         }
     }
 

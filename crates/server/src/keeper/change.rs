@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use nix::unistd::Pid;
@@ -18,6 +19,7 @@ use crate::control::Client;
 use crate::generation::{self, Beginning};
 use crate::log::{self, OpenSink};
 use crate::privilege::Identity;
+use crate::runner::cgroup;
 use crate::sys::{self, Fork};
 use crate::{announce, runner, start};
 
@@ -81,6 +83,7 @@ impl Keeper {
         let prepared = (|| {
             let line = |text: String| vec![text];
             let identity = Identity::of(&site).map_err(line)?;
+            cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(e.to_string()))?;
             if sockets.is_empty() {
@@ -124,9 +127,11 @@ impl Keeper {
         identity: Option<Identity>,
         mut sinks: Vec<OpenSink>,
     ) -> io::Result<(Pid, Option<OpenSink>, Option<OwnedFd>)> {
+        let place = self.place_of_cgroups();
         // Before there is anything else that they must not have.
         let pools = self.start_pools(identity.as_ref())?;
-        let (runner, runners) = self.start_runner(workers, identity.as_ref(), &mut sinks)?;
+        let (runner, runners, complaint) =
+            self.start_runner(workers, identity.as_ref(), place, &mut sinks)?;
         if let Some(runner) = runner {
             // Until there is the process that it belongs to.
             self.runners.push((runner, Instant::now() + START_PATIENCE));
@@ -170,6 +175,7 @@ impl Keeper {
                         ancestor,
                         runners,
                         pools,
+                        complaint,
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())
@@ -177,21 +183,44 @@ impl Keeper {
         }
     }
 
-    /// A process that starts scripts, where the site has any, and a channel to it for each worker.
+    /// The folder where scripts get control groups; `None`: they get none. No process that is started
+    /// afterwards is in the way there. Errors: why they can have none.
+    fn place_of_cgroups(&self) -> Result<Option<PathBuf>, String> {
+        let site = self.preparation.as_ref().map(|preparation| &preparation.site);
+        let scripts = site.filter(|site| site.has_scripts()).map(|site| &site.scripts);
+        scripts.and_then(|scripts| scripts.cgroups.as_ref()).map(cgroup::place).transpose()
+    }
+
+    /// A process that starts scripts, where the site has any, and a channel to it for each worker; also
+    /// what it does without.
     fn start_runner(
         &mut self,
         workers: usize,
         identity: Option<&Identity>,
+        place: Result<Option<PathBuf>, String>,
         sinks: &mut Vec<OpenSink>,
-    ) -> io::Result<(Option<RunnerProcess>, Vec<Channel>)> {
+    ) -> io::Result<(Option<RunnerProcess>, Vec<Channel>, Option<String>)> {
         let site = self.preparation.as_ref().map(|preparation| &preparation.site);
-        let Some(site) = site.filter(|site| site.has_scripts()) else { return Ok((None, Vec::new())) };
+        let Some(site) = site.filter(|site| site.has_scripts()) else {
+            return Ok((None, Vec::new(), None));
+        };
         let pairs = (0..workers).map(|_| Channel::pair()).collect::<io::Result<Vec<_>>>()?;
         let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let beginning = runner::process::Beginning::of(site, theirs, identity.cloned());
+        let cgroups = place.and_then(|place| {
+            let Some((place, wanted)) = place.zip(site.scripts.cgroups.as_ref()) else { return Ok(None) };
+            // A script that has ended may leave others behind, which take their time.
+            let each = 2 * (site.scripts.processes / workers).max(1);
+            let made = cgroup::make(&place, wanted, each * workers)?;
+            self.cgroups.insert(place);
+            Ok(Some(made))
+        });
+        let complaint =
+            cgroups.as_ref().err().map(|why| format!("scripts have no control groups of their own: {why}"));
+        let cgroups = cgroups.ok().flatten();
+        let beginning = runner::process::Beginning::of(site, theirs, identity.cloned(), cgroups);
         let grace = site.scripts.grace;
         match sys::fork()? {
-            Fork::Parent(pid) => Ok((Some(RunnerProcess { pid, grace }), ours)),
+            Fork::Parent(pid) => Ok((Some(RunnerProcess { pid, grace }), ours, complaint)),
             Fork::Child => {
                 drop(ours);
                 sinks.clear();

@@ -15,6 +15,7 @@ use super::succession::lament_upgrade;
 use super::{GRACE, Keeper, Phase, could_not_start};
 use crate::channel::Order;
 use crate::control::Control;
+use crate::runner::cgroup;
 use crate::{log, runner, terminal};
 
 impl Keeper {
@@ -63,7 +64,11 @@ impl Keeper {
             };
             let pid = status.pid()?;
             let end = how_it_ended(status);
-            if self.runner_ended(pid, &end) || self.pool_ended(pid, &end) {
+            if self.runner_ended(pid, &end) {
+                self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
+                continue;
+            }
+            if self.pool_ended(pid, &end) {
                 continue;
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {

@@ -21,6 +21,7 @@ mod end;
 pub mod notify;
 pub mod signals;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -102,6 +103,8 @@ struct Keeper {
     /// That end what they have started: their generations have ended.
     runners: Vec<(RunnerProcess, Instant)>,
     pools: Vec<PoolProcess>,
+    /// Folders in which scripts have had control groups.
+    cgroups: BTreeSet<PathBuf>,
     /// What is being made ready for a change: here, where a new serving process can let go of it.
     preparation: Option<Preparation>,
     /// A configuration that is about to take over.
@@ -157,6 +160,7 @@ impl Keeper {
             generations: Vec::new(),
             runners: Vec::new(),
             pools: Vec::new(),
+            cgroups: BTreeSet::new(),
             preparation: None,
             change: None,
             again: None,

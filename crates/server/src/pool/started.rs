@@ -87,7 +87,7 @@ impl Starter {
         let Starter { spawner, program, folder, arguments, environment, .. } = self;
         let wanted = Wanted { program, folder, arguments, environment };
         let fds = [listener.try_clone()?, writes.try_clone()?, writes];
-        match spawner.start(&wanted, &fds)? {
+        match spawner.start(&wanted, &fds, None)? {
             Outcome::Runs(process) => {
                 Ok((Started { process, began: Instant::now(), listener, socket }, reads))
             }

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use site::model::Scripts;
 
+use super::cgroup::Cgroup;
 use super::message::{self, Answer, Heard, MAX_REQUEST, Request};
 use super::permits::Permits;
 use super::spawn::{Outcome, Spawned, Spawner};
@@ -51,14 +52,15 @@ impl Settings {
 /// Does what the worker at the other end of the channel asks; when that is closed, ends every group, and
 /// returns. Errors: it cannot go on, and what it has started is left to its fate.
 pub fn serve(channel: Channel, settings: Settings) -> io::Result<()> {
-    serve_permitted(channel, settings, None)
+    serve_permitted(channel, settings, None, None)
 }
 
-/// As `serve`, but starts only what is permitted.
+/// As `serve`, but starts only what is permitted, and each in a control group.
 pub fn serve_permitted(
     channel: Channel,
     settings: Settings,
     permits: Option<Arc<Permits>>,
+    cgroups: Option<Vec<Cgroup>>,
 ) -> io::Result<()> {
     message::make_room(&channel)?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -66,6 +68,7 @@ pub fn serve_permitted(
     let groups = Groups {
         channel,
         permits,
+        cgroups,
         epoll,
         spawner: Spawner::new(&settings.resources),
         settings,
@@ -80,6 +83,8 @@ struct Groups {
     channel: Channel,
     /// `None`: everything.
     permits: Option<Arc<Permits>>,
+    /// That nobody is in. `None`: there are none at all.
+    cgroups: Option<Vec<Cgroup>>,
     epoll: OwnedFd,
     spawner: Spawner,
     settings: Settings,
@@ -93,6 +98,7 @@ struct Groups {
 struct Group {
     leader: Spawned,
     state: State,
+    cgroup: Option<Cgroup>,
 }
 
 /// Of a group. Its leader is the program that was started; the others are what that has started.
@@ -191,12 +197,15 @@ impl Groups {
                 {
                     self.not_started(number, Errno::PERM.raw_os_error());
                 }
-                Ok(Some(Heard::Start { number, wanted, fds })) => {
-                    let outcome = self.spawner.start(&wanted, &fds);
-                    // The program has them, or nobody.
-                    drop(fds);
-                    self.take_in(number, outcome);
-                }
+                Ok(Some(Heard::Start { number, wanted, fds })) => match self.free_cgroup() {
+                    Ok(cgroup) => {
+                        let outcome = self.spawner.start(&wanted, &fds, cgroup.as_ref());
+                        // The program has them, or nobody.
+                        drop(fds);
+                        self.take_in(number, cgroup, outcome);
+                    }
+                    Err(errno) => self.not_started(number, errno.raw_os_error()),
+                },
                 Ok(Some(Heard::Bare(number))) => self.not_started(number, Errno::MFILE.raw_os_error()),
                 Ok(Some(Heard::Request(Request::Begin(first)))) => self.end_where(|number| number < first),
                 Ok(Some(Heard::Request(Request::End(number)))) => self.end(number),
@@ -212,7 +221,7 @@ impl Groups {
         Ok(Turn::Again)
     }
 
-    fn take_in(&mut self, number: u64, outcome: io::Result<Outcome>) {
+    fn take_in(&mut self, number: u64, cgroup: Option<Cgroup>, outcome: io::Result<Outcome>) {
         match outcome {
             Ok(Outcome::Runs(leader)) => {
                 let data = EventData::new_u64(number);
@@ -220,16 +229,46 @@ impl Groups {
                     // Nobody would see it end.
                     _ = signal(&leader, libc::SIGKILL);
                     _ = wait(&leader);
+                    self.let_go(cgroup);
                     return self.not_started(number, errno.raw_os_error());
                 }
-                self.groups.insert(number, Group { leader, state: State::Running });
+                self.groups.insert(number, Group { leader, state: State::Running, cgroup });
             }
             Ok(Outcome::Failed(process, errno)) => {
                 _ = wait(&process);
+                self.let_go(cgroup);
                 self.not_started(number, errno.raw_os_error());
             }
-            Err(error) => self.not_started(number, error.raw_os_error().unwrap_or(libc::EIO)),
+            Err(error) => {
+                self.let_go(cgroup);
+                self.not_started(number, error.raw_os_error().unwrap_or(libc::EIO));
+            }
         }
+    }
+
+    /// For the next program; `None`: there are none at all. Errors: all are taken.
+    fn free_cgroup(&mut self) -> rustix::io::Result<Option<Cgroup>> {
+        while self.cgroups.as_ref().is_some_and(Vec::is_empty) {
+            // Of those that are ending, this one has had the most time.
+            let (_, number) = self.kills.pop_front().ok_or(Errno::AGAIN)?;
+            self.kill(number);
+        }
+        Ok(self.cgroups.as_mut().and_then(Vec::pop))
+    }
+
+    /// Nobody is left in it then.
+    fn let_go(&mut self, cgroup: Option<Cgroup>) {
+        if let (Some(mut cgroup), Some(free)) = (cgroup, &mut self.cgroups) {
+            cgroup.kill();
+            // The next one is not to be blamed.
+            cgroup.was_full();
+            free.push(cgroup);
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let group = self.groups.remove(&number);
+        self.let_go(group.and_then(|group| group.cgroup));
     }
 
     fn not_started(&mut self, number: u64, error: i32) {
@@ -238,16 +277,19 @@ impl Groups {
 
     fn leader_ended(&mut self, number: u64) {
         let Some(group) = self.groups.get_mut(&number) else { return };
-        let Some(how) = wait(&group.leader) else { return };
+        let Some(mut how) = wait(&group.leader) else { return };
         let rest = match signal(&group.leader, 0) {
-            Err(Errno::SRCH) => Rest::Nobody,
+            Err(Errno::SRCH) if !group.cgroup.as_ref().is_some_and(Cgroup::has_processes) => Rest::Nobody,
             _ => Rest::Others,
         };
+        if how == Ended::Killed(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
+            how = Ended::OutOfMemory;
+        }
         _ = epoll::delete(&self.epoll, &group.leader.pidfd);
         group.state = group.state.next(Step::LeaderEnded(rest));
         let rest = if group.state == State::Over { Rest::Nobody } else { rest };
         if group.state == State::Over {
-            self.groups.remove(&number);
+            self.remove(number);
         }
         self.answer(Answer::Ended { number, how, rest });
     }
@@ -261,7 +303,7 @@ impl Groups {
         }
         match signal(&group.leader, libc::SIGTERM) {
             // The others have ended since.
-            Err(Errno::SRCH) if group.state == State::EndingBehind => _ = self.groups.remove(&number),
+            Err(Errno::SRCH) if group.state == State::EndingBehind => self.remove(number),
             _ => self.kills.push_back((Instant::now() + self.settings.grace, number)),
         }
     }
@@ -274,12 +316,18 @@ impl Groups {
     fn kill_due(&mut self) {
         let now = Instant::now();
         while let Some((_, number)) = self.kills.pop_front_if(|(at, _)| *at <= now) {
-            let Some(group) = self.groups.get_mut(&number) else { continue };
-            _ = signal(&group.leader, libc::SIGKILL);
-            group.state = group.state.next(Step::Grace);
-            if group.state == State::Over {
-                self.groups.remove(&number);
-            }
+            self.kill(number);
+        }
+    }
+
+    fn kill(&mut self, number: u64) {
+        let Some(group) = self.groups.get_mut(&number) else { return };
+        _ = signal(&group.leader, libc::SIGKILL);
+        group.state = group.state.next(Step::Grace);
+        let (over, cgroup) = (group.state == State::Over, group.cgroup.take());
+        self.let_go(cgroup);
+        if over {
+            self.groups.remove(&number);
         }
     }
 

@@ -117,6 +117,7 @@ pub fn answer(channel: &Channel, answer: &Answer) -> io::Result<()> {
             let (tag, value) = match how {
                 Ended::Exited(code) => (b'x', i32::from(*code)),
                 Ended::Killed(signal) => (b'k', *signal),
+                Ended::OutOfMemory => (b'm', 0),
                 Ended::NotStarted(error) => (b'n', *error),
                 Ended::Lost => (b'l', 0),
             };
@@ -148,6 +149,7 @@ pub fn receive_answer(channel: &Channel, buffer: &mut [u8; MAX_ANSWER]) -> io::R
     Ok(Some(match tag {
         b'x' => ended(Ended::Exited((value >> 1) as u8)),
         b'k' => ended(Ended::Killed(value >> 1)),
+        b'm' => ended(Ended::OutOfMemory),
         b'n' => ended(Ended::NotStarted(value >> 1)),
         b'l' => ended(Ended::Lost),
         b'f' => Answer::Spooled { number, file: Ok(fds.pop().ok_or_else(invalid)?) },

@@ -8,6 +8,7 @@ pub mod message;
 
 pub mod process;
 
+pub mod cgroup;
 pub mod groups;
 pub mod permits;
 pub mod spawn;
@@ -53,6 +54,8 @@ pub enum Ended {
     Exited(u8),
     /// By this signal.
     Killed(i32),
+    /// The kernel has killed it: its control group had no memory left.
+    OutOfMemory,
     /// It was never there: the error of `execve` or of what comes before, as `errno(3)` counts them.
     NotStarted(i32),
     /// Nobody can say: the runner has gone, and takes what it has started with it.

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use site::model::{Sandbox, Site};
 
+use super::cgroup::Cgroup;
 use super::groups::{self, Settings};
 use super::permits::Permits;
 use crate::channel::Channel;
@@ -30,6 +31,8 @@ pub struct Beginning {
     pub channels: Vec<Channel>,
     pub settings: Settings,
     pub permits: Permits,
+    /// Of which each worker gets as many. `None`: scripts are where this process is.
+    pub cgroups: Option<Vec<Cgroup>>,
     pub chroot: Option<PathBuf>,
     /// `None`: it stays who it is.
     pub identity: Option<Identity>,
@@ -37,13 +40,18 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    pub fn of(site: &Site, channels: Vec<Channel>, identity: Option<Identity>) -> Beginning {
+    pub fn of(
+        site: &Site,
+        channels: Vec<Channel>,
+        identity: Option<Identity>,
+        cgroups: Option<Vec<Cgroup>>,
+    ) -> Beginning {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         let privileges = if site.sandbox == Sandbox::Off { Privileges::ByFile } else { Privileges::None };
         let settings = Settings::of(&inside.scripts);
         let permits = Permits::of(&inside);
-        Beginning { channels, settings, permits, chroot: site.chroot.clone(), identity, privileges }
+        Beginning { channels, settings, permits, cgroups, chroot: site.chroot.clone(), identity, privileges }
     }
 }
 
@@ -74,7 +82,7 @@ fn fail(why: &str) -> u8 {
 }
 
 fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let Beginning { channels, settings, permits, chroot, identity, privileges } = beginning;
+    let Beginning { channels, settings, permits, mut cgroups, chroot, identity, privileges } = beginning;
     // A terminal signals neither this process nor scripts, and is not theirs.
     setsid().map_err(cannot("begin a session"))?;
     // Of ours, none is; but whoever started the program may have left it some.
@@ -92,7 +100,11 @@ fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
     // The keeper ends this process by ending its workers. Programs begin with no signal blocked.
     SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))?;
     let permits = Arc::new(permits);
-    let start = |(number, channel)| start_thread(number, channel, settings.clone(), permits.clone());
+    let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
+    let start = |(number, channel)| {
+        let own = cgroups.as_mut().map(|all| all.split_off(all.len() - each));
+        start_thread(number, channel, settings.clone(), permits.clone(), own)
+    };
     let threads = channels.into_iter().enumerate().map(start).collect::<io::Result<_>>();
     threads.map_err(|e| format!("cannot start a thread: {e}"))
 }
@@ -106,9 +118,10 @@ fn start_thread(
     channel: Channel,
     settings: Settings,
     permits: Arc<Permits>,
+    cgroups: Option<Vec<Cgroup>>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let serve = move || {
-        if let Err(error) = groups::serve_permitted(channel, settings, Some(permits)) {
+        if let Err(error) = groups::serve_permitted(channel, settings, Some(permits), cgroups) {
             // The keeper replaces it, and who was told nothing would wait for ever.
             std::process::exit(fail(&error.to_string()).into());
         }

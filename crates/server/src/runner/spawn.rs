@@ -17,6 +17,7 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::model::Resources;
 
+use super::cgroup::Cgroup;
 use super::message::{self, Wanted};
 use crate::sys::{self, Strings};
 
@@ -66,8 +67,13 @@ impl Spawner {
         }
     }
 
-    /// Errors: there can be no more processes.
-    pub fn start(&mut self, wanted: &Wanted<'_>, fds: &[OwnedFd; 3]) -> std::io::Result<Outcome> {
+    /// In `cgroup`, or where the runner is. Errors: there can be no more processes.
+    pub fn start(
+        &mut self,
+        wanted: &Wanted<'_>,
+        fds: &[OwnedFd; 3],
+        cgroup: Option<&Cgroup>,
+    ) -> std::io::Result<Outcome> {
         let arguments: Strings = message::strings(wanted.arguments).collect();
         let environment: Strings = message::strings(wanted.environment).collect();
         let Spawner { stack, limits, umask: mask, nice: steps } = self;
@@ -77,6 +83,7 @@ impl Spawner {
             setpgid(None, None)?;
             // A script has nobody who ends it when the runner is killed.
             set_parent_process_death_signal(Some(Signal::KILL))?;
+            cgroup.map_or(Ok(()), Cgroup::enter)?;
             let [stdin, stdout, stderr] = fds;
             dup2_stdin(stdin)?;
             dup2_stdout(stdout)?;

@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
-use site::model::Resources;
+use site::model::{ControlGroups, Resources, Scripts};
 
+use super::cgroup::{self, Cgroup};
 use super::groups::{self, Settings};
 use super::*;
 
@@ -39,9 +40,17 @@ fn settings() -> Settings {
 }
 
 fn with<F: Future<Output = ()>>(settings: Settings, test: impl FnOnce(Worker) -> F) {
+    with_cgroups(settings, None, test);
+}
+
+fn with_cgroups<F: Future<Output = ()>>(
+    settings: Settings,
+    cgroups: Option<Vec<Cgroup>>,
+    test: impl FnOnce(Worker) -> F,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
-    let thread = std::thread::spawn(move || groups::serve(theirs, settings));
+    let thread = std::thread::spawn(move || groups::serve_permitted(theirs, settings, None, cgroups));
     runtime.expect("a runtime can be made").block_on(async {
         let runner = Runner::new(ours).expect("it can be watched");
         tokio::task::spawn_local(runner.clone().listen());
@@ -370,6 +379,116 @@ fn many_at_a_time_each_get_their_own_end() {
         drop(scripts);
         worker.leave().await;
     });
+}
+
+const NO_LIMITS: ControlGroups = ControlGroups { folder: None, memory: None, tasks: None };
+
+#[test]
+fn a_folder_that_is_no_control_group_is_told_of_and_left_as_it_was() {
+    let folder = Folder::new("no-cgroup");
+    let path = folder.0.clone();
+    let cgroups = |path: &PathBuf| Some(ControlGroups { folder: Some(path.clone()), ..NO_LIMITS });
+    let problem = |path| cgroup::problem(&Scripts { cgroups: cgroups(path), ..Scripts::default() });
+    assert_eq!(problem(&path), Some(format!("{} is no control group (version 2)", path.display())));
+    let missing = path.join("missing");
+    let expected = format!("cannot use {}: No such file or directory (os error 2)", missing.display());
+    assert_eq!(problem(&missing), Some(expected));
+    for (wanted, expected) in [
+        (
+            ControlGroups { memory: Some(1 << 20), ..NO_LIMITS },
+            "has no controller \"memory\"; delegate it, too",
+        ),
+        (ControlGroups { tasks: Some(1), ..NO_LIMITS }, "has no controller \"pids\"; delegate it, too"),
+        (NO_LIMITS, "/0/cgroup.procs: No such file or directory (os error 2)"),
+    ] {
+        let why = cgroup::make(&path, &wanted, 2).map(drop).expect_err("it is none");
+        assert!(why.ends_with(expected), "{why}");
+        assert_eq!(fs::read_dir(&path).expect("it is there").count(), 0);
+    }
+}
+
+/// A folder with groups that are limited as is wanted; `None`: this cannot be shown here.
+fn control_groups(name: &str, wanted: &ControlGroups, count: usize) -> Option<(PathBuf, Vec<Cgroup>)> {
+    let made = (|| {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mount = mount.filter(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| fields[1]).next();
+        let name = format!("taipan-runner-{}-{name}", std::process::id());
+        let path = PathBuf::from(mount.ok_or("there is no version 2")?).join(name);
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        match cgroup::make(&path, wanted, count) {
+            Ok(groups) => Ok((path, groups)),
+            Err(why) => {
+                fs::remove_dir(&path).expect("nothing is in it");
+                Err(why)
+            }
+        }
+    })();
+    made.map_err(|why: String| println!("NOT SHOWN HERE, for want of a control group to write to: {why}"))
+        .ok()
+}
+
+#[test]
+fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
+    let Some((path, groups)) = control_groups("kill", &NO_LIMITS, 2) else { return };
+    with_cgroups(settings(), Some(groups), async |worker| {
+        for _ in 0..5 {
+            let mut script = worker.script("setsid sleep 60 & grep ^0:: /proc/self/cgroup").await;
+            assert!(script.line().await.contains("/scripts."), "it is in a group of its own");
+            // Its job has its output.
+            assert_eq!(script.started.ended().await, Ended::Exited(0));
+            script.started.end();
+            script.text().await;
+        }
+        // Those that are ending make room.
+        let endless = "trap '' TERM; echo; while :; do sleep 60; done";
+        for _ in 0..3 {
+            let (mut one, mut other) = (worker.script(endless).await, worker.script(endless).await);
+            one.line().await;
+            other.line().await;
+            let mut third = worker.script("exit 0").await;
+            assert_eq!(third.started.ended().await, Ended::NotStarted(libc::EAGAIN));
+            one.started.end();
+            other.started.end();
+            let mut third = worker.script("exit 0").await;
+            assert_eq!(third.started.ended().await, Ended::Exited(0));
+            assert_eq!(one.started.ended().await, Ended::Killed(9));
+            other.started.ended().await;
+        }
+        // With all that is left in them.
+        worker.script("setsid sleep 60 & echo; sleep 60").await.line().await;
+        worker.leave().await;
+    });
+    cgroup::sweep(&path);
+    fs::remove_dir(&path).expect("nothing is left in it");
+}
+
+#[test]
+fn a_control_group_limits_all_its_processes_together() {
+    let wanted = ControlGroups { memory: Some(32 << 20), tasks: Some(20), ..NO_LIMITS };
+    let Some((path, groups)) = control_groups("limits", &wanted, 1) else { return };
+    with_cgroups(settings(), Some(groups), async |worker| {
+        let hog = "x=$(head -c 24000000 /dev/zero | tr '\\0' x); sleep 60";
+        for (text, expected) in [
+            (&*format!("({hog}) & {hog}"), Ended::OutOfMemory),
+            ("kill -9 $$", Ended::Killed(9)),
+            (&*format!("({hog}) & ({hog}) & exit 0"), Ended::Exited(0)),
+            ("kill -9 $$", Ended::Killed(9)),
+        ] {
+            let mut script = worker.script(text).await;
+            assert_eq!(script.started.ended().await, expected, "{text}");
+            script.text().await;
+            drop(script);
+        }
+        let mut bomb = worker.script(&format!("echo; {FORK_BOMB}")).await;
+        bomb.line().await;
+        assert!(bomb.line().await.contains("fork"));
+        bomb.started.end();
+        bomb.text().await;
+        worker.leave().await;
+    });
+    cgroup::sweep(&path);
+    fs::remove_dir(&path).expect("nothing is left in it");
 }
 
 /// A folder of a test's own.

@@ -1191,6 +1191,36 @@ static KEYS: &[Key] = &[
                limit.",
     },
     Key {
+        name: "cgroup",
+        scopes: SCRIPTS,
+        kind: Kind::TextOrFalse,
+        initial: Initial::Value("false"),
+        example: "\"auto\"",
+        meaning: "Where each script gets a control group of its own (cgroups(7), version 2): a folder beneath \
+                  `/sys/fs/cgroup` that is delegated to the server, or `\"auto\"` for the server's own.",
+        more: "All that a script has started ends with its group. `\"auto\"` needs `Delegate=yes` in a unit of \
+               systemd. See [Scripts](scripts.md).",
+    },
+    Key {
+        name: "cgroup_memory",
+        scopes: SCRIPTS,
+        kind: Kind::Size { min: 1 << 20, max: 1 << 50 },
+        initial: Initial::Words("as much as there is"),
+        example: "\"256MiB\"",
+        meaning: "Memory that all processes of a script use together (memory.max); when they need more, all are \
+                  killed.",
+        more: "With `cgroup` alone. None of it is swapped out.",
+    },
+    Key {
+        name: "cgroup_tasks",
+        scopes: SCRIPTS,
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        initial: Initial::Words("as many as there may be"),
+        example: "50",
+        meaning: "Processes and threads of a script together (pids.max).",
+        more: "With `cgroup` alone. Others of the same user do not count.",
+    },
+    Key {
         name: "umask",
         scopes: SCRIPTS,
         kind: Kind::Text,

@@ -9,10 +9,12 @@ use super::keys::Scope;
 use super::section::Section;
 use super::settings::text_of;
 use crate::application::Application;
-use crate::model::{Action, Interpreter, QueryArguments, Resources, Script, Scripts};
+use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
 
 /// Where programs are looked for, unless `env` says otherwise.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// In place of a folder: that of the server itself.
+const OWN_CGROUP: &str = "auto";
 /// Keys of a route that mean nothing without a script.
 const ONLY_WITH_SCRIPTS: [&str; 2] = ["script_processes", "pass_authorization"];
 
@@ -31,6 +33,7 @@ pub fn scripts(top: &Section) -> Scripts {
         total: time("total", defaults.total),
         grace: time("grace", defaults.grace),
         resources: resources(&section),
+        cgroups: cgroups(&section),
         spool: section.path("spool").unwrap_or(defaults.spool),
         query_arguments: match arguments {
             Some(true) => QueryArguments::Passed,
@@ -53,6 +56,32 @@ fn resources(section: &Section) -> Resources {
         umask: umask(section).or(defaults.umask),
         nice: section.count("nice").map_or(defaults.nice, |nice| nice as u8),
     }
+}
+
+/// `None` also after an error.
+fn cgroups(section: &Section) -> Option<ControlGroups> {
+    let (memory, tasks) = (section.size("cgroup_memory"), section.count("cgroup_tasks"));
+    let given = section.text_or_false("cgroup");
+    let Some((place, text)) = given.and_then(|given| Some((given.place, given.value?))) else {
+        for name in ["cgroup_memory", "cgroup_tasks"].iter().filter(|name| section.has(name)) {
+            let what = format!("\"{name}\" is for scripts in control groups");
+            section.errors.add(
+                section.place_of(name),
+                what,
+                "add cgroup = \"auto\" or a folder, or remove it",
+            );
+        }
+        return None;
+    };
+    if text == OWN_CGROUP {
+        return Some(ControlGroups { folder: None, memory, tasks });
+    }
+    if !Path::new(text).is_absolute() || text.contains('\0') {
+        let what = format!("\"cgroup\" cannot be \"{}\"", text.escape_debug());
+        let what_to_do = "write \"auto\", or a whole path such as \"/sys/fs/cgroup/scripts.slice\"";
+        section.errors.add(place, what, what_to_do);
+    }
+    Some(ControlGroups { folder: Some(text.into()), memory, tasks })
 }
 
 fn umask(section: &Section) -> Option<u32> {

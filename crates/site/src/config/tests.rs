@@ -121,6 +121,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     let needed = match key.name {
         "status" => "redirect = \"/x\"",
         "format" => "access = \"stdout\"",
+        "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
         "script_processes" | "pass_authorization" => "cgi = true",
         "env" if scope == Scope::Route => "cgi = true",
         "application" if scope == Scope::Route => "",
@@ -648,6 +649,19 @@ fn the_section_of_scripts_is_read_as_it_is_written() {
     assert_eq!(resources("umask = \"027\"").umask, Some(0o27));
     assert_eq!(resources("memory = \"512MiB\"").memory, Some(512 << 20));
     assert_eq!(resources(""), Resources::default());
+    let cgroups = |text: &str| site(&format!("[scripts]\n{text}")).scripts.cgroups;
+    assert_eq!(cgroups("cgroup = false"), None);
+    for (text, folder, memory, tasks) in [
+        ("cgroup = \"auto\"", None, None, None),
+        ("cgroup = \"/a\"\ncgroup_memory = \"1MiB\"", Some("/a"), Some(1 << 20), None),
+        ("cgroup = \"/a\"\ncgroup_tasks = 2", Some("/a"), None, Some(2)),
+    ] {
+        assert_eq!(
+            cgroups(text),
+            Some(ControlGroups { folder: folder.map(Into::into), memory, tasks }),
+            "{text}"
+        );
+    }
     let sendfile = |text: &str| site(&format!("[scripts]\nsendfile = {text}")).scripts.sendfile;
     assert_eq!(sendfile("\"/a\""), [Path::new("/a")]);
     assert_eq!(sendfile("[\"/a\", \"b\"]"), [Path::new("/a"), Path::new("b")]);
@@ -696,6 +710,16 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
             "site.toml:4: \"umask\" cannot be \"{umask}\"; expected octal digits such as \"022\" or \"027\""
         );
         section(&format!("umask = \"{umask}\""), &expected);
+    }
+    section(
+        "cgroup = \"scripts\"",
+        "site.toml:4: \"cgroup\" cannot be \"scripts\"; write \"auto\", or a whole path such as \"/sys/fs/cgroup/scripts.slice\"",
+    );
+    for (text, name) in
+        [("cgroup_tasks = 9", "cgroup_tasks"), ("cgroup_memory = \"1MiB\"\ncgroup = false", "cgroup_memory")]
+    {
+        let what_to_do = "add cgroup = \"auto\" or a folder, or remove it";
+        section(text, &format!("site.toml:4: \"{name}\" is for scripts in control groups; {what_to_do}"));
     }
     section(
         "sendfile = [\"/a\", \"\"]",

@@ -96,6 +96,7 @@ impl Content {
         match self.shape {
             Shape::Open => match self.conversation.end().await {
                 Some(Ended::Killed(_)) => Err(self.fail("it was ended by a signal")),
+                Some(Ended::OutOfMemory) => Err(self.fail("it took more memory than `cgroup_memory`")),
                 Some(Ended::Lost) => Err(self.fail("it has broken off")),
                 Some(Ended::Exited(_) | Ended::NotStarted(_)) | None => self.through(),
             },

@@ -133,7 +133,8 @@ impl Watch {
                 ended = started.ended(), if runs => {
                     errors.take_all();
                     turn.take();
-                    worker.counts.add(Count::ScriptsKilled, u64::from(matches!(ended, Ended::Killed(_))));
+                    let killed = matches!(ended, Ended::Killed(_) | Ended::OutOfMemory);
+                    worker.counts.add(Count::ScriptsKilled, u64::from(killed));
                     course.ended.set(Some(ended));
                     course.changed.notify_waiters();
                 }

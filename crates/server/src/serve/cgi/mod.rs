@@ -402,12 +402,17 @@ impl Conversation {
             }
             ended => {
                 let who = &self.who;
-                let told = if self.application().is_some() { String::new() } else { told(ended) };
+                let told = self.told(ended);
                 log::error(format_args!("{who}: the script did not answer: {error}{told}"));
                 Status::BAD_GATEWAY
             }
         };
         self.unanswered(status)
+    }
+
+    /// How a script has ended. An application has not.
+    fn told(&self, ended: Option<Ended>) -> String {
+        if self.application().is_some() { String::new() } else { told(ended) }
     }
 
     fn fail_cut(self, cut: Cut) -> Outcome {
@@ -515,6 +520,7 @@ fn told(ended: Option<Ended>) -> String {
         Some(Ended::Exited(0)) | None => String::new(),
         Some(Ended::Exited(code)) => format!(", exit status {code}"),
         Some(Ended::Killed(signal)) => format!(", ended by signal {signal}"),
+        Some(Ended::OutOfMemory) => ", killed: it took more memory than `cgroup_memory`".to_owned(),
         Some(Ended::NotStarted(_)) => String::new(),
         Some(Ended::Lost) => ", and the runner has gone".to_owned(),
     }

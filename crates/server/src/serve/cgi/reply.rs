@@ -80,8 +80,9 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             Outcome::Reply(Reply { body, ..Reply::block(writer.length(bytes).finish()) })
         }
         Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
-            Some(Ended::Killed(_) | Ended::Lost) => {
-                log::error(format_args!("{}: the script has not ended by itself", conversation.who));
+            ended @ Some(Ended::Killed(_) | Ended::OutOfMemory | Ended::Lost) => {
+                let (who, how) = (&conversation.who, conversation.told(ended));
+                log::error(format_args!("{who}: the script has not ended by itself{how}"));
                 conversation.fail(Status::BAD_GATEWAY)
             }
             _ => {
