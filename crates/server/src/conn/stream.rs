@@ -37,22 +37,12 @@ impl Stream {
 
     /// As many bytes as there are and as fit; 0 means that the peer has closed its side.
     #[inline]
-    pub fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buf = ReadBuf::new(buf);
         loop {
-            let received = match self {
-                Stream::Tcp(s) => {
-                    ready!(s.poll_read_ready(cx))?;
-                    s.try_read(buf)
-                }
-                Stream::Unix(s) => {
-                    ready!(s.poll_read_ready(cx))?;
-                    s.try_read(buf)
-                }
-            };
-            match received {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            match ready!(self.poll_read(cx, &mut buf)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                received => return Poll::Ready(received),
+                read => return Poll::Ready(read.map(|()| buf.filled().len())),
             }
         }
     }

@@ -442,7 +442,7 @@ fn answer_call(call: Call, worker: &Worker, seated: &Seated) -> Result<(), Broke
 /// Reads behind `rest`, which takes what came.
 fn poll_receive(
     cx: &mut Context<'_>,
-    stream: &Stream,
+    stream: &mut Stream,
     worker: &Worker,
     seated: &Seated,
     http: &mut Http1,

@@ -290,7 +290,7 @@ impl Task {
 /// of the connection.
 pub(super) fn poll_hand_on(
     cx: &mut Context<'_>,
-    stream: &Stream,
+    stream: &mut Stream,
     worker: &Worker,
     seated: &Seated,
     http: &mut Http1,

@@ -72,6 +72,13 @@ struct State {
     errors: Lines,
 }
 
+/// In the buffer, behind what was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Left,
+    None,
+}
+
 /// Of a request.
 enum Body {
     /// Somebody has it, and sends it.
@@ -326,9 +333,16 @@ impl Speech {
                 let connection = self.connection.borrow();
                 let Some(connection) = &*connection else { return Poll::Ready(Ok(Came::End)) };
                 let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
-                match ready.try_io(|fd| self.read(fd)) {
+                match ready.try_io(|fd| self.read(fd.get_ref())) {
                     Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Ok(read) => read?,
+                    Ok(read) => {
+                        let (bytes, room) = read?;
+                        if room == Room::Left && !bytes.is_empty() {
+                            // That was all there is; what comes later is told of.
+                            ready.clear_ready();
+                        }
+                        bytes
+                    }
                     Err(_would_block) => continue,
                 }
             };
@@ -349,13 +363,7 @@ impl Speech {
             let read = {
                 let connection = self.connection.borrow();
                 let connection = connection.as_ref()?;
-                let read = |fd: &OwnedFd| {
-                    let desk = &mut *self.worker.desk.borrow_mut();
-                    let space = desk.space_behind(&[]);
-                    let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
-                    Ok(space[..n].to_vec())
-                };
-                connection.stream.try_io(Interest::READABLE, read).ok()?
+                connection.stream.try_io(Interest::READABLE, |fd| self.read(fd)).ok()?.0
             };
             if let Some(came) = self.take(read).ok()? {
                 return Some(came);
@@ -365,11 +373,12 @@ impl Speech {
     }
 
     /// By way of the worker's buffer: nothing is held by those who wait.
-    fn read(&self, fd: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
+    fn read(&self, fd: &OwnedFd) -> io::Result<(Vec<u8>, Room)> {
         let desk = &mut *self.worker.desk.borrow_mut();
         let space = desk.space_behind(&[]);
-        let n = rustix::net::recv(fd.get_ref(), &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
-        Ok(space[..n].to_vec())
+        let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
+        let room = if n < space.len() { Room::Left } else { Room::None };
+        Ok((space[..n].to_vec(), room))
     }
 
     /// What these bytes are of the answer; none of them is the end of the connection. `None`: nothing.
