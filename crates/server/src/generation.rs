@@ -30,6 +30,8 @@ use crate::{conn, sys};
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a worker may take to answer a question.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of each worker's heap that stay with it: a piece of an answer of a script is a few times 64 KiB.
+const KEPT_HEAP: i32 = 1024 * 1024;
 /// As a shell says of a program that SIGINT ended.
 pub const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
@@ -103,6 +105,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         log::warn(format_args!("the root {root} does not answer; it is tried again when it is asked for"));
     }
     log_panics();
+    sys::keep_heap(KEPT_HEAP);
     conn::client::limit_connections(site.limits.connections_per_client);
     let (tell, told) = unbounded_channel();
     let mut crew = Crew {

@@ -43,6 +43,20 @@ pub fn limit_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has the allocator keep so many bytes that are not used (`mallopt(3)`): what one answer has given back, the
+/// next one takes, and nobody asks the kernel in between.
+#[cfg(target_env = "gnu")]
+pub fn keep_heap(bytes: c_int) {
+    // SAFETY: changes nothing but two numbers of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, bytes);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub fn keep_heap(_: std::ffi::c_int) {}
+
 /// Gives pages that the allocator holds but does not use back to the kernel (`malloc_trim(3)`).
 #[cfg(target_env = "gnu")]
 pub fn trim_heap() {

@@ -363,7 +363,13 @@ impl Speech {
             let read = {
                 let connection = self.connection.borrow();
                 let connection = connection.as_ref()?;
-                connection.stream.try_io(Interest::READABLE, |fd| self.read(fd)).ok()?.0
+                let (bytes, room) = connection.stream.try_io(Interest::READABLE, |fd| self.read(fd)).ok()?;
+                if room == Room::Left && !bytes.is_empty() {
+                    // That was all there is; what comes later is told of.
+                    let nothing = |_: &OwnedFd| io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
+                    _ = connection.stream.try_io(Interest::READABLE, nothing);
+                }
+                bytes
             };
             if let Some(came) = self.take(read).ok()? {
                 return Some(came);

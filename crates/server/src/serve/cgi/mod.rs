@@ -371,6 +371,11 @@ impl Conversation {
         }
     }
 
+    /// Is it known already that nothing more comes?
+    fn has_ended(&self) -> bool {
+        self.application().is_some_and(|speech| speech.ended().is_some())
+    }
+
     /// How the script has ended, once its output has.
     async fn end(&self) -> Option<Ended> {
         match &self.line {

@@ -100,7 +100,7 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
 
 /// Takes what is there already. Is that all?
 fn gather(conversation: &Conversation, ready: &mut Vec<u8>) -> bool {
-    while ready.len() < GATHER {
+    while ready.len() < GATHER || conversation.has_ended() {
         match conversation.read_at_once() {
             Some(Came::End) => return true,
             Some(Came::Bytes(more)) => ready.extend(more),
