@@ -13,6 +13,9 @@ pub struct Application {
     pub name: String,
     pub protocol: Protocol,
     pub servers: Servers,
+    /// Requests at a time on one connection, where the application says that it can; with FastCGI. At
+    /// least 1.
+    pub multiplex: u16,
     /// Requests that wait until one of its servers has room, over all workers. More are 503.
     pub queue: usize,
     /// How long they wait: 503 then.
@@ -105,6 +108,7 @@ impl Application {
             name,
             protocol,
             servers,
+            multiplex: 1,
             queue: 256,
             wait: Duration::from_secs(10),
             connect: Duration::from_secs(5),
@@ -129,6 +133,14 @@ impl Application {
                 addresses.len().saturating_mul(*connections)
             }
             Servers::Managed(managed) => managed.processes.1.saturating_mul(managed.concurrent),
+        }
+    }
+
+    /// Requests that share a connection with another, at one time, over all workers.
+    pub fn sharers(&self) -> usize {
+        match self.multiplex {
+            ..=1 => 0,
+            several => self.connections().saturating_mul(usize::from(several)),
         }
     }
 

@@ -26,6 +26,8 @@ pub const DISK_STACK: u64 = 256 * 1024;
 pub const LISTING_ENTRY: u64 = 320;
 /// A running script: its output, and what of a body is on its way to it.
 pub const SCRIPT: u64 = 64 * 1024;
+/// What has come on a connection that several requests share for one of them, and nobody has taken.
+pub const SHARED: u64 = 256 * 1024;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
 /// The two nested epolls of a worker, its wake-up, and one to spare.
@@ -103,6 +105,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
         Use { what: "connections to applications", each: SCRIPT, count: connections_of_applications(site) },
         Use {
+            what: "requests that share such a connection",
+            each: SHARED,
+            count: sharers(site).min(of_each_worker(limits.connections)),
+        },
+        Use {
             what: "requests that wait for a script",
             each: limits.head.head as u64,
             count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
@@ -141,6 +148,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             each: APPLICATION_DESCRIPTORS,
             count: connections_of_applications(site),
         },
+        Use {
+            what: "applications: a body or a file of each request that shares a connection",
+            each: 1,
+            count: sharers(site),
+        },
         line("channels to applications", 1, site.applications.len()),
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
     ];
@@ -150,6 +162,10 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
 
 fn connections_of_applications(site: &Site) -> u64 {
     site.applications.iter().fold(0, |sum, application| sum.saturating_add(application.connections() as u64))
+}
+
+fn sharers(site: &Site) -> u64 {
+    site.applications.iter().fold(0, |sum, application| sum.saturating_add(application.sharers() as u64))
 }
 
 /// Scripts that run at one time: a worker without one could never answer.

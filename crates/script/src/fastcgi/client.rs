@@ -191,6 +191,16 @@ impl Client {
         self.question = Question::Asked;
     }
 
+    /// So many requests at a time from now on, but no more than it was made for.
+    pub fn allow(&mut self, concurrent: u16) {
+        self.concurrent = concurrent.clamp(1, (self.slots.len() / 2) as u16);
+    }
+
+    /// Requests that may be under way.
+    pub const fn concurrent(&self) -> u16 {
+        self.concurrent
+    }
+
     /// Requests that have not ended.
     pub const fn running(&self) -> u16 {
         self.running

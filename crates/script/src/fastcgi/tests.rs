@@ -484,3 +484,18 @@ proptest! {
         prop_assert_eq!((client.closed(), application.running()), (Ok(()), 0));
     }
 }
+
+#[test]
+fn as_many_are_under_way_as_are_allowed_now() {
+    let (mut client, mut out) = (Client::new(3), Vec::new());
+    let environment = Environment::default();
+    let mut begins =
+        |client: &mut Client| client.begin(Role::Responder, Keep::Open, &environment, &mut out).is_some();
+    for (allowed, expected) in
+        [(1, [true, false]), (0, [false, false]), (2, [true, false]), (99, [true, false])]
+    {
+        client.allow(allowed);
+        assert_eq!([begins(&mut client), begins(&mut client)], expected, "{allowed}");
+    }
+    assert_eq!((client.concurrent(), client.running()), (3, 3));
+}

@@ -2,12 +2,14 @@
 //! knows, and gives workers connections to them. A worker can neither connect nor execute; and who has least
 //! to do is known only where all workers ask.
 //!
-//! Here is the worker's end. It keeps connections between two requests, and knows nothing of what is said
-//! over them.
+//! Here is the worker's end. It keeps connections between two requests, and those that several requests are
+//! on, and knows nothing of what is in an answer.
 
 pub mod message;
 
 pub mod process;
+
+pub mod shared;
 
 mod hub;
 mod servers;
@@ -18,9 +20,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use script::fastcgi::client::Client;
 use site::application::Application;
 use tokio::io::Interest;
@@ -29,7 +32,9 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::channel::{Channel, Received};
 use crate::sys;
+use crate::worker::Worker;
 use message::{Answer, Lease, Outcome, Request, ServerId};
+use shared::{Share, Shared};
 
 /// How long a connection that others wait for may still be used by whoever has it, so that not every
 /// request needs a connection of its own.
@@ -92,6 +97,10 @@ pub struct Pool {
     idle: RefCell<Vec<Connection>>,
     /// Is it about to be said that less is asked for? As `listen` has it.
     lingers: Cell<bool>,
+    /// Requests at a time on one connection: 1 as soon as it is known that the application cannot.
+    multiplex: Cell<u16>,
+    /// Connections that several requests may be on.
+    shared: RefCell<Vec<Rc<Shared>>>,
     /// Is a connection to be given back, because others wait?
     recalled: Cell<bool>,
     /// Servers that are to end.
@@ -107,7 +116,15 @@ pub struct Pool {
 struct Waiting {
     number: u64,
     avoid: Option<ServerId>,
-    tell: oneshot::Sender<Result<Connection, Refusal>>,
+    tell: oneshot::Sender<Result<Way, Refusal>>,
+}
+
+/// The way of one request to a server.
+pub enum Way {
+    /// Nobody else is on it.
+    Own(Connection),
+    /// Others may be on it, too.
+    Shared(Share),
 }
 
 /// A connection to a server. Dropping it closes it.
@@ -140,6 +157,8 @@ impl Pool {
             asked: RefCell::default(),
             idle: RefCell::default(),
             lingers: Cell::new(false),
+            multiplex: Cell::new(application.multiplex),
+            shared: RefCell::default(),
             recalled: Cell::new(false),
             retired: RefCell::default(),
             queue: RefCell::default(),
@@ -150,13 +169,17 @@ impl Pool {
         }))
     }
 
-    /// A connection for one request: one that was kept, or a new one. `avoid` is a server that has failed
-    /// just now.
-    pub async fn connection(self: &Rc<Pool>, avoid: Option<ServerId>) -> Result<Connection, Refusal> {
+    /// A connection for one request: one that others are on and that has room, one that was kept, or a new
+    /// one. `avoid` is a server that has failed just now.
+    pub async fn connection(self: &Rc<Pool>, avoid: Option<ServerId>) -> Result<Way, Refusal> {
+        let can = |shared: &&Rc<Shared>| Some(shared.server()) != avoid && shared.has_room();
+        if let Some(shared) = self.shared.borrow().iter().find(can) {
+            return Ok(Way::Shared(shared.share()));
+        }
         // Bounded: each is taken out. Those to a server that is avoided go back to the pool.
         while let Some(connection) = self.take_idle() {
             if Some(connection.server()) != avoid && connection.is_open() {
-                return Ok(Connection::taken(connection));
+                return Ok(Way::Own(Connection::taken(connection)));
             }
         }
         if self.lost.get() {
@@ -211,6 +234,8 @@ impl Pool {
         self.lost.set(true);
         let idle = std::mem::take(&mut *self.idle.borrow_mut());
         drop(idle);
+        // They end with what is on them.
+        self.shared.take();
         // Whoever waits learns that nobody will answer.
         self.waiting.borrow_mut().clear();
     }
@@ -269,20 +294,27 @@ impl Pool {
 
     /// To `own`, or else to who has waited longest.
     fn give(&self, connection: Connection, own: Option<Waiting>) {
-        let next = own.or_else(|| {
-            let mut waiting = self.waiting.borrow_mut();
-            let server = Some(connection.server());
-            let at = waiting.iter().position(|waiting| waiting.avoid != server);
-            at.and_then(|at| waiting.remove(at))
-        });
+        let next = own.or_else(|| self.take_first(connection.server()));
         self.look_at_surplus();
         let Some(next) = next else {
             // Whoever waits for another server may get this one after all, from the pool.
             return if self.waiting.borrow().is_empty() { self.keep(connection) } else { drop(connection) };
         };
-        if let Err(Ok(connection)) = next.tell.send(Ok(connection)) {
+        if let Err(Ok(Way::Own(connection))) = next.tell.send(Ok(Way::Own(connection))) {
             self.keep(connection);
         }
+    }
+
+    /// Somebody waits for another server, and may get this one when nothing else is on it.
+    fn is_avoided(&self, server: ServerId) -> bool {
+        self.waiting.borrow().iter().any(|waiting| waiting.avoid == Some(server))
+    }
+
+    /// Who has waited longest, and does not avoid this server.
+    fn take_first(&self, server: ServerId) -> Option<Waiting> {
+        let mut waiting = self.waiting.borrow_mut();
+        let at = waiting.iter().position(|waiting| waiting.avoid != Some(server))?;
+        waiting.remove(at)
     }
 
     /// What is asked for, and nobody waits for: there was something nearer at hand.
@@ -394,6 +426,33 @@ impl Drop for Place<'_> {
     }
 }
 
+impl Way {
+    /// So that others may be on it as well, where they might.
+    pub fn shared(self, worker: &Rc<Worker>) -> Way {
+        match self {
+            Way::Own(connection) if connection.pool.multiplex.get() > 1 => {
+                Way::Shared(Shared::open(connection, worker))
+            }
+            way => way,
+        }
+    }
+
+    pub fn server(&self) -> ServerId {
+        match self {
+            Way::Own(connection) => connection.server(),
+            Way::Shared(share) => share.server(),
+        }
+    }
+
+    /// Had it been kept since another request? Then its server may have closed it meanwhile.
+    pub fn is_used(&self) -> bool {
+        match self {
+            Way::Own(connection) => connection.is_used(),
+            Way::Shared(share) => share.is_used(),
+        }
+    }
+}
+
 impl Connection {
     fn taken(mut self) -> Connection {
         self.kept = false;
@@ -417,9 +476,13 @@ impl Connection {
     /// A request is over, and the connection can have another.
     pub fn done(mut self) {
         self.requests += 1;
+        self.rest();
+    }
+
+    /// Nobody is on it, and somebody could be.
+    fn rest(self) {
         let pool = self.pool.clone();
-        let is_to_end = pool.retired.borrow().contains(&self.lease.server);
-        if is_to_end || self.requests >= self.lease.requests {
+        if self.is_to_end() {
             return;
         }
         let is_ours = self.began.elapsed() < FAIR && pool.waiting() > 0;
@@ -427,6 +490,31 @@ impl Connection {
             return;
         }
         pool.give(self, None);
+    }
+
+    /// Its server takes no more, or not from it.
+    fn is_to_end(&self) -> bool {
+        self.requests >= self.lease.requests || self.pool.retired.borrow().contains(&self.lease.server)
+    }
+
+    /// Others wait for one, and it has been here for its time.
+    fn is_wanted_back(&self) -> bool {
+        self.pool.recalled.get() && self.began.elapsed() >= FAIR
+    }
+
+    /// Sends `out` from `sent` on. Ready when all of it has left.
+    pub fn poll_send(&self, cx: &mut Context<'_>, out: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
+        while *sent < out.len() {
+            let mut ready = ready!(self.stream.poll_write_ready(cx))?;
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match ready.try_io(|fd| Ok(rustix::net::send(fd, &out[*sent..], flags)?)) {
+                Ok(Ok(n)) => *sent += n,
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// A request is over, and the connection with it.

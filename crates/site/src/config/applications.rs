@@ -89,8 +89,13 @@ fn application(section: &Section) -> Option<Application> {
         Some("http") => Protocol::Http,
         _ => Protocol::FastCgi,
     };
+    if protocol != Protocol::FastCgi {
+        refuse(section, &["multiplex"], "is for FastCGI", "remove it");
+    }
     let defaults = Application::new(name, protocol, servers?);
+    let to_requests = |count| u16::try_from(count).unwrap_or(u16::MAX);
     Some(Application {
+        multiplex: section.count("multiplex").map_or(defaults.multiplex, to_requests),
         queue: section.count("queue").map_or(defaults.queue, to_usize),
         wait: section.duration("wait").unwrap_or(defaults.wait),
         connect: section.duration("connect").unwrap_or(defaults.connect),

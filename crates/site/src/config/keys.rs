@@ -1326,6 +1326,16 @@ static KEYS: &[Key] = &[
         more: "For php-fpm, its `pm.max_children`.",
     },
     Key {
+        name: "multiplex",
+        scopes: APPLICATION,
+        kind: Kind::Count { min: 1, max: 1024 },
+        initial: Initial::Value("1"),
+        example: "16",
+        meaning: "Requests at a time on one connection, with FastCGI.",
+        more: "An application is asked whether it can (`FCGI_MPXS_CONNS`), and gets one at a time unless it says \
+               so. Leave it at 1 for php-fpm.",
+    },
+    Key {
         name: "command",
         scopes: APPLICATION,
         kind: Kind::Texts,

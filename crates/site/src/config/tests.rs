@@ -937,8 +937,12 @@ fn applications_are_read_as_they_are_written() {
     let managed = app.managed().unwrap();
     assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
     assert_eq!((managed.processes, app.connections()), ((1, 4), 4));
+    assert_eq!((php.multiplex, php.sharers()), (1, 0));
     let interpreters: Vec<_> = site.hosts[0].routes.iter().map(Route::application).collect();
     assert_eq!(interpreters, [None, Some(0), Some(1)]);
+    let several = text("address = \"127.0.0.1:1\"\nconnections = 2\nmultiplex = 1024");
+    let several = load_files(&[("site.toml", &several)]).unwrap();
+    assert_eq!((several.applications[1].multiplex, several.applications[1].sharers()), (1024, 2048));
 
     let led = |target: &str| {
         let path = SafePath::parse(target).unwrap();
@@ -959,6 +963,10 @@ fn applications_are_read_as_they_are_written() {
     };
     refused("", "nothing to answer with; add an address");
     refused("address = \"x\"", "\"x\" is no address");
+    refused("address = \"127.0.0.1:1\"\nmultiplex = 0", "\"multiplex\"");
+    refused("address = \"127.0.0.1:1\"\nmultiplex = 1025", "\"multiplex\"");
+    refused("address = \"127.0.0.1:1\"\nprotocol = \"scgi\"\nmultiplex = 2", "\"multiplex\" is for FastCGI");
+    refused("command = \"/run\"\nprotocol = \"http\"\nmultiplex = 1", "\"multiplex\" is for FastCGI");
     refused("address = []", "\"address\" has no address in it");
     refused("command = \"run\"", "\"command\" cannot begin with \"run\"");
     refused("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");

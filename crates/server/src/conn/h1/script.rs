@@ -114,7 +114,9 @@ impl Http1 {
                 return;
             }
             Outcome::Reply(reply) => Made::Reply(reply, Trust::Kept),
-            Outcome::Failed(status) | Outcome::Unanswered(status, _) => failed(status),
+            Outcome::Failed(status) | Outcome::Unanswered(status, _) | Outcome::Crowded(status) => {
+                failed(status)
+            }
             Outcome::Elsewhere(target) => match self.elsewhere(worker, &target) {
                 Some(head) => Made::Led(Led::Elsewhere(head)),
                 None => {

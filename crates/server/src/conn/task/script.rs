@@ -108,10 +108,10 @@ impl Task {
             .application(&worker)
             .and_then(|id| Some((worker.site.applications.get(id)?, worker.pools.get(id)?)));
         let Some((application, pool)) = found else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
-        let (mut failed, mut again) = (None, true);
+        let (mut failed, mut again, mut crowded) = (None, true, false);
         loop {
-            let connection = match self.unless_left(pool.connection(failed)).await? {
-                Ok(connection) => connection,
+            let way = match self.unless_left(pool.connection(failed)).await? {
+                Ok(way) => way,
                 Err(refusal) => return Ok(Err(self.refused(order, application, refusal))),
             };
             let body = match (&collected, content) {
@@ -122,12 +122,17 @@ impl Task {
                 (None, Content::Sized(_)) => cgi::Body::Coming,
                 (None, _) => cgi::Body::Nothing,
             };
-            let (conversation, feed) = cgi::ask(&worker, application, connection, order, body);
+            let (conversation, feed) = cgi::ask(&worker, application, way, order, body);
+            let is_coming = feed.is_some();
             // What has been handed on cannot be handed on again.
             let repeats = feed.is_none() && order.repeats == Repeats::Yes && again;
-            match self.hear(run, order, conversation, feed).await? {
+            let outcome = self.hear(run, order, conversation, feed).await?;
+            let is_whole = !is_coming || matches!(content, Content::Sized(bytes) if bytes == self.http.left);
+            match outcome {
                 // That a kept connection is closed says little. The next one is new.
                 Outcome::Unanswered(_, who) if repeats => (failed, again) = (who.server, who.kept),
+                // Nobody has looked at it: it may be made again, if all of it is still there.
+                Outcome::Crowded(_) if is_whole && !crowded => crowded = true,
                 outcome => return Ok(Ok(outcome)),
             }
         }

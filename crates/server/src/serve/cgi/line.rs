@@ -9,7 +9,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use script::fastcgi::client::{Client, Event};
 use script::fastcgi::record::MAX_CONTENT;
@@ -17,14 +18,16 @@ use script::fastcgi::{Ending, Keep, RequestId};
 use site::application::{Application, Protocol};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::Instant;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout};
 
 use super::errors::Lines;
 use super::order::{Call, Order};
 use crate::disk::Work;
 use crate::log;
-use crate::pool::Connection;
 use crate::pool::message::ServerId;
+use crate::pool::shared::{End, Heard, Share};
+use crate::pool::{Connection, Way};
 use crate::runner::Ended;
 use crate::worker::Worker;
 
@@ -32,6 +35,8 @@ use crate::worker::Worker;
 const PIECE: usize = 128 * 1024;
 /// Reads at one go: an application that says nothing but what is for the log is not waited for.
 const READS: usize = 16;
+/// How long the end of an answer is waited for that has been read, on a connection that others are on.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where an answer comes from.
 pub enum Line {
@@ -49,7 +54,7 @@ pub enum Came {
 /// One request to an application, and its answer.
 pub struct Speech {
     worker: Rc<Worker>,
-    connection: RefCell<Option<Connection>>,
+    way: RefCell<Option<Way>>,
     state: RefCell<State>,
     who: Rc<str>,
     /// Has anything of the answer come?
@@ -60,9 +65,9 @@ pub struct Speech {
 
 struct State {
     protocol: Protocol,
-    /// With FastCGI.
+    /// With FastCGI, on a connection of its own.
     id: Option<RequestId>,
-    /// What is to be sent, and how much of it has been.
+    /// What is to be sent on that, and how much of it has been.
     out: Vec<u8>,
     sent: usize,
     body: Body,
@@ -100,18 +105,30 @@ impl Speech {
     pub fn begin(
         worker: &Rc<Worker>,
         application: &Application,
-        mut connection: Connection,
+        mut way: Way,
         order: &Order,
         content: Content,
     ) -> Rc<Speech> {
         let (mut out, mut id) = (Vec::new(), None);
         match &order.call {
             Call::Records(environment) => {
-                let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
-                let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
-                id = client.begin(order.role, keep, environment, &mut out);
-                if let (Some(id), Content::Nothing) = (id, &content) {
-                    client.end_stdin(id, &mut out);
+                way = way.shared(worker);
+                let is_empty = matches!(content, Content::Nothing);
+                match &mut way {
+                    Way::Own(connection) => {
+                        let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
+                        let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
+                        id = client.begin(order.role, keep, environment, &mut out);
+                        if let Some(id) = id.filter(|_| is_empty) {
+                            client.end_stdin(id, &mut out);
+                        }
+                    }
+                    Way::Shared(share) => {
+                        share.begin(order.role, environment);
+                        if is_empty {
+                            share.end_stdin();
+                        }
+                    }
                 }
             }
             Call::Head(bytes) => out.extend_from_slice(bytes),
@@ -128,7 +145,7 @@ impl Speech {
         let state = State { protocol, id, out, sent: 0, body, ended, ending, errors };
         Rc::new(Speech {
             worker: worker.clone(),
-            connection: RefCell::new(Some(connection)),
+            way: RefCell::new(Some(way)),
             state: RefCell::new(state),
             who: order.who.as_str().into(),
             answered: Cell::new(false),
@@ -138,12 +155,12 @@ impl Speech {
 
     /// What has answered, or should have.
     pub fn server(&self) -> Option<ServerId> {
-        self.connection.borrow().as_ref().map(Connection::server)
+        self.way.borrow().as_ref().map(Way::server)
     }
 
     /// Has its connection had a request before? Then its server may have closed it since.
     pub fn was_used(&self) -> bool {
-        self.connection.borrow().as_ref().is_some_and(Connection::is_used)
+        self.way.borrow().as_ref().is_some_and(Way::is_used)
     }
 
     /// Has any byte of the answer come?
@@ -153,7 +170,16 @@ impl Speech {
 
     /// Has the server taken the head of the request?
     pub fn is_connected(&self) -> bool {
-        self.connected.get()
+        match &*self.way.borrow() {
+            Some(Way::Shared(share)) => share.is_connected(),
+            _ => self.connected.get(),
+        }
+    }
+
+    /// Has the application refused it because there are others on the connection?
+    pub fn is_crowded(&self) -> bool {
+        let is_shared = matches!(&*self.way.borrow(), Some(Way::Shared(_)));
+        is_shared && self.ending() == Ending::CannotMultiplex
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -172,14 +198,23 @@ impl Speech {
 
     /// The server could not be reached, or has not answered.
     pub fn blame(&self) {
-        if let Some(connection) = &mut *self.connection.borrow_mut() {
+        // Where others are on it, that is known already.
+        if let Some(Way::Own(connection)) = &mut *self.way.borrow_mut() {
             connection.has_failed();
         }
     }
 
     /// The answer is over; with HTTP, whoever has read it knows whether the connection can have another.
-    pub fn finish(&self, stays: bool) {
-        let Some(connection) = self.connection.borrow_mut().take() else { return };
+    pub fn finish(self: &Rc<Speech>, stays: bool) {
+        let connection = match self.way.take() {
+            Some(Way::Own(connection)) => connection,
+            Some(Way::Shared(share)) if self.ended().is_none() => {
+                let end = self.clone().hear_end(share);
+                spawn_local(end);
+                return;
+            }
+            Some(Way::Shared(_)) | None => return,
+        };
         let state = self.state.borrow();
         let all_sent = state.sent == state.out.len() && matches!(state.body, Body::Sent);
         let is_whole = match state.protocol {
@@ -192,7 +227,8 @@ impl Speech {
 
     /// Nobody wants the answer any more.
     pub fn abort(&self) {
-        let Some(mut connection) = self.connection.borrow_mut().take() else { return };
+        // Dropping a share aborts it.
+        let Some(Way::Own(mut connection)) = self.way.take() else { return };
         let state = self.state.borrow();
         // In the middle of a record nothing else can be said; the end of the connection says it, too.
         if let (Some(id), Some(client), true) =
@@ -271,8 +307,11 @@ impl Speech {
     fn push(&self, bytes: &[u8]) {
         let mut state = self.state.borrow_mut();
         let State { id, out, .. } = &mut *state;
-        match (id, &*self.connection.borrow()) {
-            (Some(id), Some(Connection { records: Some(client), .. })) => client.stdin(*id, bytes, out),
+        match (id, &*self.way.borrow()) {
+            (_, Some(Way::Shared(share))) => share.stdin(bytes),
+            (Some(id), Some(Way::Own(Connection { records: Some(client), .. }))) => {
+                client.stdin(*id, bytes, out);
+            }
             (Some(_), _) => {}
             (None, _) => out.extend_from_slice(bytes),
         }
@@ -286,8 +325,12 @@ impl Speech {
         }
         state.body = Body::Sent;
         let State { id, out, .. } = &mut *state;
-        if let (Some(id), Some(Connection { records: Some(client), .. })) = (id, &*self.connection.borrow()) {
-            client.end_stdin(*id, out);
+        match (id, &*self.way.borrow()) {
+            (_, Some(Way::Shared(share))) => share.end_stdin(),
+            (Some(id), Some(Way::Own(Connection { records: Some(client), .. }))) => {
+                client.end_stdin(*id, out);
+            }
+            _ => {}
         }
     }
 
@@ -296,26 +339,17 @@ impl Speech {
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let connection = self.connection.borrow();
-        let Some(connection) = &*connection else { return Poll::Ready(Ok(())) };
-        let mut state = self.state.borrow_mut();
-        while state.sent < state.out.len() {
-            let mut ready = ready!(connection.stream.poll_write_ready(cx))?;
-            let left = &state.out[state.sent..];
-            let send = |fd: &AsyncFd<OwnedFd>| {
-                let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-                Ok(rustix::net::send(fd, left, flags)?)
-            };
-            match ready.try_io(send) {
-                Ok(Ok(n)) => state.sent += n,
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Err(error)) => return Poll::Ready(Err(error)),
-                Err(_would_block) => {}
-            }
-        }
+        let way = self.way.borrow();
+        let connection = match &*way {
+            Some(Way::Own(connection)) => connection,
+            Some(Way::Shared(share)) => return share.poll_room(cx),
+            None => return Poll::Ready(Ok(())),
+        };
+        let State { out, sent, .. } = &mut *self.state.borrow_mut();
+        ready!(connection.poll_send(cx, out, sent))?;
         self.connected.set(true);
-        state.out.clear();
-        state.sent = 0;
+        out.clear();
+        *sent = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -329,24 +363,29 @@ impl Speech {
             if self.state.borrow().ended.is_some() {
                 return Poll::Ready(Ok(Came::End));
             }
-            let read = {
-                let connection = self.connection.borrow();
-                let Some(connection) = &*connection else { return Poll::Ready(Ok(Came::End)) };
-                let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
-                match ready.try_io(|fd| self.read(fd.get_ref())) {
-                    Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Ok(read) => {
-                        let (bytes, room) = read?;
-                        if room == Room::Left && !bytes.is_empty() {
-                            // That was all there is; what comes later is told of.
-                            ready.clear_ready();
+            let way = self.way.borrow();
+            let came = match &*way {
+                None => return Poll::Ready(Ok(Came::End)),
+                Some(Way::Shared(share)) => self.hear(ready!(share.poll_receive(cx))),
+                Some(Way::Own(connection)) => {
+                    let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
+                    let bytes = match ready.try_io(|fd| self.read(fd.get_ref())) {
+                        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        Ok(read) => {
+                            let (bytes, room) = read?;
+                            if room == Room::Left && !bytes.is_empty() {
+                                // That was all there is; what comes later is told of.
+                                ready.clear_ready();
+                            }
+                            bytes
                         }
-                        bytes
-                    }
-                    Err(_would_block) => continue,
+                        Err(_would_block) => continue,
+                    };
+                    drop(way);
+                    self.take(bytes)?
                 }
             };
-            if let Some(came) = self.take(read)? {
+            if let Some(came) = came {
                 return Poll::Ready(Ok(came));
             }
         }
@@ -356,26 +395,10 @@ impl Speech {
 
     /// What is there at once; `None`: nothing.
     pub fn receive_at_once(&self) -> Option<Came> {
-        for _ in 0..READS {
-            if self.state.borrow().ended.is_some() {
-                return Some(Came::End);
-            }
-            let read = {
-                let connection = self.connection.borrow();
-                let connection = connection.as_ref()?;
-                let (bytes, room) = connection.stream.try_io(Interest::READABLE, |fd| self.read(fd)).ok()?;
-                if room == Room::Left && !bytes.is_empty() {
-                    // That was all there is; what comes later is told of.
-                    let nothing = |_: &OwnedFd| io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
-                    _ = connection.stream.try_io(Interest::READABLE, nothing);
-                }
-                bytes
-            };
-            if let Some(came) = self.take(read).ok()? {
-                return Some(came);
-            }
+        match self.poll_receive(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(came) => came.ok(),
+            Poll::Pending => None,
         }
-        None
     }
 
     /// By way of the worker's buffer: nothing is held by those who wait.
@@ -391,9 +414,8 @@ impl Speech {
     fn take(&self, bytes: Vec<u8>) -> io::Result<Option<Came>> {
         let mut state = self.state.borrow_mut();
         self.answered.set(self.answered.get() || !bytes.is_empty());
-        let mut connection = self.connection.borrow_mut();
-        let records = connection.as_mut().and_then(|connection| connection.records.as_mut());
-        let Some(client) = records else {
+        let mut way = self.way.borrow_mut();
+        let Some(Way::Own(Connection { records: Some(client), .. })) = &mut *way else {
             if bytes.is_empty() {
                 // It is the answer's end, unless whoever reads it knows better.
                 state.ended = Some(Ended::Exited(0));
@@ -405,7 +427,7 @@ impl Speech {
             state.ended = Some(Ended::Lost);
             return Ok(Some(Came::End));
         }
-        let (mut rest, mut came) = (&bytes[..], Vec::new());
+        let (mut rest, mut heard) = (&bytes[..], Heard::default());
         loop {
             let (used, event) = client.receive(rest).map_err(|error| {
                 log::error(format_args!("{}: {error}", self.who));
@@ -415,21 +437,10 @@ impl Speech {
             rest = &rest[used..];
             match event {
                 Event::NeedMore => break,
-                Event::Stdout(_, bytes) => came.extend_from_slice(bytes),
-                Event::Stderr(_, bytes) => {
-                    let who = &self.who;
-                    let now = Instant::now();
-                    state.errors.receive(bytes, now, |line| log::error(format_args!("{who}: {line}")));
-                }
+                Event::Stdout(_, bytes) => heard.stdout.extend_from_slice(bytes),
+                Event::Stderr(_, bytes) => heard.stderr.extend_from_slice(bytes),
                 Event::End(_, ending, code) => {
-                    state.ending = ending;
-                    // One that does not complete it has not said all.
-                    state.ended = Some(match ending {
-                        Ending::Complete => Ended::Exited(code as u8),
-                        _ => Ended::Lost,
-                    });
-                    let who = &self.who;
-                    state.errors.finish(|line| log::error(format_args!("{who}: {line}")));
+                    heard.end = Some(End::Whole(ending, code));
                     // What comes behind it belongs to nothing, and there is no other request after that.
                     if !rest.is_empty() {
                         state.body = Body::Coming;
@@ -439,10 +450,51 @@ impl Speech {
                 Event::Abilities(_) | Event::Unknown(_) => {}
             }
         }
-        Ok(match (came.is_empty(), state.ended) {
-            (false, _) => Some(Came::Bytes(came)),
+        drop(state);
+        Ok(self.hear(heard))
+    }
+
+    /// What has come in records. `None`: nothing of the answer.
+    fn hear(&self, heard: Heard) -> Option<Came> {
+        let who = &self.who;
+        let state = &mut *self.state.borrow_mut();
+        let log = |line: &str| log::error(format_args!("{who}: {line}"));
+        if !heard.stderr.is_empty() {
+            state.errors.receive(&heard.stderr, Instant::now(), log);
+        }
+        match heard.end {
+            Some(End::Whole(ending, code)) => {
+                state.ending = ending;
+                // One that does not complete it has not said all.
+                state.ended = Some(match ending {
+                    Ending::Complete => Ended::Exited(code as u8),
+                    _ => Ended::Lost,
+                });
+                state.errors.finish(log);
+            }
+            Some(End::Broken(error)) => {
+                error.iter().for_each(|error| log::error(format_args!("{who}: {error}")));
+                state.ended = Some(Ended::Lost);
+            }
+            None => {}
+        }
+        let has_come = !heard.stdout.is_empty() || !heard.stderr.is_empty();
+        let is_whole = matches!(heard.end, Some(End::Whole(..)));
+        self.answered.set(self.answered.get() || has_come || is_whole);
+        match (heard.stdout.is_empty(), state.ended) {
+            (false, _) => Some(Came::Bytes(heard.stdout)),
             (true, Some(_)) => Some(Came::End),
             (true, None) => None,
-        })
+        }
+    }
+
+    /// Of an answer that has been read: what is behind it is for the log.
+    async fn hear_end(self: Rc<Speech>, share: Share) {
+        let end = async {
+            while self.ended().is_none() {
+                self.hear(std::future::poll_fn(|cx| share.poll_receive(cx)).await);
+            }
+        };
+        _ = timeout(END_PATIENCE, end).await;
     }
 }

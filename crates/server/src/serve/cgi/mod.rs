@@ -33,7 +33,7 @@ use self::line::{Came, Line, Speech};
 use self::order::{Order, Program};
 use self::turn::Turn;
 use super::Reply;
-use crate::pool::Connection;
+use crate::pool;
 use crate::pool::message::ServerId;
 use crate::runner::{Ended, Runner};
 use crate::stats::Count;
@@ -149,6 +149,8 @@ pub enum Outcome {
     Failed(Status),
     /// Not a byte of an answer has come: another server may be asked.
     Unanswered(Status, Unanswered),
+    /// As `Unanswered`: because others are on the connection. Nobody is to be blamed for that.
+    Crowded(Status),
 }
 
 /// Who has not answered.
@@ -222,12 +224,12 @@ pub async fn start(
 pub fn ask(
     worker: &Rc<Worker>,
     application: &Application,
-    connection: Connection,
+    way: pool::Way,
     order: &Order,
     content: line::Content,
 ) -> (Conversation, Option<Feed>) {
     let is_coming = matches!(content, line::Content::Coming);
-    let speech = Speech::begin(worker, application, connection, order, content);
+    let speech = Speech::begin(worker, application, way, order, content);
     worker.counts.add(Count::Asked, 1);
     let (course, who, began) = (Course::new(), order.who.as_str().into(), Instant::now());
     let feed = is_coming.then(|| Feed { way: Way::Application(speech.clone()), course: course.clone() });
@@ -436,6 +438,7 @@ impl Conversation {
     /// As `fail`, but where nothing has come, another server may know better.
     fn unanswered(self, status: Status) -> Outcome {
         match self.application() {
+            Some(speech) if speech.is_crowded() => Outcome::Crowded(status),
             Some(speech) if !speech.has_answered() || speech.ending() == Ending::Overloaded => {
                 let who = Unanswered { server: speech.server(), kept: speech.was_used() };
                 if !who.kept {

@@ -1,0 +1,529 @@
+//! Several requests at a time on one FastCGI connection, against an application that is part of the test and
+//! does with them what a row of it says.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use e2e::{Broken, Client, PATIENCE, Random, Server, Site, becomes};
+use script::fastcgi::RequestId;
+use script::fastcgi::application::{Application, Event, Limits};
+
+/// How long the application waits for more before it looks whether there is something else to do.
+const TICK: Duration = Duration::from_millis(5);
+const HEAD: &str = "Content-Type: text/plain\n\n";
+
+/// What the application is told, one connection after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// A request with all its body.
+    Request(RequestId),
+    Abort(RequestId),
+    /// Nothing more for now.
+    Nothing,
+}
+
+/// One connection to the application.
+struct Line {
+    /// From 1.
+    number: usize,
+    application: Application,
+    socket: TcpStream,
+    out: Vec<u8>,
+    requests: Vec<Asked>,
+    peer: Arc<Seen>,
+}
+
+struct Asked {
+    id: RequestId,
+    path: String,
+    body: Vec<u8>,
+    is_whole: bool,
+}
+
+/// What has been seen of the server.
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    /// Requests at a time on one connection, at most.
+    most: AtomicUsize,
+    questions: AtomicUsize,
+    refusals: AtomicUsize,
+    aborted: Mutex<Vec<String>>,
+    /// What the test tells the application.
+    go: AtomicUsize,
+}
+
+/// As the application says that it is, and as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Can {
+    Multiplex,
+    /// It says so.
+    Not,
+    /// It says otherwise.
+    NotInTruth,
+    /// It says so, and closes the connection, as PHP does.
+    NotAsked,
+}
+
+fn peer(can: Can, act: impl Fn(&mut Line, Said) + Clone + Send + 'static) -> (SocketAddr, Arc<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port left");
+    let address = listener.local_addr().expect("it is bound");
+    let seen = Arc::new(Seen::default());
+    let peer = seen.clone();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let socket = socket.expect("it accepts");
+            let number = peer.connections.fetch_add(1, Ordering::SeqCst) + 1;
+            let (act, peer) = (act.clone(), peer.clone());
+            thread::spawn(move || {
+                socket.set_read_timeout(Some(TICK)).expect("it is not zero");
+                socket.set_nodelay(true).expect("it is a TCP socket");
+                let requests = if can == Can::Multiplex { 8 } else { 1 };
+                let application = Application::new(Limits { requests, ..Limits::default() });
+                let (out, requests) = (Vec::new(), Vec::new());
+                Line { number, application, socket, out, requests, peer }.serve(can, act);
+            });
+        }
+    });
+    (address, seen)
+}
+
+impl Line {
+    /// Until the server closes it, or the test does.
+    fn serve(mut self, can: Can, act: impl Fn(&mut Line, Said)) {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let read = match self.socket.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(n) => n,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
+                Err(_) => return,
+            };
+            let mut rest = &buffer[..read];
+            let mut said = Vec::new();
+            loop {
+                let before = self.out.len();
+                let (used, event) = self.application.receive(rest, &mut self.out).expect("it is FastCGI");
+                rest = &rest[used..];
+                match event {
+                    Event::NeedMore => break,
+                    Event::Request(id, _, parameters) => {
+                        let of = |name: &[u8]| parameters.iter().find(|(own, _)| *own == name);
+                        let path = of(b"PATH_INFO").map_or(&b""[..], |(_, value)| value);
+                        let path = String::from_utf8_lossy(path).into_owned();
+                        self.requests.push(Asked { id, path, body: Vec::new(), is_whole: false });
+                        self.peer.most.fetch_max(self.requests.len(), Ordering::SeqCst);
+                    }
+                    Event::Stdin(id, bytes) => self.asked(id).body.extend_from_slice(bytes),
+                    Event::EndStdin(id) => {
+                        self.asked(id).is_whole = true;
+                        said.push(Said::Request(id));
+                    }
+                    Event::Abort(id) => {
+                        let path = self.asked(id).path.clone();
+                        self.peer.aborted.lock().unwrap().push(path);
+                        said.push(Said::Abort(id));
+                    }
+                    Event::Answered => {
+                        let name = b"FCGI_MPXS_CONNS";
+                        let answer = &mut self.out[before..];
+                        match answer.windows(name.len()).position(|bytes| bytes == name) {
+                            Some(_) if can == Can::NotAsked => {
+                                _ = self.flush();
+                                return;
+                            }
+                            Some(at) => {
+                                self.peer.questions.fetch_add(1, Ordering::SeqCst);
+                                if can == Can::NotInTruth {
+                                    answer[at + name.len()] = b'1';
+                                    let most =
+                                        answer.windows(14).position(|bytes| bytes == b"FCGI_MAX_REQS1");
+                                    answer[most.expect("it was asked") + 13] = b'9';
+                                }
+                            }
+                            None => _ = self.peer.refusals.fetch_add(1, Ordering::SeqCst),
+                        }
+                    }
+                }
+            }
+            said.into_iter().chain([Said::Nothing]).for_each(|said| act(&mut self, said));
+            if self.flush().is_err() {
+                return;
+            }
+        }
+    }
+
+    fn asked(&mut self, id: RequestId) -> &mut Asked {
+        self.requests.iter_mut().find(|asked| asked.id == id).expect("it is under way")
+    }
+
+    /// Those whose body is there, if they are as many as this.
+    fn whole(&self, count: usize) -> Option<Vec<RequestId>> {
+        let whole: Vec<_> =
+            self.requests.iter().filter(|asked| asked.is_whole).map(|asked| asked.id).collect();
+        (whole.len() == count).then_some(whole)
+    }
+
+    fn path(&mut self, id: RequestId) -> String {
+        self.asked(id).path.clone()
+    }
+
+    fn by_path(&self, path: &str) -> Option<RequestId> {
+        self.requests.iter().find(|asked| asked.path == path && asked.is_whole).map(|asked| asked.id)
+    }
+
+    fn say(&mut self, id: RequestId, text: impl AsRef<[u8]>) {
+        self.application.stdout(id, text.as_ref(), &mut self.out);
+    }
+
+    fn finish(&mut self, id: RequestId) {
+        self.application.finish(id, 0, &mut self.out);
+        self.requests.retain(|asked| asked.id != id);
+    }
+
+    fn answer(&mut self, id: RequestId, text: &str) {
+        self.say(id, format!("{HEAD}{text}"));
+        self.finish(id);
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let out = std::mem::take(&mut self.out);
+        self.socket.write_all(&out)
+    }
+
+    fn pause(&mut self) {
+        self.flush().expect("the server is there");
+        thread::sleep(2 * TICK);
+    }
+}
+
+fn server(address: SocketAddr, more: &str) -> Server {
+    server_with(1, address, more)
+}
+
+fn server_with(workers: usize, address: SocketAddr, more: &str) -> Server {
+    let config = format!(
+        "workers = {workers}\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+         address = \"{address}\"\nmultiplex = 8\n{more}"
+    );
+    Site::new().config(&config).start()
+}
+
+fn get(client: &mut Client, path: &str) {
+    client.send(format!("GET /app{path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+}
+
+/// A client that has asked for this, in an order that the application sees.
+fn asks(server: &Server, path: &str) -> Client {
+    let mut client = server.connect();
+    get(&mut client, path);
+    client
+}
+
+/// The application says that it can, and so many requests are under way.
+fn warm(server: &Server) {
+    assert_eq!(server.get("/app/warm").text(), "warm");
+}
+
+fn until(what: &str, is: impl FnMut() -> bool) {
+    assert!(becomes(PATIENCE, is), "{what}");
+}
+
+#[test]
+fn slow_requests_share_a_connection_and_their_answers_are_interleaved() {
+    let (address, seen) = peer(Can::Multiplex, |line, _| {
+        let Some(six) = line.whole(6) else { return };
+        line.application.stderr(six[2], b"a complaint\n", &mut line.out);
+        six.iter().for_each(|id| line.say(*id, HEAD));
+        for piece in ["a", "b", "c"] {
+            for id in six.iter().rev() {
+                let path = line.path(*id);
+                line.say(*id, format!("{piece}{path}\n"));
+            }
+            line.pause();
+        }
+        six.iter().for_each(|id| line.finish(*id));
+    });
+    let server = server(address, "connections = 1\n");
+    for _ in 0..3 {
+        let mut clients: Vec<Client> = (0..6).map(|at| asks(&server, &format!("/{at}"))).collect();
+        for (at, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.read_response().text(), format!("a/{at}\nb/{at}\nc/{at}\n"));
+        }
+    }
+    server.wait_for_line("/2\": a complaint", PATIENCE);
+    let found = [&seen.connections, &seen.most, &seen.questions].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(found, [1, 6, 1], "connections, requests at a time, questions");
+}
+
+#[test]
+fn no_more_requests_share_a_connection_than_may() {
+    for workers in [1, 2] {
+        let (address, seen) = peer(Can::Multiplex, |line, said| {
+            if let Said::Request(id) = said {
+                line.pause();
+                let path = line.path(id);
+                line.answer(id, &path);
+            }
+        });
+        let server = server_with(workers, address, "connections = 1\n");
+        thread::scope(|scope| {
+            for at in 0..24 {
+                let server = &server;
+                scope.spawn(move || {
+                    for _ in 0..10 {
+                        assert_eq!(server.get(&format!("/app/{at}")).text(), format!("/{at}"));
+                    }
+                });
+            }
+        });
+        assert!((2..=8).contains(&seen.most.load(Ordering::SeqCst)));
+        // Another worker has to be given its turn.
+        let connections = seen.connections.load(Ordering::SeqCst);
+        assert!(connections == 1 || workers > 1, "{connections}");
+    }
+}
+
+#[test]
+fn who_says_that_it_cannot_gets_one_at_a_time() {
+    for can in [Can::Not, Can::NotAsked] {
+        let (address, seen) = peer(can, |line, said| {
+            if let Said::Request(id) = said {
+                line.pause();
+                let path = line.path(id);
+                line.answer(id, &path);
+            }
+        });
+        let server = server(address, "connections = 3\n");
+        thread::scope(|scope| {
+            for at in 0..6 {
+                let server = &server;
+                scope.spawn(move || {
+                    for _ in 0..5 {
+                        let response = server.get(&format!("/app/{at}"));
+                        assert_eq!(response.text(), format!("/{at}"), "{response}");
+                    }
+                });
+            }
+        });
+        assert_eq!(seen.most.load(Ordering::SeqCst), 1);
+        assert!(seen.questions.load(Ordering::SeqCst) <= 3);
+        assert_eq!(seen.refusals.load(Ordering::SeqCst), 0);
+    }
+}
+
+#[test]
+fn who_says_that_it_can_and_refuses_gets_one_at_a_time() {
+    let (address, seen) = peer(Can::NotInTruth, |line, _| {
+        while let Some(asked) = line.requests.iter().find(|asked| asked.is_whole) {
+            let (id, path) = (asked.id, asked.path.clone());
+            if path == "/held" && line.peer.go.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            line.answer(id, path.trim_start_matches('/'));
+        }
+    });
+    let server = server(address, "");
+    let mut held = asks(&server, "/held");
+    until("the question is answered", || seen.questions.load(Ordering::SeqCst) == 1);
+    thread::sleep(2 * TICK);
+    // It has not been looked at, so that any method can be tried again.
+    let post = "POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    let response = server.ask(post);
+    assert_eq!(response.text(), "post", "{response}");
+    assert_eq!(seen.refusals.load(Ordering::SeqCst), 1);
+    for _ in 0..3 {
+        warm(&server);
+    }
+    seen.go.store(1, Ordering::SeqCst);
+    assert_eq!(held.read_response().text(), "held");
+    warm(&server);
+    assert_eq!(seen.refusals.load(Ordering::SeqCst), 1, "and never again");
+    assert!(seen.connections.load(Ordering::SeqCst) <= 3);
+}
+
+#[test]
+fn who_leaves_is_aborted_and_the_others_go_on() {
+    let (address, seen) = peer(Can::Multiplex, |line, said| match said {
+        Said::Abort(id) => {
+            // It may say more, which nobody wants.
+            line.say(id, vec![b'x'; 1 << 20]);
+            line.finish(id);
+        }
+        Said::Request(id) => {
+            let path = line.path(id);
+            line.say(id, HEAD);
+            match path.as_str() {
+                "/warm" => {
+                    line.say(id, "warm");
+                    line.finish(id);
+                }
+                _ => line.say(id, "begin "),
+            }
+        }
+        Said::Nothing if line.peer.go.load(Ordering::SeqCst) == 1 => {
+            while let Some(asked) = line.requests.first() {
+                let id = asked.id;
+                line.say(id, "end");
+                line.finish(id);
+            }
+        }
+        Said::Nothing => {}
+    });
+    let server = server(address, "connections = 1\n");
+    warm(&server);
+    let mut clients: Vec<Client> = ["/a", "/b", "/c"].iter().map(|path| asks(&server, path)).collect();
+    for client in &mut clients {
+        let seen = client.read_some().expect("it begins");
+        assert!(!seen.is_empty());
+    }
+    drop(clients.remove(1));
+    until("it is aborted", || *seen.aborted.lock().unwrap() == ["/b"]);
+    warm(&server);
+    seen.go.store(1, Ordering::SeqCst);
+    for client in &mut clients {
+        let mut rest = Vec::new();
+        while !rest.ends_with(b"0\r\n\r\n") {
+            rest.extend(client.read_some().expect("it goes on"));
+        }
+        assert!(String::from_utf8_lossy(&rest).contains("end"), "{}", String::from_utf8_lossy(&rest));
+    }
+    warm(&server);
+    assert_eq!(seen.connections.load(Ordering::SeqCst), 1);
+    assert_eq!(seen.aborted.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn when_the_connection_breaks_what_has_no_answer_is_asked_once_more() {
+    let (address, seen) = peer(Can::Multiplex, |line, said| {
+        if line.number > 1 || line.by_path("/warm").is_some() {
+            if let Said::Request(id) = said {
+                let path = line.path(id);
+                line.answer(id, path.trim_start_matches('/'));
+            }
+        } else if line.whole(4).is_some() {
+            let begun = line.by_path("/begun").expect("it is one of them");
+            line.say(begun, format!("{HEAD}begin "));
+            line.pause();
+            thread::sleep(10 * TICK);
+            // In the middle of a record.
+            line.say(begun, "more");
+            line.out.truncate(10);
+            line.flush().expect("the server is there");
+            line.socket.shutdown(Shutdown::Both).expect("it is open");
+        }
+    });
+    let server = server(address, "connections = 2\n");
+    warm(&server);
+    let mut begun = asks(&server, "/begun");
+    let (mut get, mut other) = (asks(&server, "/get"), asks(&server, "/other"));
+    let mut post = server.connect();
+    post.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert!(matches!(begun.try_read_response(), Err(Broken::Closed { after: 1.. })));
+    assert_eq!(get.read_response().text(), "get");
+    assert_eq!(other.read_response().text(), "other");
+    assert_eq!(post.read_response().status, 502);
+    assert_eq!(seen.most.load(Ordering::SeqCst), 4);
+    warm(&server);
+}
+
+#[test]
+fn two_large_bodies_go_over_one_connection_at_once() {
+    let (address, seen) = peer(Can::Multiplex, |line, said| {
+        if let Said::Request(id) = said {
+            // Slow, so that the server has to wait with what there is.
+            line.pause();
+            let body = std::mem::take(&mut line.asked(id).body);
+            line.say(id, HEAD);
+            line.say(id, &body);
+            line.finish(id);
+        }
+    });
+    let server = server(address, "connections = 1\nkeep = \"1s\"\n");
+    assert_eq!(server.get("/app/warm").text(), "");
+    let mut random = Random::new(11);
+    let bodies = [random.bytes(1 << 20), random.bytes(1 << 20)];
+    let mut clients: Vec<Client> = bodies
+        .iter()
+        .map(|body| {
+            let mut client = server.connect();
+            client.send(format!("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+            client.send(&body[..body.len() / 2]);
+            client
+        })
+        .collect();
+    until("both are under way", || seen.most.load(Ordering::SeqCst) == 2);
+    for (client, body) in clients.iter_mut().zip(&bodies) {
+        client.send(&body[body.len() / 2..]);
+    }
+    for (client, body) in clients.iter_mut().zip(&bodies) {
+        assert!(client.read_response().body == *body);
+    }
+    // A body in chunks is collected first, and sent from its file.
+    let mut chunked = server.connect();
+    chunked.send("POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for piece in bodies[0].chunks(100_000) {
+        chunked.send(format!("{:x}\r\n", piece.len())).send(piece).send("\r\n");
+    }
+    chunked.send("0\r\n\r\n");
+    assert!(chunked.read_response().body == bodies[0]);
+    assert_eq!(seen.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_others_only_beyond_a_bound() {
+    const LITTLE: usize = 200 * 1024;
+    const MUCH: usize = 48 * 1024 * 1024;
+    let (address, seen) = peer(Can::Multiplex, |line, _| {
+        let Some(after) = line.by_path("/after").or(line.by_path("/later")) else { return };
+        let large = line.by_path("/large").expect("it was asked before");
+        match line.path(after).as_str() {
+            "/after" => {
+                line.say(large, format!("Content-Length: {}\n{HEAD}", LITTLE + MUCH));
+                line.say(large, vec![b'l'; LITTLE]);
+            }
+            _ => {
+                line.say(large, vec![b'm'; MUCH]);
+                line.finish(large);
+            }
+        }
+        line.answer(after, "after");
+    });
+    let server = server(address, "connections = 1\n");
+    let mut slow = server.connect();
+    slow.set_receive_buffer(256 * 1024);
+    get(&mut slow, "/large");
+    until("it is asked", || seen.most.load(Ordering::SeqCst) == 1);
+    assert_eq!(server.get("/app/after").text(), "after");
+    let mut later = asks(&server, "/later");
+    thread::sleep(50 * TICK);
+    // Once it reads, both are complete.
+    let body = slow.read_response().body;
+    assert_eq!((body.len(), body[0], body[LITTLE]), (LITTLE + MUCH, b'l', b'm'));
+    assert_eq!(later.read_response().text(), "after");
+    assert_eq!(seen.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_connection_is_kept_and_given_back_as_any_other() {
+    let answer = |line: &mut Line, said| {
+        if let Said::Request(id) = said {
+            line.answer(id, "warm");
+        }
+    };
+    for (keep, requests) in [("keep = \"0s\"", 3), ("keep = \"100ms\"", 1)] {
+        let (address, seen) = peer(Can::Multiplex, answer);
+        let server = server(address, &format!("connections = 1\n{keep}\n"));
+        for _ in 0..3 {
+            warm(&server);
+        }
+        assert_eq!(seen.connections.load(Ordering::SeqCst), requests, "{keep}");
+        thread::sleep(Duration::from_millis(2500));
+        warm(&server);
+        assert_eq!(seen.connections.load(Ordering::SeqCst), requests + 1, "{keep}: closed when not used");
+    }
+}

@@ -1,0 +1,469 @@
+//! A connection that several requests are on at a time, as an application may offer it that speaks FastCGI.
+//! A task of its own sends what they have to say, reads what is answered, and keeps for each of them what is
+//! for it until that is taken.
+//!
+//! FastCGI has no way to let one request wait and not the others. Where too much has come that is not taken,
+//! nothing more is read for anybody.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rustix::net::{RecvFlags, recv};
+use script::environment::Environment;
+use script::fastcgi::client::{Client, ClientError, Event};
+use script::fastcgi::{Ending, Keep, Multiplexing, RequestId, Role};
+use tokio::task::spawn_local;
+
+use super::message::ServerId;
+use super::{Connection, Pool, Way};
+use crate::worker::Worker;
+
+/// Bytes of an answer that nobody has taken, and then nothing more is read.
+const INBOX: usize = site::memory::SHARED as usize;
+/// Bytes that are to be sent, and then requests wait with more.
+const OUT: usize = 256 * 1024;
+/// Reads at one go.
+const READS: usize = 16;
+
+pub struct Shared {
+    server: ServerId,
+    pool: Rc<Pool>,
+    /// `None`: it is over.
+    connection: RefCell<Option<Connection>>,
+    out: RefCell<Out>,
+    /// Of requests that are under way and wanted.
+    inboxes: RefCell<Vec<Rc<Inbox>>>,
+    /// Those who have a share and have not said anything yet.
+    unbegun: Cell<u16>,
+    /// Had it been kept, and has nothing been said on it since?
+    kept: Cell<bool>,
+    /// The task of it.
+    driver: RefCell<Option<Waker>>,
+    /// Those who wait for room in `out`.
+    writers: RefCell<Vec<Waker>>,
+}
+
+/// Whole records, from where they have been sent.
+#[derive(Default)]
+struct Out {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// That were sent before these.
+    before: u64,
+    /// Nobody takes any more.
+    is_closed: bool,
+}
+
+/// One request's part of it. Dropping it aborts what has not ended.
+pub struct Share {
+    shared: Rc<Shared>,
+    part: Part,
+}
+
+enum Part {
+    /// It has its place, and has said nothing.
+    Kept,
+    Begun(Rc<Inbox>),
+    /// The connection was over before it began.
+    Lost,
+}
+
+struct Inbox {
+    id: RequestId,
+    /// Where its head ends, in bytes of all that is ever sent.
+    head: u64,
+    /// It was the first on a connection that had been kept.
+    is_used: bool,
+    heard: RefCell<Heard>,
+    has_answered: Cell<bool>,
+    reader: RefCell<Option<Waker>>,
+}
+
+/// What has come for one request.
+#[derive(Default)]
+pub struct Heard {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub end: Option<End>,
+}
+
+#[derive(Clone, Copy)]
+pub enum End {
+    /// With what a program would have exited with.
+    Whole(Ending, u32),
+    /// The connection has broken, or this rule of FastCGI has been.
+    Broken(Option<ClientError>),
+}
+
+impl Shared {
+    /// Asks the application what it can do, unless it has been asked on this connection.
+    pub fn open(mut connection: Connection, worker: &Rc<Worker>) -> Share {
+        let (server, pool) = (connection.server(), connection.pool.clone());
+        let (mut out, kept) = (Out::default(), Cell::new(connection.is_used()));
+        connection.records.get_or_insert_with(|| {
+            let mut client = Client::new(pool.multiplex.get());
+            client.allow(1);
+            client.ask_abilities(&mut out.bytes);
+            Box::new(client)
+        });
+        let shared = Rc::new(Shared {
+            server,
+            pool,
+            connection: RefCell::new(Some(connection)),
+            out: RefCell::new(out),
+            inboxes: RefCell::default(),
+            unbegun: Cell::new(0),
+            kept,
+            driver: RefCell::default(),
+            writers: RefCell::default(),
+        });
+        let share = shared.share();
+        shared.pool.shared.borrow_mut().push(shared.clone());
+        let worker = worker.clone();
+        spawn_local(async move { poll_fn(|cx| shared.poll(cx, &worker)).await });
+        share
+    }
+
+    pub fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// Can another request be on it?
+    pub fn has_room(&self) -> bool {
+        let Some(connection) = &*self.connection.borrow() else { return false };
+        let Some(client) = &connection.records else { return false };
+        let most = client.concurrent().min(self.pool.multiplex.get());
+        let unbegun = self.unbegun.get();
+        let left = connection.lease.requests.saturating_sub(connection.requests);
+        client.running() + unbegun < most
+            && u64::from(unbegun) < left
+            && !connection.is_to_end()
+            && !connection.is_wanted_back()
+            && !self.pool.is_avoided(self.server)
+            && self.out.borrow().has_room()
+    }
+
+    /// Where there is room.
+    pub fn share(self: &Rc<Shared>) -> Share {
+        self.unbegun.set(self.unbegun.get() + 1);
+        Share { shared: self.clone(), part: Part::Kept }
+    }
+
+    /// Ready when the connection is over.
+    fn poll(self: &Rc<Shared>, cx: &mut Context<'_>, worker: &Worker) -> Poll<()> {
+        *self.driver.borrow_mut() = Some(cx.waker().clone());
+        self.poll_send(cx);
+        if let Err(error) = self.poll_read(cx, worker) {
+            self.breaks(error);
+        }
+        self.settle();
+        if self.connection.borrow().is_some() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>) {
+        let Some(connection) = &*self.connection.borrow() else { return };
+        let out = &mut *self.out.borrow_mut();
+        match connection.poll_send(cx, &out.bytes, &mut out.sent) {
+            Poll::Ready(Ok(())) => out.forget_sent(),
+            Poll::Ready(Err(_)) => {
+                // Whoever reads finds out what is the matter.
+                out.is_closed = true;
+                out.sent = out.bytes.len();
+                out.forget_sent();
+            }
+            Poll::Pending if out.sent >= OUT => out.forget_sent(),
+            Poll::Pending => {}
+        }
+        if out.has_room() || out.is_closed {
+            self.writers.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Errors: the end of the connection, and whose fault that is.
+    fn poll_read(&self, cx: &mut Context<'_>, worker: &Worker) -> Result<(), Option<ClientError>> {
+        for _ in 0..READS {
+            if self.inboxes.borrow().iter().any(|inbox| inbox.heard.borrow().is_full()) {
+                return Ok(());
+            }
+            let mut place = self.connection.borrow_mut();
+            let Some(Connection { stream, records: Some(client), .. }) = &mut *place else { return Ok(()) };
+            let Poll::Ready(ready) = stream.poll_read_ready(cx) else { return Ok(()) };
+            let desk = &mut *worker.desk.borrow_mut();
+            let space = desk.space_behind(&[]);
+            let read = ready.map(|mut ready| {
+                let read = ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *space, RecvFlags::DONTWAIT)?.0));
+                if matches!(read, Ok(Ok(n)) if 0 < n && n < space.len()) {
+                    // That was all there is; what comes later is told of.
+                    ready.clear_ready();
+                }
+                read
+            });
+            match read {
+                Ok(Ok(Ok(0))) | Err(_) => return Err(None),
+                Ok(Ok(Ok(n))) => self.hear(client, &space[..n])?,
+                Ok(Ok(Err(error))) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Ok(Err(_))) => return Err(None),
+                Ok(Err(_would_block)) => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    fn hear(&self, client: &mut Client, mut bytes: &[u8]) -> Result<(), ClientError> {
+        loop {
+            let (used, event) = client.receive(bytes)?;
+            bytes = &bytes[used..];
+            let (id, stdout, stderr, end) = match event {
+                Event::NeedMore => return Ok(()),
+                Event::Stdout(id, piece) => (id, piece, &[][..], None),
+                Event::Stderr(id, piece) => (id, &[][..], piece, None),
+                Event::End(id, ending, code) => {
+                    if ending == Ending::CannotMultiplex {
+                        self.pool.multiplex.set(1);
+                    }
+                    (id, &[][..], &[][..], Some(End::Whole(ending, code)))
+                }
+                Event::Abilities(found) if found.multiplexing == Some(Multiplexing::Yes) => {
+                    client.allow(found.requests.map_or(u16::MAX, |most| most.min(1024) as u16));
+                    continue;
+                }
+                // It need not be asked again.
+                Event::Abilities(_) | Event::Unknown(_) => {
+                    self.pool.multiplex.set(1);
+                    continue;
+                }
+            };
+            let mut inboxes = self.inboxes.borrow_mut();
+            // Who has left is not told.
+            let Some(at) = inboxes.iter().position(|inbox| inbox.id == id) else { continue };
+            let mut heard = inboxes[at].heard.borrow_mut();
+            heard.stdout.extend_from_slice(stdout);
+            heard.stderr.extend_from_slice(stderr);
+            heard.end = end;
+            drop(heard);
+            inboxes[at].has_answered.set(true);
+            inboxes[at].wake();
+            if end.is_some() {
+                inboxes.swap_remove(at);
+                // What is left of its body is not wanted.
+                self.writers.take().into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    fn breaks(&self, error: Option<ClientError>) {
+        let Some(mut connection) = self.connection.take() else { return };
+        for inbox in self.inboxes.take() {
+            if !inbox.has_answered.get() && !inbox.is_used {
+                connection.has_failed();
+            }
+            inbox.heard.borrow_mut().end = Some(End::Broken(error));
+            inbox.wake();
+        }
+        self.writers.take().into_iter().for_each(Waker::wake);
+        self.leave();
+    }
+
+    /// Gives those who wait what room there is. Where nobody is on it any more, it is over.
+    fn settle(self: &Rc<Shared>) {
+        // Bounded by those who wait.
+        while self.has_room() {
+            let Some(waiting) = self.pool.take_first(self.server) else { break };
+            self.pool.look_at_surplus();
+            // Whoever has left gives it back.
+            _ = waiting.tell.send(Ok(Way::Shared(self.share())));
+        }
+        if self.unbegun.get() > 0 || !self.inboxes.borrow().is_empty() {
+            return;
+        }
+        let mut place = self.connection.borrow_mut();
+        let Some(Connection { records: Some(client), .. }) = &*place else { return };
+        let mut out = self.out.borrow_mut();
+        let stays = client.closed().is_ok() && !out.is_closed;
+        if stays && !out.bytes.is_empty() {
+            return;
+        }
+        let Some(connection) = place.take() else { return };
+        drop(place);
+        self.leave();
+        self.wake();
+        if stays {
+            return connection.rest();
+        }
+        // All have left. That is said, if it can be at once; the end of the connection says it, too.
+        let Out { bytes, sent, .. } = &mut *out;
+        _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), bytes, sent);
+    }
+
+    fn leave(&self) {
+        self.pool.shared.borrow_mut().retain(|other| !std::ptr::eq(&**other, self));
+    }
+
+    fn wake(&self) {
+        if let Some(driver) = &*self.driver.borrow() {
+            driver.wake_by_ref();
+        }
+    }
+}
+
+impl Out {
+    fn has_room(&self) -> bool {
+        self.bytes.len() - self.sent < OUT && !self.is_closed
+    }
+
+    fn forget_sent(&mut self) {
+        self.bytes.drain(..self.sent);
+        self.before += self.sent as u64;
+        self.sent = 0;
+    }
+}
+
+impl Inbox {
+    fn wake(&self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.heard.borrow().end.is_some()
+    }
+}
+
+impl Heard {
+    fn is_full(&self) -> bool {
+        self.stdout.len() + self.stderr.len() >= INBOX
+    }
+
+    fn is_empty(&self) -> bool {
+        self.stdout.is_empty() && self.stderr.is_empty() && self.end.is_none()
+    }
+}
+
+impl Share {
+    pub fn server(&self) -> ServerId {
+        self.shared.server
+    }
+
+    /// Is it the first on a connection that had been kept, which its server may have closed meanwhile?
+    pub fn is_used(&self) -> bool {
+        matches!(&self.part, Part::Begun(inbox) if inbox.is_used)
+    }
+
+    /// Says all but the body, once.
+    pub fn begin(&mut self, role: Role, environment: &Environment) {
+        let shared = &*self.shared;
+        shared.unbegun.set(shared.unbegun.get() - 1);
+        let out = &mut *shared.out.borrow_mut();
+        let mut id = None;
+        if let Some(connection) = &mut *shared.connection.borrow_mut()
+            && let Some(client) = &mut connection.records
+        {
+            // Whether it stays is not the application's business, which would close it under others.
+            id = client.begin(role, Keep::Open, environment, &mut out.bytes);
+            connection.requests += u64::from(id.is_some());
+        }
+        let head = out.before + out.bytes.len() as u64;
+        self.part = match id {
+            Some(id) => {
+                let inbox = Rc::new(Inbox {
+                    id,
+                    head,
+                    is_used: shared.kept.take(),
+                    heard: RefCell::default(),
+                    has_answered: Cell::default(),
+                    reader: RefCell::default(),
+                });
+                shared.inboxes.borrow_mut().push(inbox.clone());
+                Part::Begun(inbox)
+            }
+            None => Part::Lost,
+        };
+        shared.wake();
+    }
+
+    /// Has all of the head left?
+    pub fn is_connected(&self) -> bool {
+        let out = self.shared.out.borrow();
+        matches!(&self.part, Part::Begun(inbox) if inbox.head <= out.before + out.sent as u64)
+    }
+
+    /// Until more of the body has room. Errors: nothing of it is wanted any more.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.running().is_none() || self.shared.out.borrow().is_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if self.shared.out.borrow().has_room() {
+            return Poll::Ready(Ok(()));
+        }
+        self.shared.writers.borrow_mut().push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// A piece of the body.
+    pub fn stdin(&self, bytes: &[u8]) {
+        self.say(|client, id, out| client.stdin(id, bytes, out));
+    }
+
+    /// The body has ended.
+    pub fn end_stdin(&self) {
+        self.say(|client, id, out| client.end_stdin(id, out));
+    }
+
+    /// All that has come.
+    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Heard> {
+        let Part::Begun(inbox) = &self.part else {
+            return Poll::Ready(Heard { end: Some(End::Broken(None)), ..Heard::default() });
+        };
+        let heard = &mut *inbox.heard.borrow_mut();
+        if heard.is_empty() {
+            *inbox.reader.borrow_mut() = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        if heard.is_full() {
+            self.shared.wake();
+        }
+        let end = heard.end;
+        Poll::Ready(std::mem::replace(heard, Heard { end, ..Heard::default() }))
+    }
+
+    /// The request, until it has ended.
+    fn running(&self) -> Option<&Rc<Inbox>> {
+        match &self.part {
+            Part::Begun(inbox) if !inbox.is_over() => Some(inbox),
+            Part::Kept | Part::Begun(_) | Part::Lost => None,
+        }
+    }
+
+    fn say(&self, what: impl FnOnce(&mut Client, RequestId, &mut Vec<u8>)) {
+        let out = &mut *self.shared.out.borrow_mut();
+        if let Some(inbox) = self.running()
+            && let Some(Connection { records: Some(client), .. }) = &mut *self.shared.connection.borrow_mut()
+            && !out.is_closed
+        {
+            what(client, inbox.id, &mut out.bytes);
+            self.shared.wake();
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        self.say(|client, id, out| client.abort(id, out));
+        match &self.part {
+            Part::Kept => shared.unbegun.set(shared.unbegun.get() - 1),
+            Part::Begun(inbox) => {
+                shared.inboxes.borrow_mut().retain(|other| !Rc::ptr_eq(other, inbox));
+                // It may have been what kept the others from being read.
+                shared.wake();
+            }
+            Part::Lost => {}
+        }
+        shared.settle();
+    }
+}
