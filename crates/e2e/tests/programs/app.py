@@ -43,7 +43,7 @@ def die_once(name):
 
 
 def half(_):
-    print("Content-Type: text/plain\r\n\r\npart", end="")
+    print("Content-Type: text/plain\r\n\r\n" + 50000 * "part", end="")
     die()
 
 

@@ -3,22 +3,17 @@
 use std::io;
 use std::path::PathBuf;
 
-use nix::sys::signal::SigSet;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use site::application::Application;
-use site::model::{Sandbox, Scripts, Site};
+use site::model::{Scripts, Site};
 use tokio::io::Interest;
 
 use super::hub::Hub;
 use super::message::Order;
 use crate::channel::{Channel, Received};
-use crate::privilege::{self, Identity};
-use crate::{log, sandbox, sys, terminal};
+use crate::privilege::Identity;
+use crate::runner::process::{Privileges, settle_in};
+use crate::{log, sys, terminal};
 
-/// Signals have numbers up to this.
-const LAST_SIGNAL: i32 = 64;
-/// Behind 0, 1 and 2.
-const FIRST_OTHER: u32 = 3;
 const FAILED: u8 = 1;
 
 /// What a pool begins with.
@@ -29,7 +24,7 @@ pub struct Beginning {
     pub chroot: Option<PathBuf>,
     /// `None`: it stays who it is.
     pub identity: Option<Identity>,
-    pub sandbox: Sandbox,
+    pub privileges: Privileges,
 }
 
 impl Beginning {
@@ -43,7 +38,7 @@ impl Beginning {
             keeper,
             chroot: site.chroot.clone(),
             identity,
-            sandbox: site.sandbox,
+            privileges: Privileges::of(site),
         }
     }
 }
@@ -62,21 +57,9 @@ pub fn run(beginning: Beginning) -> u8 {
 }
 
 fn begin(beginning: Beginning) -> Result<(), String> {
-    let Beginning { application, scripts, keeper, chroot, identity, sandbox } = beginning;
+    let Beginning { application, scripts, keeper, chroot, identity, privileges } = beginning;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
-    setsid().map_err(|e| format!("cannot begin a session: {e}"))?;
-    // Of ours, none is; but whoever started the program may have left it some.
-    _ = sys::keep_from_programs(FIRST_OTHER);
-    chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
-    identity.map_or(Ok(()), |identity| identity.become_it())?;
-    if sandbox != Sandbox::Off {
-        sandbox::give_up_privileges().map_err(|e| format!("cannot give up privileges: {e}"))?;
-    }
-    // What it starts may be the same user, and might trace it or read its memory.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| format!("cannot be closed: {e}"))?;
-    (1..=LAST_SIGNAL).for_each(sys::reset_signal);
-    // The keeper ends this process by leaving it.
-    SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))?;
+    settle_in(chroot, identity, privileges)?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     runtime.block_on(serve(application, scripts, keeper)).map_err(failed("go on"))

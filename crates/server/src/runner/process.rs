@@ -48,7 +48,7 @@ impl Beginning {
     ) -> Beginning {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
-        let privileges = if site.sandbox == Sandbox::Off { Privileges::ByFile } else { Privileges::None };
+        let privileges = Privileges::of(site);
         let settings = Settings::of(&inside.scripts);
         let permits = Permits::of(&inside);
         Beginning { channels, settings, permits, cgroups, chroot: site.chroot.clone(), identity, privileges }
@@ -61,6 +61,12 @@ pub enum Privileges {
     /// As without a sandbox.
     ByFile,
     None,
+}
+
+impl Privileges {
+    pub fn of(site: &Site) -> Privileges {
+        if site.sandbox == Sandbox::Off { Privileges::ByFile } else { Privileges::None }
+    }
 }
 
 /// Starts programs until every channel has ended, and gives the exit code. To be called while there is
@@ -81,9 +87,13 @@ fn fail(why: &str) -> u8 {
     FAILED
 }
 
-fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let Beginning { channels, settings, permits, mut cgroups, chroot, identity, privileges } = beginning;
-    // A terminal signals neither this process nor scripts, and is not theirs.
+/// Makes this process one that starts programs, for good. Errors: what could not be done.
+pub fn settle_in(
+    chroot: Option<PathBuf>,
+    identity: Option<Identity>,
+    privileges: Privileges,
+) -> Result<(), String> {
+    // A terminal signals neither this process nor programs, and is not theirs.
     setsid().map_err(cannot("begin a session"))?;
     // Of ours, none is; but whoever started the program may have left it some.
     _ = sys::keep_from_programs(FIRST_OTHER);
@@ -92,13 +102,18 @@ fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
     if privileges == Privileges::None {
         sandbox::give_up_privileges().map_err(cannot("give up privileges"))?;
     }
-    // Scripts are the same user, and might trace it or read its memory.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to scripts"))?;
-    // What is ignored here would be ignored by scripts: Rust has done so with SIGPIPE, a shell may have
+    // Programs are the same user, and might trace it or read its memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
+    // What is ignored here would be ignored by programs: Rust has done so with SIGPIPE, a shell may have
     // with SIGHUP.
     (1..=LAST_SIGNAL).for_each(sys::reset_signal);
-    // The keeper ends this process by ending its workers. Programs begin with no signal blocked.
-    SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))?;
+    // The keeper ends this process by leaving it. Programs begin with no signal blocked.
+    SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
+}
+
+fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
+    let Beginning { channels, settings, permits, mut cgroups, chroot, identity, privileges } = beginning;
+    settle_in(chroot, identity, privileges)?;
     let permits = Arc::new(permits);
     let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
     let start = |(number, channel)| {

@@ -163,6 +163,11 @@ impl Speech {
         self.way.borrow().as_ref().is_some_and(Way::is_used)
     }
 
+    /// Does somebody hand the body on as it comes?
+    pub fn is_fed(&self) -> bool {
+        matches!(self.state.borrow().body, Body::Coming)
+    }
+
     /// Has any byte of the answer come?
     pub fn has_answered(&self) -> bool {
         self.answered.get()

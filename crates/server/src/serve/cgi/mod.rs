@@ -366,6 +366,11 @@ impl Conversation {
         }
     }
 
+    /// Does somebody else send what of the request is still to come?
+    fn is_fed(&self) -> bool {
+        self.application().is_some_and(|speech| speech.is_fed())
+    }
+
     fn application(&self) -> Option<&Rc<Speech>> {
         match &self.line {
             Line::Script(_) => None,
@@ -477,7 +482,7 @@ impl Conversation {
                         Ok(Came::Bytes(bytes)) => left = left.saturating_sub(bytes.len()),
                         Ok(Came::End) | Err(_) => break,
                     },
-                    () = self.send_all() => {}
+                    () = self.send_all(), if !self.is_fed() => {}
                     () = change => {}
                     () = tokio::time::sleep_until(until), if self.application().is_some() => break,
                 }
