@@ -1096,7 +1096,8 @@ fn a_peer_is_told_that_its_client_has_left() {
             tell(&to, "left");
             Ok(())
         }),
-        "first_byte = \"60s\"\nidle = \"60s\"",
+        // The peer has one request for a connection.
+        "first_byte = \"60s\"\nidle = \"60s\"\nkeep = \"0s\"",
     );
     for name in ["body", "silent", "part", "endless"] {
         let mut client = server.connect();
@@ -1151,7 +1152,7 @@ fn an_answer_that_comes_before_the_body_is_read_locks_nothing_up() {
             }
             Ok(())
         }),
-        "",
+        "keep = \"0s\"",
     );
     let mut rows = Rows::new();
     for (name, expected) in [

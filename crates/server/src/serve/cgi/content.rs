@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use script::reply::Head;
 
-use super::{Conversation, Cut};
+use super::Conversation;
 use crate::log;
 use crate::runner::Ended;
 use crate::stats::Count;
@@ -83,12 +83,8 @@ impl Content {
 
     async fn read(&self) -> io::Result<Option<Vec<u8>>> {
         let idle = self.conversation.patience.idle;
-        self.conversation.read(Instant::now(), idle).await.map_err(|cut| {
-            self.fail(match cut {
-                Cut::Late => "it has taken too long",
-                Cut::Failed => "its output cannot be read",
-            })
-        })
+        let read = self.conversation.read(Instant::now(), idle).await;
+        read.map_err(|cut| self.fail(&cut.to_string()))
     }
 
     /// The output has ended.

@@ -12,6 +12,7 @@ pub mod order;
 mod reply;
 pub mod turn;
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -167,7 +168,16 @@ pub enum Cut {
     /// It has taken too long.
     Late,
     /// It could not be read.
-    Failed,
+    Failed(io::ErrorKind),
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cut::Late => f.write_str("it has taken too long"),
+            Cut::Failed(kind) => write!(f, "its output cannot be read: {kind}"),
+        }
+    }
 }
 
 /// Starts a script. Also the end of the pipe that its input is written to. Errors: the status to answer
@@ -300,7 +310,7 @@ impl Conversation {
                 read = self.receive() => match read {
                     Ok(Came::End) => return Ok(None),
                     Ok(Came::Bytes(bytes)) => return Ok(Some(bytes)),
-                    Err(_) => return Err(Cut::Failed),
+                    Err(error) => return Err(Cut::Failed(error.kind())),
                 },
                 () = self.send_all() => {}
                 () = change => {
@@ -428,15 +438,11 @@ impl Conversation {
     }
 
     fn fail_cut(self, cut: Cut) -> Outcome {
-        let why = match cut {
-            Cut::Late => "it has taken too long",
-            Cut::Failed => "its output cannot be read",
-        };
-        log::error(format_args!("{}: the script did not answer: {why}", self.who));
+        log::error(format_args!("{}: the script did not answer: {cut}", self.who));
         match cut {
             // Another might take as long.
             Cut::Late => Outcome::Failed(Status::GATEWAY_TIMEOUT),
-            Cut::Failed => self.unanswered(Status::BAD_GATEWAY),
+            Cut::Failed(_) => self.unanswered(Status::BAD_GATEWAY),
         }
     }
 
