@@ -92,6 +92,8 @@ name = "app"
 command = "@ROOT@/cgi-bin/@PROGRAM@"
 processes = @PROCESSES@
 min_processes = @PROCESSES@
+# What it has not accepted yet waits in its own queue, as with the others.
+concurrent = 4
 """
 
 _TAIPAN_PHP = """
