@@ -1,0 +1,118 @@
+//! Applications that say who may pass: whatever answers then, and by whichever way it is reached.
+
+use e2e::{Rows, Server, Site, path_of};
+
+const GUARD: &str = include_str!("programs/guard.py");
+const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
+const MAY: &str = "Authorization: Basic YTpi\r\n";
+
+fn site(more: &str) -> Site {
+    let site = Site::new()
+        .file("open.txt", "for all")
+        .file("secret/s.txt", "secret")
+        .file("secret/open/o.txt", "open again")
+        .script("secret/env.sh", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s %s' \"$REMOTE_USER\" \"$LEVEL\" \"$(cat)\"\n")
+        .script("run.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nran with %s' \"$PATH_INFO\"\n")
+        .beside("guard.py", GUARD)
+        .beside("taipan.py", WRAPPER);
+    let program =
+        format!("command = [\"{}\", \"-B\", \"{}/guard.py\"", path_of("python3"), site.home().display());
+    let config = format!(
+        "workers = 1\nrewrites = {{ \"/by-rewrite\" = \"/secret/s.txt\" }}\n\
+         [[route]]\npath = \"/secret/\"\nauthorizer = \"guard\"\n\
+         [[route]]\npath = \"/secret/env.sh\"\ncgi = true\nauthorizer = \"guard\"\n\
+         [[route]]\npath = \"/secret/open/\"\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\nauthorizer = \"guard\"\n\
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\nauthorizer = \"guard\"\n\
+         [[application]]\nname = \"app\"\n{program}, \"app\"]\n{more}"
+    );
+    site.config(&config.replace("PROGRAM", &program))
+}
+
+fn start() -> Server {
+    site("[[application]]\nname = \"guard\"\nPROGRAM]").start()
+}
+
+/// `200 body` of an answer to this method, path, fields and body.
+fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> String {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}{length}\r\n{body}");
+    let response = server.ask(head);
+    format!("{} {}", response.status, response.text())
+}
+
+#[test]
+fn who_may_pass_is_asked_whatever_answers() {
+    let server = start();
+    let mut rows = Rows::new();
+    // Twice: what is in the cache is no more for all than what is not.
+    for _ in 0..2 {
+        for (path, passed) in [
+            ("/open.txt", "200 for all"),
+            ("/secret/s.txt", "200 secret"),
+            ("/by-rewrite", "200 secret"),
+            ("/secret/missing", "404"),
+            ("/secret/open/o.txt", "200 open again"),
+            ("/secret/env.sh", "200 ann  "),
+            ("/run.cgi", "200 ran with "),
+            ("/run.cgi/behind/it", "200 ran with /behind/it"),
+            ("/app/x", "200 ann 9 0"),
+        ] {
+            let expected = match path {
+                "/open.txt" | "/secret/open/o.txt" => passed,
+                _ => "401 who? none",
+            };
+            let found = ask(&server, "GET", path, "", "");
+            rows.check(format!("{path} of anybody"), found.as_str(), expected);
+            let found = ask(&server, "GET", path, MAY, "");
+            rows.holds(
+                format!("{path} of ann"),
+                &format!("it is {passed}, not {found}"),
+                found.starts_with(passed),
+            );
+        }
+    }
+}
+
+#[test]
+fn a_body_is_for_who_answers() {
+    let server = start();
+    let mut rows = Rows::new();
+    for (path, expected) in [("/app/x", "200 ann 9 5"), ("/secret/env.sh", "200 ann  hello")] {
+        rows.check(path, ask(&server, "POST", path, MAY, "hello").as_str(), expected);
+        rows.check(path, ask(&server, "POST", path, "", "hello").as_str(), "401 who? none");
+        let chunked = format!("{MAY}Transfer-Encoding: chunked\r\n");
+        let request = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{chunked}\r\n5\r\nhello\r\n0\r\n\r\n");
+        let response = server.ask(request);
+        rows.check(
+            format!("{path} in chunks"),
+            format!("{} {}", response.status, response.text()).as_str(),
+            expected,
+        );
+    }
+    assert_eq!(ask(&server, "HEAD", "/secret/s.txt", MAY, ""), "200 ");
+    assert_eq!(ask(&server, "HEAD", "/secret/s.txt", "", ""), "401 ");
+}
+
+#[test]
+fn leave_is_for_one_request() {
+    let server = start();
+    let mut client = server.connect();
+    // On one connection, in one piece, and what answers first is not asked again for the next.
+    client.send(format!(
+        "GET /secret/s.txt HTTP/1.1\r\nHost: a\r\n{MAY}\r\nGET /secret/s.txt HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET /open.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /app/ HTTP/1.1\r\nHost: a\r\nVariable-REMOTE_USER: eve\r\n\r\n"
+    ));
+    let statuses: Vec<u16> = (0..4).map(|_| client.read_response().status).collect();
+    assert_eq!(statuses, [200, 401, 200, 401]);
+}
+
+#[test]
+fn nothing_passes_when_nobody_can_be_asked() {
+    let server = site("[[application]]\nname = \"guard\"\naddress = \"unix:nowhere\"").start();
+    for path in ["/secret/s.txt", "/by-rewrite", "/secret/env.sh", "/run.cgi/x", "/app/"] {
+        let found = ask(&server, "GET", path, MAY, "");
+        assert!(found.starts_with("502 "), "{path}: {found}");
+    }
+    assert_eq!(ask(&server, "GET", "/open.txt", "", ""), "200 for all");
+}
