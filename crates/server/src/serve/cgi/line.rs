@@ -374,20 +374,20 @@ impl Speech {
                 Some(Way::Shared(share)) => self.hear(ready!(share.poll_receive(cx))),
                 Some(Way::Own(connection)) => {
                     let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
-                    let bytes = match ready.try_io(|fd| self.read(fd.get_ref())) {
+                    let length = match ready.try_io(|fd| self.read(fd.get_ref())) {
                         Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                         Ok(read) => {
-                            let (bytes, room) = read?;
-                            if room == Room::Left && !bytes.is_empty() {
+                            let (length, room) = read?;
+                            if room == Room::Left && length > 0 {
                                 // That was all there is; what comes later is told of.
                                 ready.clear_ready();
                             }
-                            bytes
+                            length
                         }
                         Err(_would_block) => continue,
                     };
                     drop(way);
-                    self.take(bytes)?
+                    self.take(length)?
                 }
             };
             if let Some(came) = came {
@@ -406,17 +406,20 @@ impl Speech {
         }
     }
 
-    /// By way of the worker's buffer: nothing is held by those who wait.
-    fn read(&self, fd: &OwnedFd) -> io::Result<(Vec<u8>, Room)> {
+    /// Into the worker's buffer: nothing is held by those who wait.
+    fn read(&self, fd: &OwnedFd) -> io::Result<(usize, Room)> {
         let desk = &mut *self.worker.desk.borrow_mut();
         let space = desk.space_behind(&[]);
         let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
         let room = if n < space.len() { Room::Left } else { Room::None };
-        Ok((space[..n].to_vec(), room))
+        Ok((n, room))
     }
 
-    /// What these bytes are of the answer; none of them is the end of the connection. `None`: nothing.
-    fn take(&self, bytes: Vec<u8>) -> io::Result<Option<Came>> {
+    /// What so many bytes of the worker's buffer are of the answer; none of them is the end of the connection.
+    /// `None`: nothing.
+    fn take(&self, length: usize) -> io::Result<Option<Came>> {
+        let desk = self.worker.desk.borrow();
+        let bytes = &desk.buffer[..length];
         let mut state = self.state.borrow_mut();
         self.answered.set(self.answered.get() || !bytes.is_empty());
         let mut way = self.way.borrow_mut();
@@ -426,13 +429,13 @@ impl Speech {
                 state.ended = Some(Ended::Exited(0));
                 return Ok(Some(Came::End));
             }
-            return Ok(Some(Came::Bytes(bytes)));
+            return Ok(Some(Came::Bytes(bytes.to_vec())));
         };
         if bytes.is_empty() {
             state.ended = Some(Ended::Lost);
             return Ok(Some(Came::End));
         }
-        let (mut rest, mut heard) = (&bytes[..], Heard::default());
+        let (mut rest, mut heard) = (bytes, Heard::default());
         loop {
             let (used, event) = client.receive(rest).map_err(|error| {
                 log::error(format_args!("{}: {error}", self.who));
@@ -442,7 +445,11 @@ impl Speech {
             rest = &rest[used..];
             match event {
                 Event::NeedMore => break,
-                Event::Stdout(_, bytes) => heard.stdout.extend_from_slice(bytes),
+                Event::Stdout(_, bytes) => {
+                    // At once for all that has come.
+                    heard.stdout.reserve(bytes.len() + rest.len());
+                    heard.stdout.extend_from_slice(bytes);
+                }
                 Event::Stderr(_, bytes) => heard.stderr.extend_from_slice(bytes),
                 Event::End(_, ending, code) => {
                     heard.end = Some(End::Whole(ending, code));
