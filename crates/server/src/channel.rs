@@ -3,6 +3,8 @@
 //!
 //! Knows what can be said, and nothing of what is done about it.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,6 +16,9 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
 /// Descriptors beside one message.
 const MAX_DESCRIPTORS: usize = 1;
@@ -127,6 +132,45 @@ impl Channel {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+/// What is said over a channel in a runtime's loop: at once, or as soon as the channel has room.
+pub struct Outbox<M> {
+    queue: RefCell<VecDeque<M>>,
+    queued: Notify,
+}
+
+impl<M> Default for Outbox<M> {
+    fn default() -> Outbox<M> {
+        Outbox { queue: RefCell::default(), queued: Notify::new() }
+    }
+}
+
+impl<M: Message> Outbox<M> {
+    /// Whoever is not there is not told.
+    pub fn say(&self, channel: &AsyncFd<Channel>, message: M) {
+        let sent = match self.queue.borrow().is_empty() {
+            true => channel.get_ref().send(&message),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.queue.borrow_mut().push_back(message);
+            self.queued.notify_one();
+        }
+    }
+
+    /// Until one of those that had no room is sent; to be called again and again.
+    pub async fn send_queued(&self, channel: &AsyncFd<Channel>) {
+        if self.queue.borrow().is_empty() {
+            return self.queued.notified().await;
+        }
+        let send = |channel: &Channel| match self.queue.borrow().front() {
+            Some(message) => channel.send(message),
+            None => Ok(()),
+        };
+        _ = channel.async_io(Interest::WRITABLE, send).await;
+        self.queue.borrow_mut().pop_front();
     }
 }
 

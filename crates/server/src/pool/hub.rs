@@ -19,7 +19,7 @@ use super::Refusal;
 use super::message::{Answer, Lease, Outcome, Request, ServerId};
 use super::servers::{Server, Standing, back_off, choose, lacking, next_try, superfluous};
 use super::started::{Started, Starter, connect_tcp, connect_unix};
-use crate::channel::{Channel, Received};
+use crate::channel::{Channel, Outbox, Received};
 use crate::runner::Ended;
 use crate::serve::cgi::errors::Errors;
 use crate::{log, sys};
@@ -45,7 +45,6 @@ pub struct Hub {
     limits: Scripts,
     starter: RefCell<Option<Starter>>,
     servers: RefCell<Vec<Server>>,
-    /// In the order of the servers.
     reach: RefCell<HashMap<ServerId, Reach>>,
     members: RefCell<HashMap<u64, Rc<Member>>>,
     waiting: RefCell<VecDeque<Asked>>,
@@ -73,17 +72,6 @@ enum Reach {
     Process(Process),
 }
 
-impl Process {
-    /// Whoever has not taken a connection up has served nobody.
-    fn has_accepted(&self) -> bool {
-        match self.accepts {
-            Accepts::Untried => false,
-            Accepts::Tried(_) => !self.started.lets_wait(),
-            Accepts::Yes => true,
-        }
-    }
-}
-
 struct Process {
     started: Started,
     accepts: Accepts,
@@ -100,11 +88,22 @@ enum Accepts {
     Yes,
 }
 
+impl Process {
+    /// Whoever has not taken a connection up has served nobody.
+    fn has_accepted(&self) -> bool {
+        match self.accepts {
+            Accepts::Untried => false,
+            Accepts::Tried(_) => !self.started.lets_wait(),
+            Accepts::Yes => true,
+        }
+    }
+}
+
 /// A worker.
 struct Member {
     channel: AsyncFd<Channel>,
-    queue: RefCell<VecDeque<Answer>>,
-    queued: Notify,
+    /// No more than it has asked for, and recalls.
+    outbox: Outbox<Answer>,
 }
 
 struct Asked {
@@ -176,7 +175,7 @@ impl Hub {
         let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
         let (Ok(channel), Some(hub)) = (watched, self.me.upgrade()) else { return };
         let number = self.number();
-        let member = Rc::new(Member { channel, queue: RefCell::default(), queued: Notify::new() });
+        let member = Rc::new(Member { channel, outbox: Outbox::default() });
         self.members.borrow_mut().insert(number, member.clone());
         spawn_local(async move {
             hub.listen(number, &member).await;
@@ -188,7 +187,7 @@ impl Hub {
         loop {
             let heard = tokio::select! {
                 heard = member.channel.async_io(Interest::READABLE, Channel::receive::<Request>) => heard,
-                () = member.send_queued() => continue,
+                () = member.outbox.send_queued(&member.channel) => continue,
             };
             match heard {
                 Ok(Received::Message(request)) => self.hear(number, request),
@@ -255,13 +254,15 @@ impl Hub {
             server.unused = since;
         }
         let most = self.application.managed().and_then(|managed| managed.requests);
-        if server.serves() && most.is_some_and(|most| server.requests >= most) {
-            server.standing = Standing::Retires;
-        }
+        let retires = most.is_some_and(|most| server.requests >= most);
         match outcome {
             Outcome::Failed => server.fails(now),
             Outcome::Served if requests > 0 => self.failures.set(0),
             Outcome::Served => {}
+        }
+        drop(servers);
+        if retires {
+            self.retire_where(|server| server.id == id);
         }
     }
 
@@ -641,7 +642,7 @@ impl Hub {
 
     fn tell(&self, member: u64, answer: Answer) {
         if let Some(member) = self.members.borrow().get(&member) {
-            member.say(answer);
+            member.outbox.say(&member.channel, answer);
         }
     }
 
@@ -649,35 +650,5 @@ impl Hub {
         let number = self.next.get();
         self.next.set(number + 1);
         number
-    }
-}
-
-impl Member {
-    fn say(&self, answer: Answer) {
-        let sent = match self.queue.borrow().is_empty() {
-            true => self.channel.get_ref().send(&answer),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        };
-        match sent {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                // No more than it has asked for, and leases.
-                self.queue.borrow_mut().push_back(answer);
-                self.queued.notify_one();
-            }
-            // Whoever is not there is not told.
-            Ok(()) | Err(_) => {}
-        }
-    }
-
-    async fn send_queued(&self) {
-        if self.queue.borrow().is_empty() {
-            return self.queued.notified().await;
-        }
-        let send = |channel: &Channel| match self.queue.borrow().front() {
-            Some(answer) => channel.send(answer),
-            None => Ok(()),
-        };
-        _ = self.channel.async_io(Interest::WRITABLE, send).await;
-        self.queue.borrow_mut().pop_front();
     }
 }

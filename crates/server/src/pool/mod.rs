@@ -30,7 +30,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
-use crate::channel::{Channel, Received};
+use crate::channel::{Channel, Outbox, Received};
 use crate::sys;
 use crate::worker::Worker;
 use message::{Answer, Lease, Outcome, Request, ServerId};
@@ -105,8 +105,7 @@ pub struct Pool {
     recalled: Cell<bool>,
     /// Servers that are to end.
     retired: RefCell<VecDeque<ServerId>>,
-    /// What is to be said as soon as the channel has room.
-    queue: RefCell<VecDeque<Request>>,
+    outbox: Outbox<Request>,
     changed: Notify,
     next: Cell<u64>,
     /// Has the pool gone?
@@ -161,7 +160,7 @@ impl Pool {
             shared: RefCell::default(),
             recalled: Cell::new(false),
             retired: RefCell::default(),
-            queue: RefCell::default(),
+            outbox: Outbox::default(),
             changed: Notify::new(),
             // 0 is nobody.
             next: Cell::new(1),
@@ -220,7 +219,8 @@ impl Pool {
                     Ok(Received::Message(answer)) => self.hear(answer),
                     Ok(Received::End) | Err(_) => break,
                 },
-                () = self.send_queued() => {}
+                () = self.outbox.send_queued(&self.channel) => {}
+                () = self.changed.notified() => {}
                 () = tokio::time::sleep(LINGER), if self.lingers.get() => self.forget(),
                 () = tokio::time::sleep(self.keep.clamp(SWEEP_LEAST, SWEEP)), if has_idle => self.sweep(),
             }
@@ -380,26 +380,7 @@ impl Pool {
     }
 
     fn say(&self, request: Request) {
-        let sent = match self.queue.borrow().is_empty() {
-            true => self.channel.get_ref().send(&request),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        };
-        match sent {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.queue.borrow_mut().push_back(request);
-                self.changed.notify_one();
-            }
-            // A pool that has gone needs to be told nothing.
-            Ok(()) | Err(_) => {}
-        }
-    }
-
-    /// Until one of those that had no room is sent, or there is something else to be looked at.
-    async fn send_queued(&self) {
-        let next = self.queue.borrow().front().copied();
-        let Some(request) = next else { return self.changed.notified().await };
-        _ = self.channel.async_io(Interest::WRITABLE, |channel| channel.send(&request)).await;
-        self.queue.borrow_mut().pop_front();
+        self.outbox.say(&self.channel, request);
     }
 }
 
