@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -20,10 +21,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-/// Descriptors beside one message.
-const MAX_DESCRIPTORS: usize = 1;
+/// Descriptors beside one message: at most those of a program that is to be started, 0, 1 and 2.
+pub const MAX_DESCRIPTORS: usize = 3;
 /// Bytes of one message: the reasons why a configuration cannot be served are the longest.
 const MAX_MESSAGE: usize = 32 * 1024;
+
+/// What came beside a message.
+pub type Descriptors = ArrayVec<OwnedFd, MAX_DESCRIPTORS>;
 
 /// One end of a pair.
 pub struct Channel(OwnedFd);
@@ -32,7 +36,7 @@ pub struct Channel(OwnedFd);
 pub trait Message: Sized {
     fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>);
     /// `None`: it is none of ours.
-    fn read(bytes: &[u8], fds: Vec<OwnedFd>) -> Option<Self>;
+    fn read(bytes: &[u8], fds: Descriptors) -> Option<Self>;
 }
 
 /// What came.
@@ -58,10 +62,14 @@ impl Channel {
     /// Errors: `WouldBlock` when the other end has not read what was sent before.
     pub fn send(&self, message: &impl Message) -> io::Result<()> {
         let (bytes, fds) = message.write();
-        let bytes = &bytes[..bytes.len().min(MAX_MESSAGE)];
+        self.send_bytes(&bytes[..bytes.len().min(MAX_MESSAGE)], &fds)
+    }
+
+    /// As `send`, for one that is written already. Errors: also `BrokenPipe` when the other end is closed.
+    pub fn send_bytes(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&fds)) {
+        if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
             return Err(Errno::INVAL.into());
         }
         loop {
@@ -74,32 +82,42 @@ impl Channel {
 
     /// Errors: `WouldBlock` when there is nothing; `InvalidData` for what is no message.
     pub fn receive<M: Message>(&self) -> io::Result<Received<M>> {
-        let mut bytes = vec![0; MAX_MESSAGE];
+        self.receive_in(&mut vec![0; MAX_MESSAGE])
+    }
+
+    /// As `receive`, of messages that are no longer than `buffer`.
+    pub fn receive_in<M: Message>(&self, buffer: &mut [u8]) -> io::Result<Received<M>> {
+        let Some((length, fds)) = self.receive_bytes(buffer)? else { return Ok(Received::End) };
+        let message = M::read(&buffer[..length], fds);
+        message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// How many bytes came, and what beside them: fewer than were sent when this process has too many
+    /// descriptors. `None`: the other end is closed. Errors: `WouldBlock` when there is nothing;
+    /// `InvalidData` for more than `buffer` holds.
+    pub fn receive_bytes(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Descriptors)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let got = loop {
-            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut beside, flags) {
                 Err(Errno::INTR) => {}
                 // Whoever is killed with unread messages resets.
-                Err(Errno::CONNRESET) => return Ok(Received::End),
+                Err(Errno::CONNRESET) => return Ok(None),
                 got => break got?,
             }
         };
-        let fds: Vec<OwnedFd> = beside
-            .drain()
-            .filter_map(|m| match m {
-                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        if got.bytes == 0 {
-            return Ok(Received::End);
+        let mut fds = Descriptors::new();
+        for message in beside.drain() {
+            if let RecvAncillaryMessage::ScmRights(more) = message {
+                fds.extend(more.take(MAX_DESCRIPTORS - fds.len()));
+            }
         }
-        let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-        let message = if cut { None } else { M::read(&bytes[..got.bytes], fds) };
-        message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        match (got.bytes, got.flags.contains(ReturnFlags::TRUNC)) {
+            (0, _) => Ok(None),
+            (_, true) => Err(io::ErrorKind::InvalidData.into()),
+            (length, false) => Ok(Some((length, fds))),
+        }
     }
 
     /// As `send`, but waits until the other end has room. Errors: it has none in time.
@@ -261,7 +279,7 @@ impl Message for Order {
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Order> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Order> {
         Some(match bytes {
             b"L" => Order::Leave,
             b"S" => Order::Stop,
@@ -286,7 +304,7 @@ impl Message for News {
         (bytes, Vec::new())
     }
 
-    fn read(bytes: &[u8], _: Vec<OwnedFd>) -> Option<News> {
+    fn read(bytes: &[u8], _: Descriptors) -> Option<News> {
         Some(match bytes {
             b"R" => News::Ready,
             [b'F', text @ ..] => {
@@ -306,7 +324,7 @@ impl Message for Guest {
         (bytes, vec![self.fd.as_fd()])
     }
 
-    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Guest> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Guest> {
         let (&GUEST_VERSION, requests) = bytes.split_first()? else { return None };
         Some(Guest { fd: fds.pop()?, requests: u32::from_be_bytes(requests.try_into().ok()?) })
     }

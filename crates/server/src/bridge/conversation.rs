@@ -14,7 +14,7 @@ use script::fastcgi::RequestId;
 
 use super::connection::{Connection, Gone, Stage, wait};
 use super::order::Order;
-use crate::channel::Channel;
+use crate::channel::{Channel, Received};
 use crate::runner::message::{self, Answer, MAX_ANSWER, Request};
 use crate::runner::{Ended, Launch};
 
@@ -56,7 +56,7 @@ impl Conversation {
             folder: &order.folder,
         };
         let start = message::start(number, &launch)?;
-        message::send_bytes(&with.channel, &start, &[theirs.as_fd(), writes.as_fd(), complains.as_fd()])?;
+        with.channel.send_bytes(&start, &[theirs.as_fd(), writes.as_fd(), complains.as_fd()])?;
         let outputs = [Some(stdout), Some(stderr)];
         Ok(Conversation { number, id, stdin: Some(stdin), outputs, ended: None, said: Said::Nothing })
     }
@@ -67,7 +67,7 @@ impl Conversation {
         let talked = self.talk(with);
         self.stdin = None;
         // Of a group that is over, nobody hears it.
-        _ = message::send(&with.channel, &Request::End(self.number));
+        _ = with.channel.send(&Request::End(self.number));
         // Whoever tidies up may say so: nobody wants it, but it does not end them.
         while self.ended.is_none() {
             let mut fds = ArrayVec::<PollFd, 3>::new();
@@ -153,12 +153,14 @@ impl Conversation {
 
     /// Whether it has ended.
     fn look(&mut self, channel: &Channel) {
-        match message::receive_answer(channel, &mut [0; MAX_ANSWER]) {
-            Ok(Some(Answer::Ended { number, how, .. })) if number == self.number => self.ended = Some(how),
-            Ok(Some(_)) => {}
+        match channel.receive_in(&mut [0; MAX_ANSWER]) {
+            Ok(Received::Message(Answer::Ended { number, how, .. })) if number == self.number => {
+                self.ended = Some(how)
+            }
+            Ok(Received::Message(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // A runner that has gone has taken it along.
-            Ok(None) | Err(_) => self.ended = Some(self.ended.unwrap_or(Ended::Lost)),
+            Ok(Received::End) | Err(_) => self.ended = Some(self.ended.unwrap_or(Ended::Lost)),
         }
     }
 }

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use rustix::io::FdFlags;
 
 use super::sockets::{self, Origin, Sockets};
-use crate::channel::{Channel, Message, Received};
+use crate::channel::{Channel, Descriptors, Message, Received};
 use crate::control::{Client, Control};
 use crate::sys;
 
@@ -52,7 +52,7 @@ impl Message for Legacy {
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Legacy> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Legacy> {
         Some(match bytes {
             [kind @ (b'S' | b'P'), wanted @ ..] => Legacy::Socket {
                 wanted: String::from_utf8(wanted.to_vec()).ok()?,
@@ -71,7 +71,7 @@ impl Message for Takeover {
         (b"T".to_vec(), vec![self.heir.as_fd()])
     }
 
-    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Takeover> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Takeover> {
         Some(Takeover { heir: fds.pop().filter(|_| bytes == b"T")? })
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use super::Refusal;
-use crate::channel::Message;
+use crate::channel::{Descriptors, Message};
 
 /// A server of the application: an address, or a process.
 pub type ServerId = u64;
@@ -82,7 +82,7 @@ impl Message for Request {
         (bytes, Vec::new())
     }
 
-    fn read(bytes: &[u8], _: Vec<OwnedFd>) -> Option<Request> {
+    fn read(bytes: &[u8], _: Descriptors) -> Option<Request> {
         Some(match parse(bytes)? {
             (b'A', [number, avoid, ..]) => Request::Ask { number, avoid: (avoid != 0).then_some(avoid) },
             (b'F', [number, ..]) => Request::Forget { number },
@@ -108,7 +108,7 @@ impl Message for Answer {
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Answer> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Answer> {
         Some(match parse(bytes)? {
             (b'L', [number, lease, server, requests]) => {
                 Answer::Lease { number, lease: Lease { number: lease, server, requests }, stream: fds.pop()? }
@@ -128,7 +128,7 @@ impl Message for Order {
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Order> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Order> {
         match parse(bytes)?.0 {
             b'J' => Some(Order::Join(fds.pop()?)),
             b'O' => Some(Order::Log(fds.pop()?)),
@@ -169,16 +169,16 @@ mod tests {
             Request::Return { lease: 5, requests: 0, idle: Duration::from_secs(7), outcome: Outcome::Served },
         ] {
             let (bytes, _) = request.write();
-            assert_eq!(Request::read(&bytes, Vec::new()), Some(request));
+            assert_eq!(Request::read(&bytes, Descriptors::new()), Some(request));
             for end in 1..bytes.len() {
                 // Cut within a word, or with words missing: never a panic.
-                _ = Request::read(&bytes[..end], Vec::new());
+                _ = Request::read(&bytes[..end], Descriptors::new());
             }
         }
         let why = Answer::Refused { number: 4, why: Refusal::Failing };
-        let read = Answer::read(&why.write().0, Vec::new());
+        let read = Answer::read(&why.write().0, Descriptors::new());
         assert!(matches!(read, Some(Answer::Refused { number: 4, why: Refusal::Failing })));
-        assert!(Answer::read(b"L", Vec::new()).is_none(), "without its descriptor");
-        assert!(Answer::read(b"", Vec::new()).is_none());
+        assert!(Answer::read(b"L", Descriptors::new()).is_none(), "without its descriptor");
+        assert!(Answer::read(b"", Descriptors::new()).is_none());
     }
 }

@@ -333,7 +333,7 @@ impl Groups {
 
     fn answer(&mut self, answer: Answer) {
         if self.answers.is_empty() {
-            match message::answer(&self.channel, &answer) {
+            match self.channel.send(&answer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.watch_channel(EventFlags::IN | EventFlags::OUT);
                 }
@@ -347,7 +347,7 @@ impl Groups {
 
     fn send_answers(&mut self) -> io::Result<()> {
         while let Some(answer) = self.answers.front() {
-            match message::answer(&self.channel, answer) {
+            match self.channel.send(answer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Ok(()) | Err(_) => _ = self.answers.pop_front(),
             }

@@ -4,28 +4,18 @@
 //! Knows what can be said and how large it may be, and nothing of what is done about it.
 
 use std::ffi::CStr;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use arrayvec::ArrayVec;
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
-};
+use rustix::net::sockopt;
 
 use super::{Ended, Launch, Rest};
-use crate::channel::Channel;
+use crate::channel::{Channel, Descriptors, MAX_DESCRIPTORS, Message};
 
 /// Bytes of the longest request: a start with an environment of 128 KiB, its arguments and paths.
 pub const MAX_REQUEST: usize = 160 * 1024;
 /// Bytes of the longest answer.
 pub const MAX_ANSWER: usize = 16;
-/// Of a start: 0, 1 and 2.
-const MAX_DESCRIPTORS: usize = 3;
-
-type Descriptors = ArrayVec<OwnedFd, MAX_DESCRIPTORS>;
 
 /// What a worker asks of its runner, but for a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +72,25 @@ pub fn make_room(channel: &Channel) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(channel, 2 * MAX_REQUEST)?)
 }
 
-/// Errors: `WouldBlock` when the channel has no room; `BrokenPipe` when the other end is closed.
-pub fn send(channel: &Channel, request: &Request) -> io::Result<()> {
-    let (tag, number) = match request {
-        Request::Begin(number) => (b'B', number),
-        Request::End(number) => (b'E', number),
-        Request::Spool(number) => (b'F', number),
-    };
-    send_bytes(channel, &head(tag, *number), &[])
+impl Message for Request {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        let (tag, number) = match self {
+            Request::Begin(number) => (b'B', number),
+            Request::End(number) => (b'E', number),
+            Request::Spool(number) => (b'F', number),
+        };
+        (head(tag, *number).to_vec(), Vec::new())
+    }
+
+    fn read(bytes: &[u8], _: Descriptors) -> Option<Request> {
+        let (tag, number, _) = parts(bytes)?;
+        Some(match tag {
+            b'B' => Request::Begin(number),
+            b'E' => Request::End(number),
+            b'F' => Request::Spool(number),
+            _ => return None,
+        })
+    }
 }
 
 /// The message that asks for a start; its descriptors go with it. Errors: it would be too long.
@@ -108,79 +109,65 @@ pub fn start(number: u64, launch: &Launch<'_>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Errors: as `send`.
-pub fn answer(channel: &Channel, answer: &Answer) -> io::Result<()> {
-    let (mut bytes, mut fds) = (ArrayVec::<u8, MAX_ANSWER>::new(), ArrayVec::<BorrowedFd, 1>::new());
-    let (tag, value) = match answer {
-        Answer::Ended { how, rest, .. } => {
-            let rest = u8::from(*rest == Rest::Others);
-            let (tag, value) = match how {
-                Ended::Exited(code) => (b'x', i32::from(*code)),
-                Ended::Killed(signal) => (b'k', *signal),
-                Ended::OutOfMemory => (b'm', 0),
-                Ended::NotStarted(error) => (b'n', *error),
-                Ended::Lost => (b'l', 0),
-            };
-            (tag, value << 1 | i32::from(rest))
-        }
-        Answer::Spooled { file: Ok(file), .. } => {
-            fds.push(file.as_fd());
-            (b'f', 0)
-        }
-        Answer::Spooled { file: Err(error), .. } => (b'e', error.raw_os_error().unwrap_or(libc::EIO)),
-    };
-    bytes.extend(head(tag, answer.number()));
-    bytes.extend(value.to_ne_bytes());
-    send_bytes(channel, &bytes, &fds)
-}
-
-/// The next answer; `None`: the other end is closed. Errors: `WouldBlock` when there is none;
-/// `InvalidData` for what is none.
-pub fn receive_answer(channel: &Channel, buffer: &mut [u8; MAX_ANSWER]) -> io::Result<Option<Answer>> {
-    let (length, mut fds) = receive(channel, buffer)?;
-    if length == 0 {
-        return Ok(None);
+impl Message for Answer {
+    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        let mut fds = Vec::new();
+        let (tag, value) = match self {
+            Answer::Ended { how, rest, .. } => {
+                let rest = i32::from(*rest == Rest::Others);
+                let (tag, value) = match how {
+                    Ended::Exited(code) => (b'x', i32::from(*code)),
+                    Ended::Killed(signal) => (b'k', *signal),
+                    Ended::OutOfMemory => (b'm', 0),
+                    Ended::NotStarted(error) => (b'n', *error),
+                    Ended::Lost => (b'l', 0),
+                };
+                (tag, value << 1 | rest)
+            }
+            Answer::Spooled { file: Ok(file), .. } => {
+                fds.push(file.as_fd());
+                (b'f', 0)
+            }
+            Answer::Spooled { file: Err(error), .. } => (b'e', error.raw_os_error().unwrap_or(libc::EIO)),
+        };
+        let bytes = [&head(tag, self.number())[..], &value.to_ne_bytes()].concat();
+        (bytes, fds)
     }
-    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    let (tag, number, value) = parts(&buffer[..length]).ok_or_else(invalid)?;
-    let value = i32::from_ne_bytes(value.try_into().map_err(|_| invalid())?);
-    let rest = if value & 1 == 0 { Rest::Nobody } else { Rest::Others };
-    let ended = |how| Answer::Ended { number, how, rest };
-    Ok(Some(match tag {
-        b'x' => ended(Ended::Exited((value >> 1) as u8)),
-        b'k' => ended(Ended::Killed(value >> 1)),
-        b'm' => ended(Ended::OutOfMemory),
-        b'n' => ended(Ended::NotStarted(value >> 1)),
-        b'l' => ended(Ended::Lost),
-        b'f' => Answer::Spooled { number, file: Ok(fds.pop().ok_or_else(invalid)?) },
-        b'e' => Answer::Spooled { number, file: Err(io::Error::from_raw_os_error(value)) },
-        _ => return Err(invalid()),
-    }))
+
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Answer> {
+        let (tag, number, value) = parts(bytes)?;
+        let value = i32::from_ne_bytes(value.try_into().ok()?);
+        let rest = if value & 1 == 0 { Rest::Nobody } else { Rest::Others };
+        let ended = |how| Answer::Ended { number, how, rest };
+        Some(match tag {
+            b'x' => ended(Ended::Exited((value >> 1) as u8)),
+            b'k' => ended(Ended::Killed(value >> 1)),
+            b'm' => ended(Ended::OutOfMemory),
+            b'n' => ended(Ended::NotStarted(value >> 1)),
+            b'l' => ended(Ended::Lost),
+            b'f' => Answer::Spooled { number, file: Ok(fds.pop()?) },
+            b'e' => Answer::Spooled { number, file: Err(io::Error::from_raw_os_error(value)) },
+            _ => return None,
+        })
+    }
 }
 
 /// The next request, which stands in `buffer`; `None`: the other end is closed. Errors: `WouldBlock` when
 /// there is none; `InvalidData` for what is none.
 pub fn receive_request<'a>(channel: &Channel, buffer: &'a mut [u8]) -> io::Result<Option<Heard<'a>>> {
-    let (length, fds) = receive(channel, buffer)?;
-    if length == 0 {
-        return Ok(None);
-    }
+    let Some((length, fds)) = channel.receive_bytes(buffer)? else { return Ok(None) };
     let heard = read_request(&buffer[..length], fds);
     heard.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn read_request(bytes: &[u8], fds: Descriptors) -> Option<Heard<'_>> {
-    let (tag, number, rest) = parts(bytes)?;
-    Some(match tag {
-        b'B' => Heard::Request(Request::Begin(number)),
-        b'E' => Heard::Request(Request::End(number)),
-        b'F' => Heard::Request(Request::Spool(number)),
-        b'S' => match fds.into_inner() {
+    match parts(bytes)? {
+        (b'S', number, rest) => Some(match fds.into_inner() {
             Ok(fds) => Heard::Start { number, wanted: wanted(rest)?, fds },
             Err(_) => Heard::Bare(number),
-        },
-        _ => return None,
-    })
+        }),
+        _ => Request::read(bytes, fds).map(Heard::Request),
+    }
 }
 
 fn wanted(bytes: &[u8]) -> Option<Wanted<'_>> {
@@ -222,45 +209,4 @@ fn parts(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
     let (tag, bytes) = bytes.split_first()?;
     let (number, bytes) = bytes.split_first_chunk()?;
     Some((*tag, u64::from_ne_bytes(*number), bytes))
-}
-
-/// Errors: as `send`.
-pub fn send_bytes(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(Errno::INVAL.into());
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    loop {
-        match sendmsg(channel, &[IoSlice::new(bytes)], &mut beside, flags) {
-            Err(Errno::INTR) => {}
-            sent => return Ok(sent.map(drop)?),
-        }
-    }
-}
-
-/// How many bytes came, and what beside them; none: the other end is closed.
-fn receive(channel: &Channel, buffer: &mut [u8]) -> io::Result<(usize, Descriptors)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = loop {
-        match recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut beside, flags) {
-            Err(Errno::INTR) => {}
-            // Whoever is killed with unread messages resets.
-            Err(Errno::CONNRESET) => return Ok((0, Descriptors::new())),
-            got => break got?,
-        }
-    };
-    let mut fds = Descriptors::new();
-    for message in beside.drain() {
-        if let RecvAncillaryMessage::ScmRights(more) = message {
-            fds.extend(more.take(MAX_DESCRIPTORS - fds.len()));
-        }
-    }
-    match got.flags.contains(ReturnFlags::TRUNC) {
-        true => Err(io::ErrorKind::InvalidData.into()),
-        false => Ok((got.bytes, fds)),
-    }
 }

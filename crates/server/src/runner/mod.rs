@@ -18,7 +18,7 @@ mod spool;
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,9 +27,9 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Outbox, Received};
 use crate::{clock, sys};
 use message::{Answer, Request};
 
@@ -66,10 +66,8 @@ pub enum Ended {
 pub struct Runner {
     channel: AsyncFd<Channel>,
     waiting: RefCell<HashMap<u64, Waiting>>,
-    /// What is to be said as soon as the channel has room. Each program that was started is told to end
-    /// once.
-    queue: RefCell<VecDeque<Request>>,
-    queued: Notify,
+    /// Each program that was started is told to end once.
+    outbox: Outbox<Request>,
     next: Cell<u64>,
 }
 
@@ -114,11 +112,10 @@ impl Runner {
         let runner = Runner {
             channel: sys::watch(channel, Interest::READABLE | Interest::WRITABLE)?,
             waiting: RefCell::default(),
-            queue: RefCell::default(),
-            queued: Notify::new(),
+            outbox: Outbox::default(),
             next: Cell::new(first),
         };
-        runner.say(Request::Begin(first));
+        runner.outbox.say(&runner.channel, Request::Begin(first));
         Ok(Rc::new(runner))
     }
 
@@ -136,7 +133,7 @@ impl Runner {
         let message = message::start(number, launch)?;
         let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         let (tell, end) = oneshot::channel();
-        let sent = |channel: &Channel| message::send_bytes(channel, &message, &fds);
+        let sent = |channel: &Channel| channel.send_bytes(&message, &fds);
         self.channel.async_io(Interest::WRITABLE, sent).await?;
         self.waiting.borrow_mut().insert(number, Waiting::End(tell));
         Ok(Started { runner: self.clone(), number, end, ended: None, asked: Cell::new(Asked::No) })
@@ -147,7 +144,7 @@ impl Runner {
     pub async fn spool(&self) -> io::Result<OwnedFd> {
         let number = self.number();
         let (tell, file) = oneshot::channel();
-        let sent = |channel: &Channel| message::send(channel, &Request::Spool(number));
+        let sent = |channel: &Channel| channel.send(&Request::Spool(number));
         self.channel.async_io(Interest::WRITABLE, sent).await?;
         self.waiting.borrow_mut().insert(number, Waiting::File(tell));
         file.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
@@ -158,14 +155,14 @@ impl Runner {
     pub async fn listen(self: Rc<Runner>) -> io::Result<()> {
         let mut buffer = [0; message::MAX_ANSWER];
         loop {
-            let hear = |channel: &Channel| message::receive_answer(channel, &mut buffer);
+            let hear = |channel: &Channel| channel.receive_in(&mut buffer);
             let answer = tokio::select! {
                 answer = self.channel.async_io(Interest::READABLE, hear) => answer,
-                () = self.send_queued() => continue,
+                () = self.outbox.send_queued(&self.channel) => continue,
             };
             match answer {
-                Ok(Some(answer)) => self.pass_on(answer),
-                Ok(None) | Err(_) => break,
+                Ok(Received::Message(answer)) => self.pass_on(answer),
+                Ok(Received::End) | Err(_) => break,
             }
         }
         // Whoever waits learns that nobody will answer.
@@ -193,26 +190,6 @@ impl Runner {
         self.next.set(number + 1);
         number
     }
-
-    fn say(&self, request: Request) {
-        match message::send(self.channel.get_ref(), &request) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.queue.borrow_mut().push_back(request);
-                self.queued.notify_one();
-            }
-            // A runner that has gone has ended everything.
-            Ok(()) | Err(_) => {}
-        }
-    }
-
-    /// Until one of those that had no room is sent.
-    async fn send_queued(&self) {
-        let next = self.queue.borrow().front().copied();
-        let Some(request) = next else { return self.queued.notified().await };
-        let sent = |channel: &Channel| message::send(channel, &request);
-        _ = self.channel.async_io(Interest::WRITABLE, sent).await;
-        self.queue.borrow_mut().pop_front();
-    }
 }
 
 impl Started {
@@ -230,7 +207,7 @@ impl Started {
     /// it, also when nobody asks again.
     pub fn end(&self) {
         if self.asked.replace(Asked::Yes) == Asked::No && !matches!(self.ended, Some((_, Rest::Nobody))) {
-            self.runner.say(Request::End(self.number));
+            self.runner.outbox.say(&self.runner.channel, Request::End(self.number));
         }
     }
 }
