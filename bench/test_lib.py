@@ -102,6 +102,17 @@ class Pages(unittest.TestCase):
         self.assertIn("| lowest availability | 100 % | 99.50 % |", block)
         self.assertIn("h2o: not installed", block)
 
+    def test_the_readme_says_when_the_client_did_the_work(self) -> None:
+        for theirs, client, expected in ((1, 9, "0.50 / 1.67"), (1, 4, "0.50"), (3, 9, "1.50")):
+            with self.subTest(theirs=theirs, client=client):
+                cells = {
+                    "taipan": Cell([replace(figures(2), client_us=4)]),
+                    "nginx": Cell([replace(figures(theirs), client_us=client)]),
+                }
+                lines = [Line(ROWS["small"], ROWS["small"].parts[0], cells)]
+                block = page.readme_block(results.gathered(ABOUT, lines))
+                self.assertIn(f"keep-alive | 2.00 µs | {expected} |", block)
+
     def test_only_what_is_between_the_markers_is_replaced(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             readme = pathlib.Path(folder) / "README.md"

@@ -11,6 +11,8 @@ from .results import OURS
 
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 DASH = "–"
+# How far from one two ratios are that say opposite things.
+OPPOSITE = 0.02
 # Characters in a line of the README.
 WIDTH = 110
 
@@ -181,7 +183,9 @@ def readme_block(results: dict) -> str:
         "CPU time of all processes of a server for each request, the kernel's part included. For taipan in",
         "microseconds; for the others divided by taipan's in the same round, the median of all rounds: above 1 they",
         "need more. Memory in the same way. `limit` is a loop that answers without looking at what it was asked. Where",
-        "not all requests went right, the share that did stands behind the figure.",
+        "not all requests went right, the share that did stands behind the figure. Behind a slash stands the CPU time of",
+        "server and client together, where that says the opposite: on one machine, whoever lets the client wait has it",
+        "do the sending ([why](bench/README.md#what-a-figure-is)).",
         "",
         _row(head),
         _row(["---"] * len(head)),
@@ -226,9 +230,15 @@ def _readme_cell(line: dict, name: str) -> str:
     score = cell["median"]["score"]
     own = _size(score) if line["kind"] == "memory" else f"{score:.2f} µs"
     # Where taipan has no figure there is nothing to divide by.
-    text = own if name == OURS or "score_ratio" not in cell else _number(cell["score_ratio"]["median"])
+    text = own if name == OURS or "score_ratio" not in cell else _readme_ratio(cell)
     availability = cell["median"].get("availability", 100)
     return text if availability == 100 else f"{text} ({_percent(availability)})"
+
+
+def _readme_ratio(cell: dict) -> str:
+    score, both = cell["score_ratio"]["median"], cell.get("both_ratio", {}).get("median")
+    says_the_opposite = both is not None and score < 1 - OPPOSITE and both > 1 + OPPOSITE
+    return f"{_number(score)} / {_number(both)}" if says_the_opposite else _number(score)
 
 
 def _readme_users(line: dict, name: str) -> str:
