@@ -21,6 +21,8 @@ pub mod status;
 
 pub mod date;
 
+pub mod digits;
+
 pub mod etag;
 
 pub mod fields;

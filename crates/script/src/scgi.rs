@@ -8,7 +8,8 @@ use crate::environment::Environment;
 /// Digits of the length of a netstring: below 10 MB.
 const MAX_DIGITS: usize = 7;
 
-const LENGTH: &str = "CONTENT_LENGTH";
+const LENGTH: &[u8] = b"CONTENT_LENGTH";
+const VERSION: &[u8] = b"SCGI";
 
 /// What an application is asked, without the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,16 +40,16 @@ pub enum ScgiError {
 /// Appends what is sent before the body, of which there are `body` bytes.
 pub fn encode(environment: &Environment, body: u64, out: &mut Vec<u8>) {
     let body = body.to_string();
-    let first = [(LENGTH, body.as_bytes()), ("SCGI", b"1")];
+    let first = [(LENGTH, body.as_bytes()), (VERSION, b"1")];
     // No name may come twice; these two the protocol sets itself.
-    let rest = environment.iter().filter(|(name, _)| !matches!(*name, LENGTH | "SCGI"));
+    let rest = environment.iter().filter(|(name, _)| !matches!(*name, LENGTH | VERSION));
     let variables = first.into_iter().chain(rest);
     let len: usize = variables.clone().map(|(name, value)| name.len() + value.len() + 2).sum();
     out.reserve(len + MAX_DIGITS + 2);
     out.extend_from_slice(len.to_string().as_bytes());
     out.push(b':');
     for (name, value) in variables {
-        for text in [name.as_bytes(), value] {
+        for text in [name, value] {
             out.extend_from_slice(text);
             out.push(0);
         }
@@ -95,11 +96,11 @@ fn request(text: &[u8]) -> Result<Request<'_>, ScgiError> {
         return Err(ScgiError::Twice);
     }
     let body = match variables.first() {
-        Some((name, value)) if *name == LENGTH.as_bytes() => number(value),
+        Some((name, value)) if *name == LENGTH => number(value),
         _ => None,
     };
     let body = body.ok_or(ScgiError::ContentLength)?;
-    match variables.contains(&(b"SCGI", b"1")) {
+    match variables.contains(&(VERSION, b"1")) {
         true => Ok(Request { body, variables }),
         false => Err(ScgiError::Version),
     }
@@ -194,8 +195,8 @@ mod tests {
             let (request, used) = parse(&out, 1000).unwrap().unwrap();
             prop_assert_eq!((request.body, used), (body, len));
             prop_assert!(request.variables.len() >= 2);
-            for (name, value) in environment.iter().filter(|(name, _)| !matches!(*name, LENGTH | "SCGI")) {
-                prop_assert!(request.variables.contains(&(name.as_bytes(), value)));
+            for (name, value) in environment.iter().filter(|(name, _)| !matches!(*name, LENGTH | VERSION)) {
+                prop_assert!(request.variables.contains(&(name, value)));
             }
             for cut in 0..len {
                 prop_assert_eq!(parse(&out[..cut], 1000), Ok(None));

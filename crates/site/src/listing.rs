@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use http::digits::write_number;
 use http::target::encode_segment;
 
 use crate::model::Dotfiles;
@@ -239,7 +240,7 @@ fn html_begin(page: &Page, out: &mut Vec<u8>) {
     push(out, "</p>\n");
     if page.extent == Extent::Cut {
         push(out, "<p class=\"note\">This folder has more entries; only ");
-        text::number(page.entries.len() as u64, out);
+        write_number(page.entries.len() as u64, out);
         push(out, " of them are shown.</p>\n");
     }
     push(out, "</header>\n<main>\n<table>\n<thead><tr>");
@@ -288,7 +289,7 @@ fn total(entries: &[Entry], out: &mut Vec<u8>) {
         let count = entries.iter().filter(|entry| entry.kind == kind).count();
         if count > 0 {
             push(out, if parts > 0 { ", " } else { "" });
-            text::number(count as u64, out);
+            write_number(count as u64, out);
             push(out, if count == 1 { one } else { many });
             parts += 1;
         }
@@ -347,7 +348,7 @@ fn html_entry(entry: &Entry, link: &mut String, out: &mut Vec<u8>) {
         },
     );
     if entry.kind == Kind::File {
-        text::number(entry.size, out);
+        write_number(entry.size, out);
         push(out, if entry.size == 1 { " byte\">" } else { " bytes\">" });
         human_size(entry.size, out);
         push(out, "</td><td>");
@@ -384,10 +385,10 @@ fn human_size(size: u64, out: &mut Vec<u8>) {
     const UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
     let unit = (0..6).find(|unit| rounded_tenths(size, *unit) < 10_240).unwrap_or(6);
     match (unit, rounded_tenths(size, unit)) {
-        (0, _) => text::number(size, out),
-        (_, tenths) if tenths >= 1000 => text::number((tenths + 5) / 10, out),
+        (0, _) => write_number(size, out),
+        (_, tenths) if tenths >= 1000 => write_number((tenths + 5) / 10, out),
         (_, tenths) => {
-            text::number(tenths / 10, out);
+            write_number(tenths / 10, out);
             out.extend_from_slice(&[b'.', b'0' + (tenths % 10) as u8]);
         }
     }
@@ -413,7 +414,7 @@ fn json_entry(at: usize, entry: &Entry, out: &mut Vec<u8>) {
     push(out, entry.kind.word());
     push(out, "\",\"size\":");
     match entry.kind {
-        Kind::File => text::number(entry.size, out),
+        Kind::File => write_number(entry.size, out),
         Kind::Folder | Kind::Other => push(out, "null"),
     }
     push(out, ",\"modified\":\"");

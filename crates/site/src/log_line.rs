@@ -3,10 +3,10 @@
 //!
 //! Knows nothing of where the lines go.
 
-use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use http::date;
+use http::digits::{write_ip, write_number};
 use http::status::Status;
 
 use crate::model::{Level, LogFormat};
@@ -138,9 +138,9 @@ fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
         None => out.push(b'-'),
     }
     out.extend_from_slice(b"\" ");
-    text::number(line.status.code().into(), out);
+    write_number(line.status.code().into(), out);
     out.push(b' ');
-    text::number(line.sent, out);
+    write_number(line.sent, out);
 }
 
 fn extras(line: &Line<'_>, out: &mut Vec<u8>) {
@@ -168,9 +168,9 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     member(b",\"target\":", request.map(|request| request.target.as_bytes()), out);
     member(b",\"version\":", request.map(|request| request.version.as_bytes()), out);
     out.extend_from_slice(b",\"status\":");
-    text::number(line.status.code().into(), out);
+    write_number(line.status.code().into(), out);
     out.extend_from_slice(b",\"sent\":");
-    text::number(line.sent, out);
+    write_number(line.sent, out);
     out.extend_from_slice(b",\"duration\":");
     text::seconds(line.duration_micros, out);
     member(b",\"referer\":", line.referer, out);
@@ -200,23 +200,8 @@ fn word(value: &str, out: &mut Vec<u8>) {
 fn client(client: Client, out: &mut Vec<u8>) {
     match client {
         // An IPv4 client of a socket for both families is the same client.
-        Client::Ip(address) => match address.to_canonical() {
-            IpAddr::V4(address) => ipv4(address, out),
-            IpAddr::V6(address) => {
-                let written = write!(out, "{address}");
-                debug_assert!(written.is_ok(), "a Vec takes every byte");
-            }
-        },
+        Client::Ip(address) => write_ip(address, out),
         Client::Unix => out.extend_from_slice(b"unix:"),
-    }
-}
-
-fn ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
-    let [first, rest @ ..] = address.octets();
-    text::number(first.into(), out);
-    for octet in rest {
-        out.push(b'.');
-        text::number(octet.into(), out);
     }
 }
 

@@ -266,6 +266,9 @@ fn is_hidden(route: &Route, name: &SafePath) -> bool {
 
 /// The file that PATH_INFO would be, were it a path of its own (RFC 3875 §4.1.6).
 pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
+    if path_info.is_empty() {
+        return None;
+    }
     let mut encoded = String::new();
     http::target::encode_path(path_info, &mut encoded);
     let path = SafePath::parse(&encoded).ok()?;

@@ -85,8 +85,10 @@ fn same(one: &Field, other: &Field) -> bool {
 }
 
 fn variable(name: &[u8]) -> String {
-    let letter = |byte: &u8| if *byte == b'-' { '_' } else { char::from(byte.to_ascii_uppercase()) };
-    "HTTP_".chars().chain(name.iter().map(letter)).collect()
+    let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    let bytes = b"HTTP_".iter().chain(name).map(letter).collect();
+    // Only letters, digits and dashes pass.
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 fn join<'a>(values: impl Iterator<Item = &'a [u8]>, between: &[u8], block: &mut Vec<u8>) {

@@ -11,9 +11,8 @@ mod fields;
 
 use std::ffi::CStr;
 use std::fmt;
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 
+use http::digits::{write_ip, write_number};
 use http::fields::is_name;
 use http::status::Status;
 
@@ -62,6 +61,7 @@ pub fn environment(
 ) -> Result<Environment, EnvironmentError> {
     let mut writer = Writer { environment: Environment::default(), additions, limits };
     writer.environment.block.reserve(2048.min(limits.bytes));
+    writer.environment.places.reserve(32.min(limits.variables));
     for (name, value) in additions.iter() {
         writer.write(name, |block| block.extend_from_slice(value))?;
     }
@@ -99,15 +99,15 @@ impl Environment {
     }
 
     /// Names and values, in the order in which they were set.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
-        self.places.iter().map(|place| {
-            let name = std::str::from_utf8(&self.block[place.start..place.equals]);
-            (name.unwrap_or_default(), &self.block[place.equals + 1..place.nul])
-        })
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        let part = |place: &Place| {
+            (&self.block[place.start..place.equals], &self.block[place.equals + 1..place.nul])
+        };
+        self.places.iter().map(part)
     }
 
     pub fn value(&self, name: &str) -> Option<&[u8]> {
-        self.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+        self.iter().find(|(own, _)| *own == name.as_bytes()).map(|(_, value)| value)
     }
 
     /// `NAME=VALUE`, as `execve` wants them.
@@ -181,7 +181,7 @@ impl Writer<'_> {
             self.set("HTTPS", "on")?;
         }
         if let Some(length) = asked.body {
-            self.print("CONTENT_LENGTH", length)?;
+            self.make("CONTENT_LENGTH", |block| write_number(length, block))?;
         }
         // Not a list: of two, nobody could say which is right.
         let mut types = asked.fields.iter().filter(|field| is_name(field.name, "content-type"));
@@ -209,14 +209,14 @@ impl Writer<'_> {
     fn ends(&mut self, asked: &Asked) -> Result<(), EnvironmentError> {
         self.set("SERVER_SOFTWARE", asked.software)?;
         self.set("SERVER_NAME", asked.server_name)?;
-        self.print("SERVER_PORT", asked.server_port)?;
+        self.make("SERVER_PORT", |block| write_number(asked.server_port.into(), block))?;
         if let Some(server) = asked.server {
-            self.print("SERVER_ADDR", address(server))?;
+            self.make("SERVER_ADDR", |block| write_ip(server.ip(), block))?;
         }
         match asked.remote {
             Some(remote) => {
-                self.print("REMOTE_ADDR", address(remote))?;
-                self.print("REMOTE_PORT", remote.port())?;
+                self.make("REMOTE_ADDR", |block| write_ip(remote.ip(), block))?;
+                self.make("REMOTE_PORT", |block| write_number(remote.port().into(), block))?;
             }
             // RFC 3875 §4.1.8 wants it set.
             None => self.set("REMOTE_ADDR", "")?,
@@ -233,13 +233,6 @@ impl Writer<'_> {
 
     fn set(&mut self, name: &'static str, value: impl AsRef<[u8]>) -> Result<(), EnvironmentError> {
         self.make(name, |block| block.extend_from_slice(value.as_ref()))
-    }
-
-    fn print(&mut self, name: &'static str, value: impl fmt::Display) -> Result<(), EnvironmentError> {
-        self.make(name, |block| {
-            // Writing to memory does not fail.
-            let _ = write!(block, "{value}");
-        })
     }
 
     /// One variable, unless an addition is in its place.
@@ -273,11 +266,6 @@ impl Writer<'_> {
 fn is_variable(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// An IPv4 address that came through an IPv6 socket is an IPv4 address.
-fn address(end: SocketAddr) -> IpAddr {
-    end.ip().to_canonical()
 }
 
 #[cfg(test)]

@@ -316,7 +316,7 @@ impl Application {
                 name if name == MULTIPLEXES.as_bytes() => u16::from(self.limits.requests > 1),
                 _ => continue,
             };
-            pairs::encode(name, value.to_string().as_bytes(), |bytes| answer.extend_from_slice(bytes));
+            pairs::encode(name, value.to_string().as_bytes(), &mut answer);
         }
         out.extend(Header::new(Kind::GetValuesResult, 0, answer.len() as u16).to_bytes());
         out.extend(answer);

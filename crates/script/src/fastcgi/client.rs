@@ -24,7 +24,7 @@ const MAX_VALUES: u16 = 1024;
 const BODY_LEN: u16 = 8;
 
 /// What an authorizer is not told (§6.3).
-const NOT_FOR_AUTHORIZERS: [&str; 4] = ["CONTENT_LENGTH", "PATH_INFO", "PATH_TRANSLATED", "SCRIPT_NAME"];
+const NOT_FOR_AUTHORIZERS: [&[u8]; 4] = [b"CONTENT_LENGTH", b"PATH_INFO", b"PATH_TRANSLATED", b"SCRIPT_NAME"];
 
 /// One connection to an application.
 #[derive(Debug)]
@@ -137,12 +137,12 @@ impl Client {
         out.reserve(environment.block().len() + 64);
         out.extend(Header::new(Kind::BeginRequest, id.0, BODY_LEN).to_bytes());
         out.extend([role_high, role_low, keep.flags(), 0, 0, 0, 0, 0]);
-        let mut writer = stream::Writer::new(Kind::Params, id, out);
-        let told = |name: &str| role == Role::Responder || !NOT_FOR_AUTHORIZERS.contains(&name);
-        for (name, value) in environment.iter().filter(|(name, _)| told(name)) {
-            pairs::encode(name.as_bytes(), value, |bytes| writer.push(bytes));
-        }
-        writer.finish();
+        stream::write_made(Kind::Params, id, out, |out| {
+            let told = |name: &[u8]| role == Role::Responder || !NOT_FOR_AUTHORIZERS.contains(&name);
+            for (name, value) in environment.iter().filter(|(name, _)| told(name)) {
+                pairs::encode(name, value, out);
+            }
+        });
         Some(id)
     }
 
@@ -184,7 +184,7 @@ impl Client {
     pub fn ask_abilities(&mut self, out: &mut Vec<u8>) {
         let mut content = Vec::new();
         for name in [MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES] {
-            pairs::encode(name.as_bytes(), b"", |bytes| content.extend_from_slice(bytes));
+            pairs::encode(name.as_bytes(), b"", &mut content);
         }
         out.extend(Header::new(Kind::GetValues, 0, content.len() as u16).to_bytes());
         out.extend(content);

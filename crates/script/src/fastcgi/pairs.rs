@@ -18,16 +18,16 @@ pub struct Pairs<'a> {
     rest: &'a [u8],
 }
 
-/// Hands the bytes of one pair on, piece by piece. Longer than 2 GiB is neither.
-pub fn encode(name: &[u8], value: &[u8], mut push: impl FnMut(&[u8])) {
+/// Appends one pair. Longer than 2 GiB is neither.
+pub fn encode(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     for len in [name.len(), value.len()] {
         match len {
-            0..=SHORT => push(&[len as u8]),
-            _ => push(&(len as u32 | LONG).to_be_bytes()),
+            0..=SHORT => out.push(len as u8),
+            _ => out.extend_from_slice(&(len as u32 | LONG).to_be_bytes()),
         }
     }
-    push(name);
-    push(value);
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
 }
 
 pub const fn decode(bytes: &[u8]) -> Pairs<'_> {
@@ -117,7 +117,7 @@ mod tests {
         fn what_is_encoded_is_decoded(pairs in prop::collection::vec((0usize..300, 0usize..300), 0..5)) {
             let pairs: Vec<_> = pairs.iter().map(|(name, value)| (vec![b'n'; *name], vec![b'v'; *value])).collect();
             let mut bytes = Vec::new();
-            pairs.iter().for_each(|(name, value)| encode(name, value, |piece| bytes.extend_from_slice(piece)));
+            pairs.iter().for_each(|(name, value)| encode(name, value, &mut bytes));
             let found: Vec<_> = decode(&bytes).map(|pair| pair.map(|(name, value)| (name.to_vec(), value.to_vec()))).collect();
             prop_assert_eq!(found, pairs.into_iter().map(Ok).collect::<Vec<_>>());
         }

@@ -23,53 +23,24 @@ pub(super) fn end(kind: Kind, id: RequestId, out: &mut Vec<u8>) {
     out.extend(Header::new(kind, id.0, 0).to_bytes());
 }
 
-/// Appends content of a length not known before, piece by piece, in as few records as it takes.
-pub(super) struct Writer<'o> {
-    kind: Kind,
-    id: RequestId,
-    out: &'o mut Vec<u8>,
-    /// Where the header of the open record stands.
-    header: usize,
-}
-
-impl<'o> Writer<'o> {
-    pub(super) fn new(kind: Kind, id: RequestId, out: &'o mut Vec<u8>) -> Writer<'o> {
-        let header = out.len();
-        end(kind, id, out);
-        Writer { kind, id, out, header }
-    }
-
-    pub(super) fn push(&mut self, mut bytes: &[u8]) {
-        // Bounded: every turn but the first takes at least one byte.
-        while !bytes.is_empty() {
-            let room = MAX_CONTENT - self.content();
-            let (fits, rest) = bytes.split_at(bytes.len().min(room));
-            self.out.extend_from_slice(fits);
-            bytes = rest;
-            if !bytes.is_empty() {
-                self.close_record();
-                self.header = self.out.len();
-                end(self.kind, self.id, self.out);
-            }
+/// Appends content that `make` appends, as a whole stream in as few records as it takes.
+pub(super) fn write_made(kind: Kind, id: RequestId, out: &mut Vec<u8>, make: impl FnOnce(&mut Vec<u8>)) {
+    let header = out.len();
+    end(kind, id, out);
+    make(out);
+    match out.len() - header - HEADER_LEN {
+        // The header that is there says just this.
+        0 => return,
+        len @ 1..=MAX_CONTENT => {
+            let header = &mut out[header..header + HEADER_LEN];
+            header.copy_from_slice(&Header::new(kind, id.0, len as u16).to_bytes());
+        }
+        _ => {
+            let content = out.split_off(header);
+            write(kind, id, &content[HEADER_LEN..], out);
         }
     }
-
-    /// Closes the record, and ends the stream with an empty one.
-    pub(super) fn finish(mut self) {
-        if self.content() > 0 {
-            self.close_record();
-            end(self.kind, self.id, self.out);
-        }
-    }
-
-    fn content(&self) -> usize {
-        self.out.len() - self.header - HEADER_LEN
-    }
-
-    fn close_record(&mut self) {
-        let header = Header::new(self.kind, self.id.0, self.content() as u16);
-        self.out[self.header..self.header + HEADER_LEN].copy_from_slice(&header.to_bytes());
-    }
+    end(kind, id, out);
 }
 
 #[cfg(test)]
@@ -92,9 +63,9 @@ mod tests {
     fn streams_in_as_few_records_as_it_takes() {
         let check = |pieces: &[usize], expected: &[usize]| {
             let mut out = b"before".to_vec();
-            let mut writer = Writer::new(Kind::Params, ID, &mut out);
-            pieces.iter().for_each(|len| writer.push(&vec![b'x'; *len]));
-            writer.finish();
+            write_made(Kind::Params, ID, &mut out, |out| {
+                pieces.iter().for_each(|len| out.extend_from_slice(&vec![b'x'; *len]));
+            });
             assert_eq!(lengths(&out[6..]), expected, "{pieces:?}");
         };
         check(&[], &[0]);

@@ -137,7 +137,7 @@ fn abilities_are_told_when_asked() {
     let pairs = |pairs: &[(&str, &str)]| {
         let mut out = Vec::new();
         for (name, value) in pairs {
-            pairs::encode(name.as_bytes(), value.as_bytes(), |bytes| out.extend_from_slice(bytes));
+            pairs::encode(name.as_bytes(), value.as_bytes(), &mut out);
         }
         out
     };

@@ -147,7 +147,7 @@ impl Speech {
             worker: worker.clone(),
             way: RefCell::new(Some(way)),
             state: RefCell::new(state),
-            who: order.who.as_str().into(),
+            who: order.who.clone(),
             answered: Cell::new(false),
             connected: Cell::new(false),
         })

@@ -218,7 +218,7 @@ pub async fn start(
     let launched = runner.start(&program.launch(&arguments), stdin, writes, complains).await;
     let started = launched.map_err(failed)?;
     worker.counts.add(Count::Scripts, 1);
-    let who: Rc<str> = order.who.as_str().into();
+    let who = order.who.clone();
     let course = Course::new();
     let watch =
         Watch { worker: worker.clone(), course: course.clone(), started, stderr, who: who.clone(), turn };
@@ -241,7 +241,7 @@ pub fn ask(
     let is_coming = matches!(content, line::Content::Coming);
     let speech = Speech::begin(worker, application, way, order, content);
     worker.counts.add(Count::Asked, 1);
-    let (course, who, began) = (Course::new(), order.who.as_str().into(), Instant::now());
+    let (course, who, began) = (Course::new(), order.who.clone(), Instant::now());
     let feed = is_coming.then(|| Feed { way: Way::Application(speech.clone()), course: course.clone() });
     let line = Line::Application(speech);
     let patience = Patience::of(application);

@@ -5,7 +5,9 @@ use std::ffi::{CStr, CString};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use http::digits::{write_ip, write_number};
 use http::fields::{host_and_port, is_name, trim_ows};
 use http::framing::Framing;
 use http::head::{Head, Method};
@@ -97,7 +99,7 @@ pub struct Order {
     pub wanted: Wanted,
     pub repeats: Repeats,
     /// `192.0.2.7 "GET /cgi-bin/a.cgi"`, for the error log.
-    pub who: String,
+    pub who: Rc<str>,
 }
 
 pub enum Call {
@@ -183,7 +185,7 @@ impl Run {
         let script = &script;
         // An empty body is one, too.
         let body = body.or((head.framing == Framing::Sized(0)).then_some(0));
-        let who = who(head, ends.peer);
+        let who: Rc<str> = who(head, ends.peer).into();
         let environment = || self.environment(worker, head, ends, body, script, &who);
         let application = self.application(worker).and_then(|id| worker.site.applications.get(id));
         let call = match application {
@@ -329,39 +331,50 @@ fn additions(own: Option<&Script>, variables: &Additions, application: Option<Ap
 /// name with an underscore would be mistaken for one with a dash.
 fn request(head: &Head<'_>, peer: Peer, body: Option<u64>, persists: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
-    put(&[head.token.as_bytes(), b" ", head.target.path().unwrap_or("*").as_bytes()]);
+    put(&mut out, &[head.token.as_bytes(), b" ", head.target.path().unwrap_or("*").as_bytes()]);
     if let Some(query) = head.target.query() {
-        put(&[b"?", query.as_bytes()]);
+        put(&mut out, &[b"?", query.as_bytes()]);
     }
-    put(&[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
+    put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
     let connection = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     for field in head.fields {
         let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
         let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
         if !is_own && !field.name.contains(&b'_') && !is_named() {
-            put(&[field.name, b": ", field.value, b"\r\n"]);
+            put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
     if let Some(ip) = peer.ip() {
-        put(&[b"X-Forwarded-For: ", ip.to_string().as_bytes(), b"\r\n"]);
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        write_ip(ip, &mut out);
+        out.extend_from_slice(b"\r\n");
     }
-    put(&[b"X-Forwarded-Proto: ", Scheme::Http.as_str().as_bytes(), b"\r\n"]);
-    put(&[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
+    put(&mut out, &[b"X-Forwarded-Proto: ", Scheme::Http.as_str().as_bytes(), b"\r\n"]);
+    put(&mut out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
     if let Some(bytes) = body {
-        put(&[b"Content-Length: ", bytes.to_string().as_bytes(), b"\r\n"]);
+        out.extend_from_slice(b"Content-Length: ");
+        write_number(bytes, &mut out);
+        out.extend_from_slice(b"\r\n");
     }
-    put(&[if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" }]);
+    put(&mut out, &[if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" }]);
     out
+}
+
+fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 /// Whom a line of the error log is about.
 pub fn who(head: &Head<'_>, peer: Peer) -> String {
-    let path = head.target.path().unwrap_or("*");
+    let mut who = Vec::with_capacity(128);
     match peer.ip() {
-        Some(ip) => format!("{ip} \"{} {path}\"", head.token),
-        None => format!("unix \"{} {path}\"", head.token),
+        Some(ip) => write_ip(ip, &mut who),
+        None => who.extend_from_slice(b"unix"),
     }
+    for part in [" \"", head.token, " ", head.target.path().unwrap_or("*"), "\""] {
+        who.extend_from_slice(part.as_bytes());
+    }
+    String::from_utf8(who).unwrap_or_default()
 }
 
 fn c_string(path: &Path) -> Option<CString> {

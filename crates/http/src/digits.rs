@@ -1,0 +1,68 @@
+//! Numbers and addresses, written without the machinery of `std::fmt`: every request has some of them.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+/// Decimal digits, as every length is written.
+pub fn write_number(mut number: u64, out: &mut Vec<u8>) {
+    // 2^64 - 1 has 20 digits.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    while at == digits.len() || number > 0 {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// An address without brackets. An IPv4 address that came through an IPv6 socket is an IPv4 address.
+pub fn write_ip(address: IpAddr, out: &mut Vec<u8>) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [first, rest @ ..] = address.octets();
+            write_number(first.into(), out);
+            for octet in rest {
+                out.push(b'.');
+                write_number(octet.into(), out);
+            }
+        }
+        IpAddr::V6(address) => {
+            let written = write!(out, "{address}");
+            debug_assert!(written.is_ok(), "a Vec takes every byte");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_least_and_the_greatest() {
+        for number in [0, 9, 10, u64::MAX] {
+            assert_eq!(text(|out| write_number(number, out)), number.to_string());
+        }
+        assert_eq!(text(|out| write_ip("::ffff:192.0.2.7".parse().unwrap(), out)), "192.0.2.7");
+    }
+
+    proptest! {
+        #[test]
+        fn as_everybody_writes_them(number: u64, v4: u32, v6: u128) {
+            prop_assert_eq!(text(|out| write_number(number, out)), number.to_string());
+            for address in [IpAddr::from(Ipv4Addr::from(v4)), IpAddr::from(Ipv6Addr::from(v6))] {
+                prop_assert_eq!(text(|out| write_ip(address, out)), address.to_canonical().to_string());
+            }
+        }
+    }
+}
