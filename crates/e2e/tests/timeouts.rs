@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Broken, Client, PATIENCE, Random, Server, Site};
+use e2e::{Broken, Client, PATIENCE, Random, Server, Site, becomes};
 
 /// As configured below, with nothing that extends a deadline but what the row is about.
 const TIMEOUTS: &str = "[timeouts]\nhead = 1\nbody = 1\nwrite = 1\nidle = 1\nlinger = 1\n";
@@ -339,6 +339,42 @@ fn a_reader_who_takes_nothing_is_dropped() {
     client.send("GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
     server.wait_for_output("client too slow", PATIENCE);
     assert!(since.elapsed() > SECOND * 9 / 10, "after {:?}", since.elapsed());
+    assert!(client.try_read_response().is_err(), "it got everything");
+}
+
+/// Asks for the last answer of a connection, which is in the kernel when this returns, and reads none of it.
+fn begin_last(server: &Server) -> Client {
+    let mut client = server.connect();
+    client.send("GET /some.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(becomes(PATIENCE, || server.count("bytes") > SOME as u64), "{}", server.stats());
+    client
+}
+
+/// Bytes that the kernel takes at once, but that are more than it may keep for a connection that is closed.
+const SOME: usize = 400_000;
+
+#[test]
+fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
+    let content = Random::new(5).bytes(SOME);
+    let server = site().file("some.bin", &content).start();
+    let mut client = begin_last(&server);
+    assert_eq!(server.count("parked"), 1, "{}", server.stats());
+    // Nobody reads this, and it does no harm.
+    client.send(GET);
+    thread::sleep(SECOND);
+    assert!(client.read_response().body == content, "not what was asked for");
+    assert!(client.is_finished());
+    drop(client);
+    assert!(becomes(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
+    assert_eq!(server.count("late_write"), 0);
+}
+
+#[test]
+fn of_a_connection_that_is_over_nothing_is_kept_for_who_takes_nothing() {
+    let server = site().file("some.bin", vec![7; SOME]).config("[timeouts]\nwrite = 1").start();
+    let mut client = begin_last(&server);
+    assert!(becomes(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
+    assert_eq!(server.count("late_write"), 1);
     assert!(client.try_read_response().is_err(), "it got everything");
 }
 

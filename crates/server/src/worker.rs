@@ -326,6 +326,15 @@ impl Worker {
         }
     }
 
+    /// A connection that is over, but for what its client has yet to take.
+    pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client) {
+        // Whoever leaves leaves that to the kernel; and so does who cannot take it in.
+        if self.going.get() == Going::On {
+            _ = self.lot.see_out(fd, family, client, self.clock.ticks());
+            self.seats.wake_clock();
+        }
+    }
+
     /// A connection that an earlier process has begun with. Its clients are not turned away.
     fn admit(&self, guest: Guest) {
         let Some((family, peer)) = Peer::of(&guest.fd) else { return };

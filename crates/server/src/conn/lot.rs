@@ -4,7 +4,7 @@
 //!
 //! Most requests are answered right here: what comes is read into the worker's buffer, answered from what
 //! is known, and sent, all without waiting. Whatever has to wait gets a task (`task`) and comes back when
-//! it is done.
+//! it is done. A connection that is over stays here, too, while its client has yet to take the last answer.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,19 +23,23 @@ use tokio::io::unix::AsyncFd;
 use super::client::Client;
 use super::h1::{Http1, Next};
 use super::output::{self, Manner, Output, Sent};
-use super::stream::{Bare, Family};
+use super::stream::{self, Bare, Family};
 use super::task::Start;
 use super::way::OnItsWay;
 use super::{Deadlines, Phase};
 use crate::clock::Ticks;
 use crate::stats::{Count, Counts};
-use crate::sys::calls;
+use crate::sys::{self, calls};
 use crate::worker::Worker;
 
 /// Connections that are looked at in one turn of the loop, before tasks have theirs.
 const EVENTS_PER_TURN: usize = 256;
 /// Full buffers that a connection may send in one visit; then it gets a task, and others have their turn.
 const READS_PER_VISIT: usize = 4;
+
+/// Bytes that the kernel may keep for a client whose connection is closed. What is closed belongs to nobody,
+/// and of those the kernel resets some when its memory for sockets is short (`tcp(7)`, `tcp_mem`).
+pub const KEPT: u64 = 128 * 1024;
 
 /// Ticks of silence after which a connection may be closed to make room for another.
 const EVICT_AFTER: Ticks = 4;
@@ -51,11 +55,21 @@ struct Slot {
     fd: OwnedFd,
     family: Family,
     requests: u32,
+    stays: Stays,
     /// When it last had something to say, or came.
     since: Ticks,
     /// Of an answer, when the deadline had come.
     unsent: Option<u64>,
     client: Client,
+}
+
+/// What a connection stays for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    /// The next request.
+    ToAsk,
+    /// What the kernel still has for its client. Nothing more is said on it.
+    ToTake,
 }
 
 /// A short read has emptied a TCP socket, and what comes later is a new edge: but not where the peer has
@@ -72,14 +86,23 @@ enum Visit {
 }
 
 impl Slot {
+    /// What it waits for, and what it means when that takes too long.
+    fn waits_for(&self) -> (Phase, Count) {
+        match (self.stays, self.requests) {
+            (Stays::ToTake, _) => (Phase::Write, Count::LateWrite),
+            (Stays::ToAsk, 0) => (Phase::Head, Count::LateHead),
+            (Stays::ToAsk, _) => (Phase::Idle, Count::LateIdle),
+        }
+    }
+
     /// Is the client still taking an answer that has left us, but not the kernel? Then it is idle only
     /// from now on, as long as it takes at the least rate.
-    fn is_taking(&mut self, deadlines: &Deadlines, now: Ticks) -> bool {
-        let unsent = crate::sys::unsent(self.fd.as_fd()).unwrap_or(0);
+    fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
+        let unsent = sys::unsent(self.fd.as_fd()).unwrap_or(0);
         let taken = self.unsent.map(|before| before.saturating_sub(unsent));
         self.since = now;
         self.unsent = Some(unsent);
-        unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(Phase::Idle, taken))
+        unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(phase, taken))
     }
 }
 
@@ -92,7 +115,7 @@ impl Visit {
 impl Lot {
     /// To be called within the worker's runtime.
     pub fn open() -> io::Result<Lot> {
-        let epoll = crate::sys::watch(epoll::create(CreateFlags::CLOEXEC)?, Interest::READABLE)?;
+        let epoll = sys::watch(epoll::create(CreateFlags::CLOEXEC)?, Interest::READABLE)?;
         Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default() })
     }
 
@@ -105,27 +128,43 @@ impl Lot {
         requests: u32,
         since: Ticks,
     ) -> io::Result<()> {
+        self.insert(Slot { fd, family, requests, stays: Stays::ToAsk, since, unsent: None, client })
+    }
+
+    /// Takes a connection in that is over, until its client has closed it, or takes too little.
+    pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client, now: Ticks) -> io::Result<()> {
+        stream::shut_down(&fd);
+        let stays = Stays::ToTake;
+        self.insert(Slot { fd, family, requests: 0, stays, since: now, unsent: None, client })
+    }
+
+    fn insert(&self, slot: Slot) -> io::Result<()> {
         let mut slots = self.slots.borrow_mut();
         let entry = slots.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
         // already is told of at once.
         let what = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        calls::epoll_add(self.epoll.get_ref(), &fd, data, what)?;
-        entry.insert(Slot { fd, family, requests, since, unsent: None, client });
+        calls::epoll_add(self.epoll.get_ref(), &slot.fd, data, what)?;
+        entry.insert(slot);
         Ok(())
     }
 
-    /// Closes those whose deadline has passed: that of a first request, or that between requests.
+    /// Closes those whose deadline has passed: that of a first request, that between requests, or that of
+    /// taking an answer.
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks, counts: &Counts) {
         let mut slots = self.slots.borrow_mut();
         slots.retain(|_, slot| {
-            let (phase, late) = match slot.requests {
-                0 => (Phase::Head, Count::LateHead),
-                _ => (Phase::Idle, Count::LateIdle),
-            };
-            let stays = now.wrapping_sub(slot.since) < deadlines.of(phase) || slot.is_taking(deadlines, now);
-            counts.add(late, u64::from(!stays));
+            let (phase, late) = slot.waits_for();
+            let stays =
+                now.wrapping_sub(slot.since) < deadlines.of(phase) || slot.is_taking(phase, deadlines, now);
+            if !stays {
+                counts.add(late, 1);
+                // What the client did not take in time is not kept for it in the kernel, either.
+                if slot.unsent.is_some_and(|unsent| unsent > 0) {
+                    stream::reset_when_closed(&slot.fd);
+                }
+            }
             stays
         });
         if slots.is_empty() && slots.capacity() > 0 {
@@ -146,7 +185,7 @@ impl Lot {
         })
     }
 
-    /// Takes all connections out, for somebody else.
+    /// Takes all connections out that may have another request, for somebody else. The others are closed.
     pub fn take_all(&self) -> Vec<(OwnedFd, Family, Client, u32)> {
         let slots = std::mem::take(&mut *self.slots.borrow_mut());
         let out = |(_, slot): (usize, Slot)| {
@@ -154,7 +193,7 @@ impl Lot {
             _ = epoll::delete(self.epoll.get_ref(), &slot.fd);
             (slot.fd, slot.family, slot.client, slot.requests)
         };
-        slots.into_iter().map(out).collect()
+        slots.into_iter().filter(|(_, slot)| slot.stays == Stays::ToAsk).map(out).collect()
     }
 
     pub fn close_all(&self) {
@@ -247,6 +286,10 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
             Err(Errno::INTR) => continue,
             Err(_) => return Visit::Close,
         };
+        if slot.stays == Stays::ToTake {
+            // Unread, it would have the connection reset when that is closed (RFC 9112 §9.6).
+            continue;
+        }
         let mut http = Http1::new(slot.client.peer(), slot.requests);
         http.began = worker.access_time();
         match http.respond(worker, have) {
@@ -260,7 +303,10 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
             return Visit::Stay;
         }
     }
-    Visit::leave(Http1::new(slot.client.peer(), slot.requests), Start::Input)
+    match slot.stays {
+        Stays::ToAsk => Visit::leave(Http1::new(slot.client.peer(), slot.requests), Start::Input),
+        Stays::ToTake => Visit::Stay,
+    }
 }
 
 #[inline]
@@ -283,10 +329,17 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
         }
         Err(error) => Some(output::why(&error)),
     };
-    let manner = output.manner;
+    let (manner, length) = (output.manner, output.sent());
     worker.finish(output, why);
     match manner {
         _ if why.is_some() => Visit::Close,
+        Manner::Leave if length > KEPT && sys::unsent(slot.fd.as_fd()).is_ok_and(|unsent| unsent > KEPT) => {
+            stream::shut_down(&slot.fd);
+            slot.stays = Stays::ToTake;
+            slot.since = worker.clock.ticks();
+            slot.unsent = None;
+            Visit::Stay
+        }
         Manner::Leave => Visit::Close,
         Manner::Close => Visit::leave(http, Start::Linger),
         Manner::Stay | Manner::StayOld if !http.is_idle() => Visit::leave(http, Start::Input),

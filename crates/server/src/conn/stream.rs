@@ -63,10 +63,9 @@ impl Stream {
         }
     }
 
-    /// No more will be sent; the peer reads an end.
+    /// As the function of that name.
     pub fn shut_down(&self) {
-        // Fails only when the peer is gone, and then there is nobody to tell.
-        _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
+        shut_down(self);
     }
 
     /// As `reset_when_closed`.
@@ -163,6 +162,12 @@ impl Wire for Bare<'_> {
     fn fd(&self) -> BorrowedFd<'_> {
         self.0
     }
+}
+
+/// No more will be sent; the peer reads an end.
+pub fn shut_down(fd: impl AsFd) {
+    // Fails only when the peer is gone, and then there is nobody to tell.
+    _ = rustix::net::shutdown(fd, Shutdown::Write);
 }
 
 /// What is not sent yet is forgotten when this is closed, however that comes, and the peer reads a reset.

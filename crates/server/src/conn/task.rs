@@ -16,6 +16,7 @@ use http::status::Status;
 
 use super::client::Client;
 use super::h1::{Http1, Made, Next, Part};
+use super::lot;
 use super::output::{self, Manner, Output, Sent, WaitsFor};
 use super::stream::Stream;
 use super::way::OnItsWay;
@@ -71,6 +72,8 @@ enum Waited {
 /// How a connection leaves its task.
 enum End {
     Close,
+    /// Our last answer is sent, and the client will send no more.
+    Leave,
     /// Our last answer is sent, but the client may still be sending.
     Linger,
     /// Nothing is going on.
@@ -119,7 +122,11 @@ impl Task {
         drop(serving);
         match end {
             End::Close => {}
-            End::Linger => self.linger().await,
+            End::Leave => self.see_out(),
+            End::Linger => {
+                self.linger().await;
+                self.see_out();
+            }
             End::Park => self.park(),
         }
     }
@@ -289,7 +296,7 @@ impl Task {
                 self.http.rest.extend_from_slice(&came);
                 Ok(None)
             }
-            (Ok(()), Manner::Leave) => Ok(Some(End::Close)),
+            (Ok(()), Manner::Leave) => Ok(Some(End::Leave)),
             (Ok(()), Manner::Close) => Ok(Some(End::Linger)),
         }
     }
@@ -404,6 +411,17 @@ impl Task {
             if left == 0 {
                 return;
             }
+        }
+    }
+
+    /// Closes, unless the client has yet to take much: that needs no task.
+    fn see_out(self) {
+        let Task { stream, client, worker, .. } = self;
+        let family = stream.family();
+        if stream.unacknowledged() > lot::KEPT
+            && let Ok(fd) = stream.into_fd()
+        {
+            worker.see_out(fd, family, client);
         }
     }
 
