@@ -130,6 +130,10 @@ impl Drop for UnderWay {
     }
 }
 
+/// Bytes of a file that is read even though nothing is kept: up to here that costs less than to have the
+/// kernel send it from the file.
+const READ_ONCE: u64 = 16 * 1024;
+
 pub struct Files {
     table: RefCell<Table<Cached>>,
     roots: Roots,
@@ -149,7 +153,7 @@ impl Files {
             pending: RefCell::default(),
             check,
             missing: whole_seconds(missing),
-            read_up_to: file,
+            read_up_to: if entries == 0 { file.min(READ_ONCE) } else { file },
         }
     }
 
