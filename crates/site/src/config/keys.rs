@@ -1069,7 +1069,7 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("\"64KiB\""),
         example: "\"16KiB\"",
         meaning: "The greatest file whose content is kept in memory.",
-        more: "Greater ones are sent by the kernel straight from the file.",
+        more: "Greater ones are sent by the kernel straight from the file. Without the cache, 16 KiB at most.",
     },
     Key {
         name: "check",
