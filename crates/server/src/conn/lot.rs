@@ -41,6 +41,11 @@ const READS_PER_VISIT: usize = 4;
 /// and of those the kernel resets some when its memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
 
+/// A table of more than a few slots gets room for many at once: so large, it is mapped by itself, takes only the
+/// pages that are used, and grows without leaving a place behind in the heap.
+const FEW: usize = 512;
+const MANY: usize = 16 * 1024;
+
 /// Ticks of silence after which a connection may be closed to make room for another.
 const EVICT_AFTER: Ticks = 4;
 
@@ -140,6 +145,9 @@ impl Lot {
 
     fn insert(&self, slot: Slot) -> io::Result<()> {
         let mut slots = self.slots.borrow_mut();
+        if slots.len() == slots.capacity() && slots.len() >= FEW {
+            slots.reserve(MANY);
+        }
         let entry = slots.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
