@@ -6,9 +6,9 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Rows, Site, without_privilege};
+use e2e::{Broken, Client, PATIENCE, Random, Rows, Site, becomes, without_privilege};
 
 /// Every request compares with the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
@@ -240,16 +240,12 @@ fn what_may_no_longer_be_read_is_no_longer_served() {
 
 /// Asks until the answer is `expected`, for as long as a change may stay unseen.
 fn wait_for(client: &mut Client, path: &str, expected: &str) {
-    let until = Instant::now() + Duration::from_secs(3);
     let mut found = String::new();
-    while Instant::now() < until {
+    let has_come = becomes(Duration::from_secs(3), || {
         found = summary(client, path, "");
-        if found == expected {
-            return;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(found, expected, "{path}");
+        found == expected
+    });
+    assert!(has_come, "{path} is {found}, and not {expected}");
 }
 
 #[test]

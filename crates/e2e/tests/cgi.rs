@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::{Client, PATIENCE, Response, Rows, Server, Site};
+use e2e::{Client, PATIENCE, Response, Rows, Server, Site, becomes};
 
 /// Prints its environment, and its working folder and arguments as if they were in it.
 const ENVIRONMENT: &str = "#!/usr/bin/perl\nuse Cwd;\nprint \"Content-Type: text/plain\\n\\n\";\n\
@@ -677,9 +677,5 @@ fn explain_tells_which_script_it_would_be_and_does_not_run_it() {
 
 /// Waits for something that no event tells of.
 fn wait_for(holds: impl Fn() -> bool) {
-    let until = std::time::Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(std::time::Instant::now() < until, "it does not come");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    assert!(becomes(PATIENCE, holds), "it does not come");
 }

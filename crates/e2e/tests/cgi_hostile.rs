@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use e2e::{Broken, ControlGroup, PATIENCE, Rows, Server, Site, is_root};
+use e2e::{Broken, ControlGroup, PATIENCE, Rows, Server, Site, becomes, is_root, runs};
 
 /// Scripts that have all the time they need, but none to end in.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
@@ -36,17 +36,7 @@ fn pid(server: &Server) -> u32 {
 }
 
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < until, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process is there and not merely waited for.
-fn runs(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    assert!(becomes(PATIENCE, holds), "{what}: not in time");
 }
 
 /// All processes of a group that run.

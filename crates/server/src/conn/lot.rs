@@ -100,6 +100,14 @@ impl Slot {
         }
     }
 
+    /// From now on it stays only until its client has all.
+    fn see_out(&mut self, now: Ticks) {
+        stream::shut_down(&self.fd);
+        self.stays = Stays::ToTake;
+        self.since = now;
+        self.unsent = None;
+    }
+
     /// Is the client still taking an answer that has left us, but not the kernel? Then it is idle only
     /// from now on, as long as it takes at the least rate.
     fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
@@ -138,9 +146,10 @@ impl Lot {
 
     /// Takes a connection in that is over, until its client has closed it, or takes too little.
     pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client, now: Ticks) -> io::Result<()> {
-        stream::shut_down(&fd);
-        let stays = Stays::ToTake;
-        self.insert(Slot { fd, family, requests: 0, stays, since: now, unsent: None, client })
+        let mut slot =
+            Slot { fd, family, requests: 0, stays: Stays::ToAsk, since: now, unsent: None, client };
+        slot.see_out(now);
+        self.insert(slot)
     }
 
     fn insert(&self, slot: Slot) -> io::Result<()> {
@@ -342,10 +351,7 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
     match manner {
         _ if why.is_some() => Visit::Close,
         Manner::Leave if length > KEPT && sys::unsent(slot.fd.as_fd()).is_ok_and(|unsent| unsent > KEPT) => {
-            stream::shut_down(&slot.fd);
-            slot.stays = Stays::ToTake;
-            slot.since = worker.clock.ticks();
-            slot.unsent = None;
+            slot.see_out(worker.clock.ticks());
             Visit::Stay
         }
         Manner::Leave => Visit::Close,
