@@ -4,7 +4,7 @@
 use http::head::Field;
 use http::target::SafePath;
 use script::arguments::arguments;
-use script::environment::{Additions, Asked, Credentials, Environment, Limits, Scheme};
+use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, Scheme};
 use script::walk::{Stands, Verdict, splits, walk};
 
 use crate::cuts::first_line;
@@ -50,6 +50,7 @@ pub fn environment(data: &[u8]) {
             body: Some(5),
             fields: &fields,
             credentials,
+            claims: Claims::Withheld,
         };
         let found = script::environment::environment(&asked, &additions, Limits::default());
         let has_nul = data.contains(&0);
@@ -99,6 +100,8 @@ fn sound(environment: &Environment, credentials: Credentials) {
         "HTTP_CONTENT_TYPE",
         "HTTP_CONNECTION",
         "HTTP_TRANSFER_ENCODING",
+        "HTTP_FORWARDED",
+        "HTTP_X_FORWARDED_FOR",
     ];
     assert!(never.iter().all(|name| !names.contains(&name.as_bytes())));
     assert!(credentials == Credentials::Passed || !names.contains(&&b"HTTP_AUTHORIZATION"[..]));

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 
 use http::fields::{host_and_port, is_authority, is_host, target_len};
 use http::head::Method;
-use http::target::{PathError, SafePath, Target, encode_path, encode_segment};
+use http::target::{PathError, SafePath, Target, encode_path, encode_segment, normalized};
 
 /// The bytes are a target, a path and a name at once.
 pub fn target_path(data: &[u8]) {
@@ -70,6 +70,10 @@ fn path(raw: &str) {
     assert_eq!(found.as_ref().ok().map(SafePath::as_str), naive(raw).as_deref(), "{raw:?}");
     let Ok(safe) = found else { return };
     is_safe(&safe);
+    // An application that resolves nothing is told of the same path.
+    let told = normalized(raw);
+    let segments = told[1..].split('/').map(|segment| decoded(segment).expect("it was read before"));
+    assert_eq!(segments.collect::<Vec<_>>().join("/"), safe.as_str(), "{raw:?}");
     // Nothing is decoded twice, and it makes no difference which characters were encoded.
     let mut again = String::from("/");
     encode_path(safe.as_str(), &mut again);

@@ -98,6 +98,31 @@ fn a_script_is_told_of_its_request_and_nothing_else() {
 }
 
 #[test]
+fn a_script_is_told_no_dot_segments_and_nothing_that_only_a_proxy_can_know() {
+    let server = Site::new()
+        .script("a/env.cgi", ENVIRONMENT)
+        .config(&format!("{EVERY_CGI}[[route]]\npath = \"/admin/\"\nanswer = 403\n"))
+        .start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/a/env.cgi/b?../", "/a/env.cgi/b?../"),
+        ("/admin/../a/env.cgi/%62", "/a/env.cgi/%62"),
+        ("/admin/%2e%2e//a/./env.cgi", "/a/env.cgi"),
+        ("/a/env.cgi/x/%2E%2E/", "/a/env.cgi/"),
+    ] {
+        let found = variables(&server.ask(format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\nForwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n\
+             X-Forwarded-Proto: https\r\nX-Real-IP: 192.0.2.1\r\nX-Original-URL: /x\r\nX-Rewrite-URL: /x\r\n\
+             X-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /x\r\nVia: 1.1 before\r\n\r\n"
+        )));
+        rows.check(target, found["REQUEST_URI"].as_str(), expected);
+        let fields = found.keys().map(String::as_str).filter(|name| name.starts_with("HTTP_"));
+        rows.check(target, fields.collect(), vec!["HTTP_HOST", "HTTP_VIA"]);
+        rows.check(target, found["REMOTE_ADDR"].as_str(), "127.0.0.1");
+    }
+}
+
+#[test]
 fn what_routes_say_is_run_and_everything_else_is_a_file() {
     let script = |site: Site, name: &str| site.script(name, answering(name));
     let site = ["bin/a", "bin/more/b", "bin/more/index.cgi", "x.cgi", "folder/index.cgi", "one"]

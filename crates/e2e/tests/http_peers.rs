@@ -272,19 +272,97 @@ fn a_head_has_no_body_whatever_it_says() {
     }
 }
 
+/// Answers with the head of the request.
+fn echoes(stream: &mut UnixStream, _: usize) -> io::Result<()> {
+    loop {
+        let head = asked(stream)?;
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+        stream.write_all(answer.as_bytes())?;
+    }
+}
+
+#[test]
+fn an_application_reads_the_path_that_the_routes_have_read() {
+    let server = start(echoes, "[[route]]\npath = \"/app/admin/\"\nanswer = 403\n");
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/app/x", "/app/x"),
+        ("/app/%7ex%2Cy?..//", "/app/%7ex%2Cy?..//"),
+        ("/app/admin/secret", "403"),
+        ("/app/x/../admin/secret", "403"),
+        ("/app/%61dmin/secret", "403"),
+        ("//app//admin/secret", "403"),
+        // What a route lets pass must not become what another one refuses.
+        ("/app/admin/secret/../../x", "/app/x"),
+        ("/app/admin/%2e%2E/x?q=/../", "/app/x?q=/../"),
+        ("/app/admin/.%2e/x%2Cy", "/app/x%2Cy"),
+        ("/app/./a/%2e/b", "/app/a/b"),
+        ("//app///a//", "/app/a/"),
+        ("/app/a/..", "/app/"),
+        ("http://other/app/admin/../x", "/app/x"),
+        ("/app/%252e%252e/x", "/app/%252e%252e/x"),
+        ("/app/../../x", "400"),
+        ("/app/..%2fx", "400"),
+    ] {
+        let response = server.ask(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let head = response.text();
+        let found = match response.status {
+            200 => head.split(' ').nth(1).unwrap_or_default().to_owned(),
+            status => status.to_string(),
+        };
+        rows.check(target, found.as_str(), expected);
+    }
+}
+
+#[test]
+fn what_a_client_claims_of_itself_stays_here_and_via_tells_of_this_server() {
+    let server = start(echoes, "");
+    let claims = [
+        "Forwarded: for=192.0.2.1;proto=https",
+        "X-Forwarded-For: 192.0.2.1",
+        "X-Forwarded-Host: evil",
+        "X-Forwarded-Proto: https",
+        "X-Forwarded-Port: 443",
+        "X-Forwarded-Prefix: /evil",
+        "X-Forwarded-Server: evil",
+        "X-Real-IP: 192.0.2.1",
+        "X-Client-IP: 192.0.2.1",
+        "True-Client-IP: 192.0.2.1",
+        "CF-Connecting-IP: 192.0.2.1",
+        "X-Original-URL: /evil",
+        "X-Rewrite-URL: /evil",
+        "Front-End-Https: on",
+    ];
+    let fields = claims.join("\r\n");
+    let head = server
+        .ask(format!("GET /app/x HTTP/1.1\r\nHost: a:81\r\n{fields}\r\nVia: 1.0 first\r\nX-Own: 1\r\n\r\n"))
+        .text();
+    let values = |name: &str| -> Vec<String> {
+        let pairs = head.lines().filter_map(|line| line.split_once(": "));
+        let named = pairs.filter(|(own, _)| own.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.to_owned()).collect()
+    };
+    let mut rows = Rows::new();
+    for claim in claims {
+        let name = claim.split(':').next().unwrap_or_default();
+        let expected = match name {
+            "X-Forwarded-For" => vec!["127.0.0.1".to_owned()],
+            "X-Forwarded-Host" => vec!["a:81".to_owned()],
+            "X-Forwarded-Proto" => vec!["http".to_owned()],
+            _ => Vec::new(),
+        };
+        rows.check(name, values(name), expected);
+    }
+    rows.check("Via", values("via"), vec!["1.0 first".to_owned(), "1.1 taipan".to_owned()]);
+    rows.check("X-Own", values("x-own"), vec!["1".to_owned()]);
+    let old = server.ask("GET /app/x HTTP/1.0\r\n\r\n").text();
+    rows.holds("HTTP/1.0", "Via says so", old.contains("\r\nVia: 1.0 taipan\r\n"));
+}
+
 #[test]
 fn a_request_that_would_be_two_is_one_for_the_application() {
     // What a client says must not end the head of what is said to the application, nor begin another.
-    let server = start(
-        |stream, _| {
-            loop {
-                let head = asked(stream)?;
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
-                stream.write_all(answer.as_bytes())?;
-            }
-        },
-        "",
-    );
+    let server = start(echoes, "");
     let mut client = server.connect();
     let mut rows = Rows::new();
     rows.check("in a path", server.get("/app/a%0d%0aX-Evil:%201").status, 400);

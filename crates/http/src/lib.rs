@@ -11,6 +11,8 @@ pub mod head;
 
 pub mod target;
 
+pub mod forwarded;
+
 pub mod framing;
 
 pub mod chunked;

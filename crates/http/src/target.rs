@@ -237,6 +237,35 @@ pub fn encode_segment(decoded: &str, out: &mut String) {
     encode(decoded, is_pchar, out);
 }
 
+/// The raw path of a target for another reader, such as an application: whether that one resolves empty and dot
+/// segments or not, it finds the path that `SafePath::parse` finds, for there are none any more. Escapes stay as
+/// they were sent. `raw` is a path that `SafePath::parse` takes.
+pub fn normalized(raw: &str) -> Cow<'_, str> {
+    let path = raw.strip_prefix('/').unwrap_or(raw);
+    if is_normal(path) {
+        return Cow::Borrowed(raw);
+    }
+    let mut normalized = String::with_capacity(raw.len());
+    normalized.push('/');
+    let mut segments = path.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        match dots(segment) {
+            Some(0 | 1) => {}
+            Some(2) => {
+                let parent = normalized[..normalized.len() - 1].rfind('/').unwrap_or(0);
+                normalized.truncate(parent + 1);
+            }
+            _ => {
+                encode(segment, |byte| byte.is_ascii(), &mut normalized);
+                if segments.peek().is_some() {
+                    normalized.push('/');
+                }
+            }
+        }
+    }
+    Cow::Owned(normalized)
+}
+
 impl fmt::Display for TargetError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
@@ -323,6 +352,26 @@ fn is_plain(mut path: &[u8]) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Whether the raw path behind the first slash is ASCII, has no dot segment, and no empty one but the last.
+fn is_normal(path: &str) -> bool {
+    let mut segments = path.split('/');
+    let last = segments.next_back().unwrap_or_default();
+    path.is_ascii()
+        && segments.all(|segment| !matches!(dots(segment), Some(0..=2)))
+        && !matches!(dots(last), Some(1 | 2))
+}
+
+/// How many dots, encoded or not, a raw segment consists of; `None` if there is anything else in it.
+fn dots(mut segment: &str) -> Option<usize> {
+    let mut count = 0;
+    while !segment.is_empty() {
+        let escape = segment.get(..3).filter(|escape| escape.eq_ignore_ascii_case("%2e"));
+        segment = &segment[if escape.is_some() { 3 } else { segment.strip_prefix('.').map(|_| 1)? }..];
+        count += 1;
+    }
+    Some(count)
 }
 
 /// Each escape once. What comes out has only the separators that were raw slashes.
@@ -599,6 +648,23 @@ mod tests {
     }
 
     #[test]
+    fn another_reader_is_told_of_no_empty_and_no_dot_segment() {
+        let check = |raw: &str, expected: &str| assert_eq!(normalized(raw), expected, "{raw}");
+        for raw in ["/", "/a", "/a/", "/a/...", "/a%2C/%7e;b=%3d/.x/x.", "/%252e%252e/", "/.%2e."] {
+            assert!(matches!(normalized(raw), Cow::Borrowed(same) if same == raw), "{raw}");
+        }
+        check("/app/admin/secret/../../x", "/app/x");
+        check("/app/admin/%2e%2E/.%2e/x%2c", "/x%2c");
+        check("/a/./%2e/b", "/a/b");
+        check("//a///b//", "/a/b/");
+        check("/a/..", "/");
+        check("/a/b/%2e%2e", "/a/");
+        check("/a/.", "/a/");
+        check("/..", "/");
+        check("/é/a", "/%C3%A9/a");
+    }
+
+    #[test]
     fn the_parts_of_a_path() {
         // path, is it a folder, name, extension, hidden
         let rows = [
@@ -758,6 +824,15 @@ mod tests {
                 prop_assert!(!link.starts_with("//"));
                 prop_assert_eq!(target_len(link.as_bytes()), link.len());
                 prop_assert_eq!(SafePath::parse(&link).unwrap(), path);
+            }
+        }
+
+        #[test]
+        fn who_resolves_nothing_finds_the_same_path(raw in raw_path()) {
+            if let Ok(path) = SafePath::parse(&raw) {
+                let told = normalized(&raw);
+                prop_assert_eq!(decode(&told[1..]).unwrap(), path.as_str());
+                prop_assert_eq!(&*normalized(&told), &*told);
             }
         }
 

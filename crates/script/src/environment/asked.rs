@@ -13,7 +13,8 @@ pub struct Asked<'a> {
     /// `HTTP/1.1`, as the client speaks it.
     pub protocol: &'a str,
     pub scheme: Scheme,
-    /// The raw path of the target, and the raw query without its question mark.
+    /// The path of the target without empty and dot segments ([`http::target::normalized`]), and the raw query
+    /// without its question mark.
     pub path: &'a str,
     pub query: Option<&'a str>,
     /// Host and port that are asked, as sent; empty if nobody said.
@@ -42,6 +43,7 @@ pub struct Asked<'a> {
     pub body: Option<u64>,
     pub fields: &'a [Field<'a>],
     pub credentials: Credentials,
+    pub claims: Claims,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,6 +64,15 @@ pub struct User<'a> {
 /// passwords itself has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Credentials {
+    #[default]
+    Withheld,
+    Passed,
+}
+
+/// Whether a script sees what the client says of where it is and what it has asked elsewhere
+/// ([`http::forwarded::is_claim`]). A proxy that is trusted may say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Claims {
     #[default]
     Withheld,
     Passed,

@@ -2,9 +2,10 @@
 //! several lines of one become one value.
 
 use http::fields::{is_name, trim_ows};
+use http::forwarded;
 use http::head::Field;
 
-use super::{Asked, Credentials, EnvironmentError, Writer};
+use super::{Asked, Claims, Credentials, EnvironmentError, Writer};
 
 /// What becomes of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(super) fn write(asked: &Asked, writer: &mut Writer) -> Result<(), Environmen
     }
     for (at, field) in asked.fields.iter().enumerate() {
         let (earlier, rest) = asked.fields.split_at(at);
-        match fate(field.name) {
+        match fate(field.name, asked.claims) {
             Fate::Pass(between) if !earlier.iter().any(|other| same(other, field)) => {
                 let lines = rest.iter().filter(|other| same(other, field));
                 let values = lines.map(|line| trim_ows(line.value)).filter(|value| !value.is_empty());
@@ -69,12 +70,15 @@ pub(super) fn write(asked: &Asked, writer: &mut Writer) -> Result<(), Environmen
     Ok(())
 }
 
-fn fate(name: &[u8]) -> Fate {
+fn fate(name: &[u8], claims: Claims) -> Fate {
     match FATES.iter().find(|(known, _)| is_name(name, known)) {
         Some((_, fate)) => *fate,
         // `X_Name` and `X-Name` would become the same variable, and a proxy in front of us has looked at
         // one of them only. What else may be in a token, no shell can say.
         None if name.is_empty() => Fate::Drop,
+        // REMOTE_ADDR, HTTPS and HTTP_HOST have it.
+        None if forwarded::is_read(name) => Fate::Drop,
+        None if claims == Claims::Withheld && forwarded::is_claim(name) => Fate::Drop,
         None if name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') => Fate::Pass(b", "),
         None => Fate::Drop,
     }
@@ -107,7 +111,7 @@ mod tests {
     #[test]
     fn known_names_are_dropped_in_any_case() {
         for (name, expected) in FATES {
-            assert_eq!(fate(name.to_uppercase().as_bytes()), expected, "{name}");
+            assert_eq!(fate(name.to_uppercase().as_bytes(), Claims::Passed), expected, "{name}");
         }
     }
 }

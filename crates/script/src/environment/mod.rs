@@ -17,7 +17,7 @@ use http::fields::is_name;
 use http::status::Status;
 
 pub use additions::{AdditionError, Additions};
-pub use asked::{Asked, Credentials, Scheme, User};
+pub use asked::{Asked, Claims, Credentials, Scheme, User};
 
 /// How large an environment gets. Linux ends one string at 128 KiB, and many a FastCGI application
 /// all parameters at 64 KiB.

@@ -30,6 +30,7 @@ fn asked<'a>(fields: &'a [Field<'a>]) -> Asked<'a> {
         body: None,
         fields,
         credentials: Credentials::Withheld,
+        claims: Claims::Withheld,
     }
 }
 
@@ -154,6 +155,12 @@ fn which_fields_pass_and_under_which_name() {
         "Expect",
         "Authorization",
         "Proxy-Authorization",
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Port",
+        "X-Real-IP",
+        "X-Original-URL",
+        "X-Rewrite-URL",
     ] {
         check_fields(&[(dropped, "x")], &[]);
     }
@@ -161,10 +168,7 @@ fn which_fields_pass_and_under_which_name() {
 
 #[test]
 fn what_connection_names_is_not_taken_away() {
-    check_fields(
-        &[("Connection", "close, X-Forwarded-For"), ("X-Forwarded-For", "192.0.2.1")],
-        &["HTTP_X_FORWARDED_FOR=192.0.2.1"],
-    );
+    check_fields(&[("Connection", "close, X-Request-Id"), ("X-Request-Id", "7")], &["HTTP_X_REQUEST_ID=7"]);
 }
 
 #[test]
@@ -187,6 +191,24 @@ fn credentials_pass_only_where_they_may_and_are_clear() {
     check(Credentials::Passed, &[b"Basic x"], Some(b"Basic x"));
     check(Credentials::Passed, &[b"Basic x", b"Basic y"], None);
     check(Credentials::Passed, &[], None);
+}
+
+#[test]
+fn claims_of_a_trusted_proxy_pass_but_for_those_that_have_been_read() {
+    let names: [&[u8]; 6] = [
+        b"Forwarded",
+        b"X-Forwarded-For",
+        b"X-Forwarded-Host",
+        b"X-Forwarded-Proto",
+        b"X-Real-IP",
+        b"X-Forwarded-Prefix",
+    ];
+    let fields = names.map(|name| Field { name, value: b"x" });
+    let asked = Asked { claims: Claims::Passed, ..asked(&fields) };
+    let environment = environment(&asked, &Additions::default(), NO_LIMITS).unwrap();
+    let all = lines(&environment);
+    let passed: Vec<_> = all.iter().filter(|line| line.starts_with("HTTP_")).collect();
+    assert_eq!(passed, ["HTTP_X_REAL_IP=x", "HTTP_X_FORWARDED_PREFIX=x"]);
 }
 
 #[test]

@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use http::digits::{write_ip, write_number};
 use http::fields::{host_and_port, is_name, trim_ows};
+use http::forwarded;
 use http::framing::Framing;
 use http::head::{Head, Method};
 use http::status::Status;
+use http::target::normalized;
 use script::arguments::arguments;
-use script::environment::{Additions, Asked, Credentials, Environment, Limits, Scheme, environment};
+use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, Scheme, environment};
 use script::fastcgi::Role;
 use site::application::{ApplicationId, Protocol};
 use site::model::{Interpreter, QueryArguments, Script};
@@ -27,11 +29,13 @@ use crate::worker::Worker;
 
 /// As RFC 3875 §4.1.17 wants it.
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
+/// In `Via`.
+const NAME: &str = "taipan";
 /// Of a request that came over a Unix socket and named none.
 const PORT: u16 = 80;
 /// Fields that are for the next hop alone, that the server writes itself, or that programs would take for
-/// what they are not.
-const OWN_FIELDS: [&str; 14] = [
+/// what they are not; beside those of `http::forwarded`.
+const OWN_FIELDS: [&str; 11] = [
     "connection",
     "content-length",
     "expect",
@@ -43,9 +47,6 @@ const OWN_FIELDS: [&str; 14] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
 ];
 
 /// What a request has led to that answers it: a script that is there, or an application.
@@ -241,7 +242,7 @@ impl Run {
             method: head.token,
             protocol: head.version.as_str(),
             scheme: Scheme::Http,
-            path: head.target.path().unwrap_or("/"),
+            path: &normalized(head.target.path().unwrap_or("/")),
             query: head.target.query(),
             host: authority,
             server_name: if name.is_empty() { own_name } else { name },
@@ -262,6 +263,7 @@ impl Run {
             body,
             fields: head.fields,
             credentials: script.credentials,
+            claims: Claims::Withheld,
         };
         environment(&asked, &script.environment, Limits::default()).map_err(|error| {
             log::warn(format_args!("{who}: {error}"));
@@ -327,11 +329,12 @@ fn additions(own: Option<&Script>, variables: &Additions, application: Option<Ap
     additions
 }
 
-/// The head of the request as it is passed on by HTTP/1.1. Whoever asks is named by this server alone; a
+/// The head of the request as it is passed on by HTTP/1.1. The client is named by this server alone; a
 /// name with an underscore would be mistaken for one with a dash.
 fn request(head: &Head<'_>, peer: Peer, body: Option<u64>, persists: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    put(&mut out, &[head.token.as_bytes(), b" ", head.target.path().unwrap_or("*").as_bytes()]);
+    let path = normalized(head.target.path().unwrap_or("*"));
+    put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
     if let Some(query) = head.target.query() {
         put(&mut out, &[b"?", query.as_bytes()]);
     }
@@ -339,11 +342,14 @@ fn request(head: &Head<'_>, peer: Peer, body: Option<u64>, persists: bool) -> Ve
     let connection = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     for field in head.fields {
         let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
-        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
+        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own)) || forwarded::is_claim(field.name);
         if !is_own && !field.name.contains(&b'_') && !is_named() {
             put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
+    // RFC 9110 §7.6.3, behind what others have written there.
+    let received = head.version.as_str().trim_start_matches("HTTP/");
+    put(&mut out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
     if let Some(ip) = peer.ip() {
         out.extend_from_slice(b"X-Forwarded-For: ");
         write_ip(ip, &mut out);
