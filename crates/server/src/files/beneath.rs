@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use http::target::SafePath;
-use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags};
+use rustix::fs::{FileType, OFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 
@@ -20,6 +20,8 @@ use crate::sys::calls;
 
 /// As `path_resolution(7)`: more links than this are a loop.
 const MAX_LINKS: usize = 40;
+/// Folders that a walk holds open at once: the target of a link alone may name two thousand.
+const MAX_FOLDERS: usize = 256;
 /// `openat2` says EAGAIN when a rename elsewhere crossed its path, and any file system that it was interrupted;
 /// it is asked again this often.
 const RACES: usize = 8;
@@ -96,6 +98,8 @@ pub fn open(
         Err(Errno::XDEV) if symlinks == Symlinks::Beneath => walk(root, name, symlinks, flags, wait),
         Err(Errno::LOOP) if symlinks == Symlinks::Owner => walk(root, name, symlinks, flags, wait),
         Err(Errno::NOSYS) => walk(root, name, symlinks, flags, wait),
+        // Renames went on all the time. A walk does not mind them.
+        Err(Errno::AGAIN) if wait == Wait::Allowed => walk(root, name, symlinks, flags, wait),
         Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::Never => Err(OpenError::WouldWait),
         Err(errno) => Err(errno.into()),
         Ok(fd) => Ok(fd),
@@ -141,23 +145,25 @@ fn walk(
     while let Some(part) = walk.ahead.pop() {
         if part.as_os_str() == ".." {
             walk.go_up()?;
-            continue;
-        }
-        let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| calls::openat(walk.here(), &part, step))?;
-        if kind(&fd)? == FileType::Symlink {
-            walk.follow(&fd, &part)?;
-        } else if walk.ahead.is_empty() {
-            return open_last(walk.here(), &part, fd, flags);
         } else {
-            walk.folders.push(fd);
+            let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = retry_on_intr(|| calls::openat(walk.here(), &part, step))?;
+            if kind(&fd)? == FileType::Symlink {
+                walk.follow(&fd)?;
+            } else if walk.ahead.is_empty() {
+                return walk.open_last(&part, fd, flags);
+            } else {
+                walk.enter(fd)?;
+            }
         }
+        walk.arrive()?;
     }
     // The path ended in a folder that was entered: by `..`, or because it is the root.
     Ok(retry_on_intr(|| calls::openat(walk.here(), ".", flags))?)
 }
 
-/// A walk from folder to folder.
+/// A walk from folder to folder. Nothing is looked at twice by its name, for it may have been exchanged in
+/// between: a link is read, and its owner seen, by one descriptor.
 struct Walk<'a> {
     root: &'a Root,
     symlinks: Symlinks,
@@ -167,13 +173,21 @@ struct Walk<'a> {
     folders: Vec<OwnedFd>,
     start: OwnedFd,
     links: usize,
+    /// The links whose targets have not been reached yet, where those must have the same owner.
+    pending: Vec<PendingLink>,
+}
+
+struct PendingLink {
+    owner: u32,
+    /// As many components are ahead when its target is reached.
+    ahead: usize,
 }
 
 impl Walk<'_> {
     fn begin<'a>(root: &'a Root, name: &str, symlinks: Symlinks) -> Result<Walk<'a>, OpenError> {
         let start = calls::duplicate(&root.fd)?;
         let ahead = parts(Path::new(name));
-        Ok(Walk { root, symlinks, ahead, folders: Vec::new(), start, links: 0 })
+        Ok(Walk { root, symlinks, ahead, folders: Vec::new(), start, links: 0, pending: Vec::new() })
     }
 
     fn here(&self) -> BorrowedFd<'_> {
@@ -182,6 +196,14 @@ impl Walk<'_> {
 
     fn is_confined(&self) -> bool {
         matches!(self.symlinks, Symlinks::Beneath | Symlinks::Never)
+    }
+
+    fn enter(&mut self, folder: OwnedFd) -> Result<(), OpenError> {
+        if self.folders.len() >= MAX_FOLDERS {
+            return Err(OpenError::Denied);
+        }
+        self.folders.push(folder);
+        Ok(())
     }
 
     fn go_up(&mut self) -> Result<(), OpenError> {
@@ -197,10 +219,13 @@ impl Walk<'_> {
 
     /// Puts where the link leads in front of what is ahead. An absolute one begins anew, at the root if it
     /// leads beneath it.
-    fn follow(&mut self, link: &OwnedFd, name: &Path) -> Result<(), OpenError> {
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), OpenError> {
         self.links += 1;
-        if self.links > MAX_LINKS || !may_follow(self.symlinks, self.here(), link, name)? {
+        if self.links > MAX_LINKS || self.symlinks == Symlinks::Never {
             return Err(OpenError::Denied);
+        }
+        if self.symlinks == Symlinks::Owner {
+            self.pending.push(PendingLink { owner: owner(link)?, ahead: self.ahead.len() });
         }
         let target = read_link(link)?;
         if !target.is_absolute() {
@@ -218,25 +243,41 @@ impl Walk<'_> {
         }
         Ok(())
     }
-}
 
-/// The last component, which `found` shows not to be a link: opened by name, unless it has been exchanged.
-fn open_last(here: BorrowedFd<'_>, part: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
-    if flags.contains(OFlags::PATH) {
-        return Ok(found);
-    }
-    Ok(retry_on_intr(|| calls::openat(here, part, flags | OFlags::NOFOLLOW))?)
-}
-
-fn may_follow(symlinks: Symlinks, here: BorrowedFd<'_>, link: &OwnedFd, name: &Path) -> Result<bool, Errno> {
-    Ok(match symlinks {
-        Symlinks::Never => false,
-        Symlinks::Beneath | Symlinks::Follow => true,
-        Symlinks::Owner => {
-            let target = retry_on_intr(|| calls::statat(here, name, AtFlags::empty()))?;
-            retry_on_intr(|| calls::fstat(link))?.st_uid == target.st_uid
+    /// The folder here may be what links have led to.
+    fn arrive(&mut self) -> Result<(), OpenError> {
+        if self.pending.last().is_some_and(|link| link.ahead >= self.ahead.len()) {
+            self.compare_owners(self.here())?;
+            self.pending.retain(|link| link.ahead < self.ahead.len());
         }
-    })
+        Ok(())
+    }
+
+    /// Does `reached` belong to the owners of all links that lead to it?
+    fn compare_owners(&self, reached: impl AsFd) -> Result<(), OpenError> {
+        let mut leading = self.pending.iter().filter(|link| link.ahead >= self.ahead.len()).peekable();
+        if leading.peek().is_none() {
+            return Ok(());
+        }
+        let owner = owner(reached)?;
+        if leading.any(|link| link.owner != owner) { Err(OpenError::Denied) } else { Ok(()) }
+    }
+
+    /// The last component, which `found` shows not to be a link. It is opened by its name, and may have been
+    /// exchanged for another file since: what counts is the owner of what was opened.
+    fn open_last(&self, part: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
+        self.compare_owners(&found)?;
+        if flags.contains(OFlags::PATH) {
+            return Ok(found);
+        }
+        let opened = retry_on_intr(|| calls::openat(self.here(), part, flags | OFlags::NOFOLLOW))?;
+        self.compare_owners(&opened)?;
+        Ok(opened)
+    }
+}
+
+fn owner(fd: impl AsFd) -> Result<u32, Errno> {
+    Ok(retry_on_intr(|| calls::fstat(&fd))?.st_uid)
 }
 
 fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {

@@ -103,11 +103,6 @@ pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
 }
 
 #[inline]
-pub fn statat(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Stat, Errno> {
-    rustix::fs::statat(folder, path, flags)
-}
-
-#[inline]
 pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
     rustix::fs::statx(folder, path, flags, StatxFlags::BASIC_STATS)
 }

@@ -203,11 +203,6 @@ pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
     direct::fstat(fd)
 }
 
-pub fn statat(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Stat, Errno> {
-    whole(Call::Statat)?;
-    direct::statat(folder, path, flags)
-}
-
 pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
     whole(Call::Statx)?;
     direct::statx(folder, path, flags)

@@ -125,16 +125,74 @@ fn the_root_itself_is_a_folder() {
     }
 }
 
+/// Links to what belongs to root, and paths through them.
+const FOREIGN: [(&str, &str, &str); 8] = [
+    ("/etc/passwd", "foreign", "/foreign"),
+    ("foreign", "foreign-chain", "/foreign-chain"),
+    ("/etc", "foreign-folder", "/foreign-folder"),
+    ("foreign-folder/passwd", "foreign-through", "/foreign-through"),
+    ("/etc/../etc/passwd", "foreign-dotted", "/foreign-dotted"),
+    ("/", "foreign-top", "/foreign-top/etc/passwd"),
+    ("/usr/..", "foreign-up", "/foreign-up/etc/passwd"),
+    ("foreign-top/.", "foreign-here", "/foreign-here/etc/passwd"),
+];
+
 #[test]
-fn a_link_to_another_owners_file_is_denied() {
-    if !rustix::process::geteuid().is_root() {
-        // Only root can make a file of somebody else's; as any other user there is nothing to prove.
-        return;
-    }
+fn owner_denies_a_link_to_another_owners_file_or_folder() {
     let ground = Ground::new("owner");
     let root = ground.root();
-    std::os::unix::fs::chown(ground.0.join("secret"), Some(12345), None).unwrap();
-    let path = SafePath::parse("/out").unwrap();
-    let opened = open(&root, &path, Symlinks::Owner, OFlags::RDONLY, Wait::Allowed);
-    assert_eq!(outcome(opened), Denied);
+    for (to, name, _) in FOREIGN {
+        let link = ground.0.join("root").join(name);
+        symlink(to, &link).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(link, Some(12345), None).unwrap();
+        }
+    }
+    for (_, _, path) in FOREIGN {
+        let path = SafePath::parse(path).unwrap();
+        for flags in [OFlags::PATH, OFlags::RDONLY] {
+            let opened = open(&root, &path, Symlinks::Owner, flags, Wait::Allowed);
+            assert!(matches!(opened, Err(OpenError::Denied)), "{path}: {opened:?}");
+            let followed = open(&root, &path, Symlinks::Follow, flags, Wait::Allowed);
+            assert!(followed.is_ok(), "{path}: {followed:?}");
+        }
+    }
+}
+
+#[test]
+fn owner_compares_what_was_opened_though_the_name_was_exchanged() {
+    let ground = Ground::new("exchanged");
+    let root = ground.root();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(root.path.join("file"), Some(12345), None).unwrap();
+    }
+    let mut walk = Walk::begin(&root, "file", Symlinks::Owner).unwrap();
+    let found = calls::openat(walk.here(), "file", OFlags::PATH | OFlags::NOFOLLOW).unwrap();
+    let mine = owner(&found).unwrap();
+    walk.ahead.clear();
+    walk.pending.push(PendingLink { owner: mine, ahead: 0 });
+    let found_again = calls::duplicate(&found).unwrap();
+    assert!(walk.open_last(Path::new("file"), found_again, OFlags::RDONLY).is_ok());
+    // As if `file` had been exchanged for a file of root's.
+    walk.start = calls::open("/etc", FOLDER).unwrap();
+    let opened = walk.open_last(Path::new("passwd"), found, OFlags::RDONLY);
+    assert!(matches!(opened, Err(OpenError::Denied)), "{opened:?}");
+}
+
+#[test]
+fn a_walk_holds_a_bounded_number_of_folders() {
+    let ground = Ground::new("deep");
+    let root = ground.root();
+    let mut deep = root.path.to_path_buf();
+    for _ in 0..=MAX_FOLDERS {
+        deep.push("d");
+    }
+    disk::create_dir_all(&deep).unwrap();
+    symlink("d/".repeat(MAX_FOLDERS - 1), root.path.join("to-last")).unwrap();
+    symlink("d/".repeat(MAX_FOLDERS + 1), root.path.join("too-far")).unwrap();
+    for (path, is_open) in [("/to-last/", true), ("/too-far/d", false)] {
+        let path = SafePath::parse(path).unwrap();
+        let opened = open(&root, &path, Symlinks::Owner, OFlags::PATH, Wait::Allowed);
+        assert_eq!(opened.is_ok(), is_open, "{path}: {opened:?}");
+    }
 }

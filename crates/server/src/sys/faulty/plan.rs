@@ -34,7 +34,6 @@ calls! {
     Openat2 "openat2",
     Duplicate "duplicate",
     Fstat "fstat",
-    Statat "statat",
     Statx "statx",
     Readlink "readlink",
     Preadv2 "preadv2",

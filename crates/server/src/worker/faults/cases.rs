@@ -99,7 +99,7 @@ pub fn plausible(call: Call) -> Vec<Fault> {
         Call::Open | Call::Openat | Call::OpenFolder => [&table[..], &disk, &[interrupted]].concat(),
         Call::Openat2 => [&table[..], &disk, &[interrupted, again, errno(Errno::NOSYS)]].concat(),
         Call::Duplicate => vec![errno(Errno::MFILE), errno(Errno::NOMEM), Panic],
-        Call::Fstat | Call::Statat | Call::Statx | Call::Readlink => {
+        Call::Fstat | Call::Statx | Call::Readlink => {
             [&disk[..], &[interrupted, errno(Errno::NOMEM)]].concat()
         }
         Call::Preadv2 => {

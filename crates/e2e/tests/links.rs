@@ -1,0 +1,201 @@
+//! The rules for symbolic links hold while links are exchanged: what has been checked is what is served.
+
+use std::fs;
+use std::os::unix::fs::{lchown, symlink};
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Client, Response, Rows, Server, Site, is_root};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+/// How long links are exchanged.
+const RACE: Duration = Duration::from_secs(10);
+const CLIENTS: usize = 3;
+/// Whom the links and their rightful targets belong to, where the test is root.
+const ATTACKER: u32 = 12345;
+/// What belongs to another owner: a folder, which has a file, which has a line.
+const FOREIGN: &str = "/etc";
+const FOREIGN_FILE: &str = "passwd";
+const SECRET: &str = "root:x:0:0:";
+
+/// In a folder of its name, two names are exchanged. One leads to what is the attacker's own, and the other to
+/// what is not.
+struct Race {
+    name: &'static str,
+    /// Target and name.
+    links: &'static [(&'static str, &'static str)],
+    exchanged: [&'static str; 2],
+    asked: &'static str,
+}
+
+const RACES: [Race; 10] = [
+    Race {
+        name: "file",
+        links: &[("own.txt", "x"), ("/etc/passwd", "y")],
+        exchanged: ["x", "y"],
+        asked: "x",
+    },
+    Race {
+        name: "link-and-file",
+        links: &[("/etc/passwd", "y"), ("own.txt", "to-own")],
+        exchanged: ["own.txt", "y"],
+        asked: "to-own",
+    },
+    Race { name: "folder", links: &[("own", "x"), ("/etc", "y")], exchanged: ["x", "y"], asked: "x/passwd" },
+    Race {
+        name: "first-of-chain",
+        links: &[("own.txt", "to-own"), ("/etc/passwd", "to-foreign"), ("to-own", "x"), ("to-foreign", "y")],
+        exchanged: ["x", "y"],
+        asked: "x",
+    },
+    Race {
+        name: "last-of-chain",
+        links: &[("own.txt", "x"), ("/etc/passwd", "y"), ("x", "to-x")],
+        exchanged: ["x", "y"],
+        asked: "to-x",
+    },
+    Race {
+        name: "within-a-target",
+        links: &[("own", "x"), ("/etc", "y"), ("x/passwd", "to-x")],
+        exchanged: ["x", "y"],
+        asked: "to-x",
+    },
+    Race {
+        name: "dots",
+        links: &[
+            ("own/../own/passwd", "x"),
+            ("own/../../../../../../../../../../../../../../../../../etc/passwd", "y"),
+        ],
+        exchanged: ["x", "y"],
+        asked: "x",
+    },
+    Race {
+        name: "neighbour",
+        links: &[("own.txt", "own.txt.gz"), ("/etc/passwd", "y")],
+        exchanged: ["own.txt.gz", "y"],
+        asked: "own.txt",
+    },
+    Race {
+        name: "index",
+        links: &[("../own.txt", "own/index.html"), ("/etc/passwd", "own/y")],
+        exchanged: ["own/index.html", "own/y"],
+        asked: "own/",
+    },
+    Race {
+        name: "listing",
+        links: &[("empty", "x"), ("/etc", "y")],
+        exchanged: ["x", "y"],
+        asked: "x/?format=json",
+    },
+];
+
+/// Rules, and whether they let a link to what is the attacker's own be followed. Each has a host of its name.
+const RULES: [(&str, bool); 3] = [("owner", true), ("beneath", true), ("never", false)];
+
+impl Race {
+    fn set_up(&self, root: &Path) {
+        let home = root.join(self.name);
+        for folder in ["own", "empty"] {
+            fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        fs::write(home.join("own.txt"), "own").unwrap();
+        fs::write(home.join("own").join(FOREIGN_FILE), "own").unwrap();
+        for (to, name) in self.links {
+            symlink(to, home.join(name)).unwrap();
+        }
+        if is_root() {
+            let mine = ["", "own", "empty", "own.txt", "own/passwd"].iter();
+            for name in mine.chain(self.links.iter().map(|(_, name)| name)) {
+                lchown(home.join(name), Some(ATTACKER), None).unwrap();
+            }
+        }
+    }
+
+    fn exchange(&self, root: &Path) {
+        let [one, other] = self.exchanged.map(|name| root.join(self.name).join(name));
+        renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("they can be exchanged");
+    }
+
+    fn ask(&self, client: &mut Client, rule: &str) -> Response {
+        let Race { name, asked, .. } = self;
+        client.ask(format!("GET /{name}/{asked} HTTP/1.1\r\nHost: {rule}\r\nAccept-Encoding: gzip\r\n\r\n"))
+    }
+
+    fn leaks(&self, response: &Response) -> bool {
+        let text = response.text();
+        text.contains(SECRET) || (self.name == "listing" && text.contains(FOREIGN_FILE))
+    }
+}
+
+/// What came of a race with a rule.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    served: usize,
+    denied: usize,
+    leaked: usize,
+    other: usize,
+}
+
+fn server() -> Server {
+    let hosts = RULES
+        .map(|(rule, _)| format!("[[host]]\nroot = \"www\"\nnames = [\"{rule}\"]\nsymlinks = \"{rule}\"\n"));
+    let site = Site::new()
+        .config("listing = true\n[cache]\ncheck = \"0s\"\nmissing = \"0s\"\n")
+        .config(&hosts.concat());
+    for race in &RACES {
+        race.set_up(&site.root());
+    }
+    // What is older than its file is no neighbour of it.
+    site.modified("neighbour/own.txt", 1_000_000).start()
+}
+
+#[test]
+fn no_rule_leaks_while_links_are_exchanged() {
+    assert!(fs::read_to_string(Path::new(FOREIGN).join(FOREIGN_FILE)).unwrap().contains(SECRET));
+    let server = server();
+    let root = server.root();
+    let seen = Mutex::new([[Seen::default(); RULES.len()]; RACES.len()]);
+    let until = Instant::now() + RACE;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < until {
+                RACES.iter().for_each(|race| race.exchange(&root));
+            }
+        });
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                while Instant::now() < until {
+                    for (at, race) in RACES.iter().enumerate() {
+                        for (rule, (name, _)) in RULES.iter().enumerate() {
+                            let response = race.ask(&mut client, name);
+                            let seen = &mut seen.lock().unwrap()[at][rule];
+                            match response.status {
+                                200 if race.leaks(&response) => seen.leaked += 1,
+                                200 => seen.served += 1,
+                                403 => seen.denied += 1,
+                                _ => seen.other += 1,
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut rows = Rows::new();
+    for (race, seen) in RACES.iter().zip(seen.into_inner().unwrap()) {
+        for ((rule, follows), seen) in RULES.iter().zip(seen) {
+            let what = format!("{} {rule} {seen:?}", race.name);
+            rows.check(&what, (seen.leaked, seen.other), (0, 0));
+            rows.holds(
+                &what,
+                "the attacker's own is served where the rule lets it",
+                seen.served > 0 || !follows,
+            );
+            let is_hidden = matches!(race.name, "neighbour" | "link-and-file");
+            rows.holds(&what, "what is not is denied", seen.denied > 0 || is_hidden);
+        }
+    }
+}
