@@ -332,3 +332,53 @@ fn a_time_within_the_second_is_that_second() {
         );
     }
 }
+
+#[test]
+fn a_listing_has_no_tag_and_no_date_but_is_there() {
+    // Small, and too large to be sent with its length.
+    let site = (0..300).fold(site(), |site, n| site.file(&format!("many/{n:0>200}"), ""));
+    let server = site.config("listing = true\n[cache]\nbytes = \"64KiB\"\nfile = \"1KiB\"").start();
+    let mut table = Rows::new();
+    for (fields, status) in [
+        ("If-None-Match: *".to_owned(), 304),
+        ("If-None-Match: \"x\"".to_owned(), 200),
+        ("If-None-Match: \"\"".to_owned(), 200),
+        ("If-Match: *".to_owned(), 200),
+        ("If-Match: \"x\"".to_owned(), 412),
+        ("If-Match: \"\"".to_owned(), 412),
+        ("If-Match: \"x\"\r\nIf-None-Match: *".to_owned(), 412),
+        ("If-Match: *\r\nIf-None-Match: *".to_owned(), 304),
+        (format!("If-Modified-Since: {LATER}"), 200),
+        (format!("If-Unmodified-Since: {EARLIER}"), 200),
+        ("Range: bytes=0-1\r\nIf-Range: *".to_owned(), 200),
+    ] {
+        for path in ["/dir/", "/many/", "/dir/?format=json", "/many/?format=json"] {
+            // Once made, and once from what is kept.
+            for method in ["GET", "HEAD", "GET"] {
+                let found = if method == "HEAD" {
+                    let mut client = server.connect();
+                    let request = format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n");
+                    client.send(request).read_response_to_head()
+                } else {
+                    ask(&server, method, path, &format!("{fields}\r\n"))
+                };
+                let input = format!("{method} {path} {fields}");
+                table.check(&input, found.status, status);
+                table.check(&input, found.field("vary"), if status == 412 { None } else { Some("Accept") });
+                if status == 304 {
+                    table.check(&input, (found.body.len(), found.field("content-length")), (0, None));
+                }
+            }
+        }
+    }
+    // Where the answer is no listing, they do not count (§13.2.1).
+    for (path, status) in [("/dir", 301), ("/none/", 404)] {
+        table.check(
+            path,
+            ask(&server, "GET", path, "If-None-Match: *\r\nIf-Match: \"x\"\r\n").status,
+            status,
+        );
+    }
+    let unlisted = crate::site().start();
+    table.check("/dir/", ask(&unlisted, "GET", "/dir/", "If-None-Match: *\r\n").status, 403);
+}

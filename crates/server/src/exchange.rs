@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use ::script::environment::Additions;
+use http::conditional;
 use http::head::{Head, Method};
 use http::status::Status;
 use http::target::SafePath;
@@ -280,7 +281,7 @@ impl Exchange<'_> {
                 fixed::unsatisfiable(self.worker, Some(self.route(path)), entry.size(chosen))
             }
             Decision::ToFolder => self.to_folder(path),
-            Decision::List => return self.list(path, entry),
+            Decision::List(preconditions) => return self.list(path, entry, preconditions),
             Decision::Refuse(status) => return self.status(self.route(path), status),
         };
         Answer::Now(self.finish(reply))
@@ -302,7 +303,7 @@ impl Exchange<'_> {
         fixed::redirect(self.worker, Some(self.route(path)), Status::MOVED_PERMANENTLY, &location)
     }
 
-    fn list(&self, path: &SafePath<'_>, entry: &Entry) -> Answer {
+    fn list(&self, path: &SafePath<'_>, entry: &Entry, preconditions: conditional::Verdict) -> Answer {
         let Head { target, authority, .. } = *self.head;
         let planned =
             plan(&self.worker.site, self.host, path.clone(), target.query(), authority, Scheme::Http);
@@ -321,6 +322,7 @@ impl Exchange<'_> {
             folder,
             order: Order::from_query(target.query()),
             format: Format::choose(target.query(), self.head.values("accept")),
+            preconditions,
         };
         if let Some(reply) = listing::kept(self.worker, &wanted, self.now) {
             return Answer::Now(self.finish(reply));

@@ -44,7 +44,8 @@ pub enum Decision {
     Unsatisfiable(usize),
     /// The folder's own address ends in a slash: go there.
     ToFolder,
-    List,
+    /// With what the preconditions make of it, which count only where the listing can be made (RFC 9110 §13.2.1).
+    List(Verdict),
     Refuse(Status),
 }
 
@@ -63,12 +64,17 @@ pub fn decide(head: &Head<'_>, asked: Asked, resource: &Resource, listing: Listi
         Resource::File(forms) => decide_file(head, forms, now),
         Resource::Folder => match (asked, listing) {
             (Asked::AsFile, _) => Decision::ToFolder,
-            (Asked::AsFolder, Listing::On) => Decision::List,
+            (Asked::AsFolder, Listing::On) => Decision::List(evaluate_listing(head, now)),
             (Asked::AsFolder, Listing::Off) => Decision::Refuse(Status::FORBIDDEN),
         },
         Resource::Missing => Decision::Refuse(Status::NOT_FOUND),
         Resource::Denied => Decision::Refuse(Status::FORBIDDEN),
     }
+}
+
+/// A listing is there, and has neither an entity tag nor a date: `*` names it, and nothing else does.
+fn evaluate_listing(head: &Head<'_>, now: i64) -> Verdict {
+    conditional::evaluate(head, Some(&Validators::default()), now)
 }
 
 /// Methods that are allowed on what is served from files, as the value of `Allow`.

@@ -4,6 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
+use http::conditional::Verdict;
 use http::status::Status;
 use http::target::SafePath;
 use rustix::fs::{AtFlags, FileType, OFlags};
@@ -36,6 +37,8 @@ pub struct Wanted {
     pub folder: Stamp,
     pub order: Order,
     pub format: Format,
+    /// What those of the request make of it.
+    pub preconditions: Verdict,
 }
 
 /// The rest of a listing that is made while it is sent.
@@ -70,11 +73,31 @@ impl Pieces {
 /// The listing, if one is kept that still holds.
 pub fn kept(worker: &Worker, wanted: &Wanted, now: i64) -> Option<Reply> {
     let page = worker.files.listing(wanted.host, &key(wanted), &wanted.folder, now)?;
-    Some(Reply::block(page.answer.at(&worker.clock)))
+    Some(conditioned(worker, wanted, Reply::block(page.answer.at(&worker.clock))))
 }
 
 /// Reads and renders.
 pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
+    let reply = make(&worker, &wanted).await;
+    conditioned(&worker, &wanted, reply)
+}
+
+/// The listing, or what the preconditions have in its place.
+fn conditioned(worker: &Worker, wanted: &Wanted, reply: Reply) -> Reply {
+    let route = worker.route(wanted.host, &wanted.path);
+    match wanted.preconditions {
+        Verdict::NotModified if reply.status() == Status::OK => {
+            let head = HeadWriter::new(worker, Some(route), Status::NOT_MODIFIED);
+            Reply::block(head.field("Vary", "Accept").finish())
+        }
+        Verdict::PreconditionFailed if reply.status() == Status::OK => {
+            fixed::status(worker, Some(route), Status::PRECONDITION_FAILED)
+        }
+        _ => reply,
+    }
+}
+
+async fn make(worker: &Rc<Worker>, wanted: &Wanted) -> Reply {
     let route = worker.route(wanted.host, &wanted.path);
     let job = Job {
         root: wanted.root.clone(),
@@ -92,16 +115,16 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
     let now = worker.clock.read();
     match looked {
         Ok(Ok((page, None))) => {
-            let block = head(&worker, route, wanted.format).length(page.len() as u64).finish_with(&page);
+            let block = head(worker, route, wanted.format).length(page.len() as u64).finish_with(&page);
             let answer = Dated::new(block, &worker.clock);
             let reply = Reply::block(answer.at(&worker.clock));
             let page = ListingPage { answer, folder: wanted.folder, made: now };
-            worker.files.keep_listing(wanted.host, &key(&wanted), Rc::new(page));
+            worker.files.keep_listing(wanted.host, &key(wanted), Rc::new(page));
             reply
         }
         Ok(Ok((ready, render))) => {
             let Some(place) = worker.disk.stream(wanted.folder.device) else {
-                return fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE);
+                return fixed::status(worker, Some(route), Status::SERVICE_UNAVAILABLE);
             };
             let source = Source::Listing(Box::new(Pieces {
                 ready,
@@ -109,16 +132,16 @@ pub async fn list(worker: Rc<Worker>, wanted: Wanted) -> Reply {
                 device: wanted.folder.device,
                 _place: place,
             }));
-            Reply { body: Body::Stream(source), ..Reply::block(head(&worker, route, wanted.format).finish()) }
+            Reply { body: Body::Stream(source), ..Reply::block(head(worker, route, wanted.format).finish()) }
         }
-        Ok(Err(OpenError::Denied)) => fixed::status(&worker, Some(route), Status::FORBIDDEN),
-        Ok(Err(OpenError::Missing)) => fixed::status(&worker, Some(route), Status::NOT_FOUND),
+        Ok(Err(OpenError::Denied)) => fixed::status(worker, Some(route), Status::FORBIDDEN),
+        Ok(Err(OpenError::Missing)) => fixed::status(worker, Some(route), Status::NOT_FOUND),
         Ok(Err(OpenError::Local(errno))) => {
             let status = worker.files.trouble(wanted.path.as_str(), errno);
-            fixed::status(&worker, Some(route), status)
+            fixed::status(worker, Some(route), status)
         }
-        Ok(Err(OpenError::WouldWait)) => fixed::status(&worker, Some(route), Status::INTERNAL_SERVER_ERROR),
-        Err(_) => fixed::status(&worker, Some(route), Status::SERVICE_UNAVAILABLE),
+        Ok(Err(OpenError::WouldWait)) => fixed::status(worker, Some(route), Status::INTERNAL_SERVER_ERROR),
+        Err(_) => fixed::status(worker, Some(route), Status::SERVICE_UNAVAILABLE),
     }
 }
 
