@@ -81,7 +81,7 @@ fn placed(error: &ConfigError, files: &Files) {
 fn complete(site: &Site) {
     assert!((1..=64).contains(&site.listeners.len()) && !site.hosts.is_empty());
     assert!(
-        site.server_name.as_ref().is_none_or(|name| name.bytes().all(|byte| matches!(byte, b' '..=b'~')))
+        site.server_header.as_ref().is_none_or(|name| name.bytes().all(|byte| matches!(byte, b' '..=b'~')))
     );
     countable(&worst_case(site, WORKERS));
     countable(&descriptors(site, WORKERS));

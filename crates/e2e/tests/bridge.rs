@@ -661,12 +661,12 @@ fn what_cannot_be_started_is_told_in_one_line() {
         (&["-s", "x.sock", "--folder", "plain"], &["plain is not a folder"]),
         (&["-s", "x.sock", "no-such-program"], &["no program no-such-program"]),
         (&["-s", "x.sock", "./plain"], &["no program ./plain"]),
-        (&["-s", "plain", "cat"], &["plain", "in use", "--socket"]),
+        (&["-s", "plain", "cat"], &["plain", "not a socket", "--socket"]),
         (&["-s", "missing/x.sock", "cat"], &["missing/x.sock", "folder does not exist"]),
-        (&["-s", "localhost:9000", "cat"], &["localhost:9000 is not an address", "127.0.0.1:PORT"]),
+        (&["-s", "localhost:9000", "cat"], &["localhost:9000 is not an address", "127.0.0.1:9000"]),
         (&["-s", "192.0.2.1:0", "cat"], &["192.0.2.1:0", "does not have that address"]),
         (&["--processes", "0", "cat"], &["--processes takes a number"]),
-        (&["--listen", ":1", "cat"], &["--listen means nothing for fcgi-wrap"]),
+        (&["--listen", ":1", "cat"], &["--listen is not a flag of taipan fcgi-wrap"]),
     ];
     let mut rows = Rows::new();
     for (arguments, parts) in table {

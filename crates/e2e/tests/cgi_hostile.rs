@@ -529,7 +529,7 @@ fn scripts_run_also_where_there_can_be_no_control_groups() {
     assert_eq!(server.get("/a.cgi").text(), "hello");
     // A folder that is none is a mistake.
     for (folder, expected) in
-        [("/", "/ is no control group (version 2)"), ("/no/such", "cannot use /no/such")]
+        [("/", "/ is not a control group (version 2)"), ("/no/such", "cannot use /no/such")]
     {
         let site = Site::new().config(&format!("[scripts]\ncgroup = \"{folder}\"\n"));
         for words in [&["check", "-c"][..], &["-c"]] {

@@ -69,17 +69,28 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         (&["www", "--listen", &others], &[&others, "in use", "--listen"]),
         (&["www", "--listen", &others, "--workers", "2"], &[&others, "in use", "--listen"]),
         (&["www", "--listen", "nonsense"], &["nonsense", "not an address", "127.0.0.1:8080"]),
-        (&["www", "--listen", ":8080"], &[":8080", "0.0.0.0:PORT", "[::]:PORT"]),
-        (&["www", "--listen", "localhost:8080"], &["localhost:8080", "127.0.0.1:PORT"]),
+        (&["www", "--listen", ":8080"], &[":8080", "127.0.0.1:8080", "0.0.0.0:8080", "[::]:8080"]),
+        (&["www", "--listen", "localhost:8080"], &["localhost:8080", "127.0.0.1:8080"]),
         (&["www", "--listen", "127.0.0.1:65536"], &["127.0.0.1:65536", "not an address"]),
         (&["www", "--listen", "192.0.2.1:0"], &["192.0.2.1:0", "does not have that address"]),
         (
             &["www", "--listen", "unix:missing/t.sock"],
             &["unix:missing/t.sock", "folder does not exist", "create it"],
         ),
-        (&["www", "--listen", "unix:page.html"], &["unix:page.html", "in use"]),
+        (&["www", "--listen", "unix:page.html"], &["unix:page.html", "not a socket", "--listen"]),
         (&["www", "--lisen", "127.0.0.1:0"], &["unknown flag --lisen", "--listen?"]),
         (&["www", "-x"], &["unknown flag -x", "--help"]),
+        (&["www", "--port", "8080"], &["unknown flag --port", "--listen 127.0.0.1:PORT"]),
+        (
+            &["www", "--listen", "8080"],
+            &["8080 is not an address", "write \"127.0.0.1:8080\" for this machine"],
+        ),
+        (&["www", "-s", "reload"], &["-s is not a flag"]),
+        (&["www", "-w", "many"], &["-w takes a number", "many"]),
+        (&["chek"], &["no folder chek", "did you mean taipan check?"]),
+        (&["chek", "-c", "unknown.toml"], &["no command chek", "did you mean taipan check?"]),
+        (&["explian", "GET", "/"], &["no command explian", "did you mean taipan explain?"]),
+        (&["start"], &["no folder start", "taipan DIR"]),
         (&["www", "--listen"], &["--listen", "--help"]),
         (&["www", "--workers", "many"], &["--workers", "number", "many"]),
         (&["www", "--workers", "0"], &["--workers"]),
@@ -96,7 +107,10 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         (&["-c", "log.toml"], &["missing/access.log", "cannot open"]),
         (&["-c", "root.toml"], &["missing", "create it"]),
         (&["check"], &["taipan check -c FILE"]),
-        (&["check", "-c", "root.toml", "--listen", "127.0.0.1:0"], &["--listen means nothing for check"]),
+        (
+            &["check", "-c", "root.toml", "--listen", "127.0.0.1:0"],
+            &["--listen is not a flag of taipan check"],
+        ),
         (&["explain", "GET"], &["a method and a URL"]),
         (&["explain", "GET", "/", "--root", "missing"], &["no folder missing"]),
         (&["healthcheck"], &["one URL"]),
@@ -108,7 +122,11 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         let output = run(["-c", config.to_str().expect("our own path")]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check("root without a user", output.status.code(), Some(2));
-        rows.holds(&said, "root does not serve, and how it would", said.contains("set `user`"));
+        rows.holds(
+            &said,
+            "how root would serve",
+            said.contains("refusing to serve as root: set `user`") && said.contains("`user = \"root\"`"),
+        );
     }
     for (arguments, parts) in table {
         let output = ended(command().args(*arguments).current_dir(home.path()));
@@ -116,6 +134,41 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
     }
     assert_eq!(fs::read(home.path().join("page.html")).unwrap(), b"page", "what is no socket stays");
     assert_eq!(other.get("/page.html").body, b"page", "the one that was there goes on");
+}
+
+#[test]
+fn serves_a_folder_with_the_name_of_a_misspelt_command() {
+    let home = Folder::new();
+    home.file("chek/a.txt", "here");
+    let mut serve = command();
+    serve.current_dir(home.path()).args(["chek", "--listen", "127.0.0.1:0"]);
+    assert_eq!(Server::start(serve, 1, None, false).get("/a.txt").body, b"here");
+}
+
+#[test]
+fn a_second_start_of_the_same_is_told_to_reload() {
+    let home = Folder::new();
+    home.file("a.txt", "here");
+    let address = format!("127.0.0.1:{}", free_port());
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let config = home.file("site.toml", format!("listen = [\"{address}\"]\nroot = \".\"\n{user}"));
+    let start = || {
+        let mut start = command();
+        start.arg("-c").arg(&config);
+        start
+    };
+    let server = Server::start(start(), 1, None, false);
+    let mut rows = Rows::new();
+    let advice = format!("taipan reload -c {}", config.display());
+    check_refused(&mut rows, "a configuration", &ended(&mut start()), &[&address, "in use", &advice]);
+    // What serves something else is another program.
+    let output = ended(command().arg(home.path()).args(["--listen", &address]));
+    check_refused(&mut rows, "a folder", &output, &[&address, "in use by another program", "--listen"]);
+    let folder = Server::folder(home.path());
+    let others = folder.addr().to_string();
+    let output = ended(command().arg(home.path()).args(["--listen", &others]));
+    check_refused(&mut rows, "the same folder", &output, &[&others, "is running already", "--listen"]);
+    rows.check("it goes on", server.get("/a.txt").status, 200);
 }
 
 #[test]
@@ -150,7 +203,7 @@ fn a_port_below_1024_needs_permission() {
 
 #[test]
 fn help_names_every_command_and_flag() {
-    for arguments in [&["--help"][..], &["-h"], &["check", "--help"]] {
+    for arguments in [&["--help"][..], &["-h"], &["check", "--help"], &["help"], &["help", "check"]] {
         let output = run(arguments.iter().copied());
         let help = text(&output.stdout);
         assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}");
@@ -175,7 +228,7 @@ fn help_names_every_command_and_flag() {
 
 #[test]
 fn the_version_is_one_line() {
-    for flag in ["--version", "-V"] {
+    for flag in ["--version", "-V", "version"] {
         let output = run([flag]);
         assert!(output.status.success() && output.stderr.is_empty());
         let version = text(&output.stdout);

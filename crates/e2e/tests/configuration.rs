@@ -482,8 +482,8 @@ fn entity_tags_are_of_the_kind_configured() {
 fn the_server_field_can_be_changed_and_left_out() {
     for (config, expected) in [
         ("", Some("taipan")),
-        ("server_name = \"something\"", Some("something")),
-        ("server_name = false", None),
+        ("server_header = \"something\"", Some("something")),
+        ("server_header = false", None),
     ] {
         let server = Site::new().file("a", "a").config(config).start();
         let mut rows = Rows::new();

@@ -498,7 +498,7 @@ fn date(seconds: u64) -> String {
 #[test]
 fn server_names_itself_as_configured() {
     for (config, expected) in
-        [("", Some("taipan")), ("server_name = \"else\"", Some("else")), ("server_name = false", None)]
+        [("", Some("taipan")), ("server_header = \"else\"", Some("else")), ("server_header = false", None)]
     {
         let server = site().config(config).start();
         let mut table = Rows::new();

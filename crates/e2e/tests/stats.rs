@@ -274,7 +274,10 @@ fn only_root_and_the_owner_may_ask() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if is_root() {
             assert_eq!(output.status.code(), Some(1), "{word}: {said}");
-            assert!(said.contains("only root, and whoever runs this program, may ask"), "{word}: {said}");
+            assert!(
+                said.contains("only root and the user that runs this program may do this"),
+                "{word}: {said}"
+            );
             assert!(output.stdout.is_empty());
         } else {
             assert_eq!(output.status.code(), Some(0), "{word}: {said}");

@@ -73,7 +73,7 @@ fn answer(what: &What, request: Request) -> io::Result<(bool, String)> {
     };
     let mut stream = UnixStream::connect_addr(&address(what)?).map_err(nobody)?;
     if !is_trusted(&stream) {
-        return Err(io::Error::other("the program that answers is neither root's nor yours"));
+        return Err(io::Error::other("the program that answers runs neither as root nor as you"));
     }
     stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
     let word = REQUESTS.iter().find(|(_, known)| *known == request).map_or("", |(word, _)| word);
@@ -86,9 +86,16 @@ fn answer(what: &What, request: Request) -> io::Result<(bool, String)> {
     }
     let said = String::from_utf8_lossy(&said);
     match said.split_once('\n') {
-        None => Err(io::Error::other("it has ended without an answer; see its error log")),
+        None => Err(io::Error::other("the program ended without an answer; see its error log")),
         Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
     }
+}
+
+/// Does a running program serve this already?
+pub fn is_served(what: &What) -> bool {
+    address(what)
+        .and_then(|address| UnixStream::connect_addr(&address))
+        .is_ok_and(|stream| is_trusted(&stream))
 }
 
 /// Of the path as it is, however it was written.
@@ -160,7 +167,7 @@ impl Control {
             let client = Client { stream, said: Vec::new(), until: Instant::now() + REQUEST_PATIENCE };
             match client.stream.set_nonblocking(true) {
                 Ok(()) if is_trusted(&client.stream) => self.clients.push(client),
-                _ => client.failed(["only root, and whoever runs this program, may ask"]),
+                _ => client.failed(["only root and the user that runs this program may do this"]),
             }
         }
         let mut asked = Vec::new();

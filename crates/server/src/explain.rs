@@ -69,7 +69,7 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
     let mut store = FieldStore::new();
     let head = match head::parse(bytes, &mut store, &worker.site.limits.head) {
         Ok(Some((head, _))) => head,
-        Ok(None) => return Err(io::Error::other("that is no complete request")),
+        Ok(None) => return Err(io::Error::other("this is not a complete request")),
         Err(error) => {
             terminal::out(format_args!("request   refused: {error}"));
             terminal::out(format_args!(
@@ -227,7 +227,7 @@ fn reason(why: Why) -> &'static str {
         Why::Answer => "the route answers so",
         Why::Dotfile => "dotfiles are hidden",
         Why::NoScript => "there is no such script",
-        Why::Rewrite => "rewritten too often, or to what is no path",
+        Why::Rewrite => "rewritten too often, or to something that is not a path",
     }
 }
 

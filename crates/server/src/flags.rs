@@ -84,7 +84,7 @@ pub enum Document {
     Fish,
 }
 
-/// Why a command line is none: one line, with what to do.
+/// Why a command line cannot be followed: one line, with what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -109,12 +109,12 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         name: "reload",
         arguments: "-c FILE",
-        help: "Have the running program read FILE again; exit with 1 if it is not good",
+        help: "Have the running program read FILE again; exit with 1 if FILE has a mistake",
     },
     CommandRow {
         name: "upgrade",
         arguments: "-c FILE",
-        help: "Have the present file of the program take over from the running one",
+        help: "Replace the running program by the installed one, without losing a connection",
     },
     CommandRow {
         name: "stats",
@@ -141,6 +141,32 @@ const COMMANDS: &[CommandRow] = &[
         arguments: "man|bash|zsh|fish",
         help: "Print the manual page, or the completions for a shell",
     },
+    CommandRow { name: "help", arguments: "", help: "Print this help" },
+    CommandRow { name: "version", arguments: "", help: "Print the version" },
+];
+
+/// Commands of other programs, and what to write here.
+const COMMANDS_ALSO_SAID: &[(&[&str], &str)] = &[
+    (&["serve", "run", "start"], "write taipan DIR, or taipan -c FILE"),
+    (&["stop", "quit", "shutdown"], "send SIGTERM to the program, or stop its service"),
+    (&["restart"], "write taipan reload -c FILE, or taipan upgrade -c FILE"),
+    (&["test", "configtest", "validate"], "write taipan check -c FILE"),
+    (&["file-server"], "write taipan DIR"),
+];
+
+/// Flags of other programs, and what to write here.
+const FLAGS_ALSO_SAID: &[(&[&str], &str)] = &[
+    (&["--port", "-p"], "write --listen 127.0.0.1:PORT, or --listen 0.0.0.0:PORT for all of IPv4"),
+    (&["--bind", "-b", "--address", "--addr", "--host"], "write --listen ADDRESS:PORT"),
+    (&["--directory", "--dir", "-d"], "name the folder alone: taipan DIR"),
+    (&["--test", "-t"], "write taipan check -c FILE"),
+    (&["-v"], "write -V or --version"),
+    (&["--daemon", "-D"], "the program stays in the foreground; have the service manager start it"),
+    (&["--tls", "--ssl", "--https", "--cert", "--key"], "there is no TLS yet; put a proxy with TLS in front"),
+    (&["--auth", "--password"], "there are no passwords yet; see authorizer in the manual"),
+    (&["--gzip", "--brotli"], "put FILE.gz beside FILE; see precompressed in the manual"),
+    (&["--cors"], "set a field by headers in a configuration"),
+    (&["--index", "--listing"], "write it in a configuration: taipan -c FILE"),
 ];
 
 const WRAP: &str = "fcgi-wrap";
@@ -320,8 +346,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut given = Given::default();
     let mut first = true;
-    let mut used: Vec<&FlagRow> = Vec::new();
+    // With how they were written.
+    let mut used: Vec<(&FlagRow, String)> = Vec::new();
     while let Some(argument) = parser.next().map_err(usage)? {
+        let typed = match &argument {
+            Arg::Long(name) => format!("--{name}"),
+            Arg::Short(c) => format!("-{c}"),
+            Arg::Value(_) => String::new(),
+        };
         let flag = match argument {
             Arg::Value(value) => {
                 let named = COMMANDS.iter().find(|c| !c.name.is_empty() && value == c.name);
@@ -336,41 +368,41 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
                 first = false;
                 continue;
             }
-            Arg::Long(name) => {
-                FLAGS.iter().find(|f| f.long == name).ok_or_else(|| unknown(&format!("--{name}")))?
-            }
-            Arg::Short(c) => {
-                FLAGS.iter().find(|f| f.short == Some(c)).ok_or_else(|| unknown(&format!("-{c}")))?
-            }
+            Arg::Long(name) => FLAGS.iter().find(|f| f.long == name).ok_or_else(|| unknown(&typed))?,
+            Arg::Short(c) => FLAGS.iter().find(|f| f.short == Some(c)).ok_or_else(|| unknown(&typed))?,
         };
         match flag.key {
             Key::Help => return Ok(Command::Help),
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
-            key => given.set(key, parser.value().map_err(usage)?)?,
+            key => given.set(key, &typed, parser.value().map_err(usage)?)?,
         }
-        used.push(flag);
+        used.push((flag, typed));
     }
-    if let Some(flag) = used.iter().find(|f| !f.commands.contains(&given.command)) {
-        let command = if given.command.is_empty() { "serving" } else { given.command };
-        return Err(UsageError(format!("--{} means nothing for {command}; see taipan --help", flag.long)));
+    if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
+        given.unless_misspelt()?;
+        let whose = match given.command {
+            "" => "of taipan where it serves".to_owned(),
+            command => format!("of taipan {command}"),
+        };
+        return Err(UsageError(format!("{typed} is not a flag {whose}; see taipan --help")));
     }
     given.command()
 }
 
 impl Given {
-    fn set(&mut self, key: Key, value: OsString) -> Result<(), UsageError> {
+    fn set(&mut self, key: Key, typed: &str, value: OsString) -> Result<(), UsageError> {
         match key {
             Key::Config => self.config = Some(value.into()),
             Key::Root => self.root = Some(value.into()),
             Key::Listen => self.listen.push(text(value)?),
             Key::Header => self.fields.push(text(value)?),
             Key::AccessLog => self.access_log = Some(text(value)?),
-            Key::Workers => self.workers = Some(number(value, "--workers", 1..=1024)?),
-            Key::Timeout => self.timeout = Some(number(value, "--timeout", 1..=3600)? as u64),
+            Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
+            Key::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
             Key::User => self.user = Some(text(value)?),
             Key::Socket => self.socket = Some(text(value)?),
-            Key::Processes => self.processes = Some(number(value, "--processes", 1..=1024)?),
+            Key::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
             Key::Folder => self.folders.push(value.into()),
             Key::Json | Key::Help | Key::Version => {}
         }
@@ -435,7 +467,15 @@ impl Given {
                     _ => Err(UsageError("generate takes one of man, bash, zsh and fish".into())),
                 }
             }
+            "help" => Ok(Command::Help),
+            "version" => {
+                self.exactly(0, "version takes no argument")?;
+                Ok(Command::Version)
+            }
             _ => {
+                if self.arguments.len() > 1 || self.config.is_some() {
+                    self.unless_misspelt()?;
+                }
                 if self.arguments.len() > 1 {
                     return Err(UsageError(
                         "only one folder can be served; write a configuration for more".into(),
@@ -453,6 +493,17 @@ impl Given {
         Ok(Command::Ask { what: what(self.config, self.root)?, request })
     }
 
+    /// Errors: what stands first is not a folder but a misspelt command, by what is with it.
+    fn unless_misspelt(&self) -> Result<(), UsageError> {
+        let Some(name) = self.arguments.first().and_then(|first| first.to_str()) else { return Ok(()) };
+        match advice(name) {
+            Some(advice) if self.command.is_empty() => {
+                Err(UsageError(format!("there is no command {name}; {advice}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn exactly(&self, count: usize, otherwise: &str) -> Result<(), UsageError> {
         if self.arguments.len() == count { Ok(()) } else { Err(UsageError(otherwise.to_owned())) }
     }
@@ -464,6 +515,18 @@ fn what(config: Option<PathBuf>, folder: Option<PathBuf>) -> Result<What, UsageE
         (Some(config), None) => Ok(What::Config(config)),
         (None, folder) => Ok(What::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
     }
+}
+
+/// What to write in place of `name`, if that may be meant as a command.
+pub fn advice(name: &str) -> Option<String> {
+    let also_said = COMMANDS_ALSO_SAID.iter().find(|(names, _)| names.contains(&name));
+    if let Some((_, what_to_do)) = also_said {
+        return Some((*what_to_do).to_owned());
+    }
+    let distance = |command: &str| strsim::damerau_levenshtein(command, name);
+    let commands = COMMANDS.iter().map(|command| command.name).filter(|command| !command.is_empty());
+    let nearest = commands.min_by_key(|command| distance(command))?;
+    (distance(nearest) <= 1 + name.len() / 5).then(|| format!("did you mean taipan {nearest}?"))
 }
 
 /// `--help`.
@@ -607,9 +670,15 @@ fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<u
 }
 
 fn unknown(flag: &str) -> UsageError {
-    let near = |name: &str| strsim::damerau_levenshtein(name, flag.trim_start_matches('-'));
+    if let Some((_, what_to_do)) = FLAGS_ALSO_SAID.iter().find(|(names, _)| names.contains(&flag)) {
+        return UsageError(format!("unknown flag {flag}; {what_to_do}"));
+    }
+    let written = flag.trim_start_matches('-');
+    let near = |name: &str| strsim::damerau_levenshtein(name, written);
     match FLAGS.iter().map(|f| f.long).min_by_key(|name| near(name)) {
-        Some(name) if near(name) <= 3 => UsageError(format!("unknown flag {flag}; did you mean --{name}?")),
+        Some(name) if near(name) <= written.len() / 3 => {
+            UsageError(format!("unknown flag {flag}; did you mean --{name}?"))
+        }
         _ => UsageError(format!("unknown flag {flag}; see taipan --help")),
     }
 }
@@ -688,6 +757,12 @@ mod tests {
             ),
             ("generate fish", Command::Generate(Document::Fish)),
             ("--help", Command::Help),
+            ("help", Command::Help),
+            ("help check", Command::Help),
+            ("version", Command::Version),
+            ("./help", Command::Serve(serve(folder("./help")))),
+            // Whether there is such a folder is not known here.
+            ("chek", Command::Serve(serve(folder("chek")))),
             ("check -V", Command::Version),
         ];
         for (line, expected) in table {
@@ -708,12 +783,25 @@ mod tests {
             ("healthcheck", "one URL"),
             ("generate tcsh", "man, bash, zsh and fish"),
             ("--workers many", "takes a number"),
-            ("check -c a --listen :1", "means nothing for check"),
+            ("check -c a --listen :1", "--listen is not a flag of taipan check"),
+            ("check -c a -l :1", "-l is not a flag of taipan check"),
+            ("-s reload", "-s is not a flag of taipan where it serves"),
+            ("-w many", "-w takes a number from 1 to 1024"),
+            ("--port 80", "unknown flag --port; write --listen 127.0.0.1:PORT"),
+            ("-p 80", "unknown flag -p; write --listen 127.0.0.1:PORT"),
+            ("--tls", "there is no TLS yet"),
+            ("-v", "write -V or --version"),
+            ("chek -c a.toml", "there is no command chek; did you mean taipan check?"),
+            ("explian GET /x", "there is no command explian; did you mean taipan explain?"),
+            ("stat --json", "there is no command stat; did you mean taipan stats?"),
+            ("test -c a.toml", "there is no command test; write taipan check -c FILE"),
+            ("serve /srv", "there is no command serve; write taipan DIR"),
+            ("version 2", "version takes no argument"),
             ("fcgi-wrap", "taipan fcgi-wrap --folder DIR"),
             ("fcgi-wrap --folder /x cat", "not both"),
             ("fcgi-wrap --processes 0 cat", "takes a number"),
-            ("fcgi-wrap -w 1 cat", "means nothing for fcgi-wrap"),
-            ("--folder x", "means nothing for serving"),
+            ("fcgi-wrap -w 1 cat", "-w is not a flag of taipan fcgi-wrap"),
+            ("--folder x", "--folder is not a flag of taipan where it serves"),
             ("-c", "taipan --help"),
         ];
         for (line, expected) in table {

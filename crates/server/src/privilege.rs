@@ -57,7 +57,7 @@ impl Identity {
         unistd::setgid(self.group).map_err(fail("set the group"))?;
         unistd::setuid(self.user).map_err(fail("set the user"))?;
         match unistd::setuid(Uid::from_raw(0)) {
-            Ok(()) if !self.user.is_root() => Err("root could be had back after it was given up".into()),
+            Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
             _ => Ok(()),
         }
     }
@@ -126,11 +126,11 @@ fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<
     let Some(name) = user else {
         return match group {
             Some(_) => Err("a group is configured without a user; add `user`".into()),
-            None if own.is_root() => {
-                Err("root does not serve; set `user` to the account to become, or start \
-                 as another user; `user = \"root\"` is for those who mean it"
-                    .into())
-            }
+            None if own.is_root() => Err(
+                "refusing to serve as root: set `user` to the account to serve as, or `user = \"root\"` to \
+                 override"
+                    .into(),
+            ),
             None => Ok(None),
         };
     };
@@ -141,7 +141,9 @@ fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<
     let group = match (group, &account) {
         (Some(name), _) => group_of(name)?,
         (None, Some(account)) => account.gid,
-        (None, None) => return Err(format!("user {name} has no account that names its group; add `group`")),
+        (None, None) => {
+            return Err(format!("user {name} has no account, so its group is not known; add `group`"));
+        }
     };
     match own {
         own if own.is_root() => {}
@@ -165,7 +167,8 @@ fn number(text: &str) -> Option<u32> {
 }
 
 fn groups(account: &User, group: Gid) -> Result<Vec<Gid>, String> {
-    let name = CString::new(account.name.as_str()).map_err(|_| "a user name has no NUL".to_owned())?;
+    let name = CString::new(account.name.as_str())
+        .map_err(|_| "a user name cannot contain a NUL byte".to_owned())?;
     unistd::getgrouplist(&name, group)
         .map_err(|e| format!("cannot look up the groups of user \"{}\": {e}", account.name))
 }
@@ -188,7 +191,12 @@ mod tests {
             (Some("root"), None, OTHER, Err("only root can become user \"root\"; start as root")),
             (Some("4000000002"), Some("5"), OTHER, Err("only root can become user \"4000000002\"")),
             // Root becomes somebody, by name or number.
-            (None, None, ROOT, Err("set `user` to the account to become, or start as another user")),
+            (
+                None,
+                None,
+                ROOT,
+                Err("refusing to serve as root: set `user` to the account to serve as, or `user = \"root\"`"),
+            ),
             (Some("root"), None, ROOT, Ok(Some((0, 0)))),
             (Some("0"), None, ROOT, Ok(Some((0, 0)))),
             (Some("root"), Some("7000"), ROOT, Ok(Some((0, 7000)))),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use site::model::{AccessLog, Listener, LogFormat, Sink, Site};
 
-use crate::flags::{Serve, What};
+use crate::flags::{self, Serve, What};
 use crate::{config, privilege};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -64,7 +64,10 @@ pub fn load(what: &What) -> Result<Site, Vec<String>> {
 pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let root = folder.canonicalize().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => format!("there is no folder {shown}; create it, or name another"),
+        io::ErrorKind::NotFound => match folder.to_str().and_then(flags::advice) {
+            Some(advice) => format!("there is no folder {shown}, and no such command; {advice}"),
+            None => format!("there is no folder {shown}; create it, or name another"),
+        },
         io::ErrorKind::PermissionDenied => {
             format!("no permission to reach {shown}; run as a user who may read it")
         }

@@ -36,7 +36,7 @@ pub struct Site {
     pub chroot: Option<PathBuf>,
     pub sandbox: Sandbox,
     /// The value of `Server`; `None` conceals it.
-    pub server_name: Option<String>,
+    pub server_header: Option<String>,
     /// The first is the default host: it answers for every name that no other host has.
     pub hosts: Hosts,
     /// What answers in place of files.
@@ -370,7 +370,7 @@ impl Site {
             pid_file: None,
             chroot: None,
             sandbox: Sandbox::On,
-            server_name: Some(SERVER_NAME.to_owned()),
+            server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
             applications: Vec::new(),
             limits: Limits::default(),
@@ -427,7 +427,7 @@ impl Site {
 }
 
 /// What `Server` says unless the configuration names something else.
-pub const SERVER_NAME: &str = "taipan";
+pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
     /// The folders that its routes serve files from.

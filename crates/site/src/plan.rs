@@ -314,7 +314,7 @@ impl fmt::Display for TemplateError {
             TemplateError::OnlyInRedirect => "a rewrite knows only $path and $rest",
             TemplateError::TooManyVariables => "use at most eight variables",
             TemplateError::RestInAuthority => {
-                "put a slash before $rest, or whoever asks could lead the redirect to another host"
+                "put a slash before $rest, or a client could redirect to another host"
             }
             TemplateError::NoPath => "the path must not lead above the root",
         })

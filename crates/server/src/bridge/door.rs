@@ -28,8 +28,8 @@ impl Door {
             }
             false => site::config::listener(text, Path::new("")),
         };
-        let address =
-            address.map_err(|what_to_do| ["--socket ", text, " is not an address; ", what_to_do].concat())?;
+        let address = address
+            .map_err(|what_to_do| ["--socket ", text, " is not an address; ", &what_to_do].concat())?;
         let fd = sockets::listen_alone(&address, "--socket").map_err(|error| error.to_string())?;
         let file = match address {
             Address::Unix(path) => Some(path),
@@ -51,7 +51,9 @@ impl Drop for Door {
 fn passed() -> Result<OwnedFd, String> {
     let mut passed = upgrade::passed_descriptors().map_err(|error| error.to_string())?;
     let fd = match passed.pop() {
-        Some(_) if !passed.is_empty() => return Err("it takes one socket, and was passed more".to_owned()),
+        Some(_) if !passed.is_empty() => {
+            return Err("more than one socket was passed; expected one".to_owned());
+        }
         Some(fd) => Some(fd),
         None => fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER).ok(),
     };

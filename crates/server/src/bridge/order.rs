@@ -80,7 +80,7 @@ impl Orders {
         let ours = iter::once((&b"FCGI_ROLE"[..], role));
         let pairs = ours.chain(parameters.iter()).chain([(&b"PATH"[..], PATH)]);
         let environment = Environment::received(pairs, ENVIRONMENT)
-            .map_err(|error| Refusal(error.status(), "its parameters are no environment"))?;
+            .map_err(|error| Refusal(error.status(), "its parameters cannot be an environment"))?;
         let (program, arguments, name) = match self {
             Orders::Program(file, arguments) => (file.clone(), arguments.as_slice(), file.as_path()),
             Orders::Beneath(folders) => {

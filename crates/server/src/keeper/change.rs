@@ -12,10 +12,11 @@ use site::memory;
 use site::model::{Level, Sink, Site};
 
 use super::process::{Generation, Retires, RunnerProcess, State, Voice};
-use super::sockets::Sockets;
+use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Keeper, NO_ADDRESS, Phase, START_PATIENCE};
 use crate::channel::{Channel, Order};
-use crate::control::Client;
+use crate::control::{self, Client};
+use crate::flags::What;
 use crate::generation::{self, Beginning};
 use crate::log::{self, OpenSink};
 use crate::privilege::Identity;
@@ -85,7 +86,7 @@ impl Keeper {
             let identity = Identity::of(&site).map_err(line)?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
-            let sockets = sockets.map_err(|e| line(e.to_string()))?;
+            let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
             if sockets.is_empty() {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
@@ -118,6 +119,27 @@ impl Keeper {
                 sockets.remove_files(&self.sockets);
                 Err((vec![format!("cannot start a serving process: {error}")], why))
             }
+        }
+    }
+
+    /// Also where the address is in use because this is the second start of the same.
+    fn why_not_listening(&self, error: &ListenError) -> String {
+        let what = &self.asked.what;
+        if !error.is_in_use() || self.control.is_some() || !control::is_served(what) {
+            return error.to_string();
+        }
+        let address = error.address();
+        match what {
+            What::Config(path) => format!(
+                "cannot listen on {address}: it is in use, and a taipan that serves {0} is running already; to \
+                 have that one read its configuration again, use taipan reload -c {0}",
+                path.display()
+            ),
+            What::Folder(path) => format!(
+                "cannot listen on {address}: it is in use, and a taipan that serves {} is running already; \
+                 stop that one, or choose another address with --listen",
+                path.display()
+            ),
         }
     }
 

@@ -211,13 +211,27 @@ impl Bound {
     }
 }
 
+impl ListenError {
+    pub fn is_in_use(&self) -> bool {
+        self.errno == Errno::ADDRINUSE
+    }
+
+    /// As it is written in the configuration.
+    pub fn address(&self) -> String {
+        text(&self.address)
+    }
+}
+
 impl fmt::Display for ListenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ListenError { address, errno, flag } = self;
         write!(out, "cannot listen on {}: ", text(address))?;
         match (*errno, address) {
             (Errno::ADDRINUSE, _) => {
-                write!(out, "it is in use; stop the program that has it, or choose another with {flag}")
+                write!(out, "it is in use by another program; stop that, or choose another address with {flag}")
+            }
+            (Errno::EXIST, _) => {
+                write!(out, "there is a file that is not a socket; remove it, or choose another path with {flag}")
             }
             (Errno::ACCESS, Address::Tcp(a)) if a.port() < 1024 => out.write_str(
                 "no permission; ports below 1024 need root or CAP_NET_BIND_SERVICE; a port from 1024 up does not",
@@ -315,7 +329,10 @@ fn unix_listener(path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
 /// Takes away a socket that a server left behind. One that answers, or anything that is no socket, stays.
 fn remove_stale(path: &Path) -> Result<(), Errno> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() || std::os::unix::net::UnixStream::connect(path).is_ok() {
+    if !found.file_type().is_socket() {
+        return Err(Errno::EXIST);
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(Errno::ADDRINUSE);
     }
     rustix::fs::unlink(path)

@@ -533,7 +533,7 @@ impl Hub {
             Ended::Exited(0) if age >= SETTLED || process.has_accepted() => return,
             Ended::Exited(code) => format!("exit status {code}"),
             Ended::Killed(signal) => format!("signal {signal}"),
-            Ended::OutOfMemory | Ended::NotStarted(_) | Ended::Lost => "nobody knows how".to_owned(),
+            Ended::OutOfMemory | Ended::NotStarted(_) | Ended::Lost => "the cause is unknown".to_owned(),
         };
         if age >= SETTLED {
             self.failures.set(0);

@@ -80,7 +80,7 @@ impl Refusal {
             Refusal::Full => "too many requests wait for it already",
             Refusal::Late => "it has had no room in time",
             Refusal::Failing => "its processes end again and again",
-            Refusal::Unreachable => "nobody listens at its address",
+            Refusal::Unreachable => "nothing listens at its address",
             Refusal::Lost => "the process that manages it has gone",
         }
     }

@@ -197,7 +197,7 @@ fn is_cgroup(folder: &Path) -> Result<(), String> {
     let found = statfs(folder).map_err(|e| cannot("use", folder, e.into()))?;
     match found.f_type as u64 {
         MAGIC => Ok(()),
-        _ => Err(format!("{} is no control group (version 2)", folder.display())),
+        _ => Err(format!("{} is not a control group (version 2)", folder.display())),
     }
 }
 

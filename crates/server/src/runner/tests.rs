@@ -389,7 +389,7 @@ fn a_folder_that_is_no_control_group_is_told_of_and_left_as_it_was() {
     let path = folder.0.clone();
     let cgroups = |path: &PathBuf| Some(ControlGroups { folder: Some(path.clone()), ..NO_LIMITS });
     let problem = |path| cgroup::problem(&Scripts { cgroups: cgroups(path), ..Scripts::default() });
-    assert_eq!(problem(&path), Some(format!("{} is no control group (version 2)", path.display())));
+    assert_eq!(problem(&path), Some(format!("{} is not a control group (version 2)", path.display())));
     let missing = path.join("missing");
     let expected = format!("cannot use {}: No such file or directory (os error 2)", missing.display());
     assert_eq!(problem(&missing), Some(expected));

@@ -26,7 +26,7 @@ impl<'a> HeadWriter<'a> {
     pub fn of(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
         let rules = route.map_or(&[][..], |r| &r.headers);
         let head = HeadWriter { builder: Builder::new(status, &clock.date()), rules };
-        match &site.server_name {
+        match &site.server_header {
             Some(name) => head.field("Server", name),
             None => head,
         }

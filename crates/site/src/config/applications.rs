@@ -32,7 +32,7 @@ const MANAGED: [&str; 13] = [
     "env",
 ];
 
-/// Those without an error.
+/// All that have a name. One with an error is there too, so that what uses it is not reported as well.
 pub fn applications(top: &Section) -> Vec<Application> {
     let sections = top.sections("application", Scope::Application);
     if let Some(section) = sections.get(MAX) {
@@ -70,6 +70,7 @@ pub fn named(
 
 fn application(section: &Section) -> Option<Application> {
     let name = name(section)?;
+    let nowhere = || Servers::Elsewhere(Elsewhere { addresses: Vec::new(), connections: 1 });
     let servers = match (section.has("address"), section.has("command")) {
         (true, false) => elsewhere(section),
         (false, true) => managed(section),
@@ -92,7 +93,7 @@ fn application(section: &Section) -> Option<Application> {
     if protocol != Protocol::FastCgi {
         refuse(section, &["multiplex"], "is for FastCGI", "remove it");
     }
-    let defaults = Application::new(name, protocol, servers?);
+    let defaults = Application::new(name, protocol, servers.unwrap_or_else(nowhere));
     let to_requests = |count| u16::try_from(count).unwrap_or(u16::MAX);
     Some(Application {
         multiplex: section.count("multiplex").map_or(defaults.multiplex, to_requests),
@@ -117,7 +118,6 @@ fn name(section: &Section) -> Option<String> {
     if given.value.is_empty() || given.value.contains(['/', '\0', '\n']) {
         let what = format!("\"name\" cannot be \"{}\"", given.value.escape_debug());
         section.errors.add(given.place, what, "expected a word without a slash");
-        return None;
     }
     Some(given.value.to_owned())
 }
@@ -130,14 +130,16 @@ fn elsewhere(section: &Section) -> Option<Servers> {
             Ok(Listener::Tcp(address)) => addresses.push(Address::Tcp(address)),
             Ok(Listener::Unix(path)) => addresses.push(Address::Unix(path)),
             Err(what_to_do) => {
-                let what = format!("\"{}\" is no address", given.value.escape_debug());
-                section.errors.add(given.place, what, what_to_do);
+                let what = format!("\"{}\" is not an address", given.value.escape_debug());
+                let speaks_http = given.value.starts_with("http") && !section.has("protocol");
+                let protocol = if speaks_http { ", and add protocol = \"http\"" } else { "" };
+                section.errors.add(given.place, what, format!("{what_to_do}{protocol}"));
             }
         }
     }
     if addresses.is_empty() {
         if section.texts("address").is_some_and(|texts| texts.is_empty()) {
-            section.refuse("address", section.place_of("address"), "has no address in it");
+            section.refuse("address", section.place_of("address"), "is empty");
         }
         return None;
     }
@@ -195,7 +197,7 @@ fn folder_of(program: &str) -> PathBuf {
 fn user(section: &Section) -> Option<String> {
     let given = section.text("user")?;
     if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
-        section.refuse("user", given.place, "is no name of an account");
+        section.refuse("user", given.place, "is not the name of an account");
     }
     Some(given.value.to_owned())
 }

@@ -15,8 +15,8 @@ use super::value;
 use crate::application::Application;
 use crate::host::Hosts;
 use crate::model::{
-    AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Listener, Log, LogFormat, SERVER_NAME, Sandbox,
-    Scripts, Site, Timeouts,
+    AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Listener, Log, LogFormat, SERVER_HEADER,
+    Sandbox, Scripts, Site, Timeouts,
 };
 
 /// Addresses to listen on.
@@ -43,7 +43,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
             Some("required") => Sandbox::Required,
             _ => Sandbox::On,
         },
-        server_name: server_name(&top),
+        server_header: server_header(&top),
         hosts: hosts?,
         applications,
         limits,
@@ -55,11 +55,11 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
 }
 
 /// `None`: concealed.
-fn server_name(top: &Section) -> Option<String> {
-    let Some(given) = top.text_or_false("server_name") else { return Some(SERVER_NAME.to_owned()) };
+fn server_header(top: &Section) -> Option<String> {
+    let Some(given) = top.text_or_false("server_header") else { return Some(SERVER_HEADER.to_owned()) };
     let name = given.value?;
     if name.trim() != name || name.is_empty() || !name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        let what = format!("\"server_name\" cannot be \"{}\"", name.escape_debug());
+        let what = format!("\"server_header\" cannot be \"{}\"", name.escape_debug());
         top.errors.add(given.place, what, "expected printable ASCII, or false to leave the field out");
     }
     Some(name.to_owned())
@@ -86,7 +86,7 @@ fn listeners(top: &Section) -> Vec<Listener> {
             }
             Ok(listener) => listeners.push(listener),
             Err(what_to_do) => {
-                top.errors.add(address.place, format!("\"{text}\" is no address"), what_to_do);
+                top.errors.add(address.place, format!("\"{text}\" is not an address"), what_to_do);
             }
         }
     }
@@ -96,7 +96,7 @@ fn listeners(top: &Section) -> Vec<Listener> {
 fn account(top: &Section, name: &str) -> Option<String> {
     let given = top.text(name)?;
     if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
-        top.refuse(name, given.place, "is no name of an account");
+        top.refuse(name, given.place, "is not the name of an account");
     }
     Some(given.value.to_owned())
 }

@@ -145,13 +145,13 @@ fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>)
     let mut names = Vec::new();
     let Some(texts) = section.texts("names") else { return names };
     if texts.is_empty() {
-        let what = "\"names\" has no name in it";
-        section.errors.add(section.place_of("names"), what, "expected at least one, or no such key");
+        let what = "\"names\" is empty";
+        section.errors.add(section.place_of("names"), what, "expected at least one name, or no such key");
     }
     for given in texts {
         let text = given.value.escape_debug();
         if let Err(what_to_do) = value::check_host_name(given.value) {
-            section.errors.add(given.place, format!("\"{text}\" is no name of a host"), what_to_do);
+            section.errors.add(given.place, format!("\"{text}\" is not a host name"), what_to_do);
             continue;
         }
         match seen.insert(given.value.to_ascii_lowercase(), given.place) {
@@ -338,7 +338,7 @@ fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Opti
         307 => Some(Status::TEMPORARY_REDIRECT),
         308 => Some(Status::PERMANENT_REDIRECT),
         other => {
-            let what = format!("{other} is no status of a redirect");
+            let what = format!("{other} is not a redirect status");
             section.errors.add(place, what, "expected 301, 302, 303, 307 or 308");
             None
         }
@@ -362,13 +362,13 @@ fn template(
     parse: fn(&str) -> Result<Template, TemplateError>,
 ) -> Option<Template> {
     let refuse = |what_to_do: String| {
-        section.errors.add(place, format!("\"{}\" is no target", text.escape_debug()), what_to_do);
+        section.errors.add(place, format!("\"{}\" is not a valid target", text.escape_debug()), what_to_do);
         None
     };
     match parse(text) {
         Err(error) => refuse(error.to_string()),
         Ok(template) if template.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
-            refuse("$rest is what follows a prefix, and the pattern is none; use $path".to_owned())
+            refuse("$rest is what follows a prefix, and this pattern is not a prefix; use $path".to_owned())
         }
         Ok(template) => Some(template),
     }

@@ -159,6 +159,9 @@ pub fn suggest(scope: Scope, name: &str) -> String {
     if let Some((_, key, how)) = said {
         return format!("use \"{key}\"{how}");
     }
+    if let Some((_, instead)) = ABSENT.iter().find(|(names, _)| names.contains(&name)) {
+        return (*instead).to_owned();
+    }
     let elsewhere: Vec<&str> =
         Scope::ALL.into_iter().filter(|scope| find(*scope, name).is_some()).map(Scope::name).collect();
     if !elsewhere.is_empty() {
@@ -178,8 +181,9 @@ pub fn suggest(scope: Scope, name: &str) -> String {
 }
 
 /// What other servers call it: the name, the key here, and what else to say.
-const ALSO_SAID: [(&str, &str, &str); 32] = [
-    ("server_name", "names", "; the Server field is server_name at the top level"),
+const ALSO_SAID: &[(&str, &str, &str)] = &[
+    ("server_name", "names", "; the field `Server` is \"server_header\" at the top level"),
+    ("server_tokens", "server_header", " = false to leave out the field `Server`"),
     ("server_names", "names", ""),
     ("hostname", "names", ""),
     ("hosts", "host", ": one [[host]] for each"),
@@ -204,13 +208,57 @@ const ALSO_SAID: [(&str, &str, &str); 32] = [
     ("scriptalias", "cgi", " = true, with a path that ends in a slash, and alias"),
     ("script", "cgi", " = true"),
     ("handler", "interpreter", ""),
-    ("fastcgi_pass", "application", ", with the name of an [[application]]"),
-    ("proxy_pass", "application", ", with the name of an [[application]]"),
+    ("fastcgi_pass", "application", APPLICATION_OF_A_ROUTE),
+    ("scgi_pass", "application", APPLICATION_OF_A_ROUTE),
+    ("proxy_pass", "application", APPLICATION_OF_A_ROUTE),
+    ("proxy", "application", APPLICATION_OF_A_ROUTE),
+    ("reverse_proxy", "application", APPLICATION_OF_A_ROUTE),
+    ("upstream", "application", ": one [[application]] for each"),
+    ("try_files", "fallback", ", the path that answers where there is no such file"),
+    ("fallback_resource", "fallback", ""),
+    ("return", "answer", " = STATUS, or \"redirect\""),
+    ("error_log", "log", ": its error"),
+    ("access_log", "log", ": its access"),
+    ("log_format", "log", ": its format"),
+    ("worker_processes", "workers", ""),
+    ("worker_connections", "limits", ": its connections"),
+    ("keepalive_timeout", "timeouts", ": its idle"),
+    ("directory_index", "index", ""),
+    ("directoryindex", "index", ""),
     ("environment", "env", ""),
     ("setenv", "env", ""),
     ("fastcgi_param", "env", ""),
     ("cgi_timeout", "scripts", ": its total, idle and first_byte"),
     ("timeout", "total", ", idle or first_byte"),
+];
+
+const APPLICATION_OF_A_ROUTE: &str = ": an [[application]] with an address, and its name in a [[route]]";
+
+/// Names of what does not exist here, and what to do instead.
+const ABSENT: &[(&[&str], &str)] = &[
+    (
+        &["tls", "ssl", "https", "certificate", "cert", "ssl_certificate", "ssl_certificate_key", "acme"],
+        "there is no TLS yet; put a proxy with TLS in front, and have it pass requests to an address of \"listen\"",
+    ),
+    (
+        &["auth", "auth_basic", "auth_basic_user_file", "basic_auth", "basicauth", "password", "htpasswd"],
+        "passwords are not checked here; \"authorizer\" asks a FastCGI application which requests may pass",
+    ),
+    (
+        &["gzip", "brotli", "zstd", "compress", "compression", "deflate", "encode"],
+        "answers are not compressed while they are sent; \"precompressed\" sends FILE.gz, FILE.br or FILE.zst that \
+         is beside FILE",
+    ),
+    (
+        &["limit_req", "limit_rate", "rate_limit", "throttle", "limit_conn"],
+        "there is no throttling; \"connections_per_client\" in [limits] bounds what one client may open",
+    ),
+    (
+        &["allow", "deny"],
+        "clients are not told apart by their addresses; use a firewall, or answer = 403 for a path",
+    ),
+    (&["http2", "http3", "quic", "websocket"], "only HTTP/1.1 and HTTP/1.0 are spoken yet; remove it"),
+    (&["daemon", "daemonize"], "the program stays in the foreground; have the service manager start it"),
 ];
 
 const START: &str = "<!-- keys: generated, do not edit -->\n";
@@ -374,7 +422,7 @@ static KEYS: &[Key] = &[
                the program does not start then.",
     },
     Key {
-        name: "server_name",
+        name: "server_header",
         scopes: SITE,
         kind: Kind::TextOrFalse,
         initial: Initial::Value("\"taipan\""),

@@ -86,7 +86,7 @@ impl<'c> Section<'c> {
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         let given = self.text(name)?;
         if given.value.is_empty() || given.value.contains('\0') {
-            self.refuse(name, given.place, "is no path");
+            self.refuse(name, given.place, "is not a path");
             return None;
         }
         Some(given.place.folder().join(given.value))
@@ -96,7 +96,7 @@ impl<'c> Section<'c> {
     pub fn paths(&self, name: &str) -> Option<Vec<PathBuf>> {
         let texts = self.texts(name)?;
         if let Some(bad) = texts.iter().find(|text| text.value.is_empty() || text.value.contains('\0')) {
-            self.refuse(name, bad.place, "has something in it that is no path");
+            self.refuse(name, bad.place, "has an entry that is not a path");
             return None;
         }
         Some(texts.iter().map(|text| text.place.folder().join(text.value)).collect())

@@ -26,7 +26,7 @@ const OWN_FIELDS: [(&str, &str); 12] = [
     ("date", "the server decides it"),
     ("keep-alive", "the server decides it"),
     ("location", "see \"redirects\""),
-    ("server", "see \"server_name\""),
+    ("server", "see \"server_header\""),
     ("trailer", "the server decides it"),
     ("transfer-encoding", "the server decides it"),
     ("upgrade", "the server decides it"),
@@ -96,7 +96,7 @@ fn index(section: &Section) -> Option<Vec<String>> {
     for name in &names {
         let root = SafePath::parse("/").ok()?;
         if root.join(name.value).is_none() {
-            let what = format!("\"{}\" is no file name", name.value.escape_debug());
+            let what = format!("\"{}\" is not a file name", name.value.escape_debug());
             section.errors.add(name.place, what, "write a name without slashes, e.g. \"index.html\"");
         }
     }
@@ -166,7 +166,7 @@ fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
     };
     let name = entry.key.escape_debug();
     if !is_token(entry.key.as_bytes()) {
-        return refuse(format!("\"{name}\" is no name of a field"), "expected letters, digits and dashes");
+        return refuse(format!("\"{name}\" is not a field name"), "expected letters, digits and dashes");
     }
     if let Some((_, instead)) = OWN_FIELDS.iter().find(|(own, _)| entry.key.eq_ignore_ascii_case(own)) {
         return refuse(format!("the field \"{name}\" cannot be changed"), instead);
@@ -177,7 +177,7 @@ fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
             Some(HeaderRule::Set(entry.key.clone(), value.clone()))
         }
         Value::Text(_) => refuse(
-            format!("the value of \"{name}\" is none that a field can have"),
+            format!("the value of \"{name}\" cannot be sent in a field"),
             "leave out control characters, and spaces at its ends",
         ),
         other => refuse(format!("\"{name}\" cannot be {}", other.kind()), "expected a string, or false"),
@@ -203,7 +203,7 @@ fn cache_control(section: &Section, inherited: &[(Pattern, String)]) -> Vec<(Pat
 fn directive(section: &Section, entry: &Entry, pattern: Pattern) -> Option<(Pattern, String)> {
     let value = text_of(section, entry, "directives such as \"max-age=3600\"")?;
     if value.is_empty() || !is_field_value(value) {
-        let what = format!("\"{}\" is no value of Cache-Control", value.escape_debug());
+        let what = format!("\"{}\" is not a value of Cache-Control", value.escape_debug());
         section.errors.add(&entry.place, what, "expected directives such as \"max-age=3600\"");
         return None;
     }
@@ -218,7 +218,7 @@ fn error_pages(
     for entry in section.pairs("error_pages") {
         let status = entry.key.parse().ok().and_then(Status::new).filter(|status| status.is_error());
         let Some(status) = status else {
-            let what = format!("\"{}\" is no status of an error", entry.key.escape_debug());
+            let what = format!("\"{}\" is not an error status", entry.key.escape_debug());
             section.errors.add(&entry.place, what, "expected a number from 400 to 599");
             continue;
         };
@@ -239,7 +239,7 @@ fn page(section: &Section, entry: &Entry, path: &str) -> Option<SafePath<'static
     encode_path(path, &mut encoded);
     let page = SafePath::parse(&encoded).ok().filter(|page| !page.is_folder()).map(SafePath::into_owned);
     if page.is_none() {
-        let what = format!("\"{}\" is no path of a page", path.escape_debug());
+        let what = format!("\"{}\" is not the path of a page", path.escape_debug());
         section.errors.add(
             &entry.place,
             what,
@@ -253,7 +253,7 @@ fn page(section: &Section, entry: &Entry, path: &str) -> Option<SafePath<'static
 pub fn pattern(section: &Section, text: &str, place: &Place) -> Option<Pattern> {
     Pattern::parse(text)
         .map_err(|error| {
-            let what = format!("\"{}\" is no pattern of a path", text.escape_debug());
+            let what = format!("\"{}\" is not a path pattern", text.escape_debug());
             section.errors.add(place, what, error.to_string());
         })
         .ok()

@@ -219,7 +219,13 @@ fn an_unknown_key_is_named_with_the_nearest_one() {
     check_after(
         "[[host]]\nroot = \"/\"\nserver_name = \"a\"\nnames = \"a\"",
         &[
-            "site.toml:5: unknown key \"server_name\"; use \"names\"; the Server field is server_name at the top level",
+            "site.toml:5: unknown key \"server_name\"; use \"names\"; the field `Server` is \"server_header\" at the top level",
+        ],
+    );
+    check_after(
+        "server_name = \"www.example\"",
+        &[
+            "site.toml:3: unknown key \"server_name\"; use \"names\"; the field `Server` is \"server_header\" at the top level",
         ],
     );
     check_after("[lmits]\nx = 1", &["site.toml:3: unknown key \"lmits\"; did you mean \"limits\"?"]);
@@ -227,6 +233,27 @@ fn an_unknown_key_is_named_with_the_nearest_one() {
         "\"a\\nb\" = 1",
         &["site.toml:3: unknown key \"a\\nb\"; remove it; the manual lists every key"],
     );
+}
+
+#[test]
+fn says_what_exists_in_place_of_a_key_of_another_server() {
+    for (name, scope, expected) in [
+        ("tls", Scope::Top, "there is no TLS yet"),
+        ("ssl_certificate", Scope::Host, "there is no TLS yet"),
+        ("auth", Scope::Route, "\"authorizer\" asks a FastCGI application"),
+        ("auth_basic", Scope::Host, "\"authorizer\" asks a FastCGI application"),
+        ("gzip", Scope::Top, "\"precompressed\" sends FILE.gz"),
+        ("proxy_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
+        ("return", Scope::Route, "use \"answer\" = STATUS"),
+        ("access_log", Scope::Top, "use \"log\": its access"),
+        ("worker_processes", Scope::Top, "use \"workers\""),
+        ("limit_req", Scope::Route, "there is no throttling"),
+        ("deny", Scope::Route, "use a firewall"),
+        ("daemon", Scope::Top, "stays in the foreground"),
+    ] {
+        let advice = keys::suggest(scope, name);
+        assert!(advice.starts_with(expected) || advice.contains(expected), "{name}: {advice}");
+    }
 }
 
 #[test]
@@ -278,12 +305,12 @@ fn a_value_of_another_kind_is_refused() {
             "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\" or a path with a slash in it",
         ],
     );
-    check_after("pid_file = \"\"", &["site.toml:3: \"pid_file\" is no path; expected a path as a string"]);
-    check_after("user = \"\"", &["site.toml:3: \"user\" is no name of an account; expected a string"]);
+    check_after("pid_file = \"\"", &["site.toml:3: \"pid_file\" is not a path; expected a path as a string"]);
+    check_after("user = \"\"", &["site.toml:3: \"user\" is not the name of an account; expected a string"]);
     check_after(
-        "server_name = \"a\\nb\"",
+        "server_header = \"a\\nb\"",
         &[
-            "site.toml:3: \"server_name\" cannot be \"a\\nb\"; expected printable ASCII, or false to leave the field out",
+            "site.toml:3: \"server_header\" cannot be \"a\\nb\"; expected printable ASCII, or false to leave the field out",
         ],
     );
 }
@@ -298,7 +325,7 @@ fn the_same_values_have_several_spellings() {
     assert_eq!(head("4096"), 4096);
     assert_eq!(head("\"4KiB\""), 4096);
     assert_eq!(head("\"4kB\""), 4000);
-    assert_eq!(site("server_name = false").server_name, None);
+    assert_eq!(site("server_header = false").server_header, None);
     assert_eq!(site("[limits]\nrequests = 0").limits.requests, 0);
     assert_eq!(site("[log]\naccess = \"logs/a\"").log.access.unwrap().sink, Sink::File("logs/a".into()));
 }
@@ -307,28 +334,37 @@ fn the_same_values_have_several_spellings() {
 fn what_is_no_toml_has_its_line() {
     check(
         "listen = [\"a\"\nroot = 1\n",
-        &["site.toml:2: no TOML: missing comma between array elements, expected `,`; see https://toml.io"],
+        &[
+            "site.toml:2: not valid TOML: missing comma between array elements, expected `,`; see https://toml.io",
+        ],
     );
     check(
         "\n\nroot = /srv\n",
-        &["site.toml:3: no TOML: string values must be quoted, expected literal string; see https://toml.io"],
+        &[
+            "site.toml:3: not valid TOML: string values must be quoted, expected literal string; see https://toml.io",
+        ],
     );
-    check("a = 1\nb = 2\na = 3\n", &["site.toml:3: no TOML: duplicate key; see https://toml.io"]);
+    check("a = 1\nb = 2\na = 3\n", &["site.toml:3: not valid TOML: duplicate key; see https://toml.io"]);
     check(
         "[limits]\nhead = 1\n[limits]\nbody = 1",
-        &["site.toml:3: no TOML: duplicate key; see https://toml.io"],
+        &["site.toml:3: not valid TOML: duplicate key; see https://toml.io"],
     );
-    check("a = \"x\n", &["site.toml:1: no TOML: invalid basic string, expected `\"`; see https://toml.io"]);
+    check(
+        "a = \"x\n",
+        &["site.toml:1: not valid TOML: invalid basic string, expected `\"`; see https://toml.io"],
+    );
     check(
         "a = 1\r\nb = \r\n",
-        &["site.toml:2: no TOML: string values must be quoted, expected literal string; see https://toml.io"],
+        &[
+            "site.toml:2: not valid TOML: string values must be quoted, expected literal string; see https://toml.io",
+        ],
     );
-    check("a", &["site.toml:1: no TOML: key with no value, expected `=`; see https://toml.io"]);
+    check("a", &["site.toml:1: not valid TOML: key with no value, expected `=`; see https://toml.io"]);
     check(
         "a = 1\n= 2\nb ==\n",
         &[
-            "site.toml:2: no TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; see https://toml.io",
-            "site.toml:3: no TOML: extra `=`, expected nothing; see https://toml.io",
+            "site.toml:2: not valid TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; see https://toml.io",
+            "site.toml:3: not valid TOML: extra `=`, expected nothing; see https://toml.io",
         ],
     );
     let deep = format!("a = {}", "[".repeat(200));
@@ -360,9 +396,9 @@ fn a_file_without_addresses_or_roots_is_refused() {
     check(
         "root = \"/\"\nlisten = [\"1.2.3.4:80\",\n\":80\", \"1.2.3.4:80\",\n\"localhost:80\"]",
         &[
-            "site.toml:3: \":80\" is no address; write \"0.0.0.0:PORT\" for IPv4, or \"[::]:PORT\" for IPv6",
+            "site.toml:3: \":80\" is not an address; write \"127.0.0.1:80\" for this machine only, \"0.0.0.0:80\" for all of IPv4, or \"[::]:80\" for all of IPv6",
             "site.toml:3: \"1.2.3.4:80\" is given twice; remove one of them",
-            "site.toml:4: \"localhost:80\" is no address; names are not looked up; write \"127.0.0.1:PORT\" or \"[::1]:PORT\"",
+            "site.toml:4: \"localhost:80\" is not an address; names are not looked up; write \"127.0.0.1:80\" or \"[::1]:80\"",
         ],
     );
 }
@@ -389,13 +425,13 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
         "[[host]]\nnames = \"http://a/\"\nroot = \"/\"\ndefault = true\n[[host]]\nroot = \"/\"\ndefault = true\nnames = \"b\"",
         &[
             "site.toml:2: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
-            "site.toml:4: \"http://a/\" is no name of a host; write the name alone, without \"http://\" or a path",
+            "site.toml:4: \"http://a/\" is not a host name; write the name alone, without \"http://\" or a path",
             "site.toml:9: there is a default host already; keep one \"default = true\"",
         ],
     );
     check_after(
         "names = []",
-        &["site.toml:3: \"names\" has no name in it; expected at least one, or no such key"],
+        &["site.toml:3: \"names\" is empty; expected at least one name, or no such key"],
     );
     check(
         "listen = \"0.0.0.0:80\"\n[[host]]\nroot = \"/\"\n[[route]]\npath = \"/a\"\nanswer = 403",
@@ -492,7 +528,7 @@ fn a_route_does_one_thing() {
 fn a_route_that_could_not_work_is_refused() {
     let check_route = |lines: &str, expected: &[&str]| check_after(&format!("[[route]]\n{lines}"), expected);
     check_route("answer = 403", &["site.toml:3: a route has no path; add path = \"/…\""]);
-    check_route("path = \"a\"", &["site.toml:4: \"a\" is no pattern of a path; begin it with a slash"]);
+    check_route("path = \"a\"", &["site.toml:4: \"a\" is not a path pattern; begin it with a slash"]);
     check_route(
         "path = \"/a/\"\nalias = \"/x\"\nroot = \"/y\"",
         &["site.toml:6: \"alias\" and \"root\" exclude each other; keep one of them"],
@@ -505,7 +541,7 @@ fn a_route_that_could_not_work_is_refused() {
     );
     check_route(
         "path = \"/a\"\nredirect = \"/x\"\nstatus = 304",
-        &["site.toml:6: 304 is no status of a redirect; expected 301, 302, 303, 307 or 308"],
+        &["site.toml:6: 304 is not a redirect status; expected 301, 302, 303, 307 or 308"],
     );
     check_route(
         "path = \"/a\"\nstatus = 301",
@@ -522,13 +558,13 @@ fn a_route_that_could_not_work_is_refused() {
     check_route(
         "path = \"/a\"\nredirect = \"/b/$rest\"",
         &[
-            "site.toml:5: \"/b/$rest\" is no target; $rest is what follows a prefix, and the pattern is none; use $path",
+            "site.toml:5: \"/b/$rest\" is not a valid target; $rest is what follows a prefix, and this pattern is not a prefix; use $path",
         ],
     );
     check_route(
         "path = \"/a\"\nredirect = \"b\"",
         &[
-            "site.toml:5: \"b\" is no target; begin it with \"/\", \"$path\", \"http://\", \"https://\" or \"$scheme://\" and a host",
+            "site.toml:5: \"b\" is not a valid target; begin it with \"/\", \"$path\", \"http://\", \"https://\" or \"$scheme://\" and a host",
         ],
     );
     check_route(
@@ -723,7 +759,7 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
     }
     section(
         "sendfile = [\"/a\", \"\"]",
-        "site.toml:4: \"sendfile\" has something in it that is no path; expected a string, or an array of strings",
+        "site.toml:4: \"sendfile\" has an entry that is not a path; expected a string, or an array of strings",
     );
     section("processes = 0", "site.toml:4: \"processes\" cannot be 0; expected an integer from 1 to 100000");
 }
@@ -762,15 +798,15 @@ fn settings_that_could_not_be_sent_are_refused() {
         "headers = { Content-Length = \"1\", \"a b\" = \"c\", X = \"a\\nb\", Y = 5, Z = \"1\", z = \"2\" }",
         &[
             "site.toml:3: the field \"Content-Length\" cannot be changed; the server decides it",
-            "site.toml:3: \"a b\" is no name of a field; expected letters, digits and dashes",
-            "site.toml:3: the value of \"X\" is none that a field can have; leave out control characters, and spaces at its ends",
+            "site.toml:3: \"a b\" is not a field name; expected letters, digits and dashes",
+            "site.toml:3: the value of \"X\" cannot be sent in a field; leave out control characters, and spaces at its ends",
             "site.toml:3: \"Y\" cannot be an integer; expected a string, or false",
             "site.toml:3: the field \"z\" is given twice; keep one; case makes no difference",
         ],
     );
     check_after(
         "[headers]\nServer = false",
-        &["site.toml:4: the field \"Server\" cannot be changed; see \"server_name\""],
+        &["site.toml:4: the field \"Server\" cannot be changed; see \"server_header\""],
     );
     check_after(
         "cache_control = 5",
@@ -779,16 +815,16 @@ fn settings_that_could_not_be_sent_are_refused() {
     check_after(
         "[cache_control]\nx = \"no-store\"\n\"/a\" = \"a\\r\\nb\"",
         &[
-            "site.toml:4: \"x\" is no pattern of a path; begin it with a slash",
-            "site.toml:5: \"a\\r\\nb\" is no value of Cache-Control; expected directives such as \"max-age=3600\"",
+            "site.toml:4: \"x\" is not a path pattern; begin it with a slash",
+            "site.toml:5: \"a\\r\\nb\" is not a value of Cache-Control; expected directives such as \"max-age=3600\"",
         ],
     );
     check_after(
         "error_pages = { 200 = \"/a\", 404 = \"/\", 500 = \"/../a\", 501 = true }",
         &[
-            "site.toml:3: \"200\" is no status of an error; expected a number from 400 to 599",
-            "site.toml:3: \"/\" is no path of a page; expected the path of a file in this host, with a slash in front",
-            "site.toml:3: \"/../a\" is no path of a page; expected the path of a file in this host, with a slash in front",
+            "site.toml:3: \"200\" is not an error status; expected a number from 400 to 599",
+            "site.toml:3: \"/\" is not the path of a page; expected the path of a file in this host, with a slash in front",
+            "site.toml:3: \"/../a\" is not the path of a page; expected the path of a file in this host, with a slash in front",
             "site.toml:3: \"501\" cannot be a boolean; expected a path such as \"/errors/404.html\"",
         ],
     );
@@ -803,7 +839,7 @@ fn settings_that_could_not_be_sent_are_refused() {
     );
     check_after(
         "index = \"a/b\"",
-        &["site.toml:3: \"a/b\" is no file name; write a name without slashes, e.g. \"index.html\""],
+        &["site.toml:3: \"a/b\" is not a file name; write a name without slashes, e.g. \"index.html\""],
     );
 }
 
@@ -896,7 +932,7 @@ fn all_errors_of_a_file_are_reported_and_not_endlessly_many() {
         &[
             "site.toml:3: unknown key \"a\"; remove it; the manual lists every key",
             "site.toml:4: \"workers\" cannot be 0; expected an integer from 1 to 1024",
-            "site.toml:6: \"x\" is no pattern of a path; begin it with a slash",
+            "site.toml:6: \"x\" is not a path pattern; begin it with a slash",
             "site.toml:9: \"idle\" cannot be 0; expected a duration such as \"20s\", or an integer of seconds, from 10ms to 1d",
         ],
     );
@@ -962,12 +998,24 @@ fn applications_are_read_as_they_are_written() {
         }
     };
     refused("", "nothing to answer with; add an address");
-    refused("address = \"x\"", "\"x\" is no address");
+    refused("address = \"x\"", "\"x\" is not an address");
+    // What is wrong with an application is said once, and not again where a route names it.
+    for (more, expected) in [
+        (
+            "address = \"http://127.0.0.1:9000\"",
+            "leave out \"http://\": write \"127.0.0.1:9000\", and add protocol = \"http\"",
+        ),
+        ("command = \"run\"", "\"command\" cannot begin with \"run\""),
+        ("", "this application has nothing to answer with"),
+    ] {
+        let errors = load_files(&[("site.toml", &text(more))]).map(|_| ()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{more}: {errors:?}");
+    }
     refused("address = \"127.0.0.1:1\"\nmultiplex = 0", "\"multiplex\"");
     refused("address = \"127.0.0.1:1\"\nmultiplex = 1025", "\"multiplex\"");
     refused("address = \"127.0.0.1:1\"\nprotocol = \"scgi\"\nmultiplex = 2", "\"multiplex\" is for FastCGI");
     refused("command = \"/run\"\nprotocol = \"http\"\nmultiplex = 1", "\"multiplex\" is for FastCGI");
-    refused("address = []", "\"address\" has no address in it");
+    refused("address = []", "\"address\" is empty");
     refused("command = \"run\"", "\"command\" cannot begin with \"run\"");
     refused("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");
     refused("command = \"/run\"\nconnections = 3", "\"connections\" is for an application with an address");

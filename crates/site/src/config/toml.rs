@@ -106,7 +106,7 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
         // One mistake often breaks more than one rule of the grammar: the first on a line tells it.
         let place = lines.place(error.span().map_or(0, |span| span.start));
         if last.replace(place.line) != Some(place.line) {
-            errors.add(&place, format!("no TOML: {}", error.message()), "see https://toml.io");
+            errors.add(&place, format!("not valid TOML: {}", error.message()), "see https://toml.io");
         }
     }
     lines.table(document.into_inner(), lines.start(), 0)
