@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use site::model::{Sandbox, Sink, Site, Symlinks};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -80,11 +79,6 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         site.enter(&folder);
     }
     identity.map_or(Ok(()), |identity| identity.become_it()).map_err(line)?;
-    if !runners.is_empty() {
-        // Scripts are the same user, and might trace it or read its memory.
-        let closed = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-        closed.map_err(|e| line(format!("cannot be closed to scripts: {e}")))?;
-    }
     let roots = OpenRoots::of(&site);
     let problems = roots.problems();
     if !problems.is_empty() {

@@ -49,6 +49,7 @@ pub mod healthcheck;
 pub mod load;
 pub mod places;
 pub mod privilege;
+pub mod privileged_file;
 pub mod sandbox;
 pub mod stats;
 pub mod sys;

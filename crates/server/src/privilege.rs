@@ -122,6 +122,26 @@ pub fn nobody() -> (String, Option<String>) {
     }
 }
 
+/// A user, for a message. The system's libraries for names are not asked: they would stay in memory for good.
+pub fn user_text(user: u32) -> String {
+    named("user", "/etc/passwd", user)
+}
+
+/// As `user_text`, a group.
+pub fn group_text(group: u32) -> String {
+    named("group", "/etc/group", group)
+}
+
+fn named(what: &str, file: &str, number: u32) -> String {
+    let entries = std::fs::read_to_string(file).unwrap_or_default();
+    let name = entries.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
+    });
+    name.map_or_else(|| format!("{what} {number}"), |name| format!("{what} \"{name}\""))
+}
+
 fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<Identity>, String> {
     let Some(name) = user else {
         return match group {

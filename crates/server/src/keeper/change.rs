@@ -1,7 +1,6 @@
 //! A configuration takes over: everything it needs is made ready beside what is served now, which is not
 //! touched before the new process serves.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -22,7 +21,7 @@ use crate::log::{self, OpenSink};
 use crate::privilege::Identity;
 use crate::runner::cgroup;
 use crate::sys::{self, Fork};
-use crate::{announce, runner, start};
+use crate::{announce, privileged_file, runner, start};
 
 /// A configuration on its way.
 pub(super) struct Change {
@@ -84,6 +83,10 @@ impl Keeper {
         let prepared = (|| {
             let line = |text: String| vec![text];
             let identity = Identity::of(&site).map_err(line)?;
+            site.pid_file
+                .as_deref()
+                .and_then(privileged_file::pid_file_problem)
+                .map_or(Ok(()), |why| Err(line(why)))?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
@@ -281,9 +284,8 @@ impl Keeper {
         let before = self.site.as_ref().and_then(|site| site.pid_file.clone());
         if before != site.pid_file || matches!(why, Why::Start) {
             if let Some(path) = &site.pid_file
-                && let Err(e) = fs::write(path, format!("{}\n", std::process::id()))
+                && let Err(line) = privileged_file::write_pid_file(path)
             {
-                let line = format!("cannot write the pid file {}: {e}", path.display());
                 if matches!(why, Why::Start) {
                     self.kill_all();
                     sockets.remove_files(&self.sockets);
@@ -292,7 +294,7 @@ impl Keeper {
                 log::error(format_args!("{line}"));
             }
             if let Some(path) = before.filter(|before| Some(before) != site.pid_file.as_ref()) {
-                _ = fs::remove_file(path);
+                privileged_file::remove(&path);
             }
         }
         // Before the others are told: who closes a socket last must be who has accepted from it last.

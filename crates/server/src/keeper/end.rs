@@ -1,6 +1,5 @@
 //! Ends: of serving processes, wanted and not, and of the keeper; and what is done when its time has come.
 
-use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use super::{GRACE, Keeper, Phase, could_not_start};
 use crate::channel::Order;
 use crate::control::Control;
 use crate::runner::cgroup;
-use crate::{log, runner, terminal};
+use crate::{log, privileged_file, runner, terminal};
 
 impl Keeper {
     /// Has every process end, and with the last of them this one.
@@ -228,7 +227,7 @@ impl Keeper {
     pub(super) fn clean_up(&self) {
         self.sockets.remove_files(&Sockets::default());
         if let Some(path) = self.site.as_ref().and_then(|site| site.pid_file.as_ref()) {
-            _ = fs::remove_file(path);
+            privileged_file::remove(path);
         }
     }
 }

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use site::model::{Log, Site};
 
@@ -77,7 +78,7 @@ pub fn serve(asked: &Serve) -> ExitCode {
                 return code;
             }
         },
-        Err(lines) => could_not_start(&lines),
+        Err(code) => code,
     }
 }
 
@@ -138,7 +139,19 @@ enum Event {
 }
 
 impl Keeper {
-    fn start(asked: &Serve) -> Result<Keeper, Vec<String>> {
+    /// Errors: the exit code, when what is wrong has been said.
+    fn start(asked: &Serve) -> Result<Keeper, ExitCode> {
+        let mut keeper = Keeper::new(asked).map_err(|lines| could_not_start(&lines))?;
+        let begun = start::site(asked)
+            .and_then(|site| keeper.begin_change(site, Why::Start).map_err(|(lines, _)| lines));
+        match begun {
+            Ok(()) => Ok(keeper),
+            // The program that has started this one kills it when it is left.
+            Err(lines) => Err(could_not_start(&lines)),
+        }
+    }
+
+    fn new(asked: &Serve) -> Result<Keeper, Vec<String>> {
         let fail = |what: &'static str| move |e: io::Error| vec![format!("cannot {what}: {e}")];
         // First of all: what is not open though it was promised must not be taken for what is opened here.
         let found = Predecessor::find().map_err(fail("take over"))?;
@@ -146,9 +159,13 @@ impl Keeper {
             Some((predecessor, sockets, control)) => (Some(predecessor), sockets, control),
             None => (None, upgrade::passed_sockets().map_err(fail("take up sockets"))?, None),
         };
+        // Scripts may be the same user, and might trace it or read its memory: this process, and those that it
+        // forks. A program that is executed begins as others do.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(|e| fail("be closed to scripts")(e.into()))?;
         let signals = Signals::take().map_err(fail("take signals"))?;
         sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;
-        let mut keeper = Keeper {
+        Ok(Keeper {
             program: std::env::current_exe().map_err(fail("find this program"))?,
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),
@@ -171,10 +188,7 @@ impl Keeper {
             next_ping: None,
             phase: Phase::Keeping,
             asked: asked.clone(),
-        };
-        let site = start::site(&keeper.asked)?;
-        keeper.begin_change(site, Why::Start).map_err(|(lines, _)| lines)?;
-        Ok(keeper)
+        })
     }
 
     /// Waits for something to happen, and does what it takes. `Some`: that was the last.

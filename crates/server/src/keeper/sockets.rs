@@ -5,19 +5,20 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen,
     socket_with, sockopt,
 };
+use rustix::process::umask;
 use site::model::Listener as Address;
 
 use crate::listen::{BACKLOG, Socket};
+use crate::privileged_file::{self, Location, Refusal};
 use crate::sys;
 
 /// Whoever may reach the folder of a socket may connect; the folder's mode decides who that is.
@@ -53,7 +54,7 @@ pub struct Sockets(Vec<Bound>);
 #[derive(Debug)]
 pub struct ListenError {
     address: Address,
-    errno: Errno,
+    why: Refusal,
     /// Where the address is given.
     flag: &'static str,
 }
@@ -70,12 +71,12 @@ impl Sockets {
                 Some(place) => Ok(before.remove(place)),
                 None => self.bind(address),
             };
-            let shared_out = found.and_then(|mut bound| bound.share_out(workers).map(|()| bound));
+            let shared_out = found.and_then(|mut bound| Ok(bound.share_out(workers).map(|()| bound)?));
             match shared_out {
                 Ok(bound) => next.0.push(bound),
-                Err(errno) => {
+                Err(why) => {
                     next.remove_files(self);
-                    return Err(ListenError { address: address.clone(), errno, flag: "--listen" });
+                    return Err(ListenError { address: address.clone(), why, flag: "--listen" });
                 }
             }
         }
@@ -162,12 +163,12 @@ impl Sockets {
             if let Address::Unix(path) = &bound.actual
                 && !kept.0.iter().any(|b| b.actual == bound.actual)
             {
-                _ = std::fs::remove_file(path);
+                privileged_file::remove(path);
             }
         }
     }
 
-    fn bind(&self, address: &Address) -> Result<Bound, Errno> {
+    fn bind(&self, address: &Address) -> Result<Bound, Refusal> {
         let (actual, fd) = match address {
             Address::Tcp(wanted) => {
                 // Without SO_REUSEPORT first: with it, a second server would take half of the first one's
@@ -213,7 +214,7 @@ impl Bound {
 
 impl ListenError {
     pub fn is_in_use(&self) -> bool {
-        self.errno == Errno::ADDRINUSE
+        self.why == Refusal::Errno(Errno::ADDRINUSE)
     }
 
     /// As it is written in the configuration.
@@ -224,8 +225,9 @@ impl ListenError {
 
 impl fmt::Display for ListenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ListenError { address, errno, flag } = self;
+        let ListenError { address, why, flag } = self;
         write!(out, "cannot listen on {}: ", text(address))?;
+        let Refusal::Errno(errno) = why else { return write!(out, "{why}") };
         match (*errno, address) {
             (Errno::ADDRINUSE, _) => {
                 write!(out, "it is in use by another program; stop that, or choose another address with {flag}")
@@ -287,11 +289,12 @@ enum Sharing {
 pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, ListenError> {
     let opened = match address {
         Address::Tcp(address) => {
-            tcp_socket(*address, Sharing::No).and_then(|fd| listen(&fd, BACKLOG).map(|()| fd))
+            let opened = tcp_socket(*address, Sharing::No).and_then(|fd| listen(&fd, BACKLOG).map(|()| fd));
+            opened.map_err(Refusal::from)
         }
         Address::Unix(path) => unix_listener(path, FOR_SERVERS),
     };
-    opened.map_err(|errno| ListenError { address: address.clone(), errno, flag })
+    opened.map_err(|why| ListenError { address: address.clone(), why, flag })
 }
 
 fn tcp_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
@@ -316,24 +319,27 @@ fn tcp_socket(address: SocketAddr, sharing: Sharing) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-fn unix_listener(path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
-    remove_stale(path)?;
+fn unix_listener(path: &Path, mode: Mode) -> Result<OwnedFd, Refusal> {
+    let location = Location::of(path)?;
+    location.with_rights(|| remove_stale(&location, path)).map_err(|errno| location.refused(errno))?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    bind(&fd, &SocketAddrUnix::new(path)?)?;
-    rustix::fs::chmod(path, mode)?;
+    let address = SocketAddrUnix::new(path)?;
+    // It is made with its mode: until a chmod, its name could become another file's.
+    let before = umask(Mode::from_raw_mode(0o777).difference(mode));
+    let bound = location.with_rights(|| bind(&fd, &address));
+    umask(before);
+    bound.map_err(|errno| location.refused(errno))?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
 /// Takes away a socket that a server left behind. One that answers, or anything that is no socket, stays.
-fn remove_stale(path: &Path) -> Result<(), Errno> {
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        return Err(Errno::EXIST);
+fn remove_stale(location: &Location, path: &Path) -> Result<(), Errno> {
+    match location.kind() {
+        Ok(FileType::Socket) if std::os::unix::net::UnixStream::connect(path).is_err() => location.remove(),
+        Ok(FileType::Socket) => Err(Errno::ADDRINUSE),
+        Ok(_) => Err(Errno::EXIST),
+        Err(_) => Ok(()),
     }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(Errno::ADDRINUSE);
-    }
-    rustix::fs::unlink(path)
 }

@@ -1,16 +1,14 @@
 //! Where lines go: a file, a standard stream, or the system's log daemon.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use site::model::Sink;
 
+use crate::privileged_file;
 use crate::sys::calls;
 /// Where the log daemon listens (syslog(3)).
 const DAEMON: &str = "/dev/log";
@@ -39,9 +37,7 @@ impl OpenSink {
             Sink::Stdout => To::Stdout,
             Sink::Stderr => To::Stderr,
             Sink::Syslog => To::Daemon(connect().ok()),
-            Sink::File(path) => {
-                To::File(open_file(path).map_err(|e| format!("cannot open the log {}: {e}", path.display()))?)
-            }
+            Sink::File(path) => To::File(privileged_file::open_log(path)?),
         };
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
     }
@@ -103,16 +99,6 @@ fn takes_bytes(fd: impl AsFd) -> bool {
     let mut asked = [PollFd::new(&fd, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
-}
-
-/// To append. A FIFO that nobody reads is refused: waiting for a reader would be waiting for ever.
-fn open_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o640).custom_flags(OFlags::NONBLOCK.bits() as i32);
-    let file = options.open(path)?;
-    let flags = rustix::fs::fcntl_getfl(&file)?;
-    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
-    Ok(file)
 }
 
 /// Writes as much as can be written, and gives back the rest. `torn` is, before and after, whether what was

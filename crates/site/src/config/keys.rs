@@ -398,7 +398,8 @@ static KEYS: &[Key] = &[
         initial: Initial::Words("none"),
         example: "\"/run/taipan.pid\"",
         meaning: "A file that holds the number of the process while it runs.",
-        more: "",
+        more: "Started as root, the program refuses a folder that another user can write: signals are sent to \
+               the number in the file.",
     },
     Key {
         name: "chroot",

@@ -1,0 +1,384 @@
+//! What the program does while it is root: it opens logs, the pid file and sockets where another user may
+//! have put links, and lets that user lead it nowhere.
+//!
+//! Users other than one's own can be had by root alone, so these tests are for root.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Output;
+
+use e2e::{
+    Client, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, ended,
+    has_open, is_root, tool,
+};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+/// The user and the group `nobody`.
+const NOBODY: u32 = 65534;
+/// A group that `nobody` is not in.
+const OTHER_GROUP: u32 = 4;
+const SECRET: &str = "nothing that a client sends belongs here\n";
+
+/// A site served as `nobody`, with a folder `logs` of that user and a file `secret` of root's.
+fn site(config: &str) -> Site {
+    let site = Site::new()
+        .file("a.txt", "a")
+        .beside("secret", SECRET)
+        .config(&format!("user = \"nobody\"\n{config}"));
+    fs::create_dir(site.home().join("logs")).unwrap();
+    give(&site.home().join("logs"), NOBODY, 0o755);
+    set_mode(&site.home().join("secret"), 0o600);
+    site
+}
+
+fn give(path: &Path, user: u32, mode: u32) {
+    chown(path, Some(user), Some(user)).unwrap();
+    set_mode(path, mode);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A start that has to fail: its exit code and what it said.
+fn refused(site: &Site) -> (Option<i32>, String) {
+    let mut command = command();
+    command.arg("-c").arg(site.write_config()).current_dir(site.home());
+    let Output { status, stderr, .. } = ended(&mut command);
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+fn owner(path: &Path) -> (u32, u32, u32) {
+    let found = fs::symlink_metadata(path).unwrap();
+    (found.uid(), found.gid(), found.mode() & 0o7777)
+}
+
+/// What the user of a folder, or a group of another user's, may have done there; and what is said of it.
+type Row = (&'static str, fn(&Path), &'static str, &'static str);
+
+const REFUSED: &[Row] = &[
+    (
+        "a log that is a link to a file of root's",
+        |home| symlink("../secret", home.join("logs/access.log")).unwrap(),
+        "[log]\naccess = \"logs/access.log\"",
+        "it is a link, and user \"nobody\" can have made it; remove it",
+    ),
+    (
+        "a log that is a link to a file that is to be",
+        |home| symlink("/etc/taipan-made-by-a-link", home.join("logs/access.log")).unwrap(),
+        "[log]\naccess = \"logs/access.log\"",
+        "it is a link",
+    ),
+    (
+        "an error log that is a link",
+        |home| symlink("../secret", home.join("logs/error.log")).unwrap(),
+        "[log]\nerror = \"logs/error.log\"",
+        "it is a link",
+    ),
+    (
+        "a link on the way",
+        |home| symlink("..", home.join("logs/up")).unwrap(),
+        "[log]\naccess = \"logs/up/secret\"",
+        "logs/up is a link, and user \"nobody\" can have made it",
+    ),
+    (
+        "a file of root's, in a folder that is not",
+        |home| fs::rename(home.join("secret"), home.join("logs/access.log")).unwrap(),
+        "[log]\naccess = \"logs/access.log\"",
+        "user \"nobody\" has no permission, whose rights are taken",
+    ),
+    (
+        "another name of a file of root's",
+        |home| fs::hard_link(home.join("secret"), home.join("logs/access.log")).unwrap(),
+        "[log]\naccess = \"logs/access.log\"",
+        "user \"nobody\" has no permission",
+    ),
+    (
+        "a FIFO in a folder of the user's",
+        |home| {
+            let path = home.join("logs/access.log");
+            mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+            give(&path, NOBODY, 0o600);
+        },
+        "[log]\naccess = \"logs/access.log\"",
+        "FIFO",
+    ),
+    (
+        "a folder that every user can write",
+        |home| set_mode(&home.join("logs"), 0o777),
+        "[log]\naccess = \"logs/access.log\"",
+        "every user can replace what is in",
+    ),
+    (
+        "a folder that a group can write",
+        |home| {
+            chown(home.join("logs"), Some(0), Some(OTHER_GROUP)).unwrap();
+            set_mode(&home.join("logs"), 0o775);
+        },
+        "[log]\naccess = \"logs/access.log\"",
+        "group \"adm\" can replace what is in",
+    ),
+    (
+        "a file of another user's, where everybody can put one",
+        |home| {
+            give(&home.join("logs"), 0, 0o1777);
+            fs::write(home.join("logs/access.log"), "").unwrap();
+            give(&home.join("logs/access.log"), NOBODY, 0o644);
+        },
+        "[log]\naccess = \"logs/access.log\"",
+        "it belongs to user \"nobody\", in a folder where other users can put files; remove",
+    ),
+    (
+        "another name of a file of root's, where everybody can put one",
+        |home| {
+            give(&home.join("logs"), 0, 0o1777);
+            fs::hard_link(home.join("secret"), home.join("logs/access.log")).unwrap();
+        },
+        "[log]\naccess = \"logs/access.log\"",
+        "a hard link",
+    ),
+    (
+        "a link where everybody can put one",
+        |home| {
+            give(&home.join("logs"), 0, 0o1777);
+            symlink("../secret", home.join("logs/access.log")).unwrap();
+        },
+        "[log]\naccess = \"logs/access.log\"",
+        "it is a link, and every user can have made it",
+    ),
+    (
+        "a folder of another user's, where everybody can put one",
+        |home| {
+            give(&home.join("logs"), 0, 0o1777);
+            fs::create_dir(home.join("logs/own")).unwrap();
+            give(&home.join("logs/own"), NOBODY, 0o755);
+        },
+        "[log]\naccess = \"logs/own/access.log\"",
+        "belongs to user \"nobody\", in a folder where every user can replace it",
+    ),
+    (
+        "a folder of a user in a folder of another",
+        |home| {
+            fs::create_dir(home.join("logs/own")).unwrap();
+            give(&home.join("logs/own"), 1, 0o755);
+        },
+        "[log]\naccess = \"logs/own/access.log\"",
+        "belongs to user \"daemon\", in a folder where user \"nobody\" can replace it",
+    ),
+    (
+        "a pid file that is a link",
+        |home| {
+            give(&home.join("logs"), 0, 0o1777);
+            symlink("../secret", home.join("logs/pid")).unwrap();
+        },
+        "pid_file = \"logs/pid\"",
+        "it is a link",
+    ),
+    (
+        "a pid file that the user can replace",
+        |_| {},
+        "pid_file = \"logs/pid\"",
+        "user \"nobody\" can replace it, and with it the number that signals are sent to",
+    ),
+    (
+        "a socket beneath a link of the user's",
+        |home| symlink("..", home.join("logs/up")).unwrap(),
+        "listen = [\"unix:logs/up/a.sock\"]",
+        "logs/up is a link",
+    ),
+    (
+        "a socket where every user can replace it",
+        |home| set_mode(&home.join("logs"), 0o777),
+        "listen = [\"unix:logs/a.sock\"]",
+        "every user can replace what is in",
+    ),
+];
+
+#[test]
+fn root_refuses_to_open_what_another_user_can_replace() {
+    if !is_root() {
+        return;
+    }
+    let mut rows = Rows::new();
+    for (what, act, config, why) in REFUSED {
+        let site = site(config);
+        act(site.home());
+        let secret = [site.home().join("secret"), site.home().join("logs/access.log")];
+        let (code, said) = refused(&site);
+        rows.check(what, code, Some(2));
+        rows.holds(what, &format!("it says {why:?}: {said}"), said.contains(why));
+        let left =
+            secret.iter().find_map(|path| fs::read_to_string(path).ok().filter(|text| !text.is_empty()));
+        rows.check(what, left.as_deref(), Some(SECRET));
+        rows.holds(what, "nothing is made", !Path::new("/etc/taipan-made-by-a-link").exists());
+    }
+}
+
+/// A server whose logs are in the folder of its user; its error log is its standard error.
+fn with_log() -> Server {
+    let server = site("[log]\naccess = \"logs/access.log\"").start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    server
+}
+
+fn has_lines(path: &Path, count: usize) -> bool {
+    becomes(PATIENCE, || fs::read_to_string(path).unwrap_or_default().lines().count() >= count)
+}
+
+#[test]
+fn a_link_in_the_place_of_a_log_is_not_followed_at_any_later_time() {
+    if !is_root() {
+        return;
+    }
+    let mut rows = Rows::new();
+    for (what, act, expected) in [
+        ("SIGUSR1", (|server| server.signal(Signal::USR1)) as fn(&Server), "the old one is still written"),
+        ("SIGHUP", |server| server.signal(Signal::HUP), "nothing was changed"),
+        ("reload", |server| drop(server.refused_reload()), "nothing was changed"),
+        ("upgrade", |server| drop(server.asked(&["upgrade"])), "this program goes on"),
+    ] {
+        let server = with_log();
+        let log = server.home().join("logs/access.log");
+        let moved = server.home().join("logs/moved");
+        for (link, target) in [("../secret", "secret"), ("../made", "made")] {
+            fs::rename(&log, &moved).unwrap();
+            symlink(link, &log).unwrap();
+            act(&server);
+            let said = |lines: &[String]| {
+                let count = |text| lines.iter().filter(|line| line.contains(text)).count();
+                let times = if target == "secret" { 1 } else { 2 };
+                (count("it is a link") >= times && count(expected) >= times).then_some(())
+            };
+            let told = server.errors().wait_for(PATIENCE, said).is_some();
+            rows.holds(what, &format!("it says why:\n{}", server.stderr()), told);
+            fs::remove_file(&log).unwrap();
+            fs::rename(&moved, &log).unwrap();
+        }
+        rows.check(what, server.get("/a.txt").status, 200);
+        rows.holds(what, "the old one is written on", has_lines(&log, 2));
+        let secret = fs::read_to_string(server.home().join("secret")).unwrap();
+        rows.check(what, secret.as_str(), SECRET);
+        rows.holds(what, "nothing is made", !server.home().join("made").exists());
+    }
+}
+
+#[test]
+fn logs_are_made_with_the_owner_and_mode_of_the_manual() {
+    if !is_root() {
+        return;
+    }
+    let site = site(
+        "pid_file = \"root/pid\"\n[log]\naccess = \"logs/access.log\"\nerror = \"root/error.log\"\n\
+         [[host]]\nnames = \"b\"\nroot = \"www\"\naccess_log = \"all/b.log\"",
+    );
+    for (folder, user, group, mode) in
+        [("logs", NOBODY, OTHER_GROUP, 0o750), ("root", 0, OTHER_GROUP, 0o750), ("all", 0, 0, 0o1777)]
+    {
+        let path = site.home().join(folder);
+        fs::create_dir_all(&path).unwrap();
+        chown(&path, Some(user), Some(group)).unwrap();
+        set_mode(&path, mode);
+    }
+    // The mode is the one of the manual, whatever the umask is.
+    let mut shell = tool("sh");
+    shell.args(["-c", "umask 0077; exec \"$0\" \"$@\""]).arg(e2e::program());
+    let server = site.start_by(shell);
+    let found = |name: &str| owner(&server.home().join(name));
+    assert_eq!(found("logs/access.log"), (NOBODY, OTHER_GROUP, 0o640));
+    assert_eq!(found("root/error.log"), (0, OTHER_GROUP, 0o640));
+    assert_eq!(found("all/b.log"), (0, 0, 0o640));
+    assert_eq!(found("root/pid"), (0, OTHER_GROUP, 0o644));
+    // Rotated, they are made once more, the same way.
+    for name in ["logs/access.log", "root/error.log", "all/b.log"] {
+        fs::rename(server.home().join(name), server.home().join(format!("{name}.1"))).unwrap();
+    }
+    server.signal(Signal::USR1);
+    let is_open = |name: &str| has_open(server.serving_pid(), &server.home().join(name));
+    assert!(becomes(PATIENCE, || ["logs/access.log", "root/error.log", "all/b.log"]
+        .into_iter()
+        .all(is_open)));
+    assert_eq!(found("logs/access.log"), (NOBODY, OTHER_GROUP, 0o640));
+    assert_eq!(found("root/error.log"), (0, OTHER_GROUP, 0o640));
+    assert_eq!(found("all/b.log"), (0, 0, 0o640));
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(has_lines(&server.home().join("logs/access.log"), 1));
+    // And opened as they are.
+    server.reload();
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(has_lines(&server.home().join("logs/access.log"), 2));
+}
+
+#[test]
+fn links_that_root_has_made_are_followed() {
+    if !is_root() {
+        return;
+    }
+    let site = site("[log]\naccess = \"linked/out.log\"\nerror = \"linked/error.log\"");
+    fs::create_dir(site.home().join("real")).unwrap();
+    symlink("real", site.home().join("linked")).unwrap();
+    symlink("/dev/stdout", site.home().join("real/out.log")).unwrap();
+    symlink("../logs/error.log", site.home().join("real/error.log")).unwrap();
+    let server = site.start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    server.wait_for_output("\"GET /a.txt HTTP/1.1\" 200", PATIENCE);
+    assert_eq!(owner(&server.home().join("logs/error.log")).0, NOBODY);
+}
+
+#[test]
+fn a_socket_in_the_folder_of_a_user_is_that_user_s() {
+    if !is_root() {
+        return;
+    }
+    let mut server = site("listen = [\"unix:logs/a.sock\", \"unix:b.sock\"]").start();
+    let (own, roots) = (server.home().join("logs/a.sock"), server.home().join("b.sock"));
+    assert_eq!(owner(&own), (NOBODY, NOBODY, 0o666));
+    assert_eq!(owner(&roots), (0, 0, 0o666));
+    for path in [&own, &roots] {
+        assert_eq!(Client::unix(path).get("/a.txt").status, 200);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert!(!own.exists() && !roots.exists());
+}
+
+#[test]
+fn nothing_is_removed_where_a_link_of_the_user_leads() {
+    if !is_root() {
+        return;
+    }
+    let site = site("");
+    let logs = site.home().join("logs");
+    fs::create_dir(logs.join("own")).unwrap();
+    give(&logs.join("own"), NOBODY, 0o755);
+    let mut server = site.config("listen = [\"127.0.0.1:0\", \"unix:logs/own/secret\"]").start();
+    assert_eq!(Client::unix(&logs.join("own/secret")).get("/a.txt").status, 200);
+    fs::rename(logs.join("own"), logs.join("moved")).unwrap();
+    symlink("..", logs.join("own")).unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(fs::read_to_string(server.home().join("secret")).unwrap(), SECRET);
+}
+
+#[test]
+fn a_script_of_the_same_user_reads_no_process_of_the_server() {
+    let text = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nmaster=$(cat ../pid)\n\
+                for process in $master $(cat /proc/$master/task/$master/children); do\n\
+                if head -c 1 /proc/$process/environ >/dev/null 2>&1; then echo open; else echo closed; fi\n\
+                done\nhead -c 1 /proc/$$/environ >/dev/null && echo its own";
+    let site = Site::new()
+        .script("a.cgi", text)
+        .config("pid_file = \"pid\"\n[[route]]\npath = \"*.cgi\"\ncgi = true");
+    let config = site.write_config();
+    if is_root() {
+        give(site.home(), NOBODY, 0o755);
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, text.replace("user = \"root\"\n", "")).unwrap();
+    }
+    let server = site.start_with(1, |site| {
+        let mut command = command_without_privilege(site.home());
+        command.arg("-c").arg(&config).current_dir(site.home());
+        command
+    });
+    assert_eq!(server.get("/a.cgi").text(), "closed\nclosed\nclosed\nits own\n");
+}
