@@ -12,6 +12,7 @@ fn site(more: &str) -> Site {
         .file("secret/s.txt", "secret")
         .file("secret/open/o.txt", "open again")
         .script("secret/env.sh", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s %s' \"$REMOTE_USER\" \"$LEVEL\" \"$(cat)\"\n")
+        .script("secret/glob.pl", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nby a glob for %s' \"$REMOTE_USER\"\n")
         .script("run.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nran with %s' \"$PATH_INFO\"\n")
         .beside("guard.py", GUARD)
         .beside("taipan.py", WRAPPER);
@@ -22,6 +23,7 @@ fn site(more: &str) -> Site {
          [[route]]\npath = \"/secret/\"\nauthorizer = \"guard\"\n\
          [[route]]\npath = \"/secret/env.sh\"\ncgi = true\nauthorizer = \"guard\"\n\
          [[route]]\npath = \"/secret/open/\"\n\
+         [[route]]\npath = \"*.pl\"\ncgi = true\n\
          [[route]]\npath = \"*.cgi\"\ncgi = true\nauthorizer = \"guard\"\n\
          [[route]]\npath = \"/app/\"\napplication = \"app\"\nauthorizer = \"guard\"\n\
          [[application]]\nname = \"app\"\n{program}, \"app\"]\n{more}"
@@ -52,6 +54,7 @@ fn who_may_pass_is_asked_whatever_answers() {
             ("/secret/s.txt", "200 secret"),
             ("/by-rewrite", "200 secret"),
             ("/secret/missing", "404"),
+            ("/secret/glob.pl", "200 by a glob for ann"),
             ("/secret/open/o.txt", "200 open again"),
             ("/secret/env.sh", "200 ann  "),
             ("/run.cgi", "200 ran with "),

@@ -111,7 +111,7 @@ pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
     let plan = plan(&worker.site, host, path, None, head.authority, Scheme::Http);
     let is_guarded = worker.authorizes && {
         let routes = &worker.site.hosts.at(host).routes;
-        routes.get(routes.find(&asked)).authorizer.or(plan.route().authorizer).is_some()
+        !routes.get(routes.find(&asked)).authorizers.is_empty() || !plan.route().authorizers.is_empty()
     };
     is_guarded || matches!(plan, Plan::Scripts(_) | Plan::Application(_))
 }
@@ -152,10 +152,10 @@ impl Exchange<'_> {
     fn authorizer(&self, path: &SafePath<'_>) -> Option<Box<Run>> {
         let routes = &self.worker.site.hosts.at(self.host).routes;
         let at = routes.find(path);
-        // That of the path, and that of the one that a rewrite leads to.
-        let both = [routes.get(at).authorizer, self.route(path).authorizer];
-        let application = both.into_iter().flatten().find(|id| !self.known.passed.contains(id))?;
-        Some(self.guard(at, application))
+        // Those of the path, and those of the one that a rewrite leads to.
+        let mut all = routes.get(at).authorizers.iter().chain(&self.route(path).authorizers);
+        let application = all.find(|id| !self.known.passed.contains(id))?;
+        Some(self.guard(at, *application))
     }
 
     fn guard(&self, route: RouteId, application: ApplicationId) -> Box<Run> {
@@ -218,8 +218,8 @@ impl Exchange<'_> {
     fn run(&self, at: RouteId, what: What) -> Answer {
         let route = self.worker.site.hosts.at(self.host).routes.get(at);
         // A part of the path may have a route of its own.
-        if let Some(id) = route.authorizer.filter(|id| !self.known.passed.contains(id)) {
-            return Answer::Run(self.guard(at, id));
+        if let Some(id) = route.authorizers.iter().find(|id| !self.known.passed.contains(id)) {
+            return Answer::Run(self.guard(at, *id));
         }
         // A script would show whoever asks what others have sent (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http::head::{self, FieldStore, Head, Method};
 use http::target::SafePath;
 use site::application::ApplicationId;
-use site::model::{Host, Interpreter, Site};
+use site::model::{Host, Interpreter, Route, Site};
 use site::plan::{Plan, Scheme, Why, plan};
 use site::walk::{Step, Verdict, Walk};
 
@@ -131,25 +131,22 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
         // There are none in what there is otherwise.
         Plan::Scripts(_) => {}
         Plan::Application(planned) => {
-            terminal::out(format_args!("route     {}: an application", planned.route.pattern));
+            terminal::out(format_args!("route     {}: an application", name(planned.route)));
             tell_application(&worker.site, planned.application);
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
             return Whose::Script;
         }
         Plan::Redirect { route, status, location } => {
-            terminal::out(format_args!("route     {}: {status}, to {location}", route.pattern));
+            terminal::out(format_args!("route     {}: {status}, to {location}", name(route)));
         }
         Plan::Status { route, status, why } => {
-            terminal::out(format_args!("route     {}: {status} ({})", route.pattern, reason(why)))
+            terminal::out(format_args!("route     {}: {status} ({})", name(route), reason(why)))
         }
         Plan::Files(planned) => {
             let route = planned.route;
-            terminal::out(format_args!(
-                "route     {}: files beneath {}",
-                route.pattern,
-                planned.root.display()
-            ));
+            let root = planned.root.display();
+            terminal::out(format_args!("route     {}: files beneath {root}", name(route)));
             if planned.path != asked {
                 terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
@@ -195,8 +192,8 @@ fn tell_walk(worker: &Rc<Worker>, host: usize, asked: &SafePath, walk: &Walk) ->
 }
 
 fn tell_script(host: &Host, step: &Step) {
-    let pattern = &host.routes.get(step.route).pattern;
-    terminal::out(format_args!("route     {pattern}: scripts beneath {}", step.root.display()));
+    let name = name(host.routes.get(step.route));
+    terminal::out(format_args!("route     {name}: scripts beneath {}", step.root.display()));
     terminal::out(format_args!("script    {}", step.file().display()));
 }
 
@@ -219,6 +216,14 @@ fn tell_run(site: &Site, host: &Host, step: &Step) {
         if let Some(translated) = site::walk::translated(host, &step.path_info) {
             terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
         }
+    }
+}
+
+/// The pattern of a route, and the prefix that it is combined with.
+fn name(route: &Route) -> String {
+    match &route.within {
+        Some(prefix) => format!("{} within {prefix}", route.pattern),
+        None => route.pattern.to_string(),
     }
 }
 

@@ -78,6 +78,9 @@ pub struct Host {
 #[derive(Debug, Clone)]
 pub struct Route {
     pub pattern: Pattern,
+    /// The prefix whose action it has, where that is another route's: of a glob, or of one path, that has none
+    /// of its own.
+    pub within: Option<Pattern>,
     pub action: Action,
     pub files: FileRules,
     pub headers: Vec<HeaderRule>,
@@ -90,8 +93,8 @@ pub struct Route {
     /// The files are not sent but run, or an application answers: only where the action is
     /// [`Action::Files`] or [`Action::Application`].
     pub script: Option<Script>,
-    /// Asked by FastCGI whether a request may pass, before anything else is done for it.
-    pub authorizer: Option<ApplicationId>,
+    /// Asked by FastCGI, one after the other, whether a request may pass, before anything else is done for it.
+    pub authorizers: Vec<ApplicationId>,
 }
 
 /// How the scripts of a route are run, or what its application is told.
@@ -417,7 +420,7 @@ impl Site {
     /// Whether any route asks an application who may pass.
     pub fn has_authorizers(&self) -> bool {
         let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        routes.any(|route| route.authorizer.is_some())
+        routes.any(|route| !route.authorizers.is_empty())
     }
 
     /// The place in `hosts` of the one that answers for `authority`.
@@ -446,6 +449,7 @@ impl Route {
     pub fn new(pattern: Pattern, action: Action) -> Route {
         Route {
             pattern,
+            within: None,
             action,
             files: FileRules::default(),
             headers: Vec::new(),
@@ -453,7 +457,7 @@ impl Route {
             error_pages: Vec::new(),
             max_body: Limits::default().body,
             script: None,
-            authorizer: None,
+            authorizers: Vec::new(),
         }
     }
 
@@ -465,9 +469,9 @@ impl Route {
         }
     }
 
-    /// What it is called in explanations: its pattern.
-    pub fn name(&self) -> &Pattern {
-        &self.pattern
+    /// The pattern that its action was written for.
+    pub fn base(&self) -> &Pattern {
+        self.within.as_ref().unwrap_or(&self.pattern)
     }
 }
 

@@ -167,7 +167,7 @@ pub fn plan<'s, 'p>(
                 let values = Values { host, authority, scheme, query, path: path.as_str(), route };
                 return Plan::Redirect { route, status: *status, location: to.location(&values) };
             }
-            Action::Rewrite { to } => match to.path(path.as_str(), &route.pattern) {
+            Action::Rewrite { to } => match to.path(path.as_str(), route.base()) {
                 Some(next) => path = next,
                 None => break,
             },
@@ -184,7 +184,7 @@ fn of_application<'s, 'p>(
     path: &SafePath,
 ) -> Plan<'s, 'p> {
     let path = path.as_str();
-    let (name, path_info) = match &route.pattern {
+    let (name, path_info) = match route.base() {
         Pattern::Prefix(prefix) => {
             let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
             (name, if prefix.is_empty() { ["/", path_info].concat() } else { path_info.to_owned() })
@@ -229,11 +229,15 @@ fn files<'s, 'p>(
     Plan::Files(Files { route, root, path, index, strip })
 }
 
-/// A script is never sent as the file that it is, nor in place of its folder.
+/// A script is never sent as the file that it is, nor in place of its folder. The folder of an alias that is
+/// asked without its slash has no index, as all others: the client is sent to its own address first.
 fn index<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, [String]> {
+    if !path.is_folder() {
+        return Cow::Borrowed(&[]);
+    }
     let names = &route.files.index;
     let runs = |name: &String| path.join(name).is_some_and(|path| is_script(host, &path));
-    if !host.routes.has_scripts() || !path.is_folder() || !names.iter().any(runs) {
+    if !host.routes.has_scripts() || !names.iter().any(runs) {
         return Cow::Borrowed(names);
     }
     Cow::Owned(names.iter().filter(|name| !runs(name)).cloned().collect())
@@ -532,7 +536,7 @@ impl Values<'_> {
                 out.push('/');
                 encode_path(self.path, out);
             }
-            Variable::Rest => encode_path(self.route.pattern.rest(self.path), out),
+            Variable::Rest => encode_path(self.route.base().rest(self.path), out),
             Variable::Query => {
                 if let Some(query) = self.query.filter(|query| !query.is_empty()) {
                     out.push('?');

@@ -4,6 +4,8 @@
 //! prefix; among globs the first one written wins, among prefixes the longest. A path that nothing
 //! matches takes the fallback, whose pattern is `/`.
 //!
+//! A glob may have another route below each prefix, which is made of both: see [`Routes::combine`].
+//!
 //! Knows nothing of what a route does.
 
 use std::fmt;
@@ -15,6 +17,8 @@ use crate::model::{Action, Interpreter, Route};
 
 /// Routes of one host besides the fallback.
 pub const MAX_ROUTES: usize = 1000;
+/// Routes of one host that are made of a glob and a prefix.
+pub const MAX_COMBINED: usize = 4096;
 /// Bytes of a pattern.
 pub const MAX_PATTERN: usize = 1024;
 /// Characters of a pattern with wildcards: as many as a [`States`] has bits, but one.
@@ -214,6 +218,12 @@ impl Glob {
         Ok(Glob { text: text.to_owned(), subject, tokens, tail })
     }
 
+    /// Whether it may match a path below `prefix`, as far as what is before its first wildcard tells.
+    fn reaches(&self, prefix: &str) -> bool {
+        let literal: String = self.tokens.iter().map_while(Token::literal).collect();
+        self.subject == Subject::Name || literal.starts_with(prefix) || prefix.starts_with(&literal)
+    }
+
     pub fn matches(&self, path: &SafePath) -> bool {
         let path = path.as_str();
         let path = path.strip_suffix('/').unwrap_or(path);
@@ -308,21 +318,37 @@ pub struct RouteId(u16);
 
 impl RouteId {
     pub const FALLBACK: RouteId = RouteId(0);
+
+    /// The place of the route among those that [`Routes::new`] was given; `None`: the fallback.
+    pub fn place(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(1)
+    }
 }
 
 /// The routes of a host.
 #[derive(Debug, Clone)]
 pub struct Routes {
     fallback: Route,
-    /// As written. The id of the first is 1.
+    /// As written, and then those that are made of two. The id of the first is 1.
     others: Vec<Route>,
+    /// For each route that is made of a glob and a prefix: the glob's own.
+    combined: Vec<RouteId>,
     /// Ascending by path.
     exact: Vec<(String, RouteId)>,
     /// As written.
-    globs: Vec<(Glob, RouteId)>,
+    globs: Vec<GlobRoutes>,
     /// The longest first.
     prefixes: Vec<(String, RouteId)>,
     files: FilesAre,
+}
+
+/// The routes of a glob.
+#[derive(Debug, Clone)]
+struct GlobRoutes {
+    glob: Glob,
+    own: RouteId,
+    /// Below each of the prefixes, in their order, and then below none of them. Empty: `own` everywhere.
+    below: Vec<RouteId>,
 }
 
 /// What is done with the files of a host.
@@ -338,6 +364,8 @@ enum FilesAre {
 pub enum RoutesError {
     /// More than [`MAX_ROUTES`].
     TooMany,
+    /// More than [`MAX_COMBINED`].
+    TooManyCombined,
     /// The pattern of this one, counted from 0, was there before.
     Twice(usize),
 }
@@ -349,9 +377,6 @@ impl Routes {
             return Err(RoutesError::TooMany);
         }
         let mut routes = Routes { others, ..Routes::only(fallback) };
-        if routes.iter().any(|route| route.script.is_some()) {
-            routes.files = FilesAre::Run;
-        }
         for (index, route) in routes.others.iter().enumerate() {
             if routes.others[..index].iter().any(|other| other.pattern == route.pattern) {
                 return Err(RoutesError::Twice(index));
@@ -360,20 +385,63 @@ impl Routes {
             match &route.pattern {
                 Pattern::Exact(path) => routes.exact.push((path.clone(), id)),
                 Pattern::Prefix(prefix) => routes.prefixes.push((prefix.clone(), id)),
-                Pattern::Glob(glob) => routes.globs.push((glob.clone(), id)),
+                Pattern::Glob(glob) => {
+                    routes.globs.push(GlobRoutes { glob: glob.clone(), own: id, below: Vec::new() });
+                }
             }
         }
         routes.exact.sort();
         routes.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        routes.note_scripts();
         Ok(routes)
+    }
+
+    /// Replaces the route of each exact path, and that of each glob below each prefix, by what `combine` makes
+    /// of it and of the route of the longest prefix around: both are named by their ids. `None`: it stays.
+    pub fn combine(
+        mut self,
+        mut combine: impl FnMut(RouteId, RouteId) -> Option<Route>,
+    ) -> Result<Routes, RoutesError> {
+        let written = self.others.len();
+        for (path, id) in &self.exact {
+            let prefix = self.prefixes.iter().find(|(prefix, _)| below(prefix, path).is_some());
+            if let Some(route) = combine(*id, prefix.map_or(RouteId::FALLBACK, |(_, id)| *id)) {
+                self.others[usize::from(id.0).saturating_sub(1)] = route;
+            }
+        }
+        let prefixes: Vec<(&str, RouteId)> =
+            self.prefixes.iter().map(|(prefix, id)| (prefix.as_str(), *id)).collect();
+        for routes in &mut self.globs {
+            for (prefix, id) in prefixes.iter().copied().chain([("", RouteId::FALLBACK)]) {
+                let combined = if routes.glob.reaches(prefix) { combine(routes.own, id) } else { None };
+                let Some(route) = combined else {
+                    routes.below.push(routes.own);
+                    continue;
+                };
+                if self.combined.len() == MAX_COMBINED {
+                    return Err(RoutesError::TooManyCombined);
+                }
+                self.others.push(route);
+                self.combined.push(routes.own);
+                routes.below.push(RouteId((written + self.combined.len()) as u16));
+            }
+        }
+        self.note_scripts();
+        Ok(self)
+    }
+
+    fn note_scripts(&mut self) {
+        if self.iter().any(|route| route.script.is_some()) {
+            self.files = FilesAre::Run;
+        }
     }
 
     /// One route for every path.
     pub fn only(fallback: Route) -> Routes {
         let fallback = Route { pattern: Pattern::EVERYTHING, ..fallback };
         let files = if fallback.script.is_some() { FilesAre::Run } else { FilesAre::Sent };
-        let (others, exact, globs, prefixes) = Default::default();
-        Routes { fallback, others, exact, globs, prefixes, files }
+        let (others, combined, exact, globs, prefixes) = Default::default();
+        Routes { fallback, others, combined, exact, globs, prefixes, files }
     }
 
     /// Allocates nothing, and looks at nothing where there is only the fallback.
@@ -384,15 +452,26 @@ impl Routes {
         let text = path.as_str();
         let exact = self.exact.binary_search_by(|(exact, _)| exact.as_str().cmp(text)).ok();
         let found = exact.map(|at| self.exact[at].1);
-        let glob = || self.globs.iter().find(|(glob, _)| glob.matches(path)).map(|(_, id)| *id);
-        let prefix = || self.prefixes.iter().find(|(prefix, _)| below(prefix, text).is_some());
-        found.or_else(glob).or_else(|| prefix().map(|(_, id)| *id)).unwrap_or(RouteId::FALLBACK)
+        let prefix = || self.prefixes.iter().position(|(prefix, _)| below(prefix, text).is_some());
+        let glob = || {
+            let routes = self.globs.iter().find(|routes| routes.glob.matches(path))?;
+            let place = || prefix().unwrap_or(self.prefixes.len());
+            Some(if routes.below.is_empty() { routes.own } else { routes.below[place()] })
+        };
+        let prefixed = || prefix().map(|at| self.prefixes[at].1);
+        found.or_else(glob).or_else(prefixed).unwrap_or(RouteId::FALLBACK)
+    }
+
+    /// The route as it is written: of one that is made of two, that of its glob.
+    pub fn written(&self, id: RouteId) -> RouteId {
+        let written = self.others.len() - self.combined.len();
+        let at = usize::from(id.0).checked_sub(written + 1);
+        at.and_then(|at| self.combined.get(at)).copied().unwrap_or(id)
     }
 
     /// The route of an id that [`Routes::find`] of the same table gave.
     pub fn get(&self, id: RouteId) -> &Route {
-        let index = usize::from(id.0).checked_sub(1);
-        index.and_then(|index| self.others.get(index)).unwrap_or(&self.fallback)
+        id.place().and_then(|index| self.others.get(index)).unwrap_or(&self.fallback)
     }
 
     /// Whether any of them runs its files.
@@ -400,7 +479,7 @@ impl Routes {
         self.files == FilesAre::Run
     }
 
-    /// The fallback first, then the others as written.
+    /// The fallback first, then the others as written, then those that are made of two.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         std::iter::once(&self.fallback).chain(&self.others)
     }

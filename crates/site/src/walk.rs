@@ -114,10 +114,12 @@ pub fn walk(host: &Host, path: &SafePath) -> Option<Walk> {
 /// Segments in front that are no script: whoever says what is done below a folder, or with one path,
 /// means it, whatever stands above.
 fn first_split(route: &Route, path: &SafePath) -> usize {
-    match &route.pattern {
-        Pattern::Exact(_) => path.segments().count().saturating_sub(1),
-        Pattern::Prefix(prefix) => prefix.matches('/').count(),
-        Pattern::Glob(_) => 0,
+    match (&route.pattern, &route.within) {
+        (Pattern::Exact(_), _) => path.segments().count().saturating_sub(1),
+        (Pattern::Prefix(prefix), _) | (Pattern::Glob(_), Some(Pattern::Prefix(prefix))) => {
+            prefix.matches('/').count()
+        }
+        (Pattern::Glob(_), _) => 0,
     }
 }
 

@@ -61,15 +61,17 @@ pub fn shown(path: &Path) -> String {
 pub struct Errors(RefCell<Vec<ConfigError>>);
 
 impl Errors {
+    /// A section that counts in several places is read for each, and its errors are reported once.
     pub fn add(&self, place: &Place, what: impl Into<String>, what_to_do: impl Into<String>) {
         let mut errors = self.0.borrow_mut();
-        if errors.len() < MAX_ERRORS {
-            errors.push(ConfigError {
-                file: place.file.to_path_buf(),
-                line: place.line,
-                what: what.into(),
-                what_to_do: what_to_do.into(),
-            });
+        let error = ConfigError {
+            file: place.file.to_path_buf(),
+            line: place.line,
+            what: what.into(),
+            what_to_do: what_to_do.into(),
+        };
+        if errors.len() < MAX_ERRORS && !errors.contains(&error) {
+            errors.push(error);
         }
     }
 

@@ -11,14 +11,14 @@ use super::error::Place;
 use super::keys::Scope;
 use super::scripts;
 use super::section::{Section, integer, table, text};
-use super::settings::{pattern, settle, text_of};
+use super::settings::{pattern, settle, text_of, tighten};
 use super::toml::{Entry, Table, Value};
 use super::value;
 use crate::application::Application;
 use crate::host::Hosts;
-use crate::model::{AccessLog, Action, Host, LogFormat, Route};
+use crate::model::{AccessLog, Action, Host, LogFormat, Route, Script};
 use crate::plan::{MAX_REWRITES, Template, TemplateError, Variable};
-use crate::route::{MAX_ROUTES, Pattern, Routes};
+use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
 
 /// The keys of which a host needs one, for something to answer with.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
@@ -166,8 +166,12 @@ fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>)
 }
 
 /// A route, and where its pattern stands.
-struct PlacedRoute<'c> {
+struct PlacedRoute<'s, 'c> {
     route: Route,
+    /// Of its scripts, whether it has some itself or not.
+    environment: Additions,
+    /// `None`: it is one of `redirects` or `rewrites`, and says nothing but its action.
+    section: Option<&'s Section<'c>>,
     place: &'c Place,
 }
 
@@ -175,9 +179,10 @@ struct PlacedRoute<'c> {
 fn routes(section: &Section, base: Base<'_>) -> Routes {
     let mut placed: Vec<PlacedRoute> = Vec::new();
     let sections = section.sections("route", Scope::Route);
-    placed.extend(sections.iter().filter_map(|route_section| route(route_section, &base)));
-    placed.extend(short(section, "redirects", &base.route, redirect_of));
-    placed.extend(short(section, "rewrites", &base.route, rewrite_of));
+    let places: Vec<&str> = sections.iter().filter_map(place_of).collect();
+    placed.extend(sections.iter().filter_map(|route_section| route(route_section, &base, &places)));
+    placed.extend(short(section, "redirects", &base, redirect_of));
+    placed.extend(short(section, "rewrites", &base, rewrite_of));
     refuse_twice(section, &mut placed);
     if placed.len() > MAX_ROUTES {
         let what = format!("a host has more than {MAX_ROUTES} routes, redirects and rewrites");
@@ -185,16 +190,76 @@ fn routes(section: &Section, base: Base<'_>) -> Routes {
         placed.truncate(MAX_ROUTES);
     }
     let own_fallback = placed.iter().position(|placed| placed.route.pattern == Pattern::EVERYTHING);
-    let fallback = match own_fallback {
-        Some(at) => placed.remove(at).route,
-        None => base.route,
-    };
-    let (places, others): (Vec<_>, Vec<_>) =
-        placed.into_iter().map(|placed| (placed.place, placed.route)).unzip();
+    let own_fallback = own_fallback.map(|at| placed.remove(at));
+    let fallback = own_fallback.as_ref().map_or(&base.route, |placed| &placed.route).clone();
     let only = Routes::only(fallback.clone());
-    let routes = Routes::new(fallback, others).unwrap_or(only);
+    let others = placed.iter().map(|placed| placed.route.clone()).collect();
+    let at = |id: RouteId| id.place().map_or(own_fallback.as_ref(), |at| placed.get(at));
+    let combine = |inner, outer| combined(at(inner)?, at(outer)?, &base);
+    let routes = Routes::new(fallback, others).and_then(|routes| routes.combine(combine));
+    if let Err(RoutesError::TooManyCombined) = routes {
+        let what = format!("the globs and prefixes of a host make more than {MAX_COMBINED} routes together");
+        section.errors.add(section.place(), what, "write globs for one folder, such as \"/a/**.php\"");
+    }
+    let routes = routes.unwrap_or(only);
+    let places: Vec<&Place> = placed.iter().map(|placed| placed.place).collect();
     refuse_loops(section, &routes, &places);
     routes
+}
+
+/// The prefix of a section that has one, and says where its files are.
+fn place_of<'c>(section: &Section<'c>) -> Option<&'c str> {
+    let path = section.table.get("path").and_then(|entry| text(&entry.node));
+    path.filter(|path| path.ends_with('/') && (section.has("root") || section.has("alias")))
+}
+
+/// What a glob, or a route for one path, is below a prefix: the prefix says what it does not say itself. `None`:
+/// after an error.
+fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option<Route> {
+    let pattern = inner.route.pattern.clone();
+    let Some(section) = inner.section else {
+        let action = inner.route.action.clone();
+        return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
+    };
+    let environment = scripts::environment(section, &outer.environment);
+    let mut route = Route { pattern, ..settle(section, &outer.route, base.applications) };
+    if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
+        tighten(&mut route, section, prefix, &outer.route);
+    }
+    if section.table.entries.iter().any(is_action) || !gives_action(&outer.route, &route.pattern, base) {
+        let script = inner.route.script.clone().map(|script| Script { environment, ..script });
+        return Some(Route { action: inner.route.action.clone(), within: None, script, ..route });
+    }
+    route.within = Some(outer.route.pattern.clone());
+    let says_how = section.has("interpreter") || section.has("cgi");
+    route.script = match route.action {
+        Action::Files { .. } if says_how => {
+            let Base { processes, applications, .. } = *base;
+            scripts::script(section, &route.action, &outer.environment, processes, applications)
+        }
+        _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
+    };
+    Some(route)
+}
+
+/// Whether a prefix's action is also that of a pattern below it that has none. The root of the host counts
+/// before the route for `/`. A rewrite is for what no other pattern has, and one path may be the exception
+/// from whatever else is done below the prefix.
+fn gives_action(prefix: &Route, pattern: &Pattern, base: &Base<'_>) -> bool {
+    if prefix.pattern == Pattern::EVERYTHING && has_root(base) {
+        return false;
+    }
+    match prefix.action {
+        Action::Files { .. } => true,
+        Action::Application(_) | Action::Redirect { .. } | Action::Answer(_) => {
+            matches!(pattern, Pattern::Glob(_))
+        }
+        Action::Rewrite { .. } => false,
+    }
+}
+
+fn has_root(base: &Base<'_>) -> bool {
+    matches!(base.route.action, Action::Files { .. })
 }
 
 fn refuse_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {
@@ -236,12 +301,16 @@ fn ends(routes: &Routes, mut path: SafePath<'static>) -> bool {
 
 fn fixed_target(route: &Route) -> Option<SafePath<'static>> {
     match &route.action {
-        Action::Rewrite { to } if to.is_constant() => to.path("", &route.pattern),
+        Action::Rewrite { to } if to.is_constant() => to.path("", route.base()),
         _ => None,
     }
 }
 
-fn route<'c>(section: &Section<'c>, base: &Base<'_>) -> Option<PlacedRoute<'c>> {
+fn route<'s, 'c>(
+    section: &'s Section<'c>,
+    base: &Base<'_>,
+    prefixes: &[&str],
+) -> Option<PlacedRoute<'s, 'c>> {
     let Some(path) = section.text("path") else {
         if !section.has("path") {
             section.errors.add(section.place(), "a route has no path", "add path = \"/…\"");
@@ -249,11 +318,24 @@ fn route<'c>(section: &Section<'c>, base: &Base<'_>) -> Option<PlacedRoute<'c>> 
         return None;
     };
     let pattern = pattern(section, path.value, path.place)?;
+    let environment = scripts::environment(section, &base.environment);
+    let has_action = section.table.entries.iter().any(is_action);
+    let is_within = match &pattern {
+        Pattern::Exact(_) => prefixes.iter().any(|prefix| path.value.starts_with(prefix)),
+        Pattern::Glob(_) => !prefixes.is_empty(),
+        Pattern::Prefix(_) => false,
+    };
+    if !has_action && !has_root(base) && is_within {
+        // Only below prefixes is there anything: see `combined`.
+        let route = Route { pattern, ..settle(section, &base.route, base.applications) };
+        return Some(PlacedRoute { route, environment, section: Some(section), place: path.place });
+    }
     let action = action(section, &pattern, base);
     let route = Route { pattern, ..settle(section, &base.route, base.applications) };
     let action = action?;
     let script = scripts::script(section, &action, &base.environment, base.processes, base.applications);
-    Some(PlacedRoute { route: Route { action, script, ..route }, place: path.place })
+    let route = Route { action, script, ..route };
+    Some(PlacedRoute { route, environment, section: Some(section), place: path.place })
 }
 
 /// `None` after an error.
@@ -378,11 +460,18 @@ fn template(
 type ShortAction = fn(&Section, &Pattern, &Entry) -> Option<Action>;
 
 /// The routes of `redirects` or `rewrites`.
-fn short<'c>(section: &Section<'c>, name: &str, base: &Route, action: ShortAction) -> Vec<PlacedRoute<'c>> {
+fn short<'s, 'c>(
+    section: &Section<'c>,
+    name: &str,
+    base: &Base<'_>,
+    action: ShortAction,
+) -> Vec<PlacedRoute<'s, 'c>> {
     let route = |entry: &'c Entry| {
         let pattern = pattern(section, &entry.key, &entry.place)?;
         let action = action(section, &pattern, entry)?;
-        Some(PlacedRoute { route: Route { pattern, action, ..base.clone() }, place: &entry.place })
+        let route = Route { pattern, action, ..base.route.clone() };
+        let environment = base.environment.clone();
+        Some(PlacedRoute { route, environment, section: None, place: &entry.place })
     };
     section.pairs(name).iter().filter_map(route).collect()
 }

@@ -585,14 +585,15 @@ static KEYS: &[Key] = &[
                glob: `*` and `?` stay within a segment, `**` crosses slashes, `/**/` is any number of \
                segments, none included, and a glob without a slash, such as `*.css`, is for the last \
                segment at any depth. An exact path wins over the first glob, a glob over the longest \
-               prefix. Written as it is after decoding: `/a b`, not `/a%20b`. The path `/` replaces what \
-               the host does otherwise.",
+               prefix; what it does not say, the longest prefix around it says (see \
+               [Scripts](scripts.md#patterns-below-a-prefix)). Written as it is after decoding: `/a b`, not \
+               `/a%20b`. The path `/` replaces what the host does otherwise.",
     },
     Key {
         name: "root",
         scopes: ROUTE,
         kind: Kind::Path,
-        initial: Initial::Words("the root of the host"),
+        initial: Initial::Words("that of the prefix around a glob or a path; else the root of the host"),
         example: "\"/mnt/other\"",
         meaning: "Another folder to look for the whole path in: `/a/x` is `/mnt/other/a/x`.",
         more: "A route has at most one of `root`, `alias`, `redirect`, `rewrite` and `answer`; with none of \

@@ -36,6 +36,7 @@ const OWN_FIELDS: [(&str, &str); 12] = [
 pub fn settle(section: &Section, inherited: &Route, applications: &[Application]) -> Route {
     Route {
         pattern: inherited.pattern.clone(),
+        within: inherited.within.clone(),
         action: inherited.action.clone(),
         files: files(section, &inherited.files),
         headers: headers(section, &inherited.headers),
@@ -43,23 +44,43 @@ pub fn settle(section: &Section, inherited: &Route, applications: &[Application]
         error_pages: error_pages(section, &inherited.error_pages),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
-        authorizer: authorizer(section, inherited.authorizer, applications),
+        authorizers: authorizers(section, &inherited.authorizers, applications),
     }
 }
 
 /// `false` takes away what is inherited.
-fn authorizer(
+fn authorizers(
     section: &Section,
-    inherited: Option<ApplicationId>,
+    inherited: &[ApplicationId],
     applications: &[Application],
-) -> Option<ApplicationId> {
-    let Some(given) = section.text_or_false("authorizer") else { return inherited };
-    let id = applications::named(section, given.value?, given.place, applications)?;
+) -> Vec<ApplicationId> {
+    let Some(given) = section.text_or_false("authorizer") else { return inherited.to_vec() };
+    let named = given.value.and_then(|name| applications::named(section, name, given.place, applications));
+    let Some(id) = named else { return Vec::new() };
     if applications[id].protocol != Protocol::FastCgi {
         let what = format!("the application \"{}\" cannot be an authorizer", applications[id].name);
         section.errors.add(given.place, what, "only FastCGI has that: use one whose protocol it is");
     }
-    Some(id)
+    vec![id]
+}
+
+/// Takes back what a glob's section has opened, in its route below a prefix, of what the prefix's has closed.
+pub fn tighten(route: &mut Route, glob: &Section, prefix: &Section, outer: &Route) {
+    let both_say = |name: &str| glob.has(name) && prefix.has(name);
+    if both_say("symlinks") {
+        route.files.symlinks = match (outer.files.symlinks, route.files.symlinks) {
+            (Symlinks::Follow, own) => own,
+            (_, Symlinks::Never) => Symlinks::Never,
+            (outer, _) => outer,
+        };
+    }
+    if both_say("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
+        route.files.dotfiles = Dotfiles::Deny;
+    }
+    if both_say("authorizer") {
+        let own = std::mem::replace(&mut route.authorizers, outer.authorizers.clone());
+        route.authorizers.extend(own.into_iter().filter(|id| !outer.authorizers.contains(id)));
+    }
 }
 
 fn files(section: &Section, inherited: &FileRules) -> FileRules {

@@ -525,6 +525,25 @@ fn a_route_does_one_thing() {
 }
 
 #[test]
+fn globs_and_prefixes_make_a_bounded_number_of_routes() {
+    let routes = |globs: usize, prefixes: usize| {
+        let glob = |n| format!("[[route]]\npath = \"*.{n}\"\ngunzip = false\n");
+        let prefix = |n| format!("[[route]]\npath = \"/{n}/\"\nalias = \"/mnt\"\n");
+        (0..globs).map(glob).chain((0..prefixes).map(prefix)).collect::<String>()
+    };
+    assert!(after_two_lines(&routes(64, 64)).is_ok());
+    check_after(
+        &routes(64, 65),
+        &[
+            "site.toml: the globs and prefixes of a host make more than 4096 routes together; write globs for one folder, such as \"/a/**.php\"",
+        ],
+    );
+    // What is for other folders is not combined.
+    let elsewhere = routes(64, 64) + "[[route]]\npath = \"/none/**.php\"\ngunzip = false\n";
+    assert!(after_two_lines(&elsewhere).is_ok());
+}
+
+#[test]
 fn a_route_that_could_not_work_is_refused() {
     let check_route = |lines: &str, expected: &[&str]| check_after(&format!("[[route]]\n{lines}"), expected);
     check_route("answer = 403", &["site.toml:3: a route has no path; add path = \"/…\""]);
@@ -974,7 +993,7 @@ fn applications_are_read_as_they_are_written() {
     assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
     assert_eq!((managed.processes, app.connections()), ((1, 4), 4));
     assert_eq!((php.multiplex, php.sharers()), (1, 0));
-    let interpreters: Vec<_> = site.hosts[0].routes.iter().map(Route::application).collect();
+    let interpreters: Vec<_> = site.hosts[0].routes.iter().take(3).map(Route::application).collect();
     assert_eq!(interpreters, [None, Some(0), Some(1)]);
     let several = text("address = \"127.0.0.1:1\"\nconnections = 2\nmultiplex = 1024");
     let several = load_files(&[("site.toml", &several)]).unwrap();

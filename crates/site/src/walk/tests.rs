@@ -182,6 +182,140 @@ fn a_pattern_marks_scripts_and_nothing_by_what_follows_it() {
 }
 
 #[test]
+fn a_glob_takes_from_a_prefix_what_it_does_not_say() {
+    let site = site(
+        "index = [\"index.html\", \"index.php\"]\nrewrites = { \"/moved/\" = \"/new/$rest\" }\n\
+         redirects = { \"/gone/\" = \"/new/$rest\" }\n\
+         [[route]]\npath = \"*.php\"\ninterpreter = \"/bin/php\"\n\
+         [[route]]\npath = \"*.css\"\ncache_control = \"no-cache\"\n\
+         [[route]]\npath = \"*.own\"\nroot = \"/own\"\ncgi = true\n\
+         [[route]]\npath = \"/wiki/\"\nalias = \"/usr/wiki\"\n\
+         [[route]]\npath = \"/wiki/conf/\"\nanswer = 403\n\
+         [[route]]\npath = \"/wiki/one\"\ninterpreter = \"/bin/one\"\n\
+         [[route]]\npath = \"/wiki/conf/open.php\"\n\
+         [[route]]\npath = \"/cgi/\"\nalias = \"/lib/cgi\"\ncgi = true\n\
+         [[route]]\npath = \"/rooted/\"\nroot = \"/mnt\"\n\
+         [[route]]\npath = \"/app/\"\napplication = \"a\"\n\
+         [[application]]\nname = \"a\"\naddress = \"127.0.0.1:9\"",
+    );
+    let disk = Disk {
+        scripts: &[
+            "/www/a.php",
+            "/usr/wiki/doku.php",
+            "/usr/wiki/index.php",
+            "/usr/wiki/lib/exe/css.php",
+            "/usr/wiki/one",
+            "/www/wiki/conf/open.php",
+            "/own/wiki/x.own",
+            "/lib/cgi/x.css",
+            "/mnt/rooted/a.php",
+            "/www/new/a.php",
+            "/www/wiki/doku.php",
+        ],
+        locked: &[],
+        folders: &["/usr/wiki", "/usr/wiki/lib"],
+        others: &[],
+    };
+    for (target, expected) in [
+        ("/a.php", "/bin/php /www/a.php as /a.php + "),
+        ("/wiki/doku.php", "/bin/php /usr/wiki/doku.php as /wiki/doku.php + "),
+        ("/wiki/doku.php/a/b", "/bin/php /usr/wiki/doku.php as /wiki/doku.php + /a/b"),
+        ("/wiki/lib/exe/css.php", "/bin/php /usr/wiki/lib/exe/css.php as /wiki/lib/exe/css.php + "),
+        ("/wiki/", "/bin/php /usr/wiki/index.php as /wiki/index.php + "),
+        ("/wiki", "files /usr/wiki/"),
+        ("/wiki/none.php", "404"),
+        ("/wiki/a.css", "files /usr/wiki/a.css"),
+        ("/wiki/x.own", "/own/wiki/x.own as /wiki/x.own + "),
+        ("/wiki/one", "/bin/one /usr/wiki/one as /wiki/one + "),
+        ("/wiki/one/a.php", "/bin/one /usr/wiki/one as /wiki/one + /a.php"),
+        ("/wiki/conf/a.php", "403"),
+        ("/wiki/conf/a.css", "403"),
+        ("/wiki/conf/open.php", "files /www/wiki/conf/open.php"),
+        ("/cgi/x.css", "/lib/cgi/x.css as /cgi/x.css + "),
+        ("/cgi/none.css", "404"),
+        ("/rooted/a.php", "/bin/php /mnt/rooted/a.php as /rooted/a.php + "),
+        ("/app/a.css", "application /app + /a.css"),
+        ("/app/a.php/x", "application /app + /a.php/x"),
+        ("/gone/a.php", "302"),
+        ("/moved/a.css", "files /www/moved/a.css"),
+    ] {
+        assert_eq!(outcome(&site, &disk, target), expected, "{target}");
+    }
+}
+
+#[test]
+fn a_glob_has_files_only_below_prefixes_where_the_host_has_no_root() {
+    let text = "listen = \"127.0.0.1:1\"\n[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/php\"\n\
+                [[route]]\npath = \"/wiki/\"\nalias = \"/usr/wiki\"\n[[route]]\npath = \"/wiki/one\"\n";
+    let site = config::load(Path::new("site.toml"), &One(text.to_owned())).unwrap();
+    let disk = Disk { scripts: &["/usr/wiki/doku.php"], locked: &[], folders: &[], others: &[] };
+    for (target, expected) in [
+        ("/wiki/doku.php", "/bin/php /usr/wiki/doku.php as /wiki/doku.php + "),
+        ("/wiki/one", "files /usr/wiki/one"),
+        ("/doku.php", "404"),
+        ("/", "404"),
+    ] {
+        assert_eq!(outcome(&site, &disk, target), expected, "{target}");
+    }
+    let everything = format!("{text}[[route]]\npath = \"/\"\nalias = \"/all\"");
+    let site = config::load(Path::new("site.toml"), &One(everything)).unwrap();
+    let disk = Disk { scripts: &["/all/a.php"], ..disk };
+    assert_eq!(outcome(&site, &disk, "/a.php"), "/bin/php /all/a.php as /a.php + ");
+}
+
+#[test]
+fn the_settings_of_a_prefix_hold_for_the_globs_below_it() {
+    let site = site(
+        "symlinks = \"owner\"\nheaders = { X-Host = \"h\" }\nenv = { HOST = \"h\" }\nauthorizer = \"host\"\n\
+         [[route]]\npath = \"*.a\"\ncgi = true\nenv = { OWN = \"a\" }\nmax_body = 3\n\
+         [[route]]\npath = \"*.b\"\ncgi = true\nsymlinks = \"follow\"\ndotfiles = \"allow\"\nauthorizer = \"b\"\n\
+         [[route]]\npath = \"*.c\"\nsymlinks = \"never\"\nauthorizer = false\n\
+         [[route]]\npath = \"/p/\"\nalias = \"/p\"\nsymlinks = \"follow\"\nauthorizer = \"p\"\nmax_body = 9\n\
+         env = { PREFIX = \"p\" }\nheaders = { X-Prefix = \"p\" }\nindex = \"p.html\"\n\
+         [[route]]\npath = \"/q/\"\nalias = \"/q\"\nsymlinks = \"never\"\ndotfiles = \"deny\"\n\
+         [[route]]\npath = \"/p/x.b\"\nauthorizer = false\nsymlinks = \"never\"\n\
+         [[application]]\nname = \"host\"\naddress = \"127.0.0.1:9\"\n\
+         [[application]]\nname = \"b\"\naddress = \"127.0.0.1:9\"\n\
+         [[application]]\nname = \"p\"\naddress = \"127.0.0.1:9\"",
+    );
+    let host = site.hosts.at(0);
+    let settings = |target: &str| {
+        let route = host.routes.get(host.routes.find(&SafePath::parse(target).unwrap()));
+        let asked: Vec<&str> = route.authorizers.iter().map(|id| &*site.applications[*id].name).collect();
+        let mut env: Vec<&str> =
+            route.script.iter().flat_map(|script| script.environment.iter()).map(|(name, _)| name).collect();
+        env.sort();
+        let fields: Vec<&str> = route.headers.iter().map(|rule| rule.name()).collect();
+        let files = &route.files;
+        format!(
+            "{:?} {:?} {asked:?} {} {env:?} {fields:?} {:?}",
+            files.symlinks, files.dotfiles, route.max_body, files.index
+        )
+    };
+    for (target, expected) in [
+        ("/x.a", r#"Owner Deny ["host"] 3 ["HOST", "OWN", "PATH"] ["X-Host"] ["index.html"]"#),
+        (
+            "/p/x.a",
+            r#"Follow Deny ["p"] 3 ["HOST", "OWN", "PATH", "PREFIX"] ["X-Prefix", "X-Host"] ["p.html"]"#,
+        ),
+        ("/x.b", r#"Follow Allow ["b"] 1048576 ["HOST", "PATH"] ["X-Host"] ["index.html"]"#),
+        (
+            "/p/y.b",
+            r#"Follow Allow ["p", "b"] 9 ["HOST", "PATH", "PREFIX"] ["X-Prefix", "X-Host"] ["p.html"]"#,
+        ),
+        ("/q/y.b", r#"Never Deny ["b"] 1048576 ["HOST", "PATH"] ["X-Host"] ["index.html"]"#),
+        ("/x.c", r#"Never Deny [] 1048576 [] ["X-Host"] ["index.html"]"#),
+        ("/p/x.c", r#"Never Deny ["p"] 9 [] ["X-Prefix", "X-Host"] ["p.html"]"#),
+        ("/p/x.b", r#"Never Deny [] 9 [] ["X-Prefix", "X-Host"] ["p.html"]"#),
+    ] {
+        assert_eq!(settings(target), expected, "{target}");
+    }
+    let at = |target: &str| host.routes.find(&SafePath::parse(target).unwrap());
+    assert_ne!(at("/x.a"), at("/p/x.a"));
+    assert_eq!(host.routes.written(at("/p/x.a")), at("/x.a"), "what runs at one time is counted together");
+}
+
+#[test]
 fn a_script_is_never_an_index_that_is_sent() {
     let site = site("index = [\"a.php\", \"b.html\", \"c.php\"]\n[[route]]\npath = \"*.php\"\ncgi = true");
     let index = |target: &str| {
@@ -192,6 +326,14 @@ fn a_script_is_never_an_index_that_is_sent() {
     assert_eq!(index("/"), Some(vec!["b.html".to_owned()]));
     assert_eq!(index("/x/"), Some(vec!["b.html".to_owned()]));
     assert_eq!(index("/a.php"), None);
+    let alias = "[[route]]\npath = \"*.php\"\ncgi = true\n[[route]]\npath = \"/a/\"\nalias = \"/b\"\nindex = \"a.php\"";
+    let site = self::site(alias);
+    let files = plan(&site, 0, SafePath::parse("/a").unwrap(), None, b"", Scheme::Http).files().unwrap();
+    assert_eq!(
+        (files.below().as_str(), files.index.len()),
+        ("", 0),
+        "the folder is to be asked with its slash"
+    );
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Task {
             return self.ask(run, &order, content, collected).await;
         };
         let processes = run.processes(&worker);
-        let Ok(turn) = self.unless_left(worker.turns.take(run.route(), processes)).await? else {
+        let Ok(turn) = self.unless_left(worker.turns.take(run.route(&worker), processes)).await? else {
             worker.counts.add(Count::ScriptsRefused, 1);
             return Ok(Err(Status::SERVICE_UNAVAILABLE));
         };

@@ -120,9 +120,9 @@ pub struct Program {
 }
 
 impl Run {
-    /// Whose turn it has to be.
-    pub fn route(&self) -> (usize, RouteId) {
-        (self.host, self.route)
+    /// Whose turn it has to be: that of the route as it is written, however many it is part of.
+    pub fn route(&self, worker: &Worker) -> (usize, RouteId) {
+        (self.host, worker.site.hosts.at(self.host).routes.written(self.route))
     }
 
     /// The application that answers; `None`: a program is started.

@@ -1,0 +1,157 @@
+//! Applications in PHP as Debian has them: mounted with an alias, run by php-fpm, and configured in the way
+//! that the manual shows.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use e2e::{Beside, Rows, Server, Site, command, ended, is_root, path_of};
+
+/// What the manual shows, in the section on Debian's packages.
+const MANUAL: &str = include_str!("../../../docs/manual/applications.md");
+const SECTION: &str = "### Debian's packages\n";
+
+/// The configuration of the manual, with php-fpm where the test has it, and without its address and root.
+fn of_the_manual(home: &Path) -> String {
+    let section = MANUAL.split_once(SECTION).expect("the manual has the section").1;
+    let config = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let config = config.expect("the section has a configuration");
+    let own = |line: &&str| !line.starts_with("listen = ") && !line.starts_with("root = ");
+    let lines: Vec<&str> = config.lines().filter(own).collect();
+    let socket = format!("{}/fpm.sock", home.display());
+    let config = lines.join("\n").replace("/run/php/php8.2-fpm.sock", &socket);
+    assert!(config.contains(&socket), "the manual names the socket of php-fpm: {config}");
+    config
+}
+
+/// php-fpm with the extensions that are installed. DokuWiki gets folders of the test for its settings and pages.
+fn fpm(site: &Site) -> Beside {
+    let home = site.home().display().to_string();
+    let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
+    let conf = format!(
+        "[global]\nerror_log = {home}/fpm.log\n[www]\nlisten = {home}/fpm.sock\npm = static\n\
+         pm.max_children = 4\nphp_value[auto_prepend_file] = {home}/before.php\n{user}"
+    );
+    fs::write(site.home().join("fpm.conf"), conf).expect("it is our folder");
+    let mut fpm = Command::new(path_of("php-fpm"));
+    fpm.args(["-F", "-y"]).arg(site.home().join("fpm.conf"));
+    if is_root() {
+        fpm.arg("-R");
+    }
+    Beside::listening(&mut fpm, &site.home().join("fpm.sock"))
+}
+
+/// A wiki with one page, whose settings are Debian's but for `settings`.
+fn site(settings: &str) -> Site {
+    let site = Site::new();
+    let home = site.home().display().to_string();
+    let before = format!("<?php if (!defined('DOKU_CONF')) define('DOKU_CONF', '{home}/conf/');");
+    let local = format!("<?php $conf['savedir'] = '{home}/data'; $conf['useacl'] = 0; {settings}");
+    let site = site
+        .file("own.php", "<?php echo 'of the root ', $_SERVER['SCRIPT_NAME'];")
+        .beside("before.php", before)
+        .beside("conf/local.php", local)
+        .beside("data/pages/start.txt", "====== Hello from the wiki ======\n")
+        .beside("data/pages/a/page.txt", "====== A page below ======\n");
+    for folder in
+        ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "tmp"]
+    {
+        fs::create_dir_all(site.home().join("data").join(folder)).expect("it is our folder");
+    }
+    for entry in fs::read_dir("/etc/dokuwiki").expect("dokuwiki is installed") {
+        let from = entry.expect("it can be listed").path();
+        let to = site.home().join("conf").join(from.file_name().expect("it has a name"));
+        // Links lead to what its administrator has made: users, and who may do what.
+        if !to.exists() && !from.is_symlink() {
+            fs::copy(&from, &to).expect("it can be read");
+        }
+    }
+    site
+}
+
+fn start(site: Site) -> (Server, Beside) {
+    let fpm = fpm(&site);
+    (site.start(), fpm)
+}
+
+#[test]
+fn an_alias_and_a_pattern_of_scripts_serve_dokuwiki_phpmyadmin_and_adminer() {
+    let site = site("");
+    let config = of_the_manual(site.home());
+    let (server, _fpm) = start(site.config(&config));
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/own.php", "of the root /own.php"),
+        ("/dokuwiki/doku.php", "Hello from the wiki"),
+        ("/dokuwiki/doku.php?id=a:page", "A page below"),
+        ("/dokuwiki/doku.php/a:page?id=a:page", "A page below"),
+        ("/dokuwiki/lib/exe/css.php", "box-sizing"),
+        ("/phpmyadmin/", "<title>phpMyAdmin</title>"),
+        ("/phpmyadmin/index.php", "pma_username"),
+        ("/adminer/", "<title>Login - Adminer</title>"),
+    ] {
+        let response = server.get(path);
+        let has = response.text().contains(expected);
+        rows.check(path, (response.status, has), (200, true));
+        if !has {
+            eprintln!("{path}: {}", response.text());
+        }
+    }
+    for (path, expected) in [
+        ("/dokuwiki/lib/images/smileys/biggrin.svg", (200, "image/svg+xml")),
+        ("/dokuwiki/lib/tpl/dokuwiki/images/logo.png", (200, "image/png")),
+        ("/phpmyadmin/favicon.ico", (200, "image/vnd.microsoft.icon")),
+        ("/phpmyadmin/themes/pmahomme/css/theme.css", (200, "text/css; charset=utf-8")),
+        // What is no business of clients, scripts among it.
+        ("/dokuwiki/inc/init.php", (403, "text/html; charset=utf-8")),
+        ("/dokuwiki/bin/dwpage.php", (403, "text/html; charset=utf-8")),
+        ("/dokuwiki/vendor/autoload.php", (403, "text/html; charset=utf-8")),
+        ("/phpmyadmin/libraries/classes/Core.php", (403, "text/html; charset=utf-8")),
+        ("/phpmyadmin/templates/login/header.twig", (403, "text/html; charset=utf-8")),
+        ("/dokuwiki/none.php", (404, "text/html; charset=utf-8")),
+        ("/doku.php", (404, "text/html; charset=utf-8")),
+    ] {
+        let response = server.get(path);
+        rows.check(path, (response.status, response.field("content-type").unwrap_or("none")), expected);
+    }
+    // The folder's index is a script, which is run and never sent.
+    for (path, leads_to) in [("/dokuwiki", "/dokuwiki/"), ("/dokuwiki/", "/dokuwiki/doku.php?id=start")] {
+        rows.check(path, server.get(path).field("location"), Some(leads_to));
+    }
+}
+
+#[test]
+fn explain_tells_of_the_prefix_and_the_pattern() {
+    let site = site("");
+    let config = of_the_manual(site.home());
+    let site = site.config(&config);
+    let file = site.write_config();
+    let explained = |path: &str| {
+        let output = ended(command().args(["explain", "-c"]).arg(&file).args(["GET", path]));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut rows = Rows::new();
+    for (path, lines) in [
+        (
+            "/dokuwiki/doku.php/x",
+            &[
+                "route     *.php within /dokuwiki/: scripts beneath /usr/share/dokuwiki",
+                "script    /usr/share/dokuwiki/doku.php",
+                "run by    the application \"php\"",
+                "as        SCRIPT_NAME /dokuwiki/doku.php",
+                "          PATH_INFO /x",
+            ][..],
+        ),
+        (
+            "/dokuwiki/inc/init.php",
+            &["route     *.php within /dokuwiki/inc/: 403 Forbidden (the route answers so)"],
+        ),
+        ("/own.php", &["route     *.php: scripts beneath"]),
+    ] {
+        let text = explained(path);
+        for line in lines {
+            rows.check(format!("{path}: {line}"), text.contains(line), true);
+        }
+        eprintln!("{text}");
+    }
+}
