@@ -3,8 +3,8 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use e2e::{Broken, Client, PATIENCE, Rows, Server, Site};
@@ -253,6 +253,51 @@ fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
 }
 
 #[test]
+fn the_logs_call_an_application_by_its_name_and_say_nothing_of_a_request_that_was_answered_after_all() {
+    // One request for each connection; what is asked on it then is closed without a word.
+    let server = start(
+        |stream, number| {
+            let head = asked(stream)?;
+            if head.contains("/cut") {
+                return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
+            }
+            if number > 0 {
+                stream.write_all(HELLO.as_bytes())?;
+                asked(stream)?;
+            }
+            Ok(())
+        },
+        "keep = \"60s\"\n[log]\naccess = \"stdout\"\n",
+    );
+    let mut rows = Rows::new();
+    // The first connection is closed at once.
+    rows.check("a new connection", get(&server, "new"), "200 hello".to_owned());
+    // The second one has been kept, and is closed when it is used again.
+    rows.check("a kept connection", get(&server, "kept"), "200 hello".to_owned());
+    let mut client = server.connect();
+    client.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    rows.check("POST", outcome(&mut client), "502".to_owned());
+    rows.check("a cut one", get(&server, "cut"), "cut".to_owned());
+    server.wait_for_line("the answer of the application \"app\" is incomplete", PATIENCE);
+    let errors = server.stderr();
+    rows.check(&errors, errors.matches("did not answer").count(), 1);
+    rows.holds(
+        &errors,
+        "it is POST",
+        errors.contains("\"POST /app/post\": the application \"app\" did not answer"),
+    );
+    let again = "\"GET /app/new\": the application \"app\" gave nothing on a new connection";
+    rows.holds(&errors, "it has been asked again", errors.contains(again));
+    rows.holds(&errors, "there is nothing to say of a kept connection", !errors.contains("/app/kept"));
+    rows.holds(&errors, "there is no script", !errors.contains("script"));
+    let line = server
+        .output()
+        .wait_for(PATIENCE, |lines| lines.iter().find(|line| line.contains("/app/cut")).cloned());
+    let line = line.unwrap_or_default();
+    rows.holds(&line, "it says who ended early", line.contains("\"application ended early\""));
+}
+
+#[test]
 fn a_head_has_no_body_whatever_it_says() {
     let server = start(
         |stream, _| {
@@ -269,6 +314,95 @@ fn a_head_has_no_body_whatever_it_says() {
         let head = client.ask("HEAD /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, Some("5"), 0));
         assert_eq!(client.get("/app/x").text(), "hello");
+    }
+}
+
+#[test]
+fn a_connection_is_not_kept_where_the_end_of_an_answer_is_not_sure() {
+    const LATE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let mut rows = Rows::new();
+    // What is asked, what is said, and whether the connection may have the next request.
+    for (method, says, keeps) in [
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n", false),
+        ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
+        ("HEAD", "HTTP/1.1 200 OK\r\nX-A: b\r\n\r\n", true),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 43\r\n\r\n", false),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", true),
+        ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 43\r\n\r\n", false),
+        ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", true),
+        (
+            "GET",
+            "HTTP/1.1 103 Early Hints\r\nContent-Length: 43\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            false,
+        ),
+        (
+            "GET",
+            "HTTP/1.1 100 Continue\r\nTransfer-Encoding: chunked\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+            false,
+        ),
+        (
+            "GET",
+            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            true,
+        ),
+    ] {
+        let server = start(
+            move |stream, number| {
+                // The bytes that it has announced come when the next request is there.
+                if number == 0 {
+                    asked(stream)?;
+                    stream.write_all(says.as_bytes())?;
+                    asked(stream)?;
+                    return stream.write_all(if keeps { HELLO } else { LATE }.as_bytes());
+                }
+                asked(stream)?;
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")
+            },
+            // It is not the time that ends it.
+            "keep = \"60s\"",
+        );
+        let mut client = server.connect();
+        let first = client.ask(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\n\r\n"));
+        rows.holds(says, "it is answered", (200..400).contains(&first.status));
+        let expected = if keeps { "200 hello" } else { "200 new" };
+        rows.check(format!("{method} {says}"), get(&server, "next"), expected.to_owned());
+    }
+}
+
+#[test]
+fn bytes_behind_an_answer_are_nobodys_even_where_another_request_waits_for_the_connection() {
+    // The answer fills the buffer that it is read into, so that what follows it is still in the kernel.
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: ";
+    let body = (64 << 10) - head.len() - "65535\r\n\r\n".len();
+    let first = format!("{head}{body}\r\n\r\n{}", "x".repeat(body));
+    assert_eq!(first.len(), 64 << 10);
+    for _ in 0..20 {
+        let (first, has_come, may_go) = (first.clone(), Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (comes, goes) = (has_come.clone(), may_go.clone());
+        let server = start(
+            move |stream, number| {
+                asked(stream)?;
+                if number > 0 {
+                    return stream.write_all(HELLO.as_bytes());
+                }
+                comes.wait();
+                goes.wait();
+                let late = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+                stream.write_all(format!("{first}{late}").as_bytes())?;
+                asked(stream).map(drop)
+            },
+            "connections = 1",
+        );
+        let (mut one, mut other) = (server.connect(), server.connect());
+        one.send("GET /app/one HTTP/1.1\r\nHost: a\r\n\r\n");
+        has_come.wait();
+        // It waits for the only connection that there may be.
+        other.send("GET /app/other HTTP/1.1\r\nHost: a\r\n\r\n");
+        may_go.wait();
+        assert_eq!(one.read_response().body.len(), body);
+        assert_eq!(outcome(&mut other), "200 hello");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Applications: programs that answer one request after the other, and how they are spoken to. Plain data,
 //! as all of the site.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -115,7 +116,11 @@ impl Application {
             first_byte: Duration::from_secs(60),
             idle: Duration::from_secs(60),
             total: Duration::from_secs(3600),
-            keep: Duration::from_secs(10),
+            keep: match protocol {
+                // gunicorn closes a connection that has been idle for 2 s, uvicorn and Node after 5 s.
+                Protocol::Http => Duration::from_secs(1),
+                Protocol::FastCgi | Protocol::Scgi => Duration::from_secs(10),
+            },
         }
     }
 
@@ -165,6 +170,13 @@ impl Application {
         {
             *program = Path::new("/").join(inside).display().to_string();
         }
+    }
+}
+
+/// As messages call it.
+impl fmt::Display for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the application \"{}\"", self.name)
     }
 }
 

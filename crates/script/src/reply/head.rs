@@ -28,8 +28,18 @@ pub struct Head {
     pub framing: Framing,
     /// Of the status line, if there is one.
     pub version: Option<Version>,
+    interim: Interim,
     bytes: Vec<u8>,
     fields: Vec<Place>,
+}
+
+/// What has come before the head, on the way to it (RFC 9110 §15.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+enum Interim {
+    #[default]
+    Sound,
+    /// A response that has no content has announced some. Its sender may think that it has sent it.
+    Misframed,
 }
 
 /// RFC 3875 §6.2.
@@ -76,7 +86,13 @@ impl Head {
     /// Whether its sender waits for another request on the same connection (RFC 9112 §9.3).
     pub fn persists(&self) -> bool {
         self.version == Some(Version::Http11)
+            && self.interim == Interim::Sound
             && !self.connection().any(|option| option.eq_ignore_ascii_case(b"close"))
+    }
+
+    /// Whether any content is announced. Where none can come, as after HEAD, its sender may send it all the same.
+    pub fn announces_content(&self) -> bool {
+        !matches!(self.framing, Framing::None | Framing::Sized(0))
     }
 
     /// The options of `Connection`, which name fields, too.
@@ -110,6 +126,7 @@ pub(super) struct Lines {
     count: usize,
     status_line: Option<(Version, u16)>,
     fields: Vec<Place>,
+    interim: Interim,
 }
 
 impl Lines {
@@ -158,12 +175,22 @@ impl Lines {
         matches!(self.status_line, Some((_, 100 | 102..=199)))
     }
 
+    /// For what comes behind these lines, which are an interim response and so have no content behind them.
+    pub(super) fn behind_interim(&self) -> Lines {
+        let interim = match self.framing() {
+            Ok(Framing::None | Framing::Sized(0)) => self.interim,
+            _ => Interim::Misframed,
+        };
+        Lines { interim, ..Lines::default() }
+    }
+
     /// The empty line has come.
     pub(super) fn finish(self, manner: Manner) -> Result<Head, ReplyError> {
         match self.sense(manner) {
             Ok((kind, status, framing)) => {
                 let version = self.status_line.map(|(version, _)| version);
-                Ok(Head { kind, status, framing, version, bytes: self.bytes, fields: self.fields })
+                let interim = self.interim;
+                Ok(Head { kind, status, framing, version, interim, bytes: self.bytes, fields: self.fields })
             }
             Err((cause, at)) => Err(self.error_at(cause, at)),
         }

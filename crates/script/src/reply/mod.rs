@@ -87,7 +87,7 @@ impl Parser {
                 Ok(Progress::Within) => {}
                 Ok(Progress::End) if self.manner == Manner::Http && self.lines.is_interim() => {
                     // Its bytes count on: there is a limit to them, too.
-                    (self.lines, self.line) = (Lines::default(), Line::Start);
+                    (self.lines, self.line) = (self.lines.behind_interim(), Line::Start);
                 }
                 Ok(Progress::End) => {
                     return match self.lines.finish(self.manner) {

@@ -282,6 +282,12 @@ fn an_answer_of_http_has_a_status_line_and_may_have_others_before_it() {
             "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\nA: b\r\n\r\n",
             "204 Document stays [A] 62",
         ),
+        // What such a one has behind it would be read as the answer.
+        ("HTTP/1.1 103 A\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No\r\n\r\n", "204 Document closes [] 56"),
+        (
+            "HTTP/1.1 100 A\r\nTransfer-Encoding: x\r\n\r\nHTTP/1.1 103 B\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+            "204 Document closes [] 77",
+        ),
         ("HTTP/1.1 100 Continue\r\n\r\n", "more"),
     ] {
         assert_eq!(read(input), expected, "{input:?}");

@@ -177,7 +177,8 @@ impl Pool {
         }
         // Bounded: each is taken out. Those to a server that is avoided go back to the pool.
         while let Some(connection) = self.take_idle() {
-            if Some(connection.server()) != avoid && connection.is_open() {
+            let is_fresh = connection.since.elapsed() < self.keep;
+            if Some(connection.server()) != avoid && is_fresh && connection.is_open() {
                 return Ok(Way::Own(Connection::taken(connection)));
             }
         }
@@ -463,7 +464,7 @@ impl Connection {
     /// Nobody is on it, and somebody could be.
     fn rest(self) {
         let pool = self.pool.clone();
-        if self.is_to_end() {
+        if self.is_to_end() || !self.is_open() {
             return;
         }
         let is_ours = self.began.elapsed() < FAIR && pool.waiting() > 0;
@@ -507,9 +508,13 @@ impl Connection {
     fn is_open(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        // Nothing is asked of the kernel where nothing has happened.
-        let peek = |fd: &OwnedFd| Ok(rustix::net::recv(fd, &mut byte, flags)?);
-        let peeked = self.stream.try_io(Interest::READABLE, peek);
+        let mut peek = |fd: &OwnedFd| Ok(rustix::net::recv(fd, &mut byte, flags)?.0);
+        let peeked = match self.records {
+            // Nothing is asked of the kernel where nothing has happened: a record says what it belongs to.
+            Some(_) => self.stream.try_io(Interest::READABLE, peek),
+            // Bytes of HTTP would be the next answer, even if the loop has not been told of them yet.
+            None => peek(self.stream.get_ref()),
+        };
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }

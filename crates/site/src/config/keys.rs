@@ -1571,10 +1571,12 @@ static KEYS: &[Key] = &[
         name: "keep",
         scopes: APPLICATION,
         kind: time(0, DAY),
-        initial: Initial::Value("\"10s\""),
+        initial: Initial::Words("10s; 1s with `protocol = \"http\"`"),
         example: "\"0s\"",
         meaning: "How long a connection is kept between two requests; zero: each request has its own.",
-        more: "SCGI has one request for a connection, whatever this says.",
+        more: "Keep it below the time after which the application closes its end, or a request that cannot be \
+               repeated may meet a closed connection: 2 s with gunicorn, 5 s with uvicorn and Node. SCGI has one \
+               request for a connection, whatever this says.",
     },
     Key {
         name: "access",

@@ -993,6 +993,8 @@ fn applications_are_read_as_they_are_written() {
     assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
     assert_eq!((managed.processes, app.connections()), ((1, 4), 4));
     assert_eq!((php.multiplex, php.sharers()), (1, 0));
+    // Below what web servers close after.
+    assert_eq!([php.keep, app.keep].map(|time| time.as_secs()), [10, 1]);
     let interpreters: Vec<_> = site.hosts[0].routes.iter().take(3).map(Route::application).collect();
     assert_eq!(interpreters, [None, Some(0), Some(1)]);
     let several = text("address = \"127.0.0.1:1\"\nconnections = 2\nmultiplex = 1024");

@@ -61,14 +61,16 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             Framing::Sized(bytes) if head.status.allows_body() => writer.length(bytes),
             _ => writer,
         };
-        conversation.let_go(End::Head(head.persists() && rest.is_empty()));
+        // Content that only one side believes in would be read as the next answer.
+        let stays = head.persists() && !head.announces_content() && rest.is_empty();
+        conversation.let_go(End::Head(stays));
         return Outcome::Reply(Reply::block(writer.finish()));
     }
     let mut ready = rest.to_vec();
     match head.framing {
         Framing::Sized(bytes) if ready.len() as u64 >= bytes => {
             if ready.len() as u64 > bytes {
-                log::warn(format_args!("{}: {TOO_LONG}", conversation.who));
+                log::warn(format_args!("{}: {} {TOO_LONG}", conversation.who, conversation.what));
             }
             conversation.through(head.persists() && ready.len() as u64 == bytes);
             ready.truncate(bytes as usize);
@@ -81,8 +83,9 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
         }
         Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
             ended @ Some(Ended::Killed(_) | Ended::OutOfMemory | Ended::Lost) => {
-                let (who, how) = (&conversation.who, conversation.told(ended));
-                log::error(format_args!("{who}: the script has not ended by itself{how}"));
+                let Conversation { who, what, .. } = &conversation;
+                let how = conversation.told(ended);
+                log::error(format_args!("{who}: {what} has not ended its answer by itself{how}"));
                 conversation.fail(Status::BAD_GATEWAY)
             }
             _ => {
