@@ -145,9 +145,9 @@ impl EnvironmentError {
 impl fmt::Display for EnvironmentError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
-            EnvironmentError::TooLarge => "the request's fields are too large for a script's environment",
-            EnvironmentError::TooMany => "the request has too many fields for a script's environment",
-            EnvironmentError::Nul => "NUL in what would be a script's environment",
+            EnvironmentError::TooLarge => "the request's fields are too large for CGI variables",
+            EnvironmentError::TooMany => "the request has too many fields for CGI variables",
+            EnvironmentError::Nul => "NUL in what would be a CGI variable",
         })
     }
 }

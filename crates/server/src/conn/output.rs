@@ -66,7 +66,8 @@ impl Coding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     Disk,
-    Script,
+    /// With what the access log says if it fails.
+    Script(&'static str),
 }
 
 /// The line that the head still needs, to say how the connection goes on and how the body ends.
@@ -234,7 +235,7 @@ impl Output {
     /// somebody else's program.
     pub fn waits_for(&mut self) -> WaitsFor {
         match self.reply.as_mut().and_then(|reply| reply.body.source()) {
-            Some(Source::Script(_)) => WaitsFor::Script,
+            Some(Source::Script(script)) => WaitsFor::Script(script.cut()),
             _ => WaitsFor::Disk,
         }
     }

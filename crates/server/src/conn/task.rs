@@ -318,20 +318,22 @@ impl Task {
                     self.waited = Waited::Yes;
                     tokio::task::yield_now().await;
                 }
-                Ok(Sent::Piece) if output.waits_for() == WaitsFor::Script => {
-                    if let Err(why) = self.next_of_script(&mut output).await {
-                        break Err(why);
+                Ok(Sent::Piece) => match output.waits_for() {
+                    WaitsFor::Script(cut) => {
+                        if let Err(why) = self.next_of_script(&mut output, cut).await {
+                            break Err(why);
+                        }
+                        self.write_on(&mut output);
                     }
-                    self.write_on(&mut output);
-                }
-                Ok(Sent::Piece) => {
-                    self.wait_in(Phase::Fetch);
-                    match self.unless_left(output.next_piece(&worker)).await {
-                        Ok(Ok(())) => self.write_on(&mut output),
-                        Ok(Err(_)) => break Err((Broken::Gone, "content could not be made")),
-                        Err(broken) => break Err(why_given_up(broken)),
+                    WaitsFor::Disk => {
+                        self.wait_in(Phase::Fetch);
+                        match self.unless_left(output.next_piece(&worker)).await {
+                            Ok(Ok(())) => self.write_on(&mut output),
+                            Ok(Err(_)) => break Err((Broken::Gone, "content could not be made")),
+                            Err(broken) => break Err(why_given_up(broken)),
+                        }
                     }
-                }
+                },
                 Ok(Sent::Cold) => {
                     self.wait_in(Phase::Fetch);
                     match self.unless_left(output.read_cold(&worker)).await {

@@ -58,7 +58,11 @@ impl Exchange<'_> {
     fn sendfile(&self, route: &Route, wanted: &Sendfile) -> Answer {
         let Some((folder, below)) = self.folder_of(&wanted.path) else {
             let path = wanted.path.display();
-            log::error(format_args!("a script names {path}, which is in no folder of \"sendfile\""));
+            let id = route.application();
+            let application = id.and_then(|id| self.worker.site.applications.get(id));
+            let what =
+                application.map_or_else(|| "a script".to_owned(), |application| application.to_string());
+            log::error(format_args!("{what} names {path}, which is in no folder of \"sendfile\""));
             return self.status(route, Status::FORBIDDEN);
         };
         let root = match Roots::get(self.worker, folder, self.now) {

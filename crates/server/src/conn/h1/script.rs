@@ -114,7 +114,7 @@ impl Http1 {
                 return;
             }
             Outcome::Reply(reply) => Made::Reply(reply, Trust::Kept),
-            Outcome::Failed(status) | Outcome::Unanswered(status, _) | Outcome::Crowded(status) => {
+            Outcome::Failed(status) | Outcome::Unanswered(status, _) | Outcome::Crowded(status, _) => {
                 failed(status)
             }
             Outcome::Elsewhere(target) => match self.elsewhere(worker, &target) {

@@ -128,19 +128,33 @@ impl Task {
             let repeats = feed.is_none() && order.repeats == Repeats::Yes && again;
             let outcome = self.hear(run, order, conversation, feed).await?;
             let is_whole = !is_coming || matches!(content, Content::Sized(bytes) if bytes == self.http.left);
+            let Order { who, what, .. } = order;
             match outcome {
-                // That a kept connection is closed says little. The next one is new.
-                Outcome::Unanswered(_, who) if repeats => (failed, again) = (who.server, who.kept),
+                Outcome::Unanswered(_, unanswered) if repeats => {
+                    (failed, again) = (unanswered.server, unanswered.kept);
+                    // That a kept connection is closed says little. The next one is new.
+                    if !unanswered.kept {
+                        let why = unanswered.why;
+                        log::warn(format_args!(
+                            "{who}: {what} gave nothing on a new connection ({why}); asked again"
+                        ));
+                    }
+                }
                 // Nobody has looked at it: it may be made again, if all of it is still there.
-                Outcome::Crowded(_) if is_whole && !crowded => crowded = true,
+                Outcome::Crowded(..) if is_whole && !crowded => crowded = true,
+                Outcome::Unanswered(status, unanswered) | Outcome::Crowded(status, unanswered) => {
+                    log::error(format_args!("{who}: {what} did not answer: {}", unanswered.why));
+                    worker.counts.add(Count::ScriptsFailed, 1);
+                    return Ok(Err(status));
+                }
                 outcome => return Ok(Ok(outcome)),
             }
         }
     }
 
     fn refused(&self, order: &Order, application: &Application, refusal: Refusal) -> Status {
-        let (who, name) = (&order.who, &application.name);
-        log::error(format_args!("{who}: the application \"{name}\" cannot be asked: {}", refusal.why()));
+        let who = &order.who;
+        log::error(format_args!("{who}: {application} cannot be asked: {}", refusal.why()));
         self.worker.counts.add(Count::ScriptsRefused, 1);
         match refusal {
             Refusal::Unreachable => Status::BAD_GATEWAY,
@@ -279,13 +293,17 @@ impl Task {
     }
 
     /// Waits for the next piece of a script's output.
-    pub(super) async fn next_of_script(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
+    pub(super) async fn next_of_script(
+        &mut self,
+        output: &mut Output,
+        cut: &'static str,
+    ) -> Result<(), (Broken, &'static str)> {
         self.waited = Waited::Yes;
         self.enter(Phase::Script);
         let worker = self.worker.clone();
         match self.unless_left(output.next_piece(&worker)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err((Broken::Gone, cgi::CUT)),
+            Ok(Err(_)) => Err((Broken::Gone, cut)),
             Err(broken) => Err((broken, output::CLIENT_CLOSED)),
         }
     }

@@ -36,8 +36,10 @@ enum Shape {
 }
 
 /// Why a body cannot be completed: what the access log says of it.
-pub const CUT: &str = "script ended early";
-pub(super) const TOO_LONG: &str = "the script wrote more than its Content-Length says; that is left out";
+const SCRIPT_CUT: &str = "script ended early";
+const APPLICATION_CUT: &str = "application ended early";
+/// Behind what has done so.
+pub(super) const TOO_LONG: &str = "wrote more than its Content-Length says; that is left out";
 
 impl Content {
     pub fn new(conversation: Conversation, head: &Head, ready: Vec<u8>) -> Content {
@@ -110,8 +112,17 @@ impl Content {
 
     fn fail(&self, why: &str) -> io::Error {
         self.conversation.worker.counts.add(Count::ScriptsFailed, 1);
-        log::error(format_args!("{}: the script's answer is incomplete: {why}", self.conversation.who));
-        io::Error::other(CUT)
+        let Conversation { who, what, .. } = &self.conversation;
+        log::error(format_args!("{who}: the answer of {what} is incomplete: {why}"));
+        io::Error::other(self.cut())
+    }
+
+    /// What the access log says where the body cannot be completed.
+    pub fn cut(&self) -> &'static str {
+        match self.conversation.application() {
+            Some(_) => APPLICATION_CUT,
+            None => SCRIPT_CUT,
+        }
     }
 }
 

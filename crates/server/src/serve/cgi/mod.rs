@@ -41,7 +41,7 @@ use crate::stats::Count;
 use crate::worker::Worker;
 use crate::{log, sys};
 
-pub use content::{CUT, Content};
+pub use content::Content;
 pub use line::Content as Body;
 pub use order::{Call, Ends, Repeats, Run, Wanted, What};
 pub use reply::Sendfile;
@@ -70,6 +70,8 @@ pub struct Conversation {
     line: Line,
     patience: Patience,
     who: Rc<str>,
+    /// `the script`, or `the application "app"`.
+    what: Rc<str>,
     began: Instant,
 }
 
@@ -148,18 +150,19 @@ pub enum Outcome {
     Allowed(ApplicationId, Vec<(String, Vec<u8>)>),
     /// It has not answered. The error log says why.
     Failed(Status),
-    /// Not a byte of an answer has come: another server may be asked.
+    /// Not a byte of an answer has come: another server may be asked. The error log does not say so yet.
     Unanswered(Status, Unanswered),
     /// As `Unanswered`: because others are on the connection. Nobody is to be blamed for that.
-    Crowded(Status),
+    Crowded(Status, Unanswered),
 }
 
 /// Who has not answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unanswered {
     pub server: Option<ServerId>,
     /// On a connection that had been kept.
     pub kept: bool,
+    pub why: String,
 }
 
 /// Why there is no more output.
@@ -227,7 +230,8 @@ pub async fn start(
     let feed = feed.map(|pipe| Feed { way: Way::Pipe(pipe), course: course.clone() });
     let patience = Patience::of_scripts(worker);
     let line = Line::Script(stdout);
-    Ok((Conversation { worker: worker.clone(), course, line, patience, who, began }, feed))
+    let what = order.what.clone();
+    Ok((Conversation { worker: worker.clone(), course, line, patience, who, what, began }, feed))
 }
 
 /// Asks an application. Also the way of the request's body, where that is still to come.
@@ -241,11 +245,12 @@ pub fn ask(
     let is_coming = matches!(content, line::Content::Coming);
     let speech = Speech::begin(worker, application, way, order, content);
     worker.counts.add(Count::Asked, 1);
-    let (course, who, began) = (Course::new(), order.who.clone(), Instant::now());
+    let (course, began) = (Course::new(), Instant::now());
+    let (who, what) = (order.who.clone(), order.what.clone());
     let feed = is_coming.then(|| Feed { way: Way::Application(speech.clone()), course: course.clone() });
     let line = Line::Application(speech);
     let patience = Patience::of(application);
-    (Conversation { worker: worker.clone(), course, line, patience, who, began }, feed)
+    (Conversation { worker: worker.clone(), course, line, patience, who, what, began }, feed)
 }
 
 impl Patience {
@@ -284,7 +289,10 @@ impl Conversation {
                 Step::More(more) => parser = more,
                 Step::Head(head, used) => return reply::of(self, run, wanted, &head, &bytes[used..]).await,
                 Step::Refused(error) => {
-                    log::error(format_args!("{}: the script's answer cannot be read: {error}", self.who));
+                    log::error(format_args!(
+                        "{}: the answer of {} cannot be read: {error}",
+                        self.who, self.what
+                    ));
                     return self.fail(Status::BAD_GATEWAY);
                 }
             }
@@ -406,30 +414,27 @@ impl Conversation {
         if let Some(ending) = self.application().map(|speech| speech.ending())
             && ending != Ending::Complete
         {
-            log::error(format_args!("{}: {ending}", self.who));
-            return self.unanswered(match ending {
+            let status = match ending {
                 Ending::Overloaded => Status::SERVICE_UNAVAILABLE,
                 _ => Status::BAD_GATEWAY,
-            });
+            };
+            return self.unanswered(status, ending.to_string());
         }
-        let status = match self.end().await {
+        match self.end().await {
             Some(Ended::NotStarted(errno)) => {
                 let reason = io::Error::from_raw_os_error(errno);
                 log::error(format_args!("{}: cannot start the script: {reason}", self.who));
-                match errno {
+                self.fail(match errno {
                     libc::EACCES | libc::EPERM => Status::FORBIDDEN,
                     libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE => Status::SERVICE_UNAVAILABLE,
                     _ => Status::BAD_GATEWAY,
-                }
+                })
             }
             ended => {
-                let who = &self.who;
-                let told = self.told(ended);
-                log::error(format_args!("{who}: the script did not answer: {error}{told}"));
-                Status::BAD_GATEWAY
+                let why = format!("{error}{}", self.told(ended));
+                self.unanswered(Status::BAD_GATEWAY, why)
             }
-        };
-        self.unanswered(status)
+        }
     }
 
     /// How a script has ended. An application has not.
@@ -438,26 +443,34 @@ impl Conversation {
     }
 
     fn fail_cut(self, cut: Cut) -> Outcome {
-        log::error(format_args!("{}: the script did not answer: {cut}", self.who));
         match cut {
             // Another might take as long.
-            Cut::Late => Outcome::Failed(Status::GATEWAY_TIMEOUT),
-            Cut::Failed(_) => self.unanswered(Status::BAD_GATEWAY),
+            Cut::Late => {
+                log::error(format_args!("{}: {} did not answer: {cut}", self.who, self.what));
+                Outcome::Failed(Status::GATEWAY_TIMEOUT)
+            }
+            Cut::Failed(_) => self.unanswered(Status::BAD_GATEWAY, cut.to_string()),
         }
     }
 
     /// As `fail`, but where nothing has come, another server may know better.
-    fn unanswered(self, status: Status) -> Outcome {
+    fn unanswered(self, status: Status, why: String) -> Outcome {
         match self.application() {
-            Some(speech) if speech.is_crowded() => Outcome::Crowded(status),
+            Some(speech) if speech.is_crowded() => {
+                let unanswered = Unanswered { server: speech.server(), kept: speech.was_used(), why };
+                Outcome::Crowded(status, unanswered)
+            }
             Some(speech) if !speech.has_answered() || speech.ending() == Ending::Overloaded => {
-                let who = Unanswered { server: speech.server(), kept: speech.was_used() };
-                if !who.kept {
+                let unanswered = Unanswered { server: speech.server(), kept: speech.was_used(), why };
+                if !unanswered.kept {
                     speech.blame();
                 }
-                Outcome::Unanswered(status, who)
+                Outcome::Unanswered(status, unanswered)
             }
-            _ => self.fail(status),
+            _ => {
+                log::error(format_args!("{}: {} did not answer: {why}", self.who, self.what));
+                self.fail(status)
+            }
         }
     }
 

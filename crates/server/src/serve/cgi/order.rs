@@ -101,6 +101,8 @@ pub struct Order {
     pub repeats: Repeats,
     /// `192.0.2.7 "GET /cgi-bin/a.cgi"`, for the error log.
     pub who: Rc<str>,
+    /// What answers: `the script`, or `the application "app"`.
+    pub what: Rc<str>,
 }
 
 pub enum Call {
@@ -207,7 +209,9 @@ impl Run {
             _ => Repeats::No,
         };
         let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
-        Ok(Order { call, role, wanted, repeats, who })
+        let what =
+            application.map_or_else(|| "the script".into(), |application| application.to_string().into());
+        Ok(Order { call, role, wanted, repeats, who, what })
     }
 
     fn environment(
