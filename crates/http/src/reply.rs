@@ -136,7 +136,7 @@ impl Block {
     /// Appends the head with one more line, which brings its own CRLF, before the empty one. No body.
     pub fn write_with(&self, line: &[u8], out: &mut Vec<u8>) {
         let (fields, empty_line) = self.head().split_at(self.head - CRLF.len());
-        out.reserve(self.head + line.len());
+        out.reserve_exact(self.head + line.len());
         out.extend_from_slice(fields);
         out.extend_from_slice(line);
         out.extend_from_slice(empty_line);

@@ -39,6 +39,7 @@ pub mod log;
 pub mod bridge;
 
 pub mod announce;
+pub mod buffer;
 pub mod channel;
 pub mod check;
 pub mod clock;

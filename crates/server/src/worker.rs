@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use http::status::Status;
 use http::target::SafePath;
-use site::model::{Route, Site};
+use site::memory;
+use site::model::{Limits, Route, Site};
 use site::plan::Scheme;
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -44,8 +45,6 @@ use crate::serve::{Dated, Reply, fixed};
 use crate::stats::{Count, Counts, Snapshot};
 use crate::sys;
 
-/// Bytes read at once; a head and what was pipelined behind it.
-const READ: usize = 64 * 1024;
 /// Helper threads that have nothing to do end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
 /// Bytes of a helper thread's stack.
@@ -118,6 +117,8 @@ enum Going {
 /// The buffers that the connections of a worker lend to one another.
 pub struct Desk {
     pub buffer: Box<[u8]>,
+    /// How much of it is for the input of one client.
+    input: usize,
     out: Vec<u8>,
     records: Records,
 }
@@ -216,7 +217,7 @@ impl Worker {
         let no_room = Dated::new(fixed::no_room(&site, &clock), &clock);
         let worker = Worker {
             deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
-            desk: RefCell::new(Desk::new(site.limits.head.head)),
+            desk: RefCell::new(Desk::new(limits)),
             files: Files::new(&site, roots, clock.now()),
             clock,
             disk: Rc::new(disk),
@@ -360,7 +361,9 @@ impl Worker {
         match Stream::adopt(fd, family) {
             Ok(stream) => {
                 let seated = self.seats.take(Phase::Idle, self.clock.ticks());
-                spawn_local(Task::new(stream, client, self.clone(), seated, http).serve(start));
+                let serving = Task::new(stream, client, self.clone(), seated, http).serve(start);
+                debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
+                spawn_local(serving);
             }
             Err(error) => {
                 log::error(format_args!("cannot go on with a connection: {error}"));
@@ -521,16 +524,23 @@ impl Drop for Worker {
 }
 
 impl Desk {
-    /// With room for two heads of the largest size.
-    fn new(head: usize) -> Desk {
-        Desk { buffer: vec![0; READ.max(2 * head)].into(), out: Vec::new(), records: Records::default() }
+    fn new(limits: &Limits) -> Desk {
+        let input = memory::input(limits) as usize;
+        let buffer = vec![0; memory::buffer(limits) as usize].into();
+        Desk { buffer, input, out: Vec::new(), records: Records::default() }
     }
 
-    /// Where to read to: behind what is left of the input before.
+    /// Where to read a client's input to: behind what is left of the input before. With that, it is as much as a
+    /// connection may keep.
     #[inline]
     pub fn space_behind(&mut self, rest: &[u8]) -> &mut [u8] {
         self.buffer[..rest.len()].copy_from_slice(rest);
-        &mut self.buffer[rest.len()..]
+        &mut self.buffer[rest.len()..self.input]
+    }
+
+    /// Where to read to what a script says.
+    pub fn space(&mut self) -> &mut [u8] {
+        &mut self.buffer[..memory::BUFFER as usize]
     }
 
     #[inline]
@@ -544,7 +554,7 @@ impl Desk {
         out.clear();
         records.clear();
         // What one large answer needed is not kept for ever.
-        if out.capacity() <= READ * 2 {
+        if out.capacity() <= 2 * memory::BATCH as usize {
             self.out = out;
         }
         self.records = records;

@@ -6,14 +6,25 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::model::{Listing, Route, Sink, Site};
+use crate::model::{Limits, Listing, Route, Sink, Site};
 
-/// A worker's buffer for input, and the most that one connection keeps of it.
-pub const INPUT: u64 = 64 * 1024;
-/// The most that one connection keeps of an answer besides files, and a worker of one being composed.
-pub const OUTPUT: u64 = 64 * 1024;
+/// A worker's buffer, for what clients and scripts send; more where two heads of the largest size need it.
+pub const BUFFER: u64 = 64 * 1024;
+/// The least that a client's input is read by.
+const INPUT: u64 = 32 * 1024;
+/// Short answers that are gathered for one write.
+pub const BATCH: u64 = 32 * 1024;
+/// The most that one connection keeps of an answer behind those: a piece of a file or of a script's output, or a
+/// small file as a whole.
+pub const ANSWER: u64 = 64 * 1024;
+/// The head of an answer, with some to spare.
+const HEAD: u64 = 1024;
 /// A connection's task, and what it knows of its request.
-pub const TASK: u64 = 2 * 1024;
+pub const TASK: u64 = 8 * 1024;
+/// Requests of one batch, when they are to be logged.
+pub const LOGGED: u64 = 32;
+/// What the log is to know of a request, besides the bytes of its head.
+pub const RECORD: u64 = 256;
 /// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and the piece it makes.
 pub const INFLATE: u64 = 112 * 1024;
 /// A cached file or miss, without its path.
@@ -26,8 +37,9 @@ pub const DISK_STACK: u64 = 256 * 1024;
 pub const LISTING_ENTRY: u64 = 320;
 /// A running script: its output, and what of a body is on its way to it.
 pub const SCRIPT: u64 = 64 * 1024;
-/// What has come on a connection that several requests share for one of them, and nobody has taken.
-pub const SHARED: u64 = 256 * 1024;
+/// What has come on a connection that several requests share for one of them, and its client has not taken: when that
+/// is 256 KiB, one more buffer may be read; and what is to be sent on it.
+pub const SHARED: u64 = 384 * 1024;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
 /// The two nested epolls of a worker, its wake-up, and one to spare.
@@ -60,6 +72,26 @@ pub fn total(uses: &[Use]) -> u64 {
     uses.iter().fold(0, |sum, line| sum.saturating_add(line.sum()))
 }
 
+/// Bytes of a client's input that are read at once, and the most that its connection keeps of it: room for two
+/// heads of the largest size.
+pub fn input(limits: &Limits) -> u64 {
+    INPUT.max((limits.head.head as u64).saturating_mul(2))
+}
+
+/// A worker's buffer.
+pub fn buffer(limits: &Limits) -> u64 {
+    BUFFER.max(input(limits))
+}
+
+/// The most that one connection may cost, whatever its client sends and does not read.
+pub fn connection(site: &Site) -> u64 {
+    // The head of a request stays while its body comes, or its answer is made.
+    let unread = input(&site.limits).saturating_add(site.limits.head.head as u64);
+    let unsent = BATCH + HEAD + ANSWER.max(site.cache.file);
+    let logged = if logs_requests(site) { LOGGED * RECORD } else { 0 };
+    (TASK + logged).saturating_add(unread).saturating_add(unsent)
+}
+
 /// Bytes of memory. What no route of the site needs is left out.
 pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let (limits, cache) = (&site.limits, &site.cache);
@@ -74,10 +106,10 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let inflates = if any_route(site, |route| route.files.gunzip) { INFLATE } else { 0 };
     let block = |count| Use { what: "blocks of log lines", each: LOG_BLOCK, count };
     let mut uses = vec![
-        Use { what: "buffers of workers", each: INPUT + OUTPUT, count: workers },
+        Use { what: "buffers of workers", each: buffer(&site.limits).saturating_add(BATCH), count: workers },
         Use {
             what: "connections: task, unread input, unsent answer",
-            each: TASK + INPUT + OUTPUT,
+            each: connection(site),
             count: connections,
         },
         Use {
@@ -205,6 +237,11 @@ fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
     site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
 }
 
+/// Does any host have an access log?
+fn logs_requests(site: &Site) -> bool {
+    site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
+}
+
 /// The files that logs are written to.
 fn logs(site: &Site) -> BTreeSet<&Path> {
     let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
@@ -238,8 +275,9 @@ mod tests {
     #[test]
     fn the_sum_follows_from_the_limits() {
         let uses = worst_case(&site(), 2);
-        let expected = 2 * (INPUT + OUTPUT)
-            + 2 * (100 + 5) * (TASK + INPUT + OUTPUT)
+        let each = TASK + INPUT + 16 * 1024 + BATCH + HEAD + ANSWER;
+        let expected = 2 * (BUFFER + BATCH)
+            + 2 * (100 + 5) * each
             + (128 + 4) * 1000 * LISTING_ENTRY
             + 100 * (CACHE_ENTRY + 1000)
             + 2_000_000

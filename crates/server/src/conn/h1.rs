@@ -19,6 +19,7 @@ pub use self::body::Progress;
 use self::body::Rest;
 use super::Peer;
 use super::output::{self, Batch, Manner, Output};
+use crate::buffer::append;
 use crate::exchange::{self, Answer, Known, Led, Trust};
 use crate::files::Fetch;
 use crate::log::access::{Asked, Records};
@@ -35,6 +36,8 @@ pub struct Http1 {
     pub began: u64,
     /// Input that has not been used up.
     pub rest: Vec<u8>,
+    /// Input behind the request whose answer is being sent: none of it is looked at before that is done.
+    behind: Vec<u8>,
     /// A request whose body is being read and thrown away.
     held: Option<Held>,
     /// What has been found out for the request at hand.
@@ -119,7 +122,7 @@ enum Taken {
 impl Http1 {
     pub fn new(peer: Peer, requests: u32) -> Http1 {
         let (rest, known) = (Vec::new(), Known::default());
-        Http1 { peer, requests, began: 0, rest, held: None, known, made: None, left: 0 }
+        Http1 { peer, requests, began: 0, rest, behind: Vec::new(), held: None, known, made: None, left: 0 }
     }
 
     /// For a connection whose one request is refused.
@@ -131,6 +134,30 @@ impl Http1 {
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.rest.is_empty() && self.held.is_none()
+    }
+
+    /// Bytes of input that have not been used up.
+    pub fn unread(&self) -> usize {
+        self.rest.len() + self.behind.len()
+    }
+
+    /// An answer is being sent: what came behind its request has to wait. But of the request's own body a script may
+    /// still be taking what it needs.
+    pub fn set_aside(&mut self) {
+        if self.left == 0 {
+            self.behind = std::mem::take(&mut self.rest);
+        }
+    }
+
+    /// The answer was the last: what came behind its request is not looked at any more.
+    pub fn forget_behind(&mut self) {
+        self.behind = Vec::new();
+    }
+
+    /// The answer is sent. More may have come meanwhile.
+    pub fn take_up(&mut self) {
+        let came = std::mem::replace(&mut self.rest, std::mem::take(&mut self.behind));
+        append(&mut self.rest, &came);
     }
 
     /// Answers as many requests from the first `have` bytes of the worker's buffer as fit into one write.

@@ -293,8 +293,8 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
     for _ in 0..READS_PER_VISIT {
         let read = {
             let desk = &mut *worker.desk.borrow_mut();
-            calls::recv(&slot.fd, desk.space_behind(&[]), RecvFlags::DONTWAIT)
-                .map(|n| (n, n == desk.buffer.len()))
+            let space = desk.space_behind(&[]);
+            calls::recv(&slot.fd, &mut *space, RecvFlags::DONTWAIT).map(|n| (n, n == space.len()))
         };
         let (have, full) = match read {
             Ok((0, _)) => return Visit::Close,

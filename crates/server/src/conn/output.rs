@@ -5,6 +5,7 @@ use std::mem::take;
 use std::os::fd::BorrowedFd;
 
 use http::head::Version;
+use site::memory;
 
 use super::stream::{self, More, Wire};
 use crate::disk::Work;
@@ -15,12 +16,15 @@ use crate::serve::{Body, FilePart, Part, Reply, Source};
 use crate::sys::calls;
 use crate::worker::Worker;
 
-/// Pipelined answers are gathered up to about this many bytes per write.
-const GATHER: usize = 64 * 1024;
+/// Pipelined answers are gathered up to this many bytes per write.
+const GATHER: usize = memory::BATCH as usize;
 /// The most that one `sendfile` is asked for, and all that a connection gets in one turn of the loop.
 /// Measured: with more, the pages and buffers of ten connections fall out of the cache; with less, there
 /// are too many calls.
 const SLICE: u64 = 192 * 1024;
+
+/// What is not in memory is read by this much: it stays with the connection until the client has taken it.
+const COLD: u64 = memory::ANSWER;
 
 /// How the connection goes on after an answer, which is not the reply's business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +116,8 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn push(&mut self, mut reply: Reply, manner: Manner, version: Version, line: &[u8]) {
         if let Some(before) = self.reply.take() {
+            // At once for the whole batch, and never for more.
+            self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
             self.out.extend_from_slice(before.bytes());
         }
         self.manner = manner;
@@ -123,11 +129,18 @@ impl<'a> Batch<'a> {
         self.reply = Some(reply);
     }
 
-    /// Does another answer fit into this write?
+    /// May another answer go with this write? All but the last are copied together.
     #[inline]
     pub fn has_room(&self) -> bool {
-        let small = |r: &Reply| matches!(r.body, Body::Nothing) && r.bytes().len() < GATHER;
-        self.reply.as_ref().is_none_or(small) && !self.manner.closes() && self.out.len() < GATHER
+        self.reply.as_ref().is_none_or(|reply| self.takes(reply))
+            && !self.manner.closes()
+            && !self.records.are_full()
+    }
+
+    /// Does an answer fit behind those that have been copied together?
+    #[inline]
+    fn takes(&self, reply: &Reply) -> bool {
+        matches!(reply.body, Body::Nothing) && self.out.len() + reply.bytes().len() <= GATHER
     }
 
     #[inline]
@@ -139,9 +152,8 @@ impl<'a> Batch<'a> {
     pub fn finish(mut self) -> Output {
         // With anything gathered, a small reply goes out in the same write.
         if !self.out.is_empty()
-            && let Some(reply) = &mut self.reply
-            && matches!(reply.body, Body::Nothing)
-            && reply.bytes().len() < GATHER
+            && let Some(reply) = &self.reply
+            && self.takes(reply)
         {
             self.out.extend_from_slice(reply.bytes());
             self.reply = None;
@@ -272,7 +284,7 @@ impl Output {
             },
             Body::Nothing | Body::Stream(_) | Body::Sized(..) => return Ok(()),
         };
-        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(SLICE));
+        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(COLD));
         let device = part.file.stamp.device;
         let read = worker
             .disk

@@ -21,6 +21,7 @@ use super::output::{self, Manner, Output, Sent, WaitsFor};
 use super::stream::Stream;
 use super::way::OnItsWay;
 use super::{Call, Phase, Seated};
+use crate::buffer::append;
 use crate::exchange::Trust;
 use crate::places::Place;
 use crate::serve::cgi::Feed;
@@ -30,7 +31,7 @@ use crate::worker::Worker;
 /// What a lingering connection may still send before it is closed all the same.
 const LINGER_BYTES: usize = 1024 * 1024;
 
-/// Bytes that are read while an answer is being made.
+/// Bytes that may be unread while an answer is being made, or waits; then no more is read.
 const READ_AHEAD: usize = 16 * 1024;
 /// How long a client that has closed its side is taken to wait for an answer that has to be made.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
@@ -205,8 +206,8 @@ impl Task {
             return broken;
         }
         loop {
-            if self.http.rest.len() >= READ_AHEAD {
-                std::future::pending::<()>().await;
+            if self.http.unread() >= READ_AHEAD {
+                return self.called_off().await;
             }
             match self.read().await {
                 Ok(()) => {}
@@ -217,6 +218,16 @@ impl Task {
                 Err(broken) => return broken,
             }
         }
+    }
+
+    /// Waits until the worker ends the connection. Nothing is read.
+    async fn called_off(&mut self) -> Broken {
+        let Task { worker, seated, .. } = self;
+        let called = poll_fn(|cx| match seated.seat.called(cx.waker()) {
+            Some(call) => answer_call(call, worker, seated).map_or_else(Poll::Ready, |()| Poll::Pending),
+            None => Poll::Pending,
+        });
+        called.await
     }
 
     /// Reads behind `rest`, which takes what came. Errors: the end of the connection, for whatever reason.
@@ -262,12 +273,7 @@ impl Task {
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Broken> {
         output.gather();
         self.write_on(&mut output);
-        // What came behind the request is nobody's as long as this is not sent; but of the request's own body
-        // a script may still be taking what it needs.
-        let rest = match self.http.left {
-            0 => std::mem::take(&mut self.http.rest),
-            _ => Vec::new(),
-        };
+        self.http.set_aside();
         let ends_with_connection = output.ends_with_connection();
         if ends_with_connection {
             self.stream.reset();
@@ -282,6 +288,9 @@ impl Task {
         let ended = sent.as_ref().err().map(|(_, why)| *why);
         let manner = output.manner;
         self.worker.finish(output, ended);
+        if manner.closes() || sent.is_err() {
+            self.http.forget_behind();
+        }
         match (sent, manner) {
             (Err((broken, _)), _) => {
                 // What the client did not take in time is not kept for it in the kernel, either.
@@ -291,9 +300,7 @@ impl Task {
                 Err(broken)
             }
             (Ok(()), Manner::Stay | Manner::StayOld) => {
-                // More may have come while the answer was waited for.
-                let came = std::mem::replace(&mut self.http.rest, rest);
-                self.http.rest.extend_from_slice(&came);
+                self.http.take_up();
                 Ok(None)
             }
             (Ok(()), Manner::Leave) => Ok(Some(End::Leave)),
@@ -405,6 +412,7 @@ impl Task {
         if self.hand_on().await.is_err() {
             return;
         }
+        self.http.rest.clear();
         self.enter(Phase::Linger);
         let mut left = LINGER_BYTES;
         while self.read().await.is_ok() {
@@ -469,6 +477,8 @@ fn poll_receive(
 ) -> Poll<Result<(), Broken>> {
     let desk = &mut *worker.desk.borrow_mut();
     let space = desk.space_behind(&http.rest);
+    let most = space.len().saturating_sub(http.unread() - http.rest.len());
+    let space = &mut space[..most];
     let came = match ready!(stream.poll_receive(cx, space)) {
         Ok(0) => return Poll::Ready(Err(Broken::Ended)),
         Ok(n) => &space[..n],
@@ -478,7 +488,7 @@ fn poll_receive(
         http.began = worker.access_time();
     }
     seated.seat.moved(came.len() as u64);
-    http.rest.extend_from_slice(came);
+    append(&mut http.rest, came);
     Poll::Ready(Ok(()))
 }
 

@@ -9,10 +9,12 @@ use http::fields::is_name;
 use http::head::{Head, Version};
 use http::status::Status;
 use site::log_line::{self, Client, Line, Request, TimeText};
+use site::memory;
 use site::model::{LogFormat, Site};
 use tokio::sync::Notify;
 
 use super::{Block, LOGS};
+use crate::buffer::append;
 use crate::clock;
 use crate::conn::Peer;
 use crate::serve::Reply;
@@ -37,6 +39,8 @@ struct Lines {
     count: u64,
     time: TimeText,
 }
+
+const _: () = assert!(size_of::<Item>() <= memory::RECORD as usize);
 
 /// Requests that are being answered, for their lines.
 #[derive(Default)]
@@ -183,6 +187,12 @@ impl Records {
         self.items.clear();
     }
 
+    /// Are they as many as one connection may have waiting?
+    #[inline]
+    pub fn are_full(&self) -> bool {
+        self.items.len() >= memory::LOGGED as usize
+    }
+
     /// Says of the last request why it did not become whole.
     pub fn end_early(&mut self, why: &'static str) {
         if let Some(item) = self.items.last_mut() {
@@ -223,7 +233,7 @@ impl Records {
 
     fn keep(&mut self, text: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(text);
+        append(&mut self.bytes, text);
         start..self.bytes.len()
     }
 

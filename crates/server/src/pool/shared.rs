@@ -15,16 +15,18 @@ use rustix::net::{RecvFlags, recv};
 use script::environment::Environment;
 use script::fastcgi::client::{Client, ClientError, Event};
 use script::fastcgi::{Ending, Keep, Multiplexing, RequestId, Role};
+use site::memory;
 use tokio::task::spawn_local;
 
 use super::message::ServerId;
 use super::{Connection, Pool, Way};
+use crate::buffer::append;
 use crate::worker::Worker;
 
-/// Bytes of an answer that nobody has taken, and then nothing more is read.
-const INBOX: usize = site::memory::SHARED as usize;
-/// Bytes that are to be sent, and then requests wait with more.
-const OUT: usize = 256 * 1024;
+/// Bytes of an answer that its client has not taken, and then nothing more is read.
+const INBOX: usize = (memory::SHARED - memory::BUFFER - memory::SCRIPT) as usize;
+/// Bytes that are to be sent, and then requests wait with more. One more piece may come to them.
+const OUT: usize = memory::SCRIPT as usize;
 /// Reads at one go.
 const READS: usize = 16;
 
@@ -192,7 +194,7 @@ impl Shared {
             let Some(Connection { stream, records: Some(client), .. }) = &mut *place else { return Ok(()) };
             let Poll::Ready(ready) = stream.poll_read_ready(cx) else { return Ok(()) };
             let desk = &mut *worker.desk.borrow_mut();
-            let space = desk.space_behind(&[]);
+            let space = desk.space();
             let read = ready.map(|mut ready| {
                 let read = ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *space, RecvFlags::DONTWAIT)?.0));
                 if matches!(read, Ok(Ok(n)) if 0 < n && n < space.len()) {
@@ -241,8 +243,8 @@ impl Shared {
             // Who has left is not told.
             let Some(at) = inboxes.iter().position(|inbox| inbox.id == id) else { continue };
             let mut heard = inboxes[at].heard.borrow_mut();
-            heard.stdout.extend_from_slice(stdout);
-            heard.stderr.extend_from_slice(stderr);
+            append(&mut heard.stdout, stdout);
+            append(&mut heard.stderr, stderr);
             heard.end = end;
             drop(heard);
             inboxes[at].has_answered.set(true);

@@ -25,8 +25,9 @@ use crate::serve::cgi::{self, Call, Conversation, Feed, Input, Outcome, Repeats,
 use crate::stats::Count;
 use crate::worker::Worker;
 
-/// Bytes of a collected body that are written at once.
-const COLLECT: usize = 128 * 1024;
+/// A collected body is written when there is this much of it; the next read brings it to what an answer may have
+/// at most, for which there is no need yet.
+const COLLECT: usize = 32 * 1024;
 
 /// A body that has been collected.
 struct Collected {

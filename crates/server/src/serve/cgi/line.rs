@@ -32,7 +32,7 @@ use crate::runner::Ended;
 use crate::worker::Worker;
 
 /// Bytes of a collected body that are read at once.
-const PIECE: usize = 128 * 1024;
+const PIECE: usize = site::memory::SCRIPT as usize;
 /// Reads at one go: an application that says nothing but what is for the log is not waited for.
 const READS: usize = 16;
 /// How long the end of an answer is waited for that has been read, on a connection that others are on.
@@ -409,7 +409,7 @@ impl Speech {
     /// Into the worker's buffer: nothing is held by those who wait.
     fn read(&self, fd: &OwnedFd) -> io::Result<(usize, Room)> {
         let desk = &mut *self.worker.desk.borrow_mut();
-        let space = desk.space_behind(&[]);
+        let space = desk.space();
         let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
         let room = if n < space.len() { Room::Left } else { Room::None };
         Ok((n, room))

@@ -371,7 +371,7 @@ impl Conversation {
     /// By way of the worker's buffer: nothing is held by those who wait.
     fn read_pipe(&self, pipe: &OwnedFd) -> io::Result<Vec<u8>> {
         let desk = &mut *self.worker.desk.borrow_mut();
-        let space = desk.space_behind(&[]);
+        let space = desk.space();
         let n = rustix::io::read(pipe, &mut *space)?;
         Ok(space[..n].to_vec())
     }
@@ -394,11 +394,6 @@ impl Conversation {
             Line::Script(_) => None,
             Line::Application(speech) => Some(speech),
         }
-    }
-
-    /// Is it known already that nothing more comes?
-    fn has_ended(&self) -> bool {
-        self.application().is_some_and(|speech| speech.ended().is_some())
     }
 
     /// How the script has ended, once its output has.

@@ -12,13 +12,15 @@ use script::reply::{Head, Kind};
 use super::content::{Content, TOO_LONG};
 use super::line::Came;
 use super::{Conversation, End, Outcome, Run, Wanted, What};
+use crate::buffer::append;
 use crate::log;
 use crate::runner::Ended;
 use crate::serve::head::HeadWriter;
 use crate::serve::{Body, Reply, Source};
 
-/// Bytes of output that are gathered behind a head whose length is not known, as long as they are there.
-const GATHER: usize = 64 * 1024;
+/// Bytes of output that are gathered behind a head whose length is not known, as long as they are there. More than
+/// these are sent piece by piece.
+const GATHER: usize = site::memory::ANSWER as usize;
 
 /// A file that is sent in place of the body.
 pub struct Sendfile {
@@ -101,12 +103,12 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
     }
 }
 
-/// Takes what is there already. Is that all?
+/// Takes what is there already. Is that all, and can it be sent at once?
 fn gather(conversation: &Conversation, ready: &mut Vec<u8>) -> bool {
-    while ready.len() < GATHER || conversation.has_ended() {
+    while ready.len() < GATHER {
         match conversation.read_at_once() {
-            Some(Came::End) => return true,
-            Some(Came::Bytes(more)) => ready.extend(more),
+            Some(Came::End) => return ready.len() <= GATHER,
+            Some(Came::Bytes(more)) => append(ready, &more),
             None => return false,
         }
     }

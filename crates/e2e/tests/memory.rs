@@ -1,0 +1,154 @@
+//! `taipan check` promises what a connection may cost at most. Clients that send as much as they can and read
+//! nothing do not cost more.
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use e2e::{Client, PATIENCE, Server, Site, becomes, raise_descriptor_limit, run};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+const CLIENTS: usize = 990;
+/// More than a connection may keep of its input.
+const INPUT: usize = 200_000;
+
+/// One attack at a time: each holds a good part of the memory that the kernel has for sockets.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    raise_descriptor_limit();
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn site() -> Site {
+    let top = "workers = 1\n[[route]]\npath = \"*.cgi\"\ncgi = true\nmax_body = \"10MiB\"";
+    let limits = "[limits]\nconnections = 1000\nrefusals = 8\nunsent = \"64KiB\"\n[timeouts]\ndelay = \"0s\"\nwrite = \"5m\"\nbody = \"5m\"\n\
+                  [scripts]\nqueue = 2000\nwait = \"5m\"\nprocesses = 8\n[log]\naccess = \"./access.log\"";
+    Site::new().file("a.bin", vec![7; 60_000]).config(top).config(limits)
+}
+
+/// Bytes of `128.0 KiB`.
+fn bytes(text: &str) -> u64 {
+    let (number, unit) = text.trim().split_once(' ').expect("it has a unit");
+    let unit = match unit {
+        "B" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        other => panic!("what is {other}?"),
+    };
+    (number.parse::<f64>().expect("it is a number") * unit) as u64
+}
+
+/// What `taipan check` says that one connection, and all scripts together, cost at most.
+fn promise(server: &Server) -> (u64, u64) {
+    let config = server.home().join("site.toml");
+    let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let said = String::from_utf8(checked.stdout).expect("it is text");
+    let line = |name: &str| {
+        let found =
+            said.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name}: {said}"));
+        let (sum, rest) = found.split_once('=').expect("it is a sum");
+        let (_, each) = rest.split_once(" x ").expect("it is a product");
+        (bytes(sum), bytes(each.trim_start().split("  ").next().unwrap_or_default()))
+    };
+    (line("connections: task").1, line("scripts that run").0)
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");
+    line.trim_matches(['\t', ' ', 'k', 'B']).parse::<u64>().expect("it is a number") * 1024
+}
+
+/// Sends as much of `input` as is taken at once, and leaves the rest in it.
+fn send_what_is_taken(client: &Client, input: &mut &[u8]) {
+    while !input.is_empty() {
+        match send(client, input, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(sent) => *input = &input[sent..],
+            Err(Errno::AGAIN) => break,
+            Err(errno) => panic!("{errno}"),
+        }
+    }
+}
+
+/// So many clients send `input`, and read nothing.
+fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
+    let server = site.start();
+    let pid = server.serving_pid();
+    assert_eq!(server.get("/a.bin").status, 200);
+    let (each, scripts) = promise(&server);
+    let before = peak(pid);
+    let mut attackers: Vec<(Client, &[u8])> = (0..clients).map(|_| (server.connect(), input)).collect();
+    attackers.iter_mut().for_each(|(attacker, _)| attacker.set_receive_buffer(4096));
+    let holds = becomes(PATIENCE * 2, || {
+        attackers.iter_mut().for_each(|(attacker, left)| send_what_is_taken(attacker, left));
+        server.count("active") >= clients as u64
+    });
+    assert!(holds, "{what}: {}", server.stats());
+    // What has come of it by now, all that can.
+    let mut sent = server.count("bytes");
+    for _ in 0..20 {
+        assert_eq!(server.get("/a.bin").status, 200);
+    }
+    assert!(becomes(PATIENCE, || std::mem::replace(&mut sent, server.count("bytes")) == sent));
+    let grown = peak(pid) - before;
+    eprintln!("{what}: {} bytes for each of {clients} clients, {each} are promised", grown / clients as u64);
+    assert!(
+        grown <= each * clients as u64 + scripts,
+        "{what}: {} bytes for each of {clients} clients, and only {each} are promised",
+        grown / clients as u64
+    );
+}
+
+/// Requests, one behind the other.
+fn pipelined(request: &str) -> Vec<u8> {
+    request.repeat(INPUT / request.len() + 1).into_bytes()
+}
+
+#[test]
+fn pipelined_requests_for_cached_files_cost_no_more_than_promised() {
+    let _turn = turn();
+    attack(site(), "files", CLIENTS, &pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n"));
+}
+
+#[test]
+fn pipelined_requests_for_parts_of_files_cost_no_more_than_promised() {
+    let _turn = turn();
+    let request = "GET /a.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=0-59998\r\n\r\n";
+    attack(site(), "parts", CLIENTS, &pipelined(request));
+}
+
+#[test]
+fn pipelined_requests_for_a_few_bytes_cost_no_more_than_promised() {
+    let _turn = turn();
+    attack(site(), "a few bytes", 300, &pipelined("HEAD /a.bin HTTP/1.1\r\nHost: h\r\n\r\n").repeat(20));
+    let request = format!("HEAD /a.bin HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "x".repeat(600));
+    attack(site(), "with much for the log", 300, &pipelined(&request).repeat(4));
+}
+
+#[test]
+fn requests_behind_one_that_waits_for_a_script_cost_no_more_than_promised() {
+    let _turn = turn();
+    let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
+    let mut input = b"GET /slow.cgi HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+    input.extend(pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n"));
+    attack(site, "behind a script", CLIENTS, &input);
+}
+
+#[test]
+fn bodies_that_are_collected_cost_no_more_than_promised() {
+    let _turn = turn();
+    let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
+    let head = "POST /slow.cgi HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let input = format!("{head}{}", format!("7fff\r\n{}\r\n", "x".repeat(0x7fff)).repeat(6));
+    // Not the end of any of them.
+    attack(site, "collected bodies", CLIENTS, &input.as_bytes()[..INPUT - 10_000]);
+}
+
+#[test]
+fn output_of_scripts_that_is_not_read_costs_no_more_than_promised() {
+    let _turn = turn();
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec head -c 120000 /dev/zero\n";
+    let site = site().script("much.cgi", script);
+    attack(site, "output", 100, "GET /much.cgi HTTP/1.1\r\nHost: h\r\n\r\n".repeat(100).as_bytes());
+}

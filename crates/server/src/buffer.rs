@@ -1,0 +1,28 @@
+//! Buffers with a bound on what they cost: a `Vec` that grows by doubling may take twice what it holds.
+
+/// Bytes by which a buffer grows.
+const STEP: usize = 4 * 1024;
+
+/// Appends; no more than one step is taken beyond what is needed.
+pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
+    if to.capacity() - to.len() < bytes.len() {
+        let needed = (to.len() + bytes.len()).next_multiple_of(STEP);
+        to.reserve_exact(needed - to.len());
+    }
+    to.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_grows_by_steps() {
+        let mut buffer = Vec::new();
+        for _ in 0..10_000 {
+            append(&mut buffer, b"abc");
+            assert!(buffer.capacity() < buffer.len() + STEP, "{} {}", buffer.capacity(), buffer.len());
+        }
+        assert_eq!(buffer, b"abc".repeat(10_000));
+    }
+}
