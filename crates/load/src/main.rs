@@ -48,7 +48,7 @@ fn run(asked: &Asked) -> Result<ExitCode, String> {
     }
     let stop = stop_at_interrupt()?;
     let measured = if asked.workers.is_empty() {
-        let watcher = progress::watch(asked.output.progress, built.plan.threads);
+        let watcher = progress::watch(asked.output.progress, &built.plan);
         let listener = watcher.as_ref().map(|watcher| watcher.listener.clone());
         let measured = engine::run(&built.plan, &stop, listener);
         if let Some(watcher) = watcher {

@@ -1,18 +1,25 @@
-//! What is seen of a run while it lasts: one line a second, of all threads together. Only on a terminal;
-//! what is piped away gets nothing.
+//! What is seen of a run while it lasts: one line a second, of all threads together, and beneath them how far
+//! the run has come and how long it will take. Only on a terminal; what is piped away gets nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::engine::Beat;
 use crate::flags::Progress;
+use crate::plan::{Pace, Plan};
 use crate::run::Point;
 
 /// Seconds that wait for a slow terminal; further ones wait with their threads' next look.
 const BEATS: usize = 4096;
+
+/// Characters of the bar.
+const BAR: usize = 30;
+/// Back to the first column, with nothing behind it.
+const CLEAR: &str = "\r\x1b[K";
 
 /// Ends when all senders are gone.
 pub struct Watcher {
@@ -21,12 +28,13 @@ pub struct Watcher {
 }
 
 /// `None`: nobody is watching.
-pub fn watch(progress: Progress, threads: usize) -> Option<Watcher> {
+pub fn watch(progress: Progress, plan: &Plan) -> Option<Watcher> {
     if progress == Progress::Never || !std::io::stderr().is_terminal() {
         return None;
     }
     let (listener, beats) = sync_channel(BEATS);
-    let printer = thread::spawn(move || print(&beats, threads));
+    let (goal, threads) = (Goal::of(plan), plan.threads);
+    let printer = thread::spawn(move || print(&beats, goal, threads));
     Some(Watcher { listener, printer })
 }
 
@@ -39,7 +47,36 @@ impl Watcher {
     }
 }
 
-fn print(beats: &Receiver<Beat>, threads: usize) {
+/// Where a run ends; what it has neither of, ends with its input.
+#[derive(Debug, Clone, Copy, Default)]
+struct Goal {
+    requests: Option<u64>,
+    time: Option<Duration>,
+}
+
+impl Goal {
+    fn of(plan: &Plan) -> Goal {
+        let replay = match &plan.pace {
+            Pace::Replay(steps) => steps.last().map(|(at, _)| *at),
+            Pace::Closed | Pace::Open { .. } => None,
+        };
+        Goal { requests: plan.stop.requests, time: plan.stop.time.or(replay) }
+    }
+
+    /// The part of the run that is over, from 0 to 1: whichever end is nearer counts.
+    fn reached(self, seconds: u64, finished: u64) -> Option<f64> {
+        let by_requests = self.requests.map(|all| finished as f64 / all.max(1) as f64);
+        let by_time = self.time.map(|time| seconds as f64 / time.as_secs_f64().max(0.001));
+        let parts = by_requests.into_iter().chain(by_time);
+        parts.reduce(f64::max).map(|part| part.clamp(0.0, 1.0))
+    }
+}
+
+fn print(beats: &Receiver<Beat>, goal: Goal, threads: usize) {
+    let mut finished = 0;
+    // A terminal that was closed shows nothing, and the run goes on.
+    let show = |text: &str| _ = write!(std::io::stderr(), "{CLEAR}{text}");
+    show(&goal.reached(0, 0).map_or(String::new(), |part| bar(part, 0)));
     let mut seconds: BTreeMap<u64, (usize, Point)> = BTreeMap::new();
     while let Ok(beat) = beats.recv() {
         let (told, point) = seconds.entry(beat.second).or_default();
@@ -47,10 +84,32 @@ fn print(beats: &Receiver<Beat>, threads: usize) {
         point.merge(&beat.point);
         if *told == threads {
             let text = line(beat.second, point);
+            finished += point.done + point.failed;
             seconds.remove(&beat.second);
-            // Who closed the terminal is not watching.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let elapsed = beat.second + 1;
+            let bar = goal.reached(elapsed, finished).map_or(String::new(), |part| bar(part, elapsed));
+            show(&format!("{text}\n{bar}"));
         }
+    }
+    show("");
+}
+
+/// How far the run has come, and how long the rest takes if it goes on as it did.
+fn bar(part: f64, elapsed: u64) -> String {
+    let full = (part * BAR as f64) as usize;
+    let mut text = format!("[{:<BAR$}] {:>3.0} %", "#".repeat(full), (part * 100.0).floor());
+    if part > 0.0 {
+        let left = elapsed as f64 / part - elapsed as f64;
+        _ = write!(text, "  {} left", duration(left.ceil() as u64));
+    }
+    text
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02} h", seconds / 3600, seconds / 60 % 60),
     }
 }
 
@@ -69,6 +128,21 @@ fn line(second: u64, point: &Point) -> String {
 mod tests {
     use super::*;
     use crate::run::Series;
+
+    #[test]
+    fn a_bar_says_how_far_and_how_long() {
+        let by_requests = Goal { requests: Some(1000), time: None };
+        let by_both = Goal { time: Some(Duration::from_secs(10)), ..by_requests };
+        assert_eq!(by_requests.reached(3, 250), Some(0.25));
+        assert_eq!(by_both.reached(5, 250), Some(0.5));
+        assert_eq!(by_both.reached(20, 0), Some(1.0));
+        assert_eq!(Goal::default().reached(3, 250), None);
+        assert_eq!(bar(0.0, 0), "[                              ]   0 %");
+        assert_eq!(bar(0.5, 5), "[###############               ]  50 %  5 s left");
+        assert_eq!(bar(0.1, 100), "[###                           ]  10 %  15:00 min left");
+        assert_eq!(bar(1.0, 10), "[##############################] 100 %  0 s left");
+        assert_eq!(duration(7265), "2:01 h");
+    }
 
     #[test]
     fn a_line_has_rate_failures_p99_and_the_longest() {

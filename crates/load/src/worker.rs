@@ -11,7 +11,7 @@
 //! commander  LENGTH, {"flags": […], "entries": […]}
 //! worker     ready, or: refused WHY
 //! commander  go
-//! worker     LENGTH, the report as JSON
+//! worker     LENGTH, the report as JSON; or: failed: WHY
 //! ```
 //!
 //! A commander that says anything else after `go`, or is gone, stops the run.
@@ -39,6 +39,8 @@ use job::Job;
 
 const GREETING: &str = "taipan-bench 1";
 const WELCOME: &str = "welcome";
+/// In place of a report, and then why there is none.
+const FAILED: &str = "failed: ";
 /// How long the other side may take for each of its lines before a run.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A job with its URLs and bodies, and a report.
@@ -142,7 +144,15 @@ fn obey(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let listening = link.stop_when_it_speaks(stop.clone()).map_err(told)?;
-    let run = engine::run(&plan, &stop, None)?;
+    let run = match engine::run(&plan, &stop, None) {
+        Ok(run) => run,
+        Err(why) => {
+            let sent = link.say(&format!("{FAILED}{}", why.replace('\n', " "))).map_err(told);
+            link.close();
+            let _ = listening.join();
+            return sent;
+        }
+    };
     let sent = link.send(Form::Json.render(&run, Ink::Plain).as_bytes()).map_err(told);
     link.close();
     // It ends with the connection.
@@ -207,6 +217,9 @@ impl Link {
 
     fn message(&mut self) -> io::Result<Vec<u8>> {
         let length = self.line()?;
+        if let Some(why) = length.strip_prefix(FAILED) {
+            return Err(io::Error::other(why.to_owned()));
+        }
         let length: Option<usize> = length.parse().ok().filter(|length| *length <= MESSAGE_MAX);
         let length = length.ok_or_else(|| io::Error::other("a message of no length, or too large a one"))?;
         let mut message = Vec::new();

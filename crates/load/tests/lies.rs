@@ -113,14 +113,38 @@ fn what_is_no_http_is_a_failure() {
 }
 
 #[test]
-fn who_refuses_is_named() {
+fn gives_up_when_the_first_connection_is_refused() {
     // Bound, so that nobody else is given the port, and not listening.
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
     let socket = socket.unwrap();
     rustix::net::bind(&socket, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let nobody = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
-    let run = run(&format!("-c 2 -n 4 http://{nobody}/"));
-    assert_eq!((faults(&run), run.measured.availability()), (vec![("refused", 4)], Some(0.0)));
+    for flags in ["-c 1 -n 4", "-c 50 -n 1M -t 4", "-c 4 -z 1h --rate 10 -t 2"] {
+        let words = format!("{flags} http://{nobody}/");
+        let why = common::try_run(&words).map(|_| ()).unwrap_err();
+        let expected = format!("{nobody} refuses connections; start the server, or correct the URL");
+        assert_eq!(why, expected, "{words}");
+    }
+    let folder = common::folder("unix");
+    let words = format!("-c 4 -n 40 --unix {}/missing.sock http://h/", folder.display());
+    let why = common::try_run(&words).map(|_| ()).unwrap_err();
+    assert!(why.contains("missing.sock refuses connections"), "{why}");
+}
+
+#[test]
+fn later_refusals_are_counted() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, answer).unwrap();
+    });
+    let run = run(&format!("-c 1 -n 4 http://{address}/"));
+    server.join().unwrap();
+    assert_eq!((run.measured.done, faults(&run)), (1, vec![("refused", 3)]));
 }
 
 #[test]

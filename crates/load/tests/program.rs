@@ -39,7 +39,8 @@ fn exit_codes_say_how_it_went() {
     check(&format!("-n 20 -c 1 --min-availability 90 {}", bad.url("/")), 0, "");
     check("-n 20", 2, "give a URL");
     check("--nonsense", 2, "see taipan-bench --help");
-    check("-n 1 http://127.0.0.1:1/", 1, "");
+    check("-n 1 http://127.0.0.1:1/", 2, "127.0.0.1:1 refuses connections; start the server");
+    check("-c many http://127.0.0.1:1/", 2, "-c takes a number");
     check("--help", 0, "");
 }
 
@@ -148,4 +149,34 @@ fn workers_are_one_generator() {
 #[test]
 fn a_worker_without_a_secret_is_for_this_machine_alone() {
     check("worker --listen 0.0.0.0:0", 2, "--secret FILE");
+}
+
+#[test]
+fn a_worker_passes_on_why_nothing_was_measured() {
+    let mut worker = worker("");
+    let run = output(&format!("--workers {} -n 4 http://127.0.0.1:1/", worker.1));
+    worker.0.kill().unwrap();
+    worker.0.wait().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(said.contains("127.0.0.1:1 refuses connections"), "{said}");
+}
+
+#[test]
+fn shows_how_long_it_will_take_on_a_terminal_alone() {
+    let server = Server::start(|_| ok("hello"));
+    let words = format!("-z 2s -c 1 --format json {}", server.url("/"));
+    let line = format!("{} {words}", env!("CARGO_BIN_EXE_taipan-bench"));
+    // util-linux's script runs it on a terminal.
+    let shown =
+        Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("[                              ]   0 %"), "{shown:?}");
+    assert!(shown.contains("[###############               ]  50 %  1 s left"), "{shown:?}");
+    assert!(shown.contains("requests/s"), "{shown:?}");
+    assert_eq!(String::from_utf8_lossy(&output(&words).stderr), "", "not on a terminal");
+    let quiet = format!("{line} --quiet");
+    let quiet =
+        Command::new("script").args(["-qec", &quiet, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    assert!(!String::from_utf8_lossy(&quiet.stdout).contains("left"));
 }

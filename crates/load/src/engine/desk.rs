@@ -53,7 +53,19 @@ pub enum Next {
     Over,
 }
 
+/// What became of the first connection of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum First {
+    /// It is not known yet.
+    Expected,
+    /// It was made, or another thread looks.
+    Made,
+    /// Refused by this address.
+    Refused(String),
+}
+
 pub struct Desk<'p> {
+    pub first: First,
     pub plan: &'p Plan,
     pub judge: &'p Judge,
     pub tls: Option<Arc<rustls::ClientConfig>>,
@@ -88,6 +100,7 @@ impl<'p> Desk<'p> {
         let mut random = Random::new(plan.seed.wrapping_add(share.index as u64));
         let schedule = Schedule::new(plan, share.index, share.start, &mut random);
         Ok(Desk {
+            first: if share.index == 0 { First::Expected } else { First::Made },
             plan,
             judge,
             tls,

@@ -12,7 +12,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-use super::desk::{Desk, is_open};
+use super::desk::{Desk, First, is_open};
 use super::slot::Slot;
 use super::{Beat, Listener};
 use crate::plan::Plan;
@@ -42,7 +42,7 @@ pub fn run<'p>(
     let mut now = Instant::now();
     let mut next_sweep = now + SWEEP;
     let mut told = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) && !matches!(desk.first, First::Refused(_)) {
         give_work(&mut desk, &mut slots, now);
         wake(&mut desk, &mut slots, now);
         if now >= next_sweep {

@@ -88,6 +88,11 @@ fn lane(
     let starts = lane::starts(plan, share.first, share.connections, share.start);
     let mut desk =
         lane::run(desk, slots, &starts, stop, listener).map_err(|error| format!("epoll: {error}"))?;
+    if let desk::First::Refused(address) = desk.first {
+        // The other threads would only be refused, too.
+        stop.store(true, Ordering::Relaxed);
+        return Err(format!("{address} refuses connections; start the server, or correct the URL"));
+    }
     desk.give_up_backlog(Instant::now());
     Ok(desk.tally)
 }

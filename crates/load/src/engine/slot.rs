@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use rustls::ClientConnection;
 
 use super::answer::{After, Reader};
-use super::desk::{Desk, Next};
+use super::desk::{Desk, First, Next};
 use super::sending::Out;
 use super::socket::{self, Opened};
 use super::tally::Pending;
@@ -233,9 +233,21 @@ impl Slot {
         }
     }
 
+    /// Where the last connection was opened to.
+    fn address(&self, desk: &Desk<'_>) -> String {
+        match &desk.plan.targets[self.target].way {
+            Way::Tcp(addresses) => {
+                let turn = self.number.wrapping_add(self.opened).wrapping_sub(1);
+                addresses[turn % addresses.len()].to_string()
+            }
+            Way::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
     fn connected(&mut self, desk: &mut Desk<'_>, now: Instant) {
         let plan = desk.plan;
         desk.tally.connected(self.since, now);
+        desk.first = First::Made;
         self.served = 0;
         self.since = now;
         self.reading = plan.shape.read.map(|rate| Ration::new(rate, now));
@@ -390,6 +402,9 @@ impl Slot {
     /// The connection is gone, and with it everything that was asked on it.
     pub(super) fn lose(&mut self, desk: &mut Desk<'_>, fault: Fault, now: Instant) {
         let fruitless = self.served == 0;
+        if fault == Fault::Refused && desk.first == First::Expected {
+            desk.first = First::Refused(self.address(desk));
+        }
         self.drop_socket(desk);
         self.unsent = 0;
         // Bounded by the depth.

@@ -20,7 +20,9 @@ pub fn help() -> String {
             }
         }
     }
-    out.push_str("\nExit codes: 0, 1 below --min-availability, 2 if nothing was asked, 130 after Ctrl-C.\n");
+    out.push_str(
+        "\nExit codes: 0, 1 below --min-availability, 2 if nothing was measured, 130 after Ctrl-C.\n",
+    );
     out
 }
 
@@ -40,7 +42,7 @@ pub fn man() -> String {
     }
     out.push_str(
         ".SH SIGNALS\n.TP\n.B SIGINT\nReport what there is, exit with 130.\n.SH EXIT STATUS\n\
-         0, 1 if fewer requests went right than \\-\\-min\\-availability asks for, 2 if nothing was asked, 130 after \
+         0, 1 if fewer requests went right than \\-\\-min\\-availability asks for, 2 if nothing was measured, 130 after \
          SIGINT.\n",
     );
     out

@@ -69,7 +69,7 @@ pub struct Worker {
     pub secret: Option<PathBuf>,
 }
 
-/// Why a command line is none: one line, with what to do.
+/// Why a command line cannot be followed: one line, with what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -83,7 +83,8 @@ struct Given {
     listen: Option<String>,
     merge: Option<()>,
     forwarded: Vec<String>,
-    refused: Option<&'static str>,
+    /// As it was typed: a flag that names a file which workers do not have.
+    refused: Option<String>,
     used: Vec<Key>,
 }
 
@@ -104,18 +105,20 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
+        let typed = match &argument {
+            Arg::Long(name) => format!("--{name}"),
+            Arg::Short(letter) => format!("-{letter}"),
+            Arg::Value(_) => String::new(),
+        };
         let flag = match argument {
             Arg::Value(value) => {
                 given.arguments.push(value);
                 continue;
             }
-            Arg::Long(name) => {
-                let name = name.to_owned();
-                flags().find(|flag| flag.long == name).ok_or_else(|| unknown(&format!("--{name}")))?
+            Arg::Long(name) => flags().find(|flag| flag.long == name).ok_or_else(|| unknown(&typed))?,
+            Arg::Short(letter) => {
+                flags().find(|flag| flag.short == Some(letter)).ok_or_else(|| unknown(&typed))?
             }
-            Arg::Short(letter) => flags()
-                .find(|flag| flag.short == Some(letter))
-                .ok_or_else(|| unknown(&format!("-{letter}")))?,
         };
         match flag.key {
             Key::Help => return Ok(Command::Help),
@@ -126,20 +129,20 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Some(_) => text(parser.value().map_err(usage)?)?,
             None => String::new(),
         };
-        given.set(flag, &value)?;
+        given.set(flag, &typed, &value)?;
     }
     given.command()
 }
 
 impl Given {
-    fn set(&mut self, flag: &'static FlagRow, value: &str) -> Result<(), UsageError> {
-        let wrong = |expected: &str| UsageError(format!("--{} takes {expected}, not \"{value}\"", flag.long));
+    fn set(&mut self, flag: &'static FlagRow, typed: &str, value: &str) -> Result<(), UsageError> {
+        let wrong = |expected: &str| UsageError(format!("{typed} takes {expected}, not \"{value}\""));
         self.used.push(flag.key);
         match flag.sent {
             Sent::AsIt if flag.value.is_some() => self.forwarded.push(format!("--{}={value}", flag.long)),
             Sent::AsIt => self.forwarded.push(format!("--{}", flag.long)),
             Sent::Not => {}
-            Sent::Refused => self.refused = Some(flag.long),
+            Sent::Refused => self.refused = Some(typed.to_owned()),
         }
         let options = &mut self.options;
         match flag.key {
@@ -173,7 +176,7 @@ impl Given {
                 });
             }
             Key::Speed => options.speed = positive(value).ok_or_else(|| wrong("a number above 0"))?,
-            Key::Seed => options.seed = value.parse().map_err(|_| wrong("a number"))?,
+            Key::Seed => options.seed = amount(value).ok_or_else(|| wrong("a number"))?,
             Key::Method => {
                 let is_method = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphabetic());
                 options.method = Some(is_method.then(|| value.to_owned()).ok_or_else(|| wrong("a method"))?);
@@ -244,7 +247,7 @@ impl Given {
             Key::HalfClose => options.shape.closing = Closing::HalfClose,
             Key::Abort => {
                 options.shape.closing =
-                    Closing::AbortAfter(value.parse().map_err(|_| wrong("a number of bytes"))?)
+                    Closing::AbortAfter(amount(value).ok_or_else(|| wrong("a number of bytes"))?)
             }
             Key::Insecure => options.trust = Trust::Anybody,
             Key::Ca => options.trust = Trust::File(value.into()),
@@ -300,7 +303,7 @@ impl Given {
             _ => {
                 if let (Some(flag), false) = (self.refused, self.workers.is_empty()) {
                     return Err(UsageError(format!(
-                        "--{flag} names a file that workers do not have; leave it out"
+                        "{flag} names a file that workers do not have; leave it out"
                     )));
                 }
                 let urls = self.arguments.into_iter().map(text).collect::<Result<_, _>>()?;
@@ -311,6 +314,25 @@ impl Given {
             }
         }
     }
+}
+
+/// A whole number, or with a unit of thousands: 20000, 20k, 1.5M.
+fn amount(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K', 'M', 'G']) {
+        None => (text, 1),
+        Some(digits) if text.ends_with(['k', 'K']) => (digits, 1_000),
+        Some(digits) if text.ends_with('M') => (digits, 1_000_000),
+        Some(digits) => (digits, 1_000_000_000),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    // What is left of a part must be whole.
+    if whole.is_empty() || !is_number(whole) || !is_number(part) || factor % scale != 0 {
+        return None;
+    }
+    let part: u64 = if part.is_empty() { 0 } else { part.parse().ok()? };
+    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(part * (factor / scale))
 }
 
 const TIME: &str = "a time, as 30, 500ms, 10s, 2m or 1h";
@@ -338,14 +360,17 @@ fn think(text: &str) -> Option<Think> {
 }
 
 fn count(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|&number| number > 0)
+    amount(text).filter(|&number| number > 0)
 }
 
 fn bounded(text: &str, most: usize) -> Option<usize> {
-    text.parse().ok().filter(|number| (1..=most).contains(number))
+    amount(text).and_then(|number| usize::try_from(number).ok()).filter(|number| (1..=most).contains(number))
 }
 
 fn positive(text: &str) -> Option<f64> {
+    if let Some(number) = amount(text) {
+        return Some(number as f64).filter(|number| *number > 0.0 && *number <= 1e8);
+    }
     text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0 && *number <= 1e8)
 }
 
@@ -367,7 +392,9 @@ fn text(value: OsString) -> Result<String, UsageError> {
 fn unknown(flag: &str) -> UsageError {
     let near = |name: &str| strsim::damerau_levenshtein(name, flag.trim_start_matches('-'));
     match flags().map(|flag| flag.long).min_by_key(|name| near(name)) {
-        Some(name) if near(name) <= 3 => UsageError(format!("unknown flag {flag}; did you mean --{name}?")),
+        Some(name) if near(name) <= flag.len() / 3 => {
+            UsageError(format!("unknown flag {flag}; did you mean --{name}?"))
+        }
         _ => UsageError(format!("unknown flag {flag}; see taipan-bench --help")),
     }
 }
@@ -402,6 +429,12 @@ mod tests {
         check("", |_| {});
         check("-n 5 -c 7 -t 2", |options| {
             (options.requests, options.connections, options.threads) = (Some(5), 7, Some(2));
+        });
+        check("-n 1k -c 1.5k --rate 10k", |options| {
+            (options.requests, options.connections, options.rate) = (Some(1000), 1500, Some(10_000.0));
+        });
+        check("-n 2M --read-rate 4K", |options| {
+            (options.requests, options.shape.read) = (Some(2_000_000), Some(4000));
         });
         check("-z 90s --warm-up 500ms", |options| {
             (options.time, options.warm_up) = (Some(Duration::from_secs(90)), Duration::from_millis(500));
@@ -442,7 +475,11 @@ mod tests {
         for (line, expected) in [
             ("--conections 3 u", "did you mean --connections?"),
             ("--zzzzzzzzzzz u", "see taipan-bench --help"),
-            ("-n 0 u", "a number above 0"),
+            ("-n 0 u", "-n takes a number above 0"),
+            ("--requests 1kk u", "--requests takes a number above 0"),
+            ("-n 1.0001k u", "-n takes a number above 0"),
+            ("-c 2M u", "-c takes a number from 1 to 1000000"),
+            ("-t x u", "-t takes a number from 1 to 1024"),
             ("-n", "taipan-bench --help"),
             ("-z 5x u", "500ms"),
             ("-z 0 u", "500ms"),
@@ -457,6 +494,7 @@ mod tests {
             ("--listen :1 u", "taipan-bench worker"),
             ("--merge", "--format json"),
             ("--workers a:1 --body-file x u", "--body-file names a file"),
+            ("--workers a:1 -D x u", "-D names a file"),
         ] {
             let UsageError(text) = parsed(line).unwrap_err();
             assert!(text.contains(expected), "{line}: {text}");

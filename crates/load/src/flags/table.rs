@@ -99,7 +99,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('n'),
                 Some("N"),
                 Sent::Not,
-                "Stop after N requests (default: by time)",
+                "Stop after N requests, as 20000, 20k or 1M (default: by time)",
             ),
             row(
                 Key::Time,

@@ -196,13 +196,22 @@ pub fn run(line: &str) -> Run {
 }
 
 pub fn run_until(line: &str, stop: &AtomicBool) -> Run {
+    run_or_fail(line, stop).unwrap()
+}
+
+/// Errors: why nothing was measured.
+pub fn try_run(line: &str) -> Result<Run, String> {
+    run_or_fail(line, &AtomicBool::new(false))
+}
+
+fn run_or_fail(line: &str, stop: &AtomicBool) -> Result<Run, String> {
     let words = line.split_whitespace().map(Into::into);
     let asked = match flags::parse(words) {
         Ok(Command::Run(asked)) => asked,
         other => panic!("{line}: {other:?}"),
     };
     let built = build(&asked.options, &System).unwrap();
-    engine::run(&built.plan, stop, None).unwrap()
+    engine::run(&built.plan, stop, None)
 }
 
 /// Every kind of failure that occurred, and how often.
