@@ -568,8 +568,7 @@ pub fn man() -> String {
         ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\
          Stop now.\n.TP\n.B SIGHUP\nRead the configuration again.\n.TP\n.B SIGUSR1\nOpen the log files \
          again.\n.TP\n.B SIGUSR2\nBe replaced by the present file of the program.\n.SH EXIT STATUS\n\
-         0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed or it could not go on, 2 if it \
-         could not start.\n",
+         0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed, 2 if it could not start.\n",
     );
     out
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::channel::{Channel, Form, Guest, News, Order, Received};
-use crate::crashes::Crashes;
+use crate::crashes::{self, Crashes};
 use crate::files::roots::OpenRoots;
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
@@ -112,6 +112,8 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         site,
         roots,
         began: Instant::now(),
+        phase: Phase::Starting,
+        crashes: Crashes::default(),
     };
     let (mut runners, mut pools) = (runners.into_iter(), pools.into_iter());
     for sockets in sockets {
@@ -160,6 +162,17 @@ struct Crew {
     site: Site,
     roots: OpenRoots,
     began: Instant,
+    phase: Phase,
+    crashes: Crashes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Not all workers serve yet. One that fails ends the process: what has never been served is refused.
+    Starting,
+    Serving,
+    /// No worker is started any more.
+    Leaving,
 }
 
 struct Member {
@@ -175,6 +188,8 @@ struct Member {
 enum State {
     Starting,
     Serving,
+    /// It has failed; another one takes its place then.
+    Failed(tokio::time::Instant),
     Gone,
 }
 
@@ -184,6 +199,15 @@ enum Told {
     Left,
     /// It panicked, or cannot go on.
     Failed(String),
+}
+
+impl Member {
+    fn restart(&self) -> Option<tokio::time::Instant> {
+        match self.state {
+            State::Failed(at) => Some(at),
+            State::Starting | State::Serving | State::Gone => None,
+        }
+    }
 }
 
 impl Crew {
@@ -234,13 +258,14 @@ impl Crew {
     async fn work(&mut self) -> io::Result<u8> {
         let keeper = sys::watch(self.keeper.try_clone()?, Interest::READABLE)?;
         let mut ancestor = self.ancestor.take().map(|a| sys::watch(a, Interest::READABLE)).transpose()?;
-        let mut crashes = Crashes::default();
         let mut stopped = None;
         let mut next = 0;
         loop {
+            let restart = self.members.iter().filter_map(Member::restart).min();
             tokio::select! {
                 order = receive::<Order>(Some(&keeper)) => match order? {
                     Received::Message(Order::Stop) => {
+                        self.start_no_more();
                         self.tell_all(|| Command::Stop);
                         stopped = Some(tokio::time::Instant::now() + STOP_PATIENCE);
                     }
@@ -250,7 +275,7 @@ impl Crew {
                 },
                 guest = receive::<Guest>(ancestor.as_ref()), if ancestor.is_some() => match guest {
                     Ok(Received::Message(guest)) => {
-                        next = (next + 1) % self.members.len();
+                        next = self.serving_after(next);
                         self.place(guest, next).await;
                     }
                     Ok(Received::End) | Err(_) => ancestor = None,
@@ -259,9 +284,10 @@ impl Crew {
                     match told {
                         Told::Serving => self.serving(number)?,
                         Told::Left => self.members[number].state = State::Gone,
-                        Told::Failed(why) => self.replace(number, &why, &mut crashes)?,
+                        Told::Failed(why) => self.failed(number, &why)?,
                     }
                 }
+                () = until(restart) => self.restart()?,
                 () = until(stopped) => return Ok(INTERRUPTED),
             }
             let everybody_left = self.members.iter().all(|m| m.state == State::Gone);
@@ -283,24 +309,65 @@ impl Crew {
         _ = heir.async_io(Interest::WRITABLE, |heir| heir.send(&guest)).await;
     }
 
-    fn serving(&mut self, number: usize) -> io::Result<()> {
-        let was_ready = self.members.iter().all(|m| m.state != State::Starting);
-        self.members[number].state = State::Serving;
-        let is_ready = self.members.iter().all(|m| m.state != State::Starting);
-        if is_ready && !was_ready { self.keeper.send(&News::Ready) } else { Ok(()) }
+    /// The next worker in turn, of those that serve.
+    fn serving_after(&self, last: usize) -> usize {
+        let count = self.members.len();
+        let mut others = (1..=count).map(|step| (last + step) % count);
+        others.find(|at| self.members[*at].state == State::Serving).unwrap_or(last)
     }
 
-    /// A worker that panics outside of a connection, or cannot go on, is replaced: its connections are
-    /// lost, but not those of the others.
-    fn replace(&mut self, number: usize, why: &str, crashes: &mut Crashes) -> io::Result<()> {
-        log::error(format_args!("worker {number} has ended: {why}; another one takes its place"));
-        if crashes.is_loop(Instant::now()) {
-            return Err(io::Error::other(format!("workers end again and again, the last one because {why}")));
+    fn serving(&mut self, number: usize) -> io::Result<()> {
+        self.members[number].state = State::Serving;
+        if self.phase != Phase::Starting || self.members.iter().any(|m| m.state == State::Starting) {
+            return Ok(());
         }
-        let Member { sockets, runner, pools, .. } = &self.members[number];
-        let commands = self.start_worker(number, sockets, runner.as_ref(), pools)?;
-        self.members[number].commands = commands;
+        self.phase = Phase::Serving;
+        self.keeper.send(&News::Ready)
+    }
+
+    /// A worker that panics outside of a connection, or cannot go on, is replaced, however often: its
+    /// connections are lost, but not those of the others. Errors: nothing has been served yet.
+    fn failed(&mut self, number: usize, why: &str) -> io::Result<()> {
+        let what = format!("worker {number} has ended: {why}");
+        self.members[number].state = match self.phase {
+            Phase::Starting => return Err(io::Error::other(what)),
+            Phase::Serving => {
+                let pause = self.crashes.count(Instant::now());
+                log::error(format_args!("{what}; another one takes its place {}", crashes::text(pause)));
+                State::Failed(tokio::time::Instant::now() + pause)
+            }
+            Phase::Leaving => {
+                log::error(format_args!("{what}"));
+                State::Gone
+            }
+        };
         Ok(())
+    }
+
+    /// Starts workers in the place of those whose time it is.
+    fn restart(&mut self) -> io::Result<()> {
+        let now = tokio::time::Instant::now();
+        for number in 0..self.members.len() {
+            let Member { sockets, runner, pools, .. } = &self.members[number];
+            if self.members[number].restart().is_none_or(|at| at > now) {
+                continue;
+            }
+            match self.start_worker(number, sockets, runner.as_ref(), pools) {
+                Ok(commands) => {
+                    self.members[number].commands = commands;
+                    self.members[number].state = State::Serving;
+                }
+                Err(error) => self.failed(number, &format!("cannot be started ({error})"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn start_no_more(&mut self) {
+        self.phase = Phase::Leaving;
+        for member in self.members.iter_mut().filter(|member| member.restart().is_some()) {
+            member.state = State::Gone;
+        }
     }
 
     fn obey(&mut self, order: Order) {
@@ -338,6 +405,7 @@ impl Crew {
     /// A listener is closed only when nobody has its socket any more, and a script ends with its worker
     /// only when nobody else has the channel.
     fn close_spares(&mut self) {
+        self.start_no_more();
         for member in &mut self.members {
             member.sockets.clear();
             member.runner = None;
@@ -424,4 +492,64 @@ fn log_panics() {
         let what = what.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str));
         log::error(format_args!("panic at {place}: {}; one connection ends", what.unwrap_or("no message")));
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    /// Workers that cannot start: what they are to listen on is a file.
+    fn crew(phase: Phase) -> (Crew, Channel) {
+        let (keeper, far_end) = Channel::pair().unwrap();
+        let site = Site::folder(std::env::temp_dir(), Vec::new());
+        let roots = OpenRoots::of(&site);
+        let (tell, told) = unbounded_channel();
+        let crew = Crew {
+            members: Vec::new(),
+            tell,
+            told,
+            keeper,
+            ancestor: None,
+            heir: None,
+            site,
+            roots,
+            began: Instant::now(),
+            phase,
+            crashes: Crashes::default(),
+        };
+        (crew, far_end)
+    }
+
+    fn hire(crew: &mut Crew) {
+        let file = File::open("/proc/self/status").unwrap();
+        crew.hire(vec![Socket::Tcp(file.into())], None, Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_fails_is_replaced_until_the_process_is_to_leave() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut crew, far_end) = crew(Phase::Serving);
+            hire(&mut crew);
+            // At once, after 0.5 s and after 1 s more.
+            let going = tokio::time::timeout(Duration::from_millis(2500), crew.work()).await;
+            assert!(going.is_err(), "it goes on: {going:?}");
+            assert!(crew.members[0].restart().is_some(), "{:?}", crew.members[0].state);
+            assert_eq!(crew.crashes.count(Instant::now()), Duration::from_secs(4));
+            far_end.send(&Order::Leave).unwrap();
+            assert_eq!(crew.work().await.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn a_worker_that_fails_before_anything_is_served_ends_the_process() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut crew, _far_end) = crew(Phase::Starting);
+            hire(&mut crew);
+            assert!(crew.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
+        });
+    }
 }

@@ -15,7 +15,7 @@ use super::{GRACE, Keeper, Phase, could_not_start};
 use crate::channel::Order;
 use crate::control::Control;
 use crate::runner::cgroup;
-use crate::{log, privileged_file, runner, terminal};
+use crate::{crashes, log, privileged_file, runner};
 
 impl Keeper {
     /// Has every process end, and with the last of them this one.
@@ -115,7 +115,7 @@ impl Keeper {
 
     pub(super) fn mourn(&mut self, dead: Generation, end: &str) -> Option<ExitCode> {
         match dead.state {
-            State::Leaving(_) | State::Killed(_) => None,
+            State::Leaving(_) | State::Killed(_) => {}
             State::Starting => {
                 let change = self.change.take_if(|change| change.generation == dead.pid)?;
                 let lines = match dead.failure.is_empty() {
@@ -124,39 +124,27 @@ impl Keeper {
                 };
                 change.sockets.remove_files(&self.sockets);
                 match change.why {
-                    Why::Start => Some(could_not_start(&lines)),
+                    Why::Start => return Some(could_not_start(&lines)),
                     Why::Crash => self.crashed(&lines.join("; ")),
-                    why @ Why::Reload(_) => {
-                        self.tell_failure(&lines, why);
-                        None
-                    }
+                    why @ Why::Reload(_) => self.tell_failure(&lines, why),
                 }
             }
             State::Serving if dead.failure.is_empty() => self.crashed(end),
-            State::Serving => Some(self.give_up(&dead.failure.join("; "))),
+            State::Serving => self.crashed(&dead.failure.join("; ")),
         }
-    }
-
-    /// The serving process has ended, and nobody has told it to.
-    pub(super) fn crashed(&mut self, end: &str) -> Option<ExitCode> {
-        log::error(format_args!("the serving process has ended: {end}"));
-        let now = Instant::now();
-        if self.crashes.is_loop(now) {
-            return Some(self.give_up("serving processes end again and again; see what is said above"));
-        }
-        self.restart = Some(now + self.crashes.pause());
         None
     }
 
-    pub(super) fn give_up(&mut self, why: &str) -> ExitCode {
-        log::error(format_args!("cannot go on: {why}"));
-        terminal::err(format_args!("taipan: cannot go on: {why}"));
-        self.kill_all();
-        self.clean_up();
-        ExitCode::FAILURE
+    /// The serving process has ended, and was not told to. Another one is started, however often.
+    pub(super) fn crashed(&mut self, end: &str) {
+        let now = Instant::now();
+        let pause = self.crashes.count(now);
+        let next = crashes::text(pause);
+        log::error(format_args!("the serving process has ended: {end}; another one is started {next}"));
+        self.restart = Some(now + pause);
     }
 
-    pub(super) fn look_at_clock(&mut self) -> Option<ExitCode> {
+    pub(super) fn look_at_clock(&mut self) {
         let now = Instant::now();
         for generation in &mut self.generations {
             if matches!(generation.retires, Retires::Until(until) if until <= now) {
@@ -199,12 +187,11 @@ impl Keeper {
         // A change that is under way puts it right, too, or asks for it again.
         if self.change.is_none() && self.restart.is_some_and(|at| at <= now) {
             self.restart = None;
-            let site = self.site.clone()?;
-            if let Err((lines, _)) = self.begin_change(site, Why::Crash) {
-                return self.crashed(&lines.join("; "));
+            let begun = self.site.clone().map(|site| self.begin_change(site, Why::Crash));
+            if let Some(Err((lines, _))) = begun {
+                self.crashed(&lines.join("; "));
             }
         }
-        None
     }
 
     pub(super) fn is_alone(&self) -> bool {

@@ -205,7 +205,11 @@ impl Keeper {
                 Event::Successor => self.hear_successor(),
             }
         }
-        self.bury().or_else(|| self.look_at_clock()).or_else(|| self.is_alone().then(|| self.end()).flatten())
+        if let Some(code) = self.bury() {
+            return Some(code);
+        }
+        self.look_at_clock();
+        self.is_alone().then(|| self.end()).flatten()
     }
 
     fn wait(&self) -> Vec<Event> {

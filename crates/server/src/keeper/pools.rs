@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,9 +19,6 @@ use crate::pool::message::Order;
 use crate::pool::process::{self, Beginning};
 use crate::privilege::Identity;
 use crate::sys::{self, Fork};
-
-/// Until the next attempt, where pools end again and again.
-const POOL_PAUSE: Duration = Duration::from_secs(30);
 
 impl Keeper {
     /// Starts the pools of the applications that have none, and names all of them. Errors: there can be no
@@ -126,8 +123,7 @@ impl Keeper {
             _ = kill(generation.pid, Signal::SIGKILL);
         }
         let now = Instant::now();
-        let pause = if self.crashes.is_loop(now) { POOL_PAUSE } else { self.crashes.pause() };
-        self.restart = Some(now + pause);
+        self.restart = Some(now + self.crashes.count(now));
         true
     }
 
