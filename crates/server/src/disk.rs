@@ -1,7 +1,7 @@
 //! The helper threads: whatever may wait for a disk is done there, never in a worker's loop.
 //!
-//! Knows nothing of files or requests: it runs closures, bounds how many wait, keeps threads free for
-//! other devices when one does not answer, and gives up on what takes too long.
+//! Knows nothing of files: it runs closures, bounds how many of them and how many requests wait, keeps threads
+//! free for other devices when one does not answer, and gives up on what takes too long.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use site::model::Limits;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -63,6 +64,10 @@ pub struct Disk {
     /// Threads that one device may keep, and how many may wait for them.
     threads: usize,
     waiting: usize,
+    /// Requests that wait before their answers have begun, also those that wait for one closure together;
+    /// half of them for one device.
+    requests: Places,
+    requests_of_device: usize,
     /// Answers that are made while they are sent; half of them for one device.
     streams: Places,
     half: usize,
@@ -77,7 +82,14 @@ struct Lane {
     /// Of the queue, also those whom a thread is working for.
     places: Places,
     waiting: Places,
+    requests: Places,
     streams: Places,
+}
+
+/// The place of a request that waits for a device before its answer has begun; given back when dropped.
+pub struct Admitted {
+    _of_all: Place,
+    _of_device: Place,
 }
 
 /// The place of an answer that is made while it is sent; given back when dropped.
@@ -87,17 +99,30 @@ pub struct Stream {
 }
 
 impl Disk {
-    /// Half of `threads`, and of the queue, are for one device, so that one that does not answer leaves the
-    /// others room.
+    /// Half of the threads, and of those who may wait, are for one device, so that one that does not answer
+    /// leaves the others room.
     /// Also what is to be closed: for `close_files`.
-    pub fn new(queue: usize, threads: usize, streams: usize, timeout: Duration) -> (Disk, Closing) {
-        let threads = (threads / 2).max(1);
+    pub fn new(limits: &Limits, timeout: Duration) -> (Disk, Closing) {
         let (closing, files) = unbounded_channel();
-        let waiting = queue.div_ceil(2);
-        let queue = Places::new(queue);
-        let (half, streams) = (streams.div_ceil(2), Places::new(streams));
-        let lanes = RefCell::default();
-        (Disk { queue, timeout, threads, waiting, streams, half, lanes, closing }, files)
+        let disk = Disk {
+            queue: Places::new(limits.disk_queue),
+            timeout,
+            threads: (limits.disk_threads / 2).max(1),
+            waiting: limits.disk_queue.div_ceil(2),
+            requests: Places::new(limits.waiting_for_disks()),
+            requests_of_device: limits.waiting_for_disks().div_ceil(2),
+            streams: Places::new(limits.streams),
+            half: limits.streams.div_ceil(2),
+            lanes: RefCell::default(),
+            closing,
+        };
+        (disk, files)
+    }
+
+    /// A place for a request that is going to wait for `device`, and whose answer has not begun.
+    pub fn admit(&self, device: Device) -> Result<Admitted, Busy> {
+        let of_device = self.lane(device).requests.take().ok_or(Busy::Full)?;
+        Ok(Admitted { _of_all: self.requests.take().ok_or(Busy::Full)?, _of_device: of_device })
     }
 
     /// A place for an answer that is made of what is on `device` while it is sent. `None`: all are taken, or
@@ -178,14 +203,17 @@ impl Disk {
     fn lane(&self, device: Device) -> Rc<Lane> {
         let mut lanes = self.lanes.borrow_mut();
         if lanes.len() >= DEVICES {
-            lanes
-                .retain(|_, lane| lane.threads.available_permits() < self.threads || lane.places.taken() > 0);
+            lanes.retain(|_, lane| {
+                let is_running = lane.threads.available_permits() < self.threads;
+                is_running || lane.places.taken() > 0 || lane.requests.taken() > 0
+            });
         }
         let new = || Lane {
             threads: Arc::new(Semaphore::new(self.threads)),
             listings: Arc::new(Semaphore::new((self.threads / 2).max(1))),
             places: Places::new(self.waiting),
             waiting: Places::new(usize::MAX),
+            requests: Places::new(self.requests_of_device),
             streams: Places::new(self.half),
         };
         lanes.entry(device).or_insert_with(|| Rc::new(new())).clone()
@@ -205,6 +233,24 @@ mod tests {
     const DEAD: Device = (1, 0);
     const FINE: Device = (2, 0);
 
+    fn disk(disk_queue: usize, timeout: u64) -> (Disk, Closing) {
+        let limits = Limits { disk_queue, disk_threads: 4, streams: 4, ..Limits::default() };
+        Disk::new(&limits, Duration::from_secs(timeout))
+    }
+
+    #[test]
+    fn admits_half_of_the_requests_for_one_device_and_gives_places_back() {
+        let (disk, _) = disk(4, 1);
+        let waiting: Vec<_> = (0..2).map(|_| disk.admit(DEAD)).collect();
+        assert!(waiting.iter().all(Result::is_ok));
+        assert!(matches!(disk.admit(DEAD), Err(Busy::Full)));
+        let others: Vec<_> = (0..2).map(|_| disk.admit(FINE)).collect();
+        assert!(others.iter().all(Result::is_ok));
+        drop((waiting, others));
+        assert!(disk.admit(DEAD).is_ok());
+        assert_eq!(disk.requests.taken(), 0);
+    }
+
     #[test]
     fn a_device_that_does_not_answer_leaves_the_others_room() {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -213,7 +259,7 @@ mod tests {
             .build_local(Default::default())
             .unwrap();
         runtime.block_on(async {
-            let (disk, _) = Disk::new(100, 4, 4, Duration::from_secs(1));
+            let (disk, _) = disk(100, 1);
             let mut answers = Vec::new();
             for _ in 0..6 {
                 let (answer, wait) = channel::<()>();
@@ -232,9 +278,9 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build_local(Default::default());
         runtime.unwrap().block_on(async {
-            let (none, _) = Disk::new(0, 4, 4, Duration::from_secs(1));
+            let (none, _) = disk(0, 1);
             assert_eq!(none.run(FINE, Work::File, || 1).await, Err(Busy::Full));
-            let (disk, _) = Disk::new(1, 4, 4, Duration::from_secs(10));
+            let (disk, _) = disk(1, 10);
             assert_eq!(disk.run(FINE, Work::File, || panic!("on purpose")).await, Err::<(), _>(Busy::Failed));
             assert_eq!(disk.run(FINE, Work::File, || 1).await, Ok(1), "its place is free again");
         });
@@ -245,7 +291,7 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build_local(Default::default());
         runtime.unwrap().block_on(async {
-            let (disk, _) = Disk::new(4, 4, 4, Duration::from_secs(10));
+            let (disk, _) = disk(4, 10);
             let (answer, wait) = channel::<()>();
             let first = disk.run(DEAD, Work::File, move || wait.recv().is_ok());
             let second = disk.run(DEAD, Work::File, || true);

@@ -212,8 +212,7 @@ impl Worker {
     pub fn new(site: Site, roots: OpenRoots) -> io::Result<(Worker, Closing)> {
         let clock = Clock::start();
         let limits = &site.limits;
-        let (disk, closing) =
-            Disk::new(limits.disk_queue, limits.disk_threads, limits.streams, site.timeouts.disk);
+        let (disk, closing) = Disk::new(limits, site.timeouts.disk);
         let no_room = Dated::new(fixed::no_room(&site, &clock), &clock);
         let worker = Worker {
             deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
@@ -573,6 +572,9 @@ async fn keep_time(worker: Rc<Worker>) -> io::Result<()> {
         worker.clock.tick();
         let now = worker.clock.ticks();
         worker.seats.sweep(&worker.deadlines, now);
+        if worker.doors.is_crowded() {
+            worker.seats.shed_waiting_for_disks(worker.site.limits.connections / 2, now);
+        }
         worker.lot.sweep(&worker.deadlines, now, &worker.counts);
         worker.seats.trim();
     }

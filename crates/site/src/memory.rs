@@ -256,6 +256,7 @@ fn logs(site: &Site) -> BTreeSet<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Limits;
 
     fn site() -> Site {
         let mut site = Site::folder("/srv".into(), Vec::new());
@@ -286,6 +287,19 @@ mod tests {
             + 4 * LOG_BLOCK;
         assert_eq!(total(&uses), expected);
         assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 4) + 1 + 16);
+    }
+
+    #[test]
+    fn a_quarter_of_the_connections_stays_free_of_waiting_for_disks() {
+        let waiting = |connections, disk_queue| {
+            Limits { connections, disk_queue, ..Limits::default() }.waiting_for_disks()
+        };
+        assert_eq!(waiting(16_384, 1024), 1024);
+        assert_eq!(waiting(1000, 1024), 750);
+        assert_eq!(waiting(1000, 100), 100);
+        assert_eq!(waiting(43, 1024), 33);
+        assert_eq!(waiting(1, 1024), 32);
+        assert_eq!(waiting(1, 10), 10);
     }
 
     #[test]

@@ -208,7 +208,7 @@ pub struct Limits {
     pub min_rate: u64,
     /// Threads per worker for what can wait for a disk.
     pub disk_threads: usize,
-    /// Look-ups that may wait for a disk thread, per worker; more are 503.
+    /// Requests that may wait for a disk, per worker; more are 503. See also `waiting_for_disks`.
     pub disk_queue: usize,
     /// Answers per worker that are made while they are sent: huge listings, and inflated files.
     pub streams: usize,
@@ -496,6 +496,18 @@ impl Default for FileRules {
             etag: EtagFrom::Stat,
             types: Arc::default(),
         }
+    }
+}
+
+/// So many requests may wait for disks in any case, where `connections` is small: with its share alone, a few
+/// clients that ask for something cold would be refused.
+const LEAST_WAITING: usize = 32;
+
+impl Limits {
+    /// Requests of one worker that may wait for disks before their answers have begun: a quarter of the
+    /// connections stays free for others.
+    pub fn waiting_for_disks(&self) -> usize {
+        self.disk_queue.min((self.connections - self.connections / 4).max(LEAST_WAITING))
     }
 }
 

@@ -1,9 +1,16 @@
 //! Those who wait go on waiting, and the others notice nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use e2e::{Client, PATIENCE, raise_descriptor_limit};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
 use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, Opendir, Read, Readdir};
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
-use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side, still_wait};
+use crate::rig::{PATIENT, Place, Rig, are_answered, becomes, ensure, in_turn, side_by_side, still_wait};
 use crate::{CLIENTS, SECOND};
 
 /// What waits, and where.
@@ -105,6 +112,93 @@ fn one_device_leaves_the_others_threads_and_places() {
         }
         Ok(())
     });
+}
+
+/// Many more requests than connections, each name asked for many times.
+const FLOOD: usize = 3000;
+/// Requests for something else, each on a connection of its own.
+const LOCAL: usize = 24;
+
+/// What waits, where, and for how many connections at most there is room.
+const FLOODS: [(Call, &str, usize); 5] = [
+    (Lookup, "/slow/small-{n}.txt", 1000),
+    (Open, "/slow/small-{n}.txt", 1000),
+    (Readdir, "/slow/folder-{n}/", 1000),
+    // Its answer has begun before it waits.
+    (Read, "/slow/large-{n}.bin", 400),
+    (Lookup, "/slow/small-{n}.txt", 100),
+];
+
+#[test]
+fn requests_that_wait_for_a_hung_disk_together_leave_connections_to_others() {
+    raise_descriptor_limit();
+    in_turn(&FLOODS, |&(call, path, connections)| {
+        let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
+        let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
+        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+        rig.disk.slow_down(call, Hanging);
+        let flood = (0..FLOOD).map(|n| rig.ask_one(path, n % CLIENTS)).collect();
+        ensure(rig.disk.somebody_waits(), || "no request waits".to_owned())?;
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| wait_unless_refused(flood, &is_over));
+            let served = (0..LOCAL).try_for_each(|n| {
+                let (asked, status) = [("/new-{n}.txt", 200), ("/missing-{n}.txt", 404)][n % 2];
+                let response = rig.ask_one(asked, n).try_read_response();
+                let response = response.map_err(|broken| format!("{asked}, {n}: {broken}"))?;
+                ensure(response.status == status, || format!("{asked}, {n}: {response}"))
+            });
+            is_over.store(true, Ordering::Relaxed);
+            served
+        })?;
+        rig.disk.release();
+        ensure(rig.is_quiet(), || format!("{:?}", rig.held()))?;
+        rig.serves_everything()
+    });
+}
+
+/// Clients that close their connections when the server does, or answers 503.
+fn wait_unless_refused(mut clients: Vec<Client>, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        clients.retain(|client| {
+            let mut seen = [0; 12];
+            match recv(client, &mut seen, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((0, _)) => false,
+                Ok(_) => seen == *b"HTTP/1.1 200",
+                Err(errno) => errno == Errno::AGAIN,
+            }
+        });
+        thread::sleep(SECOND / 50);
+    }
+}
+
+/// Of those who ask for one and the same name, as many wait as may; the others are told so at once, and those
+/// who have waited are answered.
+#[test]
+fn requests_for_one_name_are_counted_one_by_one() {
+    // One device has half.
+    const MAY_WAIT: usize = 30;
+    let limits = format!("[limits]\ndisk_queue = {}\n", 2 * MAY_WAIT);
+    let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
+    let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+    rig.disk.slow_down(Lookup, Hanging);
+    let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| rig.ask_one("/slow/small-1.txt", 0)).collect();
+    let so_many_wait = |count: usize| becomes(PATIENCE, || rig.stats()["active"] == count);
+    assert!(so_many_wait(MAY_WAIT), "{}", rig.stats());
+    for _ in 0..MAY_WAIT {
+        let refused = rig.ask_one("/slow/small-1.txt", 0).read_response();
+        assert!(refused.status == 503 && refused.has("retry-after"), "{refused}");
+    }
+    still_wait(&mut waiting).expect("they wait");
+    drop(waiting.pop());
+    assert!(so_many_wait(MAY_WAIT - 1), "{}", rig.stats());
+    waiting.push(rig.ask_one("/slow/small-1.txt", 0));
+    assert!(so_many_wait(MAY_WAIT), "{}", rig.stats());
+    still_wait(&mut waiting).expect("one that leaves makes room for one");
+    rig.disk.release();
+    are_answered("/slow/small-1.txt", waiting).expect("they are answered");
+    let said = rig.server.stderr();
+    assert!(said.contains("/slow/small-1.txt: too many requests wait for its disk"), "{said}");
 }
 
 #[test]

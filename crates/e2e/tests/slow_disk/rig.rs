@@ -210,7 +210,7 @@ impl Rig {
     }
 
     /// What `taipan stats` prints of all workers.
-    fn stats(&self) -> serde_json::Value {
+    pub fn stats(&self) -> serde_json::Value {
         let config = self.server.home().join("site.toml");
         let printed = run(["stats".as_ref(), "--json".as_ref(), "-c".as_ref(), config.as_os_str()]);
         assert!(printed.status.success(), "{printed:?}");

@@ -76,6 +76,9 @@ pub struct Deadlines {
 /// A task whose connection has been silent this long gives it back to the lot.
 const PARK_AFTER: Ticks = 4;
 
+/// Where there is no room, this long is a disk waited for: less than new clients wait for room.
+const SHED_AFTER: Ticks = 3;
+
 impl Deadlines {
     pub fn new(timeouts: &site::model::Timeouts, bytes_per_second: u64) -> Deadlines {
         let per_second = in_ticks(std::time::Duration::from_secs(1));
@@ -262,6 +265,16 @@ impl Seats {
             if let Some(call) = deadlines.call(seat, now) {
                 seat.ask(call);
             }
+        }
+    }
+
+    /// Where more than `most` connections wait for disks, those that have waited for a while are over.
+    pub fn shed_waiting_for_disks(&self, most: usize, now: Ticks) {
+        let seats = self.seats.borrow();
+        let waiting = || seats.iter().map(|(_, seat)| seat).filter(|seat| seat.phase() == Phase::Fetch);
+        if waiting().count() > most {
+            let late = waiting().filter(|seat| now.wrapping_sub(seat.since()) >= SHED_AFTER);
+            late.for_each(|seat| seat.ask(Call::Late));
         }
     }
 

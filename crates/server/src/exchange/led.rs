@@ -80,7 +80,11 @@ impl Exchange<'_> {
                 let wanted = Sendfile { path: wanted.path.clone(), status, fields };
                 Answer::Later(Box::pin(async move {
                     let look = move || look::look(&query, &[], Wait::Allowed);
-                    let reply = match worker.disk.run(device, Work::File, look).await {
+                    let looked = match worker.disk.admit(device) {
+                        Ok(_admitted) => worker.disk.run(device, Work::File, look).await,
+                        Err(busy) => Err(busy),
+                    };
+                    let reply = match looked {
                         Ok(Ok(found)) => of_found(&worker, &route, &wanted, found),
                         Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
                         Err(_) => Err(Status::SERVICE_UNAVAILABLE),

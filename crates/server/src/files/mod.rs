@@ -25,7 +25,7 @@ use site::walk::Verdict;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::disk::{Busy, Work};
+use crate::disk::{Admitted, Busy, Device, Work};
 use crate::log;
 use crate::serve::{Dated, OpenFile};
 use crate::stats::Count;
@@ -98,16 +98,30 @@ pub struct Looking {
     host: usize,
     path: SafePath<'static>,
     look: Rc<Pending>,
+    _admitted: Admitted,
 }
 
-#[derive(Default)]
 struct Pending {
+    device: Device,
     result: RefCell<Option<Result<Rc<Entry>, Status>>>,
     done: Notify,
     /// How many wait for it. When the last of them does not want it any more, it is given up.
     waiting: Cell<usize>,
     given_up: Cell<bool>,
     looking: RefCell<Option<AbortHandle>>,
+}
+
+impl Pending {
+    fn new(device: Device) -> Pending {
+        Pending {
+            device,
+            result: RefCell::default(),
+            done: Notify::new(),
+            waiting: Cell::default(),
+            given_up: Cell::default(),
+            looking: RefCell::default(),
+        }
+    }
 }
 
 /// A look-up from its beginning to its end, whichever that is.
@@ -141,6 +155,8 @@ pub struct Files {
     check: i64,
     missing: i64,
     read_up_to: u64,
+    /// The second in which it was last said that too many requests wait.
+    complained: Cell<i64>,
 }
 
 impl Files {
@@ -154,6 +170,7 @@ impl Files {
             check,
             missing: whole_seconds(missing),
             read_up_to: if entries == 0 { file.min(READ_ONCE) } else { file },
+            complained: Cell::new(0),
         }
     }
 
@@ -191,7 +208,10 @@ impl Files {
                 Err(status) => Lookup::Failed(status),
             },
             Err(_) if worker.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
-            Err(_) => Lookup::Fetch(Fetch::Entry(Files::fetch(worker, host, path, query, known))),
+            Err(_) => match Files::fetch(worker, host, path, query, known) {
+                Ok(looking) => Lookup::Fetch(Fetch::Entry(looking)),
+                Err(busy) => Lookup::Failed(files.busy(worker, path.as_str(), busy)),
+            },
         }
     }
 
@@ -231,22 +251,24 @@ impl Files {
         path: &SafePath<'_>,
         query: Query,
         known: Option<Rc<Entry>>,
-    ) -> Looking {
+    ) -> Result<Looking, Busy> {
         let key = (host, path.clone().into_owned());
         if let Some(look) = worker.files.pending.borrow().get(&key)
             && !look.given_up.get()
         {
-            return Looking { host, path: key.1, look: look.clone() };
+            let _admitted = worker.disk.admit(look.device)?;
+            return Ok(Looking { host, path: key.1, look: look.clone(), _admitted });
         }
-        let pending = Rc::<Pending>::default();
+        let device = look::device(&query);
+        let _admitted = worker.disk.admit(device)?;
+        let pending = Rc::new(Pending::new(device));
         worker.files.pending.borrow_mut().insert(key.clone(), pending.clone());
-        let fetch = Looking { host, path: key.1.clone(), look: pending.clone() };
+        let fetch = Looking { host, path: key.1.clone(), look: pending.clone(), _admitted };
         let under_way = UnderWay { worker: worker.clone(), key, pending: pending.clone() };
         let looking = tokio::task::spawn_local(async move {
             let UnderWay { worker, key, pending } = &under_way;
             let path = key.1.as_str();
             let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
-            let device = look::device(&query);
             let look = move || look(&query, &stamps, Wait::Allowed);
             let looked = worker.disk.run(device, Work::File, look).await;
             let now = worker.clock.read();
@@ -259,7 +281,7 @@ impl Files {
             *pending.result.borrow_mut() = Some(result);
         });
         *pending.looking.borrow_mut() = Some(looking.abort_handle());
-        fetch
+        Ok(fetch)
     }
 
     /// Takes what a look found into the table.
@@ -316,8 +338,13 @@ impl Files {
 
     fn busy(&self, worker: &Worker, path: &str, busy: Busy) -> Status {
         worker.counts.add(Count::LateDisk, u64::from(busy == Busy::Late));
+        // Once a second at most: there may be thousands.
+        let now = worker.clock.now();
+        if busy == Busy::Full && self.complained.replace(now) == now {
+            return Status::SERVICE_UNAVAILABLE;
+        }
         let why = match busy {
-            Busy::Full => "too many look-ups wait for a disk",
+            Busy::Full => "too many requests wait for its disk",
             Busy::Late => "the disk did not answer in time",
             Busy::Failed => "the look-up failed",
         };

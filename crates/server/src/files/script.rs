@@ -13,7 +13,7 @@ use site::walk::{Step, Verdict, Walk};
 use super::beneath::{self, OpenError, Root, Wait};
 use super::roots::Roots;
 use super::{Fetch, Fetched};
-use crate::disk::Work;
+use crate::disk::{Admitted, Device, Work};
 use crate::worker::Worker;
 
 /// What a walk gives.
@@ -29,6 +29,8 @@ pub struct Walking {
     worker: Rc<Worker>,
     host: usize,
     query: Query,
+    device: Device,
+    _admitted: Admitted,
 }
 
 /// A walk, and the root of each step.
@@ -54,15 +56,23 @@ pub fn find(worker: &Rc<Worker>, host: usize, walk: &Walk, fetched: &[Fetched], 
         Ok(verdict) => Lookup::Ended(verdict),
         Err(OpenError::Local(errno)) => Lookup::Failed(worker.files.trouble(walk.path.as_str(), errno)),
         Err(_) if worker.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
-        Err(_) => Lookup::Fetch(Fetch::Walk(Walking { worker: worker.clone(), host, query })),
+        Err(_) => {
+            let device = query.roots.first().map_or((0, 0), |root| root.device);
+            match worker.disk.admit(device) {
+                Ok(_admitted) => {
+                    let worker = worker.clone();
+                    Lookup::Fetch(Fetch::Walk(Walking { worker, host, query, device, _admitted }))
+                }
+                Err(busy) => Lookup::Failed(worker.files.busy(worker, walk.path.as_str(), busy)),
+            }
+        }
     }
 }
 
 impl Walking {
     pub(super) async fn wait(self) -> Fetched {
-        let Walking { worker, host, query } = self;
+        let Walking { worker, host, query, device, _admitted } = self;
         let path = query.walk.path.clone();
-        let device = query.roots.first().map_or((0, 0), |root| root.device);
         let looked = worker.disk.run(device, Work::File, move || query.look(Wait::Allowed)).await;
         let result = match looked {
             Ok(Ok(verdict)) => Ok(verdict),

@@ -111,6 +111,9 @@ async fn make(worker: &Rc<Worker>, wanted: &Wanted) -> Reply {
         keep: worker.site.cache.bytes / PART_OF_CACHE,
         device: wanted.folder.device,
     };
+    let Ok(_admitted) = worker.disk.admit(wanted.folder.device) else {
+        return fixed::status(worker, Some(route), Status::SERVICE_UNAVAILABLE);
+    };
     let looked = worker.disk.run(wanted.folder.device, Work::Listing, move || job.run()).await;
     let now = worker.clock.read();
     match looked {

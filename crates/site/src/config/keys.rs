@@ -949,8 +949,9 @@ static KEYS: &[Key] = &[
         kind: Kind::Count { min: 1, max: 1_000_000 },
         initial: Initial::Value("1024"),
         example: "100",
-        meaning: "Look-ups of one worker that may wait for such a thread; more are answered with 503.",
-        more: "At most half of them wait for one device.",
+        meaning: "Requests of one worker that may wait for a disk; more are answered with 503.",
+        more: "At most half of them wait for one device. A quarter of `connections` stays free for others, so where \
+               that is small, fewer may wait: three quarters of it, but at least 32.",
     },
     Key {
         name: "streams",
