@@ -272,7 +272,22 @@ fn the_manual_page_is_formatted_without_a_warning() {
     assert!(shown.status.success());
     assert_eq!(text(&shown.stderr), "");
     let shown = text(&shown.stdout);
-    for part in ["NAME", "SYNOPSIS", "--listen", "-c FILE", "SIGTERM", "SIGUSR1", "EXIT STATUS"] {
+    for part in [
+        "NAME",
+        "SYNOPSIS",
+        "DESCRIPTION",
+        "--listen",
+        "-c FILE",
+        "SIGTERM",
+        "SIGUSR1",
+        "EXIT STATUS",
+        "FILES",
+        "/etc/taipan/site.toml",
+        "EXAMPLES",
+        "taipan photos",
+        "SEE ALSO",
+        "logrotate(8)",
+    ] {
         assert!(shown.contains(part), "{part}:\n{shown}");
     }
 }
@@ -290,9 +305,15 @@ fn completions_work_in_their_shells() {
     // zsh completes only in a terminal: the function is run with one that shows what it was told.
     let zsh = r#"_arguments() { printf '%s\n' "$@" }; source "$1""#;
     let fish = "source $argv[1]; complete -C 'taipan --li'";
-    for (shell, program, listed) in
-        [("bash", bash, "--listen"), ("zsh", zsh, "*--listen["), ("fish", fish, "--listen")]
-    {
+    for (shell, program, listed) in [
+        ("bash", bash, "--listen"),
+        (
+            "zsh",
+            zsh,
+            "*--listen[Listen on ADDRESS, as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, \\[::\\]:8080",
+        ),
+        ("fish", fish, "--listen"),
+    ] {
         let path = script(shell);
         let mut checked = tool(shell);
         if shell == "fish" {

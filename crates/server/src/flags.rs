@@ -321,6 +321,31 @@ const FLAGS: &[FlagRow] = &[
     },
 ];
 
+/// Files of a program that is installed as `packaging/install` does it, for the manual page.
+const FILES: &[(&str, &str)] = &[
+    ("/etc/taipan/site.toml", "The configuration that the unit serves"),
+    ("/var/log/taipan/access.log, /var/log/taipan/error.log", "The logs, if the configuration says so"),
+    ("/etc/logrotate.d/taipan", "How logs are rotated"),
+    ("/run/taipan/taipan.pid", "The number of the process that takes signals, if the configuration says so"),
+    ("taipan.service, taipan.socket", "The units of systemd"),
+];
+
+/// For the manual page.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taipan photos", "Serve the folder photos to this machine, at http://127.0.0.1:8080/"),
+    ("taipan photos --listen 0.0.0.0:8080", "The same, to everybody who reaches this machine by IPv4"),
+    ("taipan check -c /etc/taipan/site.toml", "Look for mistakes, before a start or a reload"),
+    (
+        "taipan reload -c /etc/taipan/site.toml",
+        "Serve what the configuration says now; no connection is lost",
+    ),
+    (
+        "taipan explain GET http://www.example/a/../b -c /etc/taipan/site.toml",
+        "Show which host, route and file answer a request, and why",
+    ),
+    ("taipan healthcheck http://127.0.0.1:8080/", "Ask once, for a container or a script"),
+];
+
 /// What was given, before it is known whether it makes a command.
 #[derive(Default)]
 struct Given {
@@ -553,9 +578,16 @@ pub fn man() -> String {
     let mut out = format!(".TH TAIPAN 1 \"\" \"taipan {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
     out.push_str(".SH NAME\ntaipan \\- a small, fast web server\n.SH SYNOPSIS\n");
     for row in COMMANDS {
-        _ = writeln!(out, ".br\n.B taipan {}\n{}", row.name, roff(row.arguments));
+        _ = writeln!(out, ".br\n.B {}", roff(format!("taipan {}", row.name).trim()));
+        if !row.arguments.is_empty() {
+            _ = writeln!(out, "{}", roff(row.arguments));
+        }
     }
-    out.push_str(".br\n.B taipan\n\\-c FILE\n.SH COMMANDS\n");
+    out.push_str(
+        ".br\n.B taipan\n\\-c FILE\n.SH DESCRIPTION\nServes a folder, or the sites that a configuration describes, \
+         over HTTP/1.1 and HTTP/1.0, and runs scripts and applications. It stays in the foreground. Keys of the \
+         configuration are in the manual, docs/manual/configuration.md.\n.SH COMMANDS\n",
+    );
     for row in COMMANDS {
         let name = format!("{} {}", row.name, row.arguments);
         _ = writeln!(out, ".TP\n.B {}\n{}.", roff(name.trim()), roff(row.help));
@@ -567,8 +599,20 @@ pub fn man() -> String {
     out.push_str(
         ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\
          Stop now.\n.TP\n.B SIGHUP\nRead the configuration again.\n.TP\n.B SIGUSR1\nOpen the log files \
-         again.\n.TP\n.B SIGUSR2\nBe replaced by the present file of the program.\n.SH EXIT STATUS\n\
-         0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed, 2 if it could not start.\n",
+         again.\n.TP\n.B SIGUSR2\nReplace the program by the installed one.\n.SH EXIT STATUS\n\
+         0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed, 2 if it could not start.\n\
+         .SH FILES\n",
+    );
+    for (path, what) in FILES {
+        _ = writeln!(out, ".TP\n.I {}\n{}.", roff(path), roff(what));
+    }
+    out.push_str(".SH EXAMPLES\n");
+    for (line, what) in EXAMPLES {
+        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(line), roff(what));
+    }
+    out.push_str(
+        ".SH SEE ALSO\n.BR taipan\\-bench (1),\n.BR logrotate (8),\n.BR systemd.service (5),\n\
+         .BR systemd.socket (5),\n.BR landlock (7),\n.BR seccomp (2)\n",
     );
     out
 }
@@ -598,19 +642,24 @@ fn bash() -> String {
 }
 
 fn zsh() -> String {
-    let mut out = String::from("#compdef taipan\n_arguments \\\n");
-    for flag in FLAGS {
-        let help = flag.help.replace(['[', ']', '\'', ':'], " ");
-        let value = flag.value.map_or(String::new(), |v| format!(":{v}:_files"));
-        _ = writeln!(out, "    '*--{}[{help}]{value}' \\", flag.long);
+    let mut out =
+        String::from("#compdef taipan\n_taipan_commands() {\n    local -a commands\n    commands=(\n");
+    for row in COMMANDS.iter().filter(|row| !row.name.is_empty()) {
+        _ = writeln!(out, "        '{}:{}'", row.name, row.help.replace('\'', "'\\''"));
     }
-    let names: Vec<&str> = COMMANDS.iter().map(|c| c.name).filter(|n| !n.is_empty()).collect();
-    _ = writeln!(
-        out,
-        "    '1:command or folder:_alternative \"commands:command:({})\" \"files:folder:_files -/\"' \\",
-        names.join(" ")
-    );
-    out.push_str("    '*:argument:_files'\n");
+    out.push_str("    )\n    _describe -t commands command commands\n    _files -/\n}\n_arguments -s \\\n");
+    for flag in FLAGS {
+        // Between brackets, a colon is one.
+        let help = flag.help.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]");
+        let help = help.replace('\'', "'\\''");
+        let value = flag.value.map_or(String::new(), |v| format!(":{v}:_files"));
+        let names = match flag.short {
+            Some(short) => format!("{{-{short},--{}}}", flag.long),
+            None => format!("--{}", flag.long),
+        };
+        _ = writeln!(out, "    '*'{names}'[{help}]{value}' \\");
+    }
+    out.push_str("    '1:command or folder:_taipan_commands' \\\n    '*:argument:_files'\n");
     out
 }
 

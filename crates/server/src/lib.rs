@@ -7,6 +7,8 @@
 //!
 //! Effects only: what is answered is decided in `site`, what a message means in `http`.
 
+mod refused_targets;
+
 pub mod config;
 pub mod flags;
 pub mod start;

@@ -396,7 +396,7 @@ static KEYS: &[Key] = &[
         scopes: SITE,
         kind: Kind::Path,
         initial: Initial::Words("none"),
-        example: "\"/run/taipan.pid\"",
+        example: "\"/run/taipan/taipan.pid\"",
         meaning: "A file that holds the number of the process while it runs.",
         more: "Started as root, the program refuses a folder that another user can write: signals are sent to \
                the number in the file.",

@@ -1,0 +1,136 @@
+//! What is beside the program in a package: where it is put, and whether it does what it says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use e2e::{Folder, PATIENCE, Server, becomes, command, ended, is_root, program, tool};
+
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+
+/// A folder with both programs in it, as cargo makes one.
+fn built() -> Folder {
+    let folder = Folder::new();
+    let link = |name| std::os::unix::fs::symlink(program(), folder.path().join(name)).expect("it is ours");
+    link("taipan");
+    // What matters here is that it prints a page for `man`.
+    folder.script("taipan-bench", "#!/bin/sh\necho '.TH TAIPAN-BENCH 1'\n");
+    folder
+}
+
+fn install(to: &Path, built: &Path) -> String {
+    let mut install = tool("sh");
+    install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to).env("BUILD", built);
+    let output = ended(install.env("PREFIX", "/usr"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn installs_every_file_and_keeps_configuration() {
+    let (to, built) = (Folder::new(), built());
+    assert_eq!(install(to.path(), built.path()), "");
+    let read =
+        |path: &str| fs::read_to_string(to.path().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let generated = |what: &str| ended(command().args(["generate", what])).stdout;
+    for (path, what) in [
+        ("usr/share/man/man1/taipan.1", "man"),
+        ("usr/share/bash-completion/completions/taipan", "bash"),
+        ("usr/share/zsh/site-functions/_taipan", "zsh"),
+        ("usr/share/fish/vendor_completions.d/taipan.fish", "fish"),
+    ] {
+        assert_eq!(read(path).as_bytes(), generated(what), "{path}");
+    }
+    assert!(read("usr/share/man/man1/taipan-bench.1").starts_with(".TH"));
+    assert!(read("usr/lib/systemd/system/taipan.service").contains("ExecStart=/usr/bin/taipan -c"));
+    assert!(read("usr/lib/systemd/system/taipan.socket").contains("[Socket]"));
+    assert!(read("etc/logrotate.d/taipan").contains("postrotate"));
+    let version = ended(tool("sh").args(["-c", "\"$0\" --version"]).arg(to.path().join("usr/bin/taipan")));
+    assert!(version.status.success());
+
+    let config = to.path().join("etc/taipan/site.toml");
+    fs::write(&config, "# changed\n").expect("it is ours");
+    assert!(install(to.path(), built.path()).contains("site.toml is there already, and is kept"));
+    assert_eq!(read("etc/taipan/site.toml"), "# changed\n");
+}
+
+#[test]
+fn says_what_to_build_before_an_installation() {
+    let (to, empty) = (Folder::new(), Folder::new());
+    let mut install = tool("sh");
+    install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to.path()).env("BUILD", empty.path());
+    let output = ended(&mut install);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cargo build --release"));
+}
+
+/// As a package has them, with all paths beneath `home`.
+fn packaged(name: &str, home: &Path) -> String {
+    let text = fs::read_to_string(Path::new(PACKAGING).join(name)).expect("it is in the tree");
+    let home = home.display();
+    text.replace("/var/log/taipan", &format!("{home}/log")).replace("/run/taipan/", &format!("{home}/run/"))
+}
+
+#[test]
+fn logs_are_rotated_as_packaged() {
+    let home = Folder::new();
+    for name in ["log", "run"] {
+        home.folder(name);
+    }
+    home.file("www/a.txt", "a");
+    let config = packaged("etc/site.toml", home.path())
+        .replace("/srv/www", &home.path().join("www").display().to_string());
+    // What an administrator has of one's own: addresses and the account.
+    let kept: Vec<&str> =
+        config.lines().filter(|line| !line.starts_with("listen") && !line.starts_with("user")).collect();
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let lines = format!("listen = [\"127.0.0.1:0\"]\n{user}{}", kept.join("\n"));
+    let mut serve = command();
+    serve.arg("-c").arg(home.file("site.toml", lines));
+    let server = Server::start(serve, 1, None, false);
+    assert_eq!(server.get("/a.txt").status, 200);
+    let log = home.path().join("log/access.log");
+    let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+    assert!(becomes(PATIENCE, || size(&log) > 0));
+
+    let rotation = home.file("rotation", packaged("logrotate/taipan", home.path()));
+    let mut rotate = tool("logrotate");
+    let rotated = ended(rotate.args(["-f", "-s"]).arg(home.path().join("state")).arg(rotation));
+    assert!(rotated.status.success(), "{}", String::from_utf8_lossy(&rotated.stderr));
+    let old = home.path().join("log/access.log.1");
+    assert!(size(&old) > 0);
+    assert!(becomes(PATIENCE, || log.exists()), "SIGUSR1 has come: {}", server.stderr());
+    let before = size(&old);
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(becomes(PATIENCE, || size(&log) > 0));
+    assert_eq!(size(&old), before);
+}
+
+#[test]
+fn the_manual_has_the_rotation_as_packaged() {
+    let page =
+        fs::read_to_string(Path::new(PACKAGING).join("../docs/manual/logs.md")).expect("it is in the tree");
+    let packaged =
+        fs::read_to_string(Path::new(PACKAGING).join("logrotate/taipan")).expect("it is in the tree");
+    assert!(page.contains(&packaged));
+    let pid_file = "/run/taipan/taipan.pid";
+    let config = fs::read_to_string(Path::new(PACKAGING).join("etc/site.toml")).expect("it is in the tree");
+    assert!(packaged.contains(pid_file) && config.contains(&format!("pid_file = \"{pid_file}\"")));
+}
+
+#[test]
+fn refuses_a_static_build_with_glibc() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/refused_targets.rs");
+    let folder = Folder::new();
+    let compiled = |flags: &[&str]| {
+        let mut rustc = tool("rustc");
+        rustc.args(["--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(folder.path());
+        let output = ended(rustc.args(flags).arg(&source));
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(compiled(&[]).0, "{}", compiled(&[]).1);
+    let (succeeded, said) = compiled(&["-C", "target-feature=+crt-static"]);
+    if cfg!(target_env = "gnu") {
+        assert!(!succeeded && said.contains("build for musl instead"), "{said}");
+    }
+}
