@@ -162,6 +162,7 @@ fn measure_runner(bare: &Bare, together: usize) -> io::Result<Cost> {
                     arguments: &[&bare.program],
                     environment: &bare.block,
                     folder: c"/",
+                    account: c"",
                 };
                 let (stdin, stderr) = (nothing.try_clone()?, nothing.try_clone()?);
                 let mut started = runner.start(&launch, stdin, write, stderr).await?;

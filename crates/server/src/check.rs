@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
+use nix::unistd::geteuid;
 use rustix::fs::{Access, access};
 use site::application::Application;
 use site::memory::{self, Use};
-use site::model::{Interpreter, Site};
+use site::model::{Account, Interpreter, Site};
 
 use crate::files::roots::OpenRoots;
 use crate::runner::cgroup;
-use crate::{config, sandbox, start, terminal};
+use crate::{config, privilege, sandbox, start, terminal};
 
 /// `taipan check -c FILE`: says what is wrong, or what the limits add up to.
 pub fn check(path: &Path) -> ExitCode {
@@ -24,7 +25,7 @@ pub fn check(path: &Path) -> ExitCode {
     };
     let roots = OpenRoots::of(&site);
     let cgroup = cgroup::problem(&site.scripts).into_iter().collect();
-    let problems = [roots.problems(), interpreters(&site), commands(&site), cgroup].concat();
+    let problems = [roots.problems(), interpreters(&site), commands(&site), accounts(&site), cgroup].concat();
     problems.iter().for_each(|p| terminal::err(format_args!("{}: {p}", path.display())));
     if !problems.is_empty() {
         return ExitCode::FAILURE;
@@ -33,6 +34,11 @@ pub fn check(path: &Path) -> ExitCode {
     terminal::out(format_args!("{}: the configuration is good", path.display()));
     for root in roots.silent() {
         terminal::out(format_args!("  but the root {} does not answer", root.display()));
+    }
+    for program in with_the_account_of_the_server(&site) {
+        terminal::out(format_args!(
+            "  but {program} run as the server's own account, and could end its processes; give them a `user`"
+        ));
     }
     terminal::out(format_args!("\nMemory at worst (workers: {workers}):"));
     print_uses(&memory::worst_case(&site, workers), bytes);
@@ -72,6 +78,38 @@ fn commands(site: &Site) -> Vec<String> {
         Some(format!("the command of \"{name}\", {program}, cannot be executed ({error}); install it"))
     };
     site.applications.iter().filter_map(problem).collect()
+}
+
+/// Programs that run as accounts that are not there.
+fn accounts(site: &Site) -> Vec<String> {
+    let of_routes = site.program_routes().filter_map(|(route, script)| {
+        let why = privilege::user_of(script.account.as_ref()?).err()?;
+        Some(format!("scripts of the route {}: {why}", route.name()))
+    });
+    let of_applications = site.applications.iter().filter_map(|application| {
+        let why = privilege::user_of(application.managed()?.account.as_ref()?).err()?;
+        Some(format!("application \"{}\": {why}", application.name))
+    });
+    of_routes.chain(of_applications).collect()
+}
+
+/// What is started as the account that also serves.
+fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
+    let user = |account: &Account| privilege::user_of(account).ok();
+    let own = match &site.user {
+        Some(user_name) => user(&Account { user: user_name.clone(), group: site.group.clone() }),
+        None => Some(geteuid()),
+    };
+    let shares = |account: Option<&Account>| account.is_none_or(|account| user(account) == own);
+    let of_routes = site.program_routes().filter(|(_, script)| shares(script.account.as_ref()));
+    let of_applications = site
+        .applications
+        .iter()
+        .filter(|application| application.managed().is_some_and(|managed| shares(managed.account.as_ref())));
+    let scripts = of_routes.map(|(route, _)| format!("the scripts of the route {}", route.name()));
+    let processes = of_applications
+        .map(|application| format!("the processes of the application \"{}\"", application.name));
+    scripts.chain(processes).collect()
 }
 
 /// What there will be of each, where there are fewer descriptors than the limits add up to.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http::head::{self, FieldStore, Head, Method};
 use http::target::SafePath;
 use site::application::ApplicationId;
-use site::model::{Host, Interpreter, Route, Site};
+use site::model::{Account, Host, Interpreter, Site};
 use site::plan::{Plan, Scheme, Why, plan};
 use site::walk::{Step, Verdict, Walk};
 
@@ -131,22 +131,22 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
         // There are none in what there is otherwise.
         Plan::Scripts(_) => {}
         Plan::Application(planned) => {
-            terminal::out(format_args!("route     {}: an application", name(planned.route)));
+            terminal::out(format_args!("route     {}: an application", planned.route.name()));
             tell_application(&worker.site, planned.application);
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
             return Whose::Script;
         }
         Plan::Redirect { route, status, location } => {
-            terminal::out(format_args!("route     {}: {status}, to {location}", name(route)));
+            terminal::out(format_args!("route     {}: {status}, to {location}", route.name()));
         }
         Plan::Status { route, status, why } => {
-            terminal::out(format_args!("route     {}: {status} ({})", name(route), reason(why)))
+            terminal::out(format_args!("route     {}: {status} ({})", route.name(), reason(why)))
         }
         Plan::Files(planned) => {
             let route = planned.route;
             let root = planned.root.display();
-            terminal::out(format_args!("route     {}: files beneath {root}", name(route)));
+            terminal::out(format_args!("route     {}: files beneath {root}", route.name()));
             if planned.path != asked {
                 terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
@@ -192,7 +192,7 @@ fn tell_walk(worker: &Rc<Worker>, host: usize, asked: &SafePath, walk: &Walk) ->
 }
 
 fn tell_script(host: &Host, step: &Step) {
-    let name = name(host.routes.get(step.route));
+    let name = host.routes.get(step.route).name();
     terminal::out(format_args!("route     {name}: scripts beneath {}", step.root.display()));
     terminal::out(format_args!("script    {}", step.file().display()));
 }
@@ -200,6 +200,17 @@ fn tell_script(host: &Host, step: &Step) {
 fn tell_application(site: &Site, id: ApplicationId) {
     if let Some(application) = site.applications.get(id) {
         terminal::out(format_args!("run by    the application \"{}\"", application.name));
+        if let Some(managed) = application.managed() {
+            tell_account(site, managed.account.as_ref());
+        }
+    }
+}
+
+fn tell_account(site: &Site, account: Option<&Account>) {
+    match (account, &site.user) {
+        (Some(account), _) => terminal::out(format_args!("account   {account}")),
+        (None, Some(user)) => terminal::out(format_args!("account   {user}, which is the server's own")),
+        (None, None) => terminal::out(format_args!("account   the one that starts the server")),
     }
 }
 
@@ -210,20 +221,15 @@ fn tell_run(site: &Site, host: &Host, step: &Step) {
         Some(Interpreter::Application(id)) => tell_application(site, *id),
         None => {}
     }
+    if !matches!(script.interpreter, Some(Interpreter::Application(_))) {
+        tell_account(site, script.account.as_ref());
+    }
     terminal::out(format_args!("as        SCRIPT_NAME {}", step.name));
     if !step.path_info.is_empty() {
         terminal::out(format_args!("          PATH_INFO {}", step.path_info));
         if let Some(translated) = site::walk::translated(host, &step.path_info) {
             terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
         }
-    }
-}
-
-/// The pattern of a route, and the prefix that it is combined with.
-fn name(route: &Route) -> String {
-    match &route.within {
-        Some(prefix) => format!("{} within {prefix}", route.pattern),
-        None => route.pattern.to_string(),
     }
 }
 

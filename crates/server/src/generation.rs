@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use site::model::{Sandbox, Sink, Site, Symlinks};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -79,6 +80,10 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         site.enter(&folder);
     }
     identity.map_or(Ok(()), |identity| identity.become_it()).map_err(line)?;
+    // Scripts may be the same user, and might trace it or read its memory. What the master has been set to is not
+    // what the kernel has made of it when the user was changed (fs.suid_dumpable).
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| line(format!("cannot be closed to other processes: {e}")))?;
     let roots = OpenRoots::of(&site);
     let problems = roots.problems();
     if !problems.is_empty() {

@@ -2,6 +2,7 @@
 //! Names are looked up first, then a new root may be entered, where there are no files with names, and then
 //! the user is changed.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -10,13 +11,19 @@ use std::path::Path;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{self, Gid, Group, Uid, User};
 use rustix::io::Errno;
-use rustix::process;
-use site::model::Site;
+use rustix::process::{self, DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+use site::model::{Account, Route, Site};
 
 use crate::sandbox;
 use crate::sys::{self, Fork};
 
 const NOBODY: &str = "nobody";
+/// To change the user and the groups, and to signal processes of other users.
+const OF_OTHER_ACCOUNTS: CapabilitySet =
+    CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::KILL);
 const NOBODYS_NUMBER: &str = "65534";
 
 /// Whom the process becomes.
@@ -32,7 +39,16 @@ impl Identity {
     /// The configured one; `None`: the process stays who it is, which is not root. Root serves as root where
     /// it is told to by name. Errors: the reason, with what to do.
     pub fn of(site: &Site) -> Result<Option<Identity>, String> {
-        let look_up = || identity(site.user.as_deref(), site.group.as_deref(), unistd::geteuid());
+        Identity::find(site.user.as_deref(), site.group.as_deref(), unistd::geteuid())
+    }
+
+    /// Of an account that programs are started as; `None`: this process has it already. Errors: as of `of`.
+    pub fn of_account(account: &Account) -> Result<Option<Identity>, String> {
+        Identity::find(Some(&account.user), account.group.as_deref(), unistd::geteuid())
+    }
+
+    fn find(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<Identity>, String> {
+        let look_up = || identity(user, group, own);
         // The system's libraries for names would stay in memory for good: another process looks up.
         apart(look_up).unwrap_or_else(|_| look_up())
     }
@@ -50,15 +66,114 @@ impl Identity {
 
     /// For good. Errors: what could not be done.
     pub fn become_it(&self) -> Result<(), String> {
+        self.change()?;
+        match unistd::setuid(Uid::from_raw(0)) {
+            Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// For good, but for these capabilities, which programs that this process executes do not get.
+    /// Errors: what could not be done.
+    pub fn become_it_keeping(&self, kept: CapabilitySet) -> Result<(), String> {
+        let fail = |e: Errno| {
+            format!(
+                "cannot keep what it takes to start scripts as other accounts (CAP_SETUID, CAP_SETGID, CAP_KILL): {e}"
+            )
+        };
+        // A change of user leaves them to a process that is started to change its user, too, until it has
+        // executed a program: so long, processes of that user can neither trace it nor read its memory.
+        set_keep_capabilities(true).map_err(fail)?;
+        self.change()?;
+        sandbox::hold_only(kept).map_err(fail)
+    }
+
+    fn change(&self) -> Result<(), String> {
         let fail = |what: &'static str| move |e: nix::Error| format!("cannot {what}: {e}");
         // Only root may, so it is not left to the rest of the sandbox.
         sandbox::empty_bounding_set();
         unistd::setgroups(&self.groups).map_err(fail("set the groups"))?;
         unistd::setgid(self.group).map_err(fail("set the group"))?;
-        unistd::setuid(self.user).map_err(fail("set the user"))?;
-        match unistd::setuid(Uid::from_raw(0)) {
-            Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
-            _ => Ok(()),
+        unistd::setuid(self.user).map_err(fail("set the user"))
+    }
+
+    /// As the kernel takes it of a single thread.
+    pub fn credentials(&self) -> Credentials {
+        let gid = |gid: &Gid| rustix::fs::Gid::from_raw(gid.as_raw());
+        Credentials {
+            user: rustix::fs::Uid::from_raw(self.user.as_raw()),
+            group: gid(&self.group),
+            groups: self.groups.iter().map(gid).collect(),
+        }
+    }
+}
+
+/// An identity for a process that is about to execute a program (credentials(7)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    user: rustix::fs::Uid,
+    group: rustix::fs::Gid,
+    groups: Vec<rustix::fs::Gid>,
+}
+
+impl Credentials {
+    /// Takes them on, without any capability, in a process that shares the memory of the one that has
+    /// started it: allocates nothing, takes no lock, and concerns no other thread. Errors: of the first call
+    /// that failed; the process must execute nothing then.
+    pub fn take_on(&self) -> rustix::io::Result<()> {
+        set_thread_groups(&self.groups)?;
+        set_thread_res_gid(self.group, self.group, self.group)?;
+        set_thread_res_uid(self.user, self.user, self.user)?;
+        // The kernel has set it to what `fs.suid_dumpable` says, for the memory that both share.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        sandbox::drop_capabilities()
+    }
+}
+
+/// The user of an account, for `taipan check`: the server may be started by another user than the one who
+/// checks. Errors: why there is none, with what to do.
+pub fn user_of(account: &Account) -> Result<Uid, String> {
+    let found = Identity::find(Some(&account.user), account.group.as_deref(), Uid::from_raw(0))?;
+    found.map(|identity| identity.user).ok_or_else(|| format!("there is no user \"{}\"", account.user))
+}
+
+/// Of a site: whom its processes become, and what its scripts are started as.
+pub struct Accounts {
+    /// `None`: this process has it already.
+    pub own: Option<Identity>,
+    /// That routes name for their scripts, each once.
+    pub scripts: Vec<(Account, Option<Identity>)>,
+}
+
+impl Accounts {
+    /// Errors: the reason, with what to do.
+    pub fn of(site: &Site) -> Result<Accounts, String> {
+        let named: BTreeMap<&Account, &Route> = site
+            .program_routes()
+            .filter_map(|(route, script)| Some((script.account.as_ref()?, route)))
+            .collect();
+        let find = |(account, route): (&Account, &Route)| match Identity::of_account(account) {
+            Ok(identity) => Ok((account.clone(), identity)),
+            Err(why) => Err(format!("scripts of the route {}: {why}", route.name())),
+        };
+        let own = Identity::of(site)?;
+        let accounts = Accounts { own, scripts: named.into_iter().map(find).collect::<Result<_, _>>()? };
+        match sandbox::held().contains(accounts.takes()) {
+            true => Ok(accounts),
+            false => {
+                Err("to start scripts as other accounts takes CAP_SETUID, CAP_SETGID and CAP_KILL, which \
+                          this system withholds; allow them, or remove `user` from routes and [scripts]"
+                    .into())
+            }
+        }
+    }
+
+    /// The capabilities that it takes to start the scripts, and to end them: none where they have the server's
+    /// own account.
+    pub fn takes(&self) -> CapabilitySet {
+        match self.scripts.iter().any(|(_, other)| *other != self.own) {
+            true => OF_OTHER_ACCOUNTS,
+            false => CapabilitySet::empty(),
         }
     }
 }

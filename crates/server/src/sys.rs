@@ -171,6 +171,35 @@ pub fn execute(program: &CStr, arguments: &Strings, environment: &Strings) -> Er
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
+/// A timer of this process, by its number, which has the kernel kill it (`timer_create(2)`); a program that the
+/// process executes does not have it. Allocates nothing.
+pub fn make_deadly_timer() -> rustix::io::Result<c_int> {
+    // SAFETY: a structure of numbers, for which zeros are valid.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, libc::SIGKILL);
+    let mut timer: c_int = 0;
+    // SAFETY: both outlive the call, and the kernel's number of a timer is an `int`.
+    let made = unsafe {
+        libc::syscall(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, &raw const event, &raw mut timer)
+    };
+    match made {
+        0 => Ok(timer),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
+
+/// Has a timer of this process go off after so many seconds (`timer_settime(2)`).
+pub fn start_timer(timer: c_int, seconds: libc::time_t) -> rustix::io::Result<()> {
+    let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let then = libc::itimerspec { it_interval: never, it_value: libc::timespec { tv_sec: seconds, ..never } };
+    let before: *mut libc::itimerspec = ptr::null_mut();
+    // SAFETY: the structure outlives the call, and where to put the time before need not be said.
+    match unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const then, before) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
+
 /// Signals the process group that this process is, or was, the leader of; 0 only asks whether there is
 /// anybody in it (`pidfd_send_signal(2)`: PIDFD_SIGNAL_PROCESS_GROUP). Errors: `SRCH` for nobody, `INVAL`
 /// before Linux 6.9.

@@ -20,12 +20,12 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::environment::{Additions, Credentials};
 use server::channel::Channel;
-use server::privilege::Identity;
+use server::privilege::Accounts;
 use server::runner::process::{self, Beginning};
 use server::runner::{Ended, Launch, Runner, Started};
 use server::sys::{self, Fork};
 use site::host::Hosts;
-use site::model::{Action, Host, Listener, Route, Sandbox, Script, Site};
+use site::model::{Account, Action, Host, Listener, Route, Sandbox, Script, Site};
 use site::route::{Pattern, Routes};
 use tokio::runtime::Builder;
 
@@ -34,12 +34,16 @@ const PATIENCE: u32 = 120;
 const SHELL: &CStr = c"/bin/sh";
 /// An account that need not exist.
 const USER: &str = "3999999998";
+/// Another one.
+const OTHER: &str = "3999999997";
 const MANY: usize = 3000;
 const TOGETHER: usize = 20;
 
 const TESTS: &[(&str, fn())] = &[
     ("a_script_is_the_user_and_can_become_nobody_else", a_script_is_the_user),
     ("without_a_sandbox_privileges_are_left", without_a_sandbox),
+    ("a_script_of_another_account_has_no_capability_and_none_over_the_runner", a_script_of_another_account),
+    ("a_process_that_does_not_execute_in_time_is_killed_also_when_it_was_stopped", killed_unless_it_executes),
     ("nothing_is_started_but_scripts_of_the_site_as_a_request_would", nothing_else_is_started),
     ("a_script_has_a_group_and_no_terminal_signals_or_descriptors_of_others", a_script_has_its_own),
     ("thousands_of_starts_leave_nothing_behind", thousands_of_starts),
@@ -101,11 +105,105 @@ fn without_a_sandbox() {
     });
 }
 
+fn a_script_of_another_account() {
+    if !geteuid().is_root() {
+        // Nobody else can be another account.
+        return;
+    }
+    for (own, sandbox) in [(USER, Sandbox::On), (USER, Sandbox::Off), ("0", Sandbox::On), ("0", Sandbox::Off)]
+    {
+        let named = |script: Script| {
+            let account = Some(Account { user: OTHER.to_owned(), group: Some(OTHER.to_owned()) });
+            Script { account, ..script }
+        };
+        let site = site();
+        let mut host = site.hosts[0].clone();
+        let routes: Vec<Route> = host.routes.iter().cloned().collect();
+        let [own_route] = &routes[..] else { panic!("there is one route") };
+        let pattern = Pattern::parse("/other").expect("it is one");
+        let other = Route { pattern, script: own_route.script.clone().map(named), ..own_route.clone() };
+        host.routes = Routes::new(own_route.clone(), vec![other]).expect("there are two");
+        let own_name = Some(own.to_owned());
+        let hosts = Hosts::only(host);
+        let site = Site { user: own_name.clone(), group: own_name, sandbox, hosts, ..site };
+        with(&site, async |process| {
+            let name = CString::new(format!("{OTHER}:{OTHER}")).expect("it has no NUL");
+            let no_new_privs = if sandbox == Sandbox::On { "1" } else { "0" };
+            for (account, user) in [(&*name, OTHER), (c"", own)] {
+                let status = process.text_as(account, "cat /proc/self/status").await;
+                let four = [user; 4].join("\t");
+                for (field, expected) in [
+                    ("Uid:", &*four),
+                    ("Gid:", &four),
+                    ("Groups:", user),
+                    ("NoNewPrivs:", no_new_privs),
+                    ("CapEff:", NONE),
+                    ("CapPrm:", NONE),
+                    ("CapInh:", NONE),
+                    ("CapBnd:", NONE),
+                    ("CapAmb:", NONE),
+                ] {
+                    assert_eq!(field_of(&status, field), expected, "{field} of {user} beside {own}");
+                }
+                let refused =
+                    process.text_as(account, "cat /proc/$PPID/environ 2>/dev/null || echo no").await;
+                assert_eq!(refused, "no\n");
+            }
+            let runner = fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("it runs");
+            assert_eq!(field_of(&runner, "CapPrm:"), "00000000000000e0", "KILL, SETGID and SETUID alone");
+            let text = "kill -KILL $PPID 2>/dev/null || echo no";
+            assert_eq!(process.text_as(&name, text).await, "no\n");
+            // The runner can end what it has started, in the end by force.
+            let text = c"trap '' TERM; echo ready; while :; do sleep 100; done";
+            let (mut started, mut output) = process.start_as(&name, SHELL, &[SHELL, c"-c", text]).await;
+            let mut ready = [0; 6];
+            output.read_exact(&mut ready).expect("it can be read");
+            started.end();
+            assert_eq!(started.ended().await, Ended::Killed(libc::SIGKILL));
+            process.end().await;
+        });
+    }
+}
+
+fn killed_unless_it_executes() {
+    match sys::fork().expect("there is one thread") {
+        Fork::Parent(pid) => {
+            let ended = waitpid(pid, None).expect("it is a child");
+            assert_eq!(ended, WaitStatus::Signaled(pid, Signal::SIGKILL, false));
+        }
+        Fork::Child => {
+            let timer = sys::make_deadly_timer().expect("it can be made");
+            sys::start_timer(timer, 1).expect("it can be set");
+            kill(getpid(), Signal::SIGSTOP).expect("it is this process");
+            std::process::exit(0)
+        }
+    }
+    let mut sleeps = std::process::Command::new("/bin/sleep");
+    sleeps.arg("2");
+    match sys::fork().expect("there is one thread") {
+        Fork::Parent(pid) => {
+            let ended = waitpid(pid, None).expect("it is a child");
+            assert_eq!(ended, WaitStatus::Exited(pid, 0), "a program is left alone");
+        }
+        Fork::Child => {
+            let timer = sys::make_deadly_timer().expect("it can be made");
+            sys::start_timer(timer, 1).expect("it can be set");
+            panic!("{}", std::os::unix::process::CommandExt::exec(&mut sleeps));
+        }
+    }
+}
+
 fn nothing_else_is_started() {
     with(&site(), async |process| {
         let (mut started, _) = process.start(c"/usr/bin/env", &[c"env"]).await;
         assert_eq!(started.ended().await, Ended::NotStarted(libc::EPERM));
-        let launch = |environment| Launch { program: SHELL, arguments: &[SHELL], environment, folder: c"/" };
+        let launch = |environment| Launch {
+            program: SHELL,
+            arguments: &[SHELL],
+            environment,
+            folder: c"/",
+            account: c"",
+        };
         let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
         for (environment, expected) in [
             (b"REQUEST_METHOD=GET\0" as &[u8], Ended::Exited(0)),
@@ -209,7 +307,13 @@ fn site() -> Site {
     // Scripts are what is in /bin.
     let mut environment = Additions::default();
     environment.add("PATH", b"/usr/bin:/bin").expect("it can be set");
-    let script = Script { interpreter: None, environment, credentials: Credentials::Withheld, processes: 1 };
+    let script = Script {
+        interpreter: None,
+        environment,
+        credentials: Credentials::Withheld,
+        processes: 1,
+        account: None,
+    };
     let files = Action::Files { root: PathBuf::from("/bin"), strip: 0 };
     let route = Route { script: Some(script), ..Route::new(Pattern::EVERYTHING, files) };
     site.hosts = Hosts::only(Host { names: Vec::new(), routes: Routes::only(route), access_log: None });
@@ -226,8 +330,8 @@ struct Process {
 
 fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
-    let identity = Identity::of(site).expect("root can be anybody");
-    let beginning = Beginning::of(site, vec![theirs], identity, None);
+    let accounts = Accounts::of(site).expect("root can be anybody");
+    let beginning = Beginning::of(site, vec![theirs], &accounts, None);
     let pid = match sys::fork().expect("there is one thread") {
         Fork::Parent(pid) => {
             // Its end of the channel is in there.
@@ -251,8 +355,13 @@ fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
 
 impl Process {
     async fn start(&self, program: &CStr, arguments: &[&CStr]) -> (Started, File) {
+        self.start_as(c"", program, arguments).await
+    }
+
+    async fn start_as(&self, account: &CStr, program: &CStr, arguments: &[&CStr]) -> (Started, File) {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe can be made");
-        let launch = Launch { program, arguments, environment: b"PATH=/usr/bin:/bin\0", folder: c"/" };
+        let environment = b"PATH=/usr/bin:/bin\0";
+        let launch = Launch { program, arguments, environment, folder: c"/", account };
         let null: OwnedFd = File::open("/dev/null").expect("it is there").into();
         let stderr = null.try_clone().expect("a descriptor is free");
         let started = self.runner.start(&launch, null, write, stderr).await.expect("it is sent");
@@ -261,8 +370,12 @@ impl Process {
 
     /// What a shell writes that does as `text` says.
     async fn text(&self, text: &str) -> String {
+        self.text_as(c"", text).await
+    }
+
+    async fn text_as(&self, account: &CStr, text: &str) -> String {
         let script = CString::new(text).expect("it has no NUL");
-        let (mut started, mut output) = self.start(SHELL, &[SHELL, c"-c", &script]).await;
+        let (mut started, mut output) = self.start_as(account, SHELL, &[SHELL, c"-c", &script]).await;
         let mut text = String::new();
         output.read_to_string(&mut text).expect("it can be read");
         started.ended().await;

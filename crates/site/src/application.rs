@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use script::environment::Additions;
 
+use crate::model::Account;
+
 /// Something that answers requests for as long as it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Application {
@@ -45,7 +47,7 @@ pub enum Servers {
     /// Started by others, at these addresses.
     Elsewhere(Elsewhere),
     /// Started here.
-    Managed(Managed),
+    Managed(Box<Managed>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub struct Managed {
     pub command: Vec<String>,
     pub environment: Additions,
     /// `None`: that of the server.
-    pub user: Option<String>,
+    pub account: Option<Account>,
     /// Where it begins to work.
     pub folder: PathBuf,
     pub socket: Socket,
@@ -164,8 +166,8 @@ impl Application {
 
     /// As it is called once `folder` is the top of all paths.
     pub(crate) fn enter(&mut self, folder: &Path) {
-        if let Servers::Managed(Managed { command, .. }) = &mut self.servers
-            && let Some(program) = command.first_mut()
+        if let Servers::Managed(managed) = &mut self.servers
+            && let Some(program) = managed.command.first_mut()
             && let Ok(inside) = Path::new(program.as_str()).strip_prefix(folder)
         {
             *program = Path::new("/").join(inside).display().to_string();
@@ -185,7 +187,7 @@ impl Managed {
         Managed {
             command,
             environment,
-            user: None,
+            account: None,
             folder,
             socket: Socket::Stdin,
             processes: (1, 4),

@@ -329,6 +329,7 @@ mod tests {
             environment: Default::default(),
             credentials: Default::default(),
             processes: 10,
+            account: None,
         };
         let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
         let mut host = site.hosts[0].clone();

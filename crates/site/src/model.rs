@@ -5,6 +5,7 @@
 //! Knows nothing of TOML, files on disk or sockets.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,21 @@ pub struct Route {
     pub authorizers: Vec<ApplicationId>,
 }
 
+/// An account of the system: a user by name or number, and a group in place of the user's own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Account {
+    pub user: String,
+    pub group: Option<String>,
+}
+
+/// `user`, or `user:group`.
+impl fmt::Display for Account {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.user)?;
+        self.group.iter().try_for_each(|group| write!(out, ":{group}"))
+    }
+}
+
 /// How the scripts of a route are run, or what its application is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
@@ -108,6 +124,8 @@ pub struct Script {
     pub credentials: Credentials,
     /// Scripts of this route that run at one time, over all workers.
     pub processes: usize,
+    /// That programs run as. `None`: the server's own. An application has one of its own.
+    pub account: Option<Account>,
 }
 
 /// What runs a file that is no program.
@@ -274,6 +292,8 @@ pub struct Scripts {
     pub resources: Resources,
     /// `None`: a script is in no group of its own.
     pub cgroups: Option<ControlGroups>,
+    /// Of the scripts of every route that names none. `None`: the server's own.
+    pub account: Option<Account>,
     /// The folder of files without a name, for bodies whose length is not known before their end.
     pub spool: PathBuf,
     /// Whether a query without `=` becomes the script's arguments.
@@ -417,6 +437,14 @@ impl Site {
         self.hosts.iter().any(|host| host.routes.has_scripts())
     }
 
+    /// Routes whose files are run as programs, by CGI.
+    pub fn program_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
+        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        let runs =
+            |route: &Route| matches!(route.action, Action::Files { .. }) && route.application().is_none();
+        routes.filter(move |route| runs(route)).filter_map(|route| Some((route, route.script.as_ref()?)))
+    }
+
     /// Whether any route asks an application who may pass.
     pub fn has_authorizers(&self) -> bool {
         let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
@@ -466,6 +494,14 @@ impl Route {
         match self.script.as_ref()?.interpreter {
             Some(Interpreter::Application(id)) => Some(id),
             Some(Interpreter::Program(_)) | None => None,
+        }
+    }
+
+    /// The pattern, and the prefix that it is combined with.
+    pub fn name(&self) -> String {
+        match &self.within {
+            Some(prefix) => format!("{} within {prefix}", self.pattern),
+            None => self.pattern.to_string(),
         }
     }
 
@@ -573,6 +609,7 @@ impl Default for Scripts {
             grace: Duration::from_secs(5),
             resources: Resources::default(),
             cgroups: None,
+            account: None,
             spool: "/var/tmp".into(),
             query_arguments: QueryArguments::Withheld,
             stderr_lines: 10,

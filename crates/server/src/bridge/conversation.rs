@@ -54,6 +54,7 @@ impl Conversation {
             arguments: &arguments,
             environment: order.environment.block(),
             folder: &order.folder,
+            account: c"",
         };
         let start = message::start(number, &launch)?;
         with.channel.send_bytes(&start, &[theirs.as_fd(), writes.as_fd(), complains.as_fd()])?;

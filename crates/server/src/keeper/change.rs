@@ -18,7 +18,7 @@ use crate::control::{self, Client};
 use crate::flags::What;
 use crate::generation::{self, Beginning};
 use crate::log::{self, OpenSink};
-use crate::privilege::Identity;
+use crate::privilege::Accounts;
 use crate::runner::cgroup;
 use crate::sys::{self, Fork};
 use crate::{announce, privileged_file, runner, start};
@@ -82,7 +82,7 @@ impl Keeper {
         memory::fit(&mut site, workers, self.descriptors);
         let prepared = (|| {
             let line = |text: String| vec![text];
-            let identity = Identity::of(&site).map_err(line)?;
+            let accounts = Accounts::of(&site).map_err(line)?;
             site.pid_file
                 .as_deref()
                 .and_then(privileged_file::pid_file_problem)
@@ -94,14 +94,14 @@ impl Keeper {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
             match log::open(&site) {
-                Ok(sinks) => Ok((sockets, identity, sinks)),
+                Ok(sinks) => Ok((sockets, accounts, sinks)),
                 Err(why) => {
                     sockets.remove_files(&self.sockets);
                     Err(line(why))
                 }
             }
         })();
-        let (sockets, identity, sinks) = match prepared {
+        let (sockets, accounts, sinks) = match prepared {
             Ok(prepared) => prepared,
             Err(lines) => return Err((lines, why)),
         };
@@ -110,7 +110,7 @@ impl Keeper {
             sockets.limit_unsent(site.limits.unsent);
         }
         self.preparation = Some(Preparation { site, sockets, why });
-        let started = self.start_generation(workers, identity, sinks);
+        let started = self.start_generation(workers, accounts, sinks);
         let Some(Preparation { site, sockets, why }) = self.preparation.take() else { return Ok(()) };
         match started {
             Ok((generation, errors, heir)) => {
@@ -149,14 +149,13 @@ impl Keeper {
     pub(super) fn start_generation(
         &mut self,
         workers: usize,
-        identity: Option<Identity>,
+        accounts: Accounts,
         mut sinks: Vec<OpenSink>,
     ) -> io::Result<(Pid, Option<OpenSink>, Option<OwnedFd>)> {
         let place = self.place_of_cgroups();
         // Before there is anything else that they must not have.
-        let pools = self.start_pools(identity.as_ref())?;
-        let (runner, runners, complaint) =
-            self.start_runner(workers, identity.as_ref(), place, &mut sinks)?;
+        let pools = self.start_pools(accounts.own.as_ref())?;
+        let (runner, runners, complaint) = self.start_runner(workers, &accounts, place, &mut sinks)?;
         if let Some(runner) = runner {
             // Until there is the process that it belongs to.
             self.runners.push((runner, Instant::now() + START_PATIENCE));
@@ -195,7 +194,7 @@ impl Keeper {
                         site,
                         sockets,
                         sinks,
-                        identity,
+                        identity: accounts.own,
                         keeper: theirs,
                         ancestor,
                         runners,
@@ -221,7 +220,7 @@ impl Keeper {
     fn start_runner(
         &mut self,
         workers: usize,
-        identity: Option<&Identity>,
+        accounts: &Accounts,
         place: Result<Option<PathBuf>, String>,
         sinks: &mut Vec<OpenSink>,
     ) -> io::Result<(Option<RunnerProcess>, Vec<Channel>, Option<String>)> {
@@ -242,7 +241,7 @@ impl Keeper {
         let complaint =
             cgroups.as_ref().err().map(|why| format!("scripts have no control groups of their own: {why}"));
         let cgroups = cgroups.ok().flatten();
-        let beginning = runner::process::Beginning::of(site, theirs, identity.cloned(), cgroups);
+        let beginning = runner::process::Beginning::of(site, theirs, accounts, cgroups);
         let grace = site.scripts.grace;
         match sys::fork()? {
             Fork::Parent(pid) => Ok((Some(RunnerProcess { pid, grace }), ours, complaint)),

@@ -159,14 +159,10 @@ fn circumstances(
     application: &Application,
     identity: Option<&Identity>,
 ) -> io::Result<Circumstances> {
-    let user = application.managed().and_then(|managed| managed.user.clone());
-    let identity = match user {
+    let identity = match application.managed().and_then(|managed| managed.account.as_ref()) {
         None => identity.cloned(),
-        Some(user) => {
-            let as_user = Site { user: Some(user), group: None, ..site.clone() };
-            Identity::of(&as_user)
-                .map_err(|why| io::Error::other(format!("application \"{}\": {why}", application.name)))?
-        }
+        Some(account) => Identity::of_account(account)
+            .map_err(|why| io::Error::other(format!("application \"{}\": {why}", application.name)))?,
     };
     Ok(Circumstances {
         identity,

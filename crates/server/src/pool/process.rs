@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::thread::CapabilitySet;
 use site::application::Application;
 use site::model::{Scripts, Site};
 use tokio::io::Interest;
@@ -59,7 +60,7 @@ pub fn run(beginning: Beginning) -> u8 {
 fn begin(beginning: Beginning) -> Result<(), String> {
     let Beginning { application, scripts, keeper, chroot, identity, privileges } = beginning;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
-    settle_in(chroot, identity, privileges)?;
+    settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     runtime.block_on(serve(application, scripts, keeper)).map_err(failed("go on"))

@@ -85,9 +85,9 @@ impl Starter {
         // It is new, and has no other flag that this could take away.
         fcntl_setfl(&reads, OFlags::NONBLOCK)?;
         let Starter { spawner, program, folder, arguments, environment, .. } = self;
-        let wanted = Wanted { program, folder, arguments, environment };
+        let wanted = Wanted { program, folder, account: c"", arguments, environment };
         let fds = [listener.try_clone()?, writes.try_clone()?, writes];
-        match spawner.start(&wanted, &fds, None)? {
+        match spawner.start(&wanted, &fds, None, None)? {
             Outcome::Runs(process) => {
                 Ok((Started { process, began: Instant::now(), listener, socket }, reads))
             }

@@ -17,21 +17,24 @@ use nix::unistd::Pid;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fs::{FileType, Mode, fchmod, fstat};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use site::model::Scripts;
 
 use super::cgroup::Cgroup;
-use super::message::{self, Answer, Heard, MAX_REQUEST, Request};
+use super::message::{self, Answer, Heard, MAX_REQUEST, Request, Wanted};
 use super::permits::Permits;
-use super::spawn::{Outcome, Spawned, Spawner};
+use super::spawn::{EXECUTES, Outcome, Spawned, Spawner};
 use super::{Ended, Rest, spool};
-use crate::channel::Channel;
+use crate::channel::{Channel, MAX_DESCRIPTORS};
 use crate::sys;
 
 /// What happens at once before the time is looked at.
 const EVENTS: usize = 64;
 const REQUESTS_PER_TURN: usize = 16;
+/// How long no program is started as an account after one was not executed in time.
+const HELD: Duration = Duration::from_secs(10);
 /// In place of a group's number; theirs are counted from the time.
 const CHANNEL: u64 = u64::MAX;
 /// What holds for all that is started.
@@ -75,6 +78,7 @@ pub fn serve_permitted(
         groups: HashMap::new(),
         kills: VecDeque::new(),
         answers: VecDeque::new(),
+        held: HashMap::new(),
     };
     groups.until_the_channel_ends()
 }
@@ -93,6 +97,8 @@ struct Groups {
     kills: VecDeque<(Instant, u64)>,
     /// For which the channel had no room.
     answers: VecDeque<Answer>,
+    /// Accounts whose processes are stopped before they execute a program, and until when none is started.
+    held: HashMap<Vec<u8>, Instant>,
 }
 
 struct Group {
@@ -192,20 +198,7 @@ impl Groups {
     fn hear(&mut self, buffer: &mut [u8]) -> io::Result<Turn> {
         for _ in 0..REQUESTS_PER_TURN {
             match message::receive_request(&self.channel, buffer) {
-                Ok(Some(Heard::Start { number, wanted, .. }))
-                    if self.permits.as_ref().is_some_and(|permits| !permits.permit(&wanted)) =>
-                {
-                    self.not_started(number, Errno::PERM.raw_os_error());
-                }
-                Ok(Some(Heard::Start { number, wanted, fds })) => match self.free_cgroup() {
-                    Ok(cgroup) => {
-                        let outcome = self.spawner.start(&wanted, &fds, cgroup.as_ref());
-                        // The program has them, or nobody.
-                        drop(fds);
-                        self.take_in(number, cgroup, outcome);
-                    }
-                    Err(errno) => self.not_started(number, errno.raw_os_error()),
-                },
+                Ok(Some(Heard::Start { number, wanted, fds })) => self.start(number, &wanted, fds),
                 Ok(Some(Heard::Bare(number))) => self.not_started(number, Errno::MFILE.raw_os_error()),
                 Ok(Some(Heard::Request(Request::Begin(first)))) => self.end_where(|number| number < first),
                 Ok(Some(Heard::Request(Request::End(number)))) => self.end(number),
@@ -219,6 +212,33 @@ impl Groups {
             }
         }
         Ok(Turn::Again)
+    }
+
+    fn start(&mut self, number: u64, wanted: &Wanted<'_>, fds: [OwnedFd; MAX_DESCRIPTORS]) {
+        let permits = self.permits.clone();
+        let Some(credentials) = permits.as_ref().map_or(Some(None), |permits| permits.permit(wanted)) else {
+            return self.not_started(number, Errno::PERM.raw_os_error());
+        };
+        let (account, began) = (wanted.account.to_bytes(), Instant::now());
+        if self.held.get(account).is_some_and(|until| began < *until) {
+            return self.not_started(number, Errno::AGAIN.raw_os_error());
+        }
+        match self.free_cgroup() {
+            Ok(cgroup) => {
+                if credentials.is_some() {
+                    open_to_others(&fds);
+                }
+                let outcome = self.spawner.start(wanted, &fds, cgroup.as_ref(), credentials);
+                // The program has them, or nobody.
+                drop(fds);
+                self.take_in(number, cgroup, outcome);
+                if credentials.is_some() && began.elapsed() >= EXECUTES {
+                    // Others wait for this thread meanwhile. There are as many as the site names.
+                    self.held.insert(account.to_vec(), Instant::now() + HELD);
+                }
+            }
+            Err(errno) => self.not_started(number, errno.raw_os_error()),
+        }
     }
 
     fn take_in(&mut self, number: u64, cgroup: Option<Cgroup>, outcome: io::Result<Outcome>) {
@@ -359,6 +379,22 @@ impl Groups {
     fn watch_channel(&self, what: EventFlags) {
         // It is there already, so it cannot fail for want of memory.
         _ = epoll::modify(&self.epoll, &self.channel, EventData::new_u64(CHANNEL), what);
+    }
+}
+
+/// A program of another account opens its streams by their names, too (`/dev/stdin`, `/dev/stderr`). Nobody
+/// else gets at them: pipes and files without a name are reached through the processes that have them.
+fn open_to_others(streams: &[OwnedFd; MAX_DESCRIPTORS]) {
+    for (stream, mode) in streams.iter().zip([0o644, 0o666, 0o666]) {
+        let has_no_name = fstat(stream).is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo => true,
+            FileType::RegularFile => stat.st_nlink == 0,
+            _ => false,
+        });
+        if has_no_name {
+            // The program has it open in any case.
+            _ = fchmod(stream, Mode::from_raw_mode(mode));
+        }
     }
 }
 

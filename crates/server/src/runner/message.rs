@@ -47,6 +47,7 @@ pub enum Heard<'a> {
 pub struct Wanted<'a> {
     pub program: &'a CStr,
     pub folder: &'a CStr,
+    pub account: &'a CStr,
     /// Strings, each with its NUL.
     pub arguments: &'a [u8],
     pub environment: &'a [u8],
@@ -95,12 +96,12 @@ impl Message for Request {
 
 /// The message that asks for a start; its descriptors go with it. Errors: it would be too long.
 pub fn start(number: u64, launch: &Launch<'_>) -> io::Result<Vec<u8>> {
-    let paths = launch.program.count_bytes() + launch.folder.count_bytes();
+    let strings = [launch.program, launch.folder, launch.account];
+    let paths: usize = strings.iter().map(|string| string.count_bytes()).sum();
     let mut bytes = Vec::with_capacity(256 + paths + launch.environment.len());
     bytes.extend_from_slice(&head(b'S', number));
     bytes.extend_from_slice(&(launch.arguments.len() as u32).to_ne_bytes());
-    bytes.extend_from_slice(launch.program.to_bytes_with_nul());
-    bytes.extend_from_slice(launch.folder.to_bytes_with_nul());
+    strings.iter().for_each(|string| bytes.extend_from_slice(string.to_bytes_with_nul()));
     launch.arguments.iter().for_each(|argument| bytes.extend_from_slice(argument.to_bytes_with_nul()));
     bytes.extend_from_slice(launch.environment);
     match bytes.len() {
@@ -173,7 +174,8 @@ fn read_request(bytes: &[u8], fds: Descriptors) -> Option<Heard<'_>> {
 fn wanted(bytes: &[u8]) -> Option<Wanted<'_>> {
     let (count, bytes) = bytes.split_first_chunk()?;
     let (program, bytes) = string(bytes)?;
-    let (folder, strings) = string(bytes)?;
+    let (folder, bytes) = string(bytes)?;
+    let (account, strings) = string(bytes)?;
     let mut environment = strings;
     // Each takes a byte at least, and there are no more than those of a message.
     for _ in 0..u32::from_ne_bytes(*count) {
@@ -181,7 +183,7 @@ fn wanted(bytes: &[u8]) -> Option<Wanted<'_>> {
     }
     let arguments = &strings[..strings.len() - environment.len()];
     let ends = environment.last().is_none_or(|last| *last == 0);
-    ends.then_some(Wanted { program, folder, arguments, environment })
+    ends.then_some(Wanted { program, folder, account, arguments, environment })
 }
 
 fn string(bytes: &[u8]) -> Option<(&CStr, &[u8])> {

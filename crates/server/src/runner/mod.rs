@@ -1,6 +1,6 @@
 //! The runner: a process that starts scripts for the workers of one serving process, which is in a sandbox
-//! and can execute nothing. It is the same user, and has one thread for each worker, with a channel
-//! between the two (`message`).
+//! and can execute nothing. It has the same account, and keeps what it takes to start scripts as others where the
+//! site names some. It has one thread for each worker, with a channel between the two (`message`).
 //!
 //! Here is the worker's end. It knows of programs, groups and descriptors, and nothing of CGI or requests.
 
@@ -46,6 +46,8 @@ pub struct Launch<'a> {
     pub environment: &'a [u8],
     /// Where it begins to work.
     pub folder: &'a CStr,
+    /// That it runs as, in the words of the configuration. Empty: the server's own.
+    pub account: &'a CStr,
 }
 
 /// How a program has ended.

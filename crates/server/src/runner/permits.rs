@@ -1,19 +1,27 @@
-//! What a runner starts at all: the programs that the site has, with the variables that a request gives
-//! them. A worker asks for nothing else; whoever has taken one over would.
+//! What a runner starts at all: the programs that the site has, as the accounts that it names for them, with
+//! the variables that a request gives them. A worker asks for nothing else, unless it has been taken over.
 //!
 //! Knows nothing of how a program is started.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
-use site::model::{Action, Interpreter, Route, Script, Site};
+use site::model::{Account, Action, Interpreter, Script, Site};
 
 use super::message::{self, Wanted};
+use crate::privilege::Credentials;
 
-/// Paths, variables and programs, as bytes of their own: what is asked for is compared with them.
+/// What may be started as each account, by its name in the configuration; the empty one is the server's own.
 #[derive(Debug, Clone, Default)]
-pub struct Permits {
+pub struct Permits(HashMap<Vec<u8>, Permit>);
+
+/// Of one account. Paths, variables and programs, as bytes of their own: what is asked for is compared with
+/// them.
+#[derive(Debug, Clone, Default)]
+struct Permit {
+    /// `None`: those of the runner.
+    credentials: Option<Credentials>,
     interpreters: HashSet<Vec<u8>>,
     /// That scripts are in, without a slash at the end.
     folders: HashSet<Vec<u8>>,
@@ -52,19 +60,29 @@ const VARIABLES: [&str; 24] = [
 const FILE: &[u8] = b"SCRIPT_FILENAME=";
 
 impl Permits {
-    /// Of a site as it is called within its `chroot`.
-    pub fn of(site: &Site) -> Permits {
+    /// Of a site as it is called within its `chroot`. `credentials` are those of each account.
+    pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Permits {
         let mut permits = Permits::default();
-        for route in site.hosts.iter().flat_map(|host| host.routes.iter()) {
-            if let Route { action: Action::Files { root, .. }, script: Some(script), .. } = route
-                && route.application().is_none()
-            {
-                permits.add(root.as_os_str().as_bytes(), script);
+        for (route, script) in site.program_routes() {
+            if let Action::Files { root, .. } = &route.action {
+                let account = script.account.as_ref();
+                let name = account.map_or(String::new(), Account::to_string);
+                let new = || Permit { credentials: credentials(account), ..Permit::default() };
+                let permit = permits.0.entry(name.into_bytes()).or_insert_with(new);
+                permit.add(root.as_os_str().as_bytes(), script);
             }
         }
         permits
     }
 
+    /// The credentials to start it with; `None` in it: those of the runner. `None`: it is not to be started.
+    pub fn permit(&self, wanted: &Wanted<'_>) -> Option<Option<&Credentials>> {
+        let permit = self.0.get(wanted.account.to_bytes())?;
+        permit.permits(wanted).then_some(permit.credentials.as_ref())
+    }
+}
+
+impl Permit {
     fn add(&mut self, root: &[u8], script: &Script) {
         let folder = root.iter().rposition(|byte| *byte != b'/').map_or(&root[..0], |last| &root[..=last]);
         self.folders.insert(folder.to_vec());
@@ -75,7 +93,7 @@ impl Permits {
         self.additions.extend(additions.map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
     }
 
-    pub fn permit(&self, wanted: &Wanted<'_>) -> bool {
+    fn permits(&self, wanted: &Wanted<'_>) -> bool {
         let script = match self.interpreters.contains(wanted.program.to_bytes()) {
             true => message::strings(wanted.arguments).nth(1).unwrap_or_default(),
             false => wanted.program,
@@ -112,29 +130,32 @@ fn is_field(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use script::environment::{Additions, Credentials};
+    use script::environment::{Additions, Credentials as OfRequests};
+    use site::host::Hosts;
+    use site::model::Route;
+    use site::route::{Pattern, Routes};
 
     use super::*;
 
     const SHELL: &CStr = c"/bin/sh";
 
-    fn permits() -> Permits {
+    fn permit() -> Permit {
         let mut environment = Additions::default();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("LD_LIBRARY_PATH", "/opt/lib")] {
             environment.add(name, value.as_bytes()).expect("it can be set");
         }
         let interpreter = Some(Interpreter::Program("/usr/bin/php-cgi".into()));
-        let script = Script { interpreter, environment, credentials: Credentials::Withheld, processes: 1 };
-        let mut permits = Permits::default();
-        permits.add(b"/srv/app/", &script);
-        permits.add(b"/srv/cgi-bin", &Script { interpreter: None, ..script });
-        permits
+        let script = Script { interpreter, environment, ..of_any_account() };
+        let mut permit = Permit::default();
+        permit.add(b"/srv/app/", &script);
+        permit.add(b"/srv/cgi-bin", &Script { interpreter: None, ..script });
+        permit
     }
 
     #[track_caller]
     fn check(program: &CStr, arguments: &[u8], environment: &[u8], expected: bool) {
-        let wanted = Wanted { program, folder: c"/", arguments, environment };
-        assert_eq!(permits().permit(&wanted), expected, "{wanted:?}");
+        let wanted = Wanted { program, folder: c"/", account: c"", arguments, environment };
+        assert_eq!(permit().permits(&wanted), expected, "{wanted:?}");
     }
 
     #[test]
@@ -194,11 +215,39 @@ mod tests {
 
     #[test]
     fn a_site_of_scripts_at_the_top_has_all_paths() {
-        let (mut permits, environment) = (Permits::default(), Additions::default());
-        let script =
-            Script { interpreter: None, environment, credentials: Credentials::Withheld, processes: 1 };
-        permits.add(b"/", &script);
-        let wanted = Wanted { program: SHELL, folder: c"/", arguments: b"sh\0", environment: b"" };
-        assert!(permits.permit(&wanted));
+        let mut permit = Permit::default();
+        permit.add(b"/", &of_any_account());
+        assert!(permit.permits(&shell(c"")));
+    }
+
+    #[test]
+    fn a_program_is_started_as_an_account_that_the_site_names_for_it_only() {
+        let mut site = Site::folder("/".into(), Vec::new());
+        let named = |user: &str| Some(Account { user: user.to_owned(), group: None });
+        let route = |root: &str, account| Route {
+            script: Some(Script { account, ..of_any_account() }),
+            ..Route::new(Pattern::EVERYTHING, Action::Files { root: root.into(), strip: 0 })
+        };
+        let host = |root: &str, account| {
+            let mut host = site.hosts[0].clone();
+            host.routes = Routes::only(route(root, account));
+            host
+        };
+        let hosts = [host("/bin", named("shell")), host("/srv", named("other")), host("/own", None)];
+        for (host, expected) in hosts.into_iter().zip([[true, false, false], [false; 3], [false; 3]]) {
+            site.hosts = Hosts::only(host);
+            let permits = Permits::of(&site, |_| None);
+            let started = [c"shell", c"other", c""].map(|name| permits.permit(&shell(name)).is_some());
+            assert_eq!(started, expected);
+        }
+    }
+
+    fn of_any_account() -> Script {
+        let (environment, credentials) = (Additions::default(), OfRequests::Withheld);
+        Script { interpreter: None, environment, credentials, processes: 1, account: None }
+    }
+
+    fn shell(account: &CStr) -> Wanted<'_> {
+        Wanted { program: SHELL, folder: c"/", account, arguments: b"sh\0", environment: b"" }
     }
 }

@@ -8,13 +8,14 @@ use std::thread;
 use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
-use site::model::{Sandbox, Site};
+use rustix::thread::CapabilitySet;
+use site::model::{Account, Sandbox, Site};
 
 use super::cgroup::Cgroup;
 use super::groups::{self, Settings};
 use super::permits::Permits;
 use crate::channel::Channel;
-use crate::privilege::{self, Identity};
+use crate::privilege::{self, Accounts, Identity};
 use crate::{sandbox, sys, terminal};
 
 /// Signals have numbers up to this.
@@ -37,21 +38,33 @@ pub struct Beginning {
     /// `None`: it stays who it is.
     pub identity: Option<Identity>,
     pub privileges: Privileges,
+    /// Capabilities that it keeps, to start scripts as other accounts and to end them.
+    pub keeps: CapabilitySet,
 }
 
 impl Beginning {
     pub fn of(
         site: &Site,
         channels: Vec<Channel>,
-        identity: Option<Identity>,
+        accounts: &Accounts,
         cgroups: Option<Vec<Cgroup>>,
     ) -> Beginning {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         let privileges = Privileges::of(site);
         let settings = Settings::of(&inside.scripts);
-        let permits = Permits::of(&inside);
-        Beginning { channels, settings, permits, cgroups, chroot: site.chroot.clone(), identity, privileges }
+        let Accounts { own, scripts } = accounts;
+        let keeps = accounts.takes();
+        let of_account = |account: Option<&Account>| match account {
+            None => own.as_ref(),
+            Some(account) => scripts.iter().find(|(name, _)| name == account)?.1.as_ref(),
+        };
+        // Where it keeps capabilities, its own programs must be rid of them, too.
+        let permits = Permits::of(&inside, |account| {
+            of_account(account).filter(|_| !keeps.is_empty()).map(Identity::credentials)
+        });
+        let (chroot, identity) = (site.chroot.clone(), own.clone());
+        Beginning { channels, settings, permits, cgroups, chroot, identity, privileges, keeps }
     }
 }
 
@@ -87,20 +100,25 @@ fn fail(why: &str) -> u8 {
     FAILED
 }
 
-/// Makes this process one that starts programs, for good. Errors: what could not be done.
+/// Makes this process one that starts programs, for good, with no capabilities but those that it `keeps`.
+/// Errors: what could not be done.
 pub fn settle_in(
     chroot: Option<PathBuf>,
     identity: Option<Identity>,
     privileges: Privileges,
+    keeps: CapabilitySet,
 ) -> Result<(), String> {
     // A terminal signals neither this process nor programs, and is not theirs.
     setsid().map_err(cannot("begin a session"))?;
     // Of ours, none is; but whoever started the program may have left it some.
     _ = sys::keep_from_programs(FIRST_OTHER);
     chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
-    identity.map_or(Ok(()), |identity| identity.become_it())?;
+    identity.map_or(Ok(()), |identity| match keeps.is_empty() {
+        true => identity.become_it(),
+        false => identity.become_it_keeping(keeps),
+    })?;
     if privileges == Privileges::None {
-        sandbox::give_up_privileges().map_err(cannot("give up privileges"))?;
+        sandbox::give_up_privileges(keeps).map_err(cannot("give up privileges"))?;
     }
     // Programs are the same user, and might trace it or read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
@@ -112,8 +130,9 @@ pub fn settle_in(
 }
 
 fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let Beginning { channels, settings, permits, mut cgroups, chroot, identity, privileges } = beginning;
-    settle_in(chroot, identity, privileges)?;
+    let Beginning { channels, settings, permits, mut cgroups, chroot, identity, privileges, keeps } =
+        beginning;
+    settle_in(chroot, identity, privileges, keeps)?;
     let permits = Arc::new(permits);
     let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
     let start = |(number, channel)| {

@@ -4,6 +4,7 @@
 //! Knows nothing of workers, and nothing of what becomes of a process.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nix::sys::signal::SigSet;
@@ -19,12 +20,16 @@ use site::model::Resources;
 
 use super::cgroup::Cgroup;
 use super::message::{self, Wanted};
+use crate::privilege::Credentials;
 use crate::sys::{self, Strings};
 
 /// Units of 16 bytes. What runs there makes a dozen system calls.
 const STACK: usize = 32 * 1024 / 16;
 /// From SIGXCPU, which a program can be ready for, to SIGKILL.
 const CPU_GRACE: u64 = 1;
+/// How long a process may take from another account to its program, in whole seconds; then it is killed. Scripts
+/// of that account can stop it until it has the program, and the runner, which waits for it, with it.
+pub const EXECUTES: Duration = Duration::from_secs(2);
 const MAX_LIMITS: usize = 4;
 
 /// Starts programs, one at a time.
@@ -67,12 +72,14 @@ impl Spawner {
         }
     }
 
-    /// In `cgroup`, or where the runner is. Errors: there can be no more processes.
+    /// In `cgroup`, or where the runner is; as the runner's own account, or with `credentials`. Errors: there
+    /// can be no more processes.
     pub fn start(
         &mut self,
         wanted: &Wanted<'_>,
         fds: &[OwnedFd; 3],
         cgroup: Option<&Cgroup>,
+        credentials: Option<&Credentials>,
     ) -> std::io::Result<Outcome> {
         let arguments: Strings = message::strings(wanted.arguments).collect();
         let environment: Strings = message::strings(wanted.environment).collect();
@@ -81,14 +88,11 @@ impl Spawner {
         // Allocates nothing, takes no lock.
         let mut prepare = || {
             setpgid(None, None)?;
-            // A script has nobody who ends it when the runner is killed.
-            set_parent_process_death_signal(Some(Signal::KILL))?;
             cgroup.map_or(Ok(()), Cgroup::enter)?;
             let [stdin, stdout, stderr] = fds;
             dup2_stdin(stdin)?;
             dup2_stdout(stdout)?;
             dup2_stderr(stderr)?;
-            chdir(wanted.folder)?;
             if let Some(mask) = mask {
                 umask(*mask);
             }
@@ -98,7 +102,13 @@ impl Spawner {
             for (resource, limit) in limits.iter() {
                 setrlimit(*resource, *limit)?;
             }
-            Ok(())
+            if let Some(credentials) = credentials {
+                sys::start_timer(sys::make_deadly_timer()?, EXECUTES.as_secs() as libc::time_t)?;
+                credentials.take_on()?;
+            }
+            // A script has nobody who ends it when the runner is killed. Other credentials take this away.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            chdir(wanted.folder)
         };
         let mut child = || {
             failed = match prepare() {

@@ -71,7 +71,7 @@ impl Worker {
 
     async fn run(&self, program: &CStr, arguments: &[&CStr], environment: &[u8], folder: &CStr) -> Script {
         let (read, write) = pipe();
-        let launch = Launch { program, arguments, environment, folder };
+        let launch = Launch { program, arguments, environment, folder, account: c"" };
         let nothing = File::open("/dev/null").expect("it is there").into();
         let stderr = write.try_clone().expect("a descriptor is free");
         let started = self.runner.start(&launch, nothing, write, stderr).await.expect("it is sent");
@@ -308,7 +308,8 @@ fn without_a_runner_everything_is_lost() {
         let (ours, theirs) = Channel::pair().expect("a pair can be made");
         let runner = Runner::new(ours).expect("it can be watched");
         tokio::task::spawn_local(runner.clone().listen());
-        let launch = Launch { program: SHELL, arguments: &[SHELL], environment: b"", folder: c"/" };
+        let launch =
+            Launch { program: SHELL, arguments: &[SHELL], environment: b"", folder: c"/", account: c"" };
         let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
         let mut started = runner.start(&launch, null(), null(), null()).await.expect("it is sent");
         drop(theirs);
@@ -333,7 +334,13 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
             }
             let (read, write) = pipe();
             let arguments = [SHELL, c"-c", c"env | wc -c"];
-            let launch = Launch { program: SHELL, arguments: &arguments, environment: &block, folder: c"/" };
+            let launch = Launch {
+                program: SHELL,
+                arguments: &arguments,
+                environment: &block,
+                folder: c"/",
+                account: c"",
+            };
             let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
             let started = worker.runner.start(&launch, null(), write, null()).await;
             assert_eq!(started.is_ok(), expected, "{length}");

@@ -11,13 +11,25 @@ const NUMBERS: u32 = 64;
 
 /// Gives up all of them. Errors: they could not be.
 pub fn give_up() -> Result<()> {
+    hold_only(CapabilitySet::empty())
+}
+
+/// Holds `kept`, and no others, for this process alone: programs that it executes get none, also of root.
+/// Errors: there is one that it cannot hold, or others could not be given up.
+pub fn hold_only(kept: CapabilitySet) -> Result<()> {
     empty_bounding_set();
-    let none = CapabilitySet::empty();
     // It is empty where a kernel does not know it, before Linux 4.3.
     match clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(error),
     }
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: none })
+}
+
+/// Gives up those that the thread has itself. Allocates nothing.
+pub fn drop_capabilities() -> Result<()> {
+    let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use rustix::thread::{CapabilitySet, no_new_privs, set_no_new_privs};
 
-pub use capabilities::{empty_bounding_set, keep_only};
+pub use capabilities::{drop_capabilities, empty_bounding_set, held, hold_only, keep_only};
 
 /// What the process may go on doing.
 #[derive(Debug, Clone)]
@@ -102,11 +102,11 @@ pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, St
     Ok(active)
 }
 
-/// What a process that executes programs can do without: its capabilities, and those that a program would
-/// get by its file. Errors: they could not be given up.
-pub fn give_up_privileges() -> rustix::io::Result<()> {
+/// What a process that executes programs can do without: its capabilities but for `kept`, and those that a
+/// program would get by its file. Errors: they could not be given up.
+pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
-    capabilities::give_up()
+    capabilities::hold_only(kept)
 }
 
 /// What `apply` would give on this machine. Nothing is given up, but by a thread that ends.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::error::Place;
 use super::keys::Scope;
-use super::scripts;
 use super::section::Section;
 use super::value;
+use super::{scripts, settings};
 use crate::application::{
     Address, Application, ApplicationId, Elsewhere, Managed, Protocol, Servers, Socket,
 };
@@ -16,7 +16,7 @@ use crate::model::Listener;
 const MAX: usize = 64;
 /// Keys for what is run elsewhere, and for what is started here.
 const ELSEWHERE: [&str; 1] = ["connections"];
-const MANAGED: [&str; 13] = [
+const MANAGED: [&str; 14] = [
     "socket",
     "processes",
     "min_processes",
@@ -28,6 +28,7 @@ const MANAGED: [&str; 13] = [
     "start",
     "grace",
     "user",
+    "group",
     "folder",
     "env",
 ];
@@ -168,8 +169,8 @@ fn managed(section: &Section) -> Option<Servers> {
         let what = format!("\"min_processes\" is {least}, and \"processes\" only {most}");
         section.errors.add(section.place_of("min_processes"), what, "lower it, or allow more processes");
     }
-    Some(Servers::Managed(Managed {
-        user: user(section),
+    Some(Servers::Managed(Box::new(Managed {
+        account: settings::account(section),
         socket: match section.choice("socket") {
             Some("listen_fds") => Socket::ListenFds,
             _ => Socket::Stdin,
@@ -183,7 +184,7 @@ fn managed(section: &Section) -> Option<Servers> {
         start: section.duration("start").unwrap_or(defaults.start),
         grace: section.duration("grace").unwrap_or(defaults.grace),
         ..defaults
-    }))
+    })))
 }
 
 fn minimum(section: &Section) -> Option<usize> {
@@ -192,14 +193,6 @@ fn minimum(section: &Section) -> Option<usize> {
 
 fn folder_of(program: &str) -> PathBuf {
     Path::new(program).parent().unwrap_or(Path::new("/")).to_owned()
-}
-
-fn user(section: &Section) -> Option<String> {
-    let given = section.text("user")?;
-    if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
-        section.refuse("user", given.place, "is not the name of an account");
-    }
-    Some(given.value.to_owned())
 }
 
 fn refuse(section: &Section, names: &[&str], what: &str, what_to_do: &str) {
@@ -220,8 +213,9 @@ pub fn check_chroot(top: &Section, folder: &Path, applications: &[Application], 
                     Address::Tcp(_) => None,
                 })
                 .collect(),
-            Servers::Managed(Managed { command, folder, .. }) => {
-                command.first().map(Path::new).into_iter().chain([folder.as_path()]).collect()
+            Servers::Managed(managed) => {
+                let program = managed.command.first().map(Path::new);
+                program.into_iter().chain([managed.folder.as_path()]).collect()
             }
         };
         for path in paths.into_iter().filter(|path| !path.starts_with(folder)) {

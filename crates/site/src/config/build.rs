@@ -10,6 +10,7 @@ use super::hosts::hosts;
 use super::keys::Scope;
 use super::scripts::scripts;
 use super::section::Section;
+use super::settings::account_name;
 use super::toml::Table;
 use super::value;
 use crate::application::Application;
@@ -30,12 +31,12 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let (log, format) = log(&top);
     let scripts = scripts(&top);
     let applications = applications(&top);
-    let hosts = hosts(&top, limits.body, scripts.processes, format, &applications);
+    let hosts = hosts(&top, limits.body, &scripts, format, &applications);
     Some(Site {
         listeners,
         workers: top.count("workers").and_then(|count| NonZeroUsize::new(to_usize(count))),
-        user: account(&top, "user"),
-        group: account(&top, "group"),
+        user: account_name(&top, "user"),
+        group: account_name(&top, "group"),
         pid_file: top.path("pid_file"),
         chroot: chroot(&top, hosts.as_ref(), &scripts, &applications),
         sandbox: match top.choice("sandbox") {
@@ -91,14 +92,6 @@ fn listeners(top: &Section) -> Vec<Listener> {
         }
     }
     listeners
-}
-
-fn account(top: &Section, name: &str) -> Option<String> {
-    let given = top.text(name)?;
-    if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
-        top.refuse(name, given.place, "is not the name of an account");
-    }
-    Some(given.value.to_owned())
 }
 
 /// Every root must be in it, or nobody could reach it.

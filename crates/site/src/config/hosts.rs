@@ -11,12 +11,12 @@ use super::error::Place;
 use super::keys::Scope;
 use super::scripts;
 use super::section::{Section, integer, table, text};
-use super::settings::{pattern, settle, text_of, tighten};
+use super::settings::{account, pattern, settle, text_of, tighten};
 use super::toml::{Entry, Table, Value};
 use super::value;
 use crate::application::Application;
 use crate::host::Hosts;
-use crate::model::{AccessLog, Action, Host, LogFormat, Route, Script};
+use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Route, Script, Scripts};
 use crate::plan::{MAX_REWRITES, Template, TemplateError, Variable};
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
 
@@ -32,13 +32,13 @@ const DEFAULT_REDIRECT: u64 = 302;
 pub fn hosts(
     top: &Section,
     max_body: u64,
-    processes: usize,
+    scripts: &Scripts,
     format: LogFormat,
     applications: &[Application],
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::first_environment());
-    let base = Base { route: settle(top, &nothing, applications), environment, processes, applications };
+    let base = Base { route: settle(top, &nothing, applications), environment, scripts, applications };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
@@ -63,7 +63,7 @@ pub fn hosts(
         let settings = Base {
             route: settle(section, &base.route, base.applications),
             environment,
-            processes,
+            scripts,
             applications,
         };
         hosts.push((host(section, &settings, format, &mut names), section));
@@ -116,8 +116,8 @@ struct Base<'a> {
     route: Route,
     /// Of its scripts.
     environment: Additions,
-    /// Scripts in all.
-    processes: usize,
+    /// What holds for all scripts.
+    scripts: &'a Scripts,
     applications: &'a [Application],
 }
 
@@ -170,6 +170,8 @@ struct PlacedRoute<'s, 'c> {
     route: Route,
     /// Of its scripts, whether it has some itself or not.
     environment: Additions,
+    /// Of its scripts, and of those of a glob within it. `None`: it names none.
+    account: Option<Account>,
     /// `None`: it is one of `redirects` or `rewrites`, and says nothing but its action.
     section: Option<&'s Section<'c>>,
     place: &'c Place,
@@ -228,18 +230,27 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option
     }
     if section.table.entries.iter().any(is_action) || !gives_action(&outer.route, &route.pattern, base) {
         let script = inner.route.script.clone().map(|script| Script { environment, ..script });
+        let script = script.map(|script| with_account(script, inner, outer, base));
         return Some(Route { action: inner.route.action.clone(), within: None, script, ..route });
     }
     route.within = Some(outer.route.pattern.clone());
     let says_how = section.has("interpreter") || section.has("cgi");
     route.script = match route.action {
         Action::Files { .. } if says_how => {
-            let Base { processes, applications, .. } = *base;
-            scripts::script(section, &route.action, &outer.environment, processes, applications)
+            let Base { scripts, applications, .. } = *base;
+            scripts::script(section, &route.action, &outer.environment, scripts, applications)
         }
         _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
     };
+    route.script = route.script.map(|script| with_account(script, inner, outer, base));
     Some(route)
+}
+
+/// The account of a program comes from the glob, or else from the prefix, or else from `[scripts]`.
+fn with_account(script: Script, inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Script {
+    let named = [&inner.account, &outer.account, &base.scripts.account].into_iter().flatten().next();
+    let is_program = !matches!(script.interpreter, Some(Interpreter::Application(_)));
+    Script { account: named.filter(|_| is_program).cloned(), ..script }
 }
 
 /// Whether a prefix's action is also that of a pattern below it that has none. The root of the host counts
@@ -319,6 +330,7 @@ fn route<'s, 'c>(
     };
     let pattern = pattern(section, path.value, path.place)?;
     let environment = scripts::environment(section, &base.environment);
+    let account = account(section);
     let has_action = section.table.entries.iter().any(is_action);
     let is_within = match &pattern {
         Pattern::Exact(_) => prefixes.iter().any(|prefix| path.value.starts_with(prefix)),
@@ -328,14 +340,14 @@ fn route<'s, 'c>(
     if !has_action && !has_root(base) && is_within {
         // Only below prefixes is there anything: see `combined`.
         let route = Route { pattern, ..settle(section, &base.route, base.applications) };
-        return Some(PlacedRoute { route, environment, section: Some(section), place: path.place });
+        return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     }
     let action = action(section, &pattern, base);
     let route = Route { pattern, ..settle(section, &base.route, base.applications) };
     let action = action?;
-    let script = scripts::script(section, &action, &base.environment, base.processes, base.applications);
+    let script = scripts::script(section, &action, &base.environment, base.scripts, base.applications);
     let route = Route { action, script, ..route };
-    Some(PlacedRoute { route, environment, section: Some(section), place: path.place })
+    Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }
 
 /// `None` after an error.
@@ -471,7 +483,7 @@ fn short<'s, 'c>(
         let action = action(section, &pattern, entry)?;
         let route = Route { pattern, action, ..base.route.clone() };
         let environment = base.environment.clone();
-        Some(PlacedRoute { route, environment, section: None, place: &entry.place })
+        Some(PlacedRoute { route, environment, account: None, section: None, place: &entry.place })
     };
     section.pairs(name).iter().filter_map(route).collect()
 }

@@ -691,6 +691,25 @@ static KEYS: &[Key] = &[
         more: "More wait, as they do for `processes`.",
     },
     Key {
+        name: "user",
+        scopes: ROUTE,
+        kind: Kind::Text,
+        initial: Initial::Words("the `user` of the prefix around a glob, or else of `[scripts]`"),
+        example: "\"blog\"",
+        meaning: "The account that the scripts of the route run as, by name or number.",
+        more: "For a server that is started as root. A prefix with a `root` or an `alias` may name it for globs that \
+               say which of its files are scripts.",
+    },
+    Key {
+        name: "group",
+        scopes: ROUTE,
+        kind: Kind::Text,
+        initial: Initial::Words("the first group of the `user` beside it"),
+        example: "\"blog\"",
+        meaning: "The group of the scripts of the route, with `user`.",
+        more: "",
+    },
+    Key {
         name: "pass_authorization",
         scopes: ROUTE,
         kind: Kind::Flag,
@@ -1290,6 +1309,25 @@ static KEYS: &[Key] = &[
         more: "",
     },
     Key {
+        name: "user",
+        scopes: SCRIPTS,
+        kind: Kind::Text,
+        initial: Initial::Words("that of the server"),
+        example: "\"scripts\"",
+        meaning: "The account that scripts run as, by name or number.",
+        more: "For a server that is started as root. Give scripts another account than the server: those of \
+               the server's own account can end its processes. A route may name its own.",
+    },
+    Key {
+        name: "group",
+        scopes: SCRIPTS,
+        kind: Kind::Text,
+        initial: Initial::Words("the first group of the `user` beside it"),
+        example: "\"scripts\"",
+        meaning: "The group of scripts, with `user`.",
+        more: "",
+    },
+    Key {
         name: "spool",
         scopes: SCRIPTS,
         kind: Kind::Path,
@@ -1297,8 +1335,8 @@ static KEYS: &[Key] = &[
         example: "\"/srv/spool\"",
         meaning: "The folder where a request body of unknown length is kept until it is complete, for scripts \
                   are told its length before they start.",
-        more: "The file has no name. The user must be allowed to write there, and the file system must know \
-               O_TMPFILE, as most do.",
+        more: "The file has no name. The server's user must be allowed to write there, and the file system must \
+               know O_TMPFILE, as most do.",
     },
     Key {
         name: "query_arguments",
@@ -1495,6 +1533,15 @@ static KEYS: &[Key] = &[
         example: "\"app\"",
         meaning: "The account that its processes run as.",
         more: "For a server that is started as root.",
+    },
+    Key {
+        name: "group",
+        scopes: APPLICATION,
+        kind: Kind::Text,
+        initial: Initial::Words("the first group of the `user` beside it"),
+        example: "\"app\"",
+        meaning: "The group that its processes run as, with `user`.",
+        more: "",
     },
     Key {
         name: "folder",

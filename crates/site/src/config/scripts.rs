@@ -7,7 +7,7 @@ use script::environment::{AdditionError, Additions, Credentials};
 
 use super::keys::Scope;
 use super::section::Section;
-use super::settings::text_of;
+use super::settings::{account, text_of};
 use crate::application::Application;
 use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
 
@@ -17,6 +17,8 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const OWN_CGROUP: &str = "auto";
 /// Keys of a route that mean nothing without a script.
 const ONLY_WITH_SCRIPTS: [&str; 2] = ["script_processes", "pass_authorization"];
+/// Keys of an account.
+const ACCOUNT: [&str; 2] = ["user", "group"];
 
 pub fn scripts(top: &Section) -> Scripts {
     let defaults = Scripts::default();
@@ -34,6 +36,7 @@ pub fn scripts(top: &Section) -> Scripts {
         grace: time("grace", defaults.grace),
         resources: resources(&section),
         cgroups: cgroups(&section),
+        account: account(&section),
         spool: section.path("spool").unwrap_or(defaults.spool),
         query_arguments: match arguments {
             Some(true) => QueryArguments::Passed,
@@ -126,17 +129,20 @@ pub fn script(
     section: &Section,
     action: &Action,
     inherited: &Additions,
-    processes: usize,
+    scripts: &Scripts,
     applications: &[Application],
 ) -> Option<Script> {
+    let processes = scripts.processes;
     if let Action::Application(id) = action {
         for name in ["cgi", "interpreter", "script_processes"].iter().filter(|name| section.has(name)) {
             let what = format!("\"{name}\" and \"application\" exclude each other");
             section.errors.add(section.place_of(name), what, "remove one of them");
         }
+        refuse_account(section);
         let environment = environment(section, inherited);
         let interpreter = Some(Interpreter::Application(*id));
-        return Some(Script { interpreter, environment, credentials: credentials(section), processes });
+        let credentials = credentials(section);
+        return Some(Script { interpreter, environment, credentials, processes, account: None });
     }
     let interpreter = interpreter(section, applications);
     let runs = section.flag("cgi").unwrap_or(section.has("interpreter"));
@@ -150,9 +156,25 @@ pub fn script(
         section.errors.add(section.place_of(name), what, "give it a root or an alias, or its host a root");
         return None;
     }
+    let account = match interpreter {
+        Some(Interpreter::Application(_)) => {
+            refuse_account(section);
+            None
+        }
+        Some(Interpreter::Program(_)) | None => account(section).or_else(|| scripts.account.clone()),
+    };
     let own = section.count("script_processes").map(to_usize);
+    let processes = own.unwrap_or(processes).min(processes);
     let (environment, credentials) = (environment(section, inherited), credentials(section));
-    Some(Script { interpreter, environment, credentials, processes: own.unwrap_or(processes).min(processes) })
+    Some(Script { interpreter, environment, credentials, processes, account })
+}
+
+/// Reports an account of a route whose program is not started for each request.
+fn refuse_account(section: &Section) {
+    for name in ACCOUNT.iter().filter(|name| section.has(name)) {
+        let what = format!("\"{name}\" is for a route with scripts of its own");
+        section.errors.add(section.place_of(name), what, "set it in the [[application]]");
+    }
 }
 
 fn credentials(section: &Section) -> Credentials {
@@ -182,7 +204,12 @@ fn refuse_without(section: &Section) {
         let what = "\"interpreter\" and cgi = false exclude each other";
         section.errors.add(section.place_of("cgi"), what, "remove one of them");
     }
-    for name in ONLY_WITH_SCRIPTS.iter().filter(|name| section.has(name)) {
+    // A glob within such a prefix says how the files are run, and the prefix says whose they are.
+    let has_place = section.has("root") || section.has("alias");
+    let is_prefix = section.text("path").is_some_and(|path| path.value.ends_with('/'));
+    let is_of_globs = |name: &str| ACCOUNT.contains(&name) && is_prefix && has_place;
+    let names = ONLY_WITH_SCRIPTS.into_iter().chain(ACCOUNT).filter(|name| section.has(name));
+    for name in names.filter(|name| !is_of_globs(name)) {
         let what = format!("\"{name}\" is for a route with scripts");
         section.errors.add(section.place_of(name), what, "add cgi = true or an interpreter, or remove it");
     }

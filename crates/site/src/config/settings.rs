@@ -13,7 +13,7 @@ use super::section::{Section, text};
 use super::toml::{Entry, Value};
 use crate::application::{Application, ApplicationId, Protocol};
 use crate::mime::{TypeError, Types};
-use crate::model::{Dotfiles, EtagFrom, FileRules, HeaderRule, Listing, Route, Symlinks};
+use crate::model::{Account, Dotfiles, EtagFrom, FileRules, HeaderRule, Listing, Route, Symlinks};
 use crate::route::Pattern;
 
 /// Fields that the server alone can decide, and what to do instead.
@@ -46,6 +46,26 @@ pub fn settle(section: &Section, inherited: &Route, applications: &[Application]
         script: inherited.script.clone(),
         authorizers: authorizers(section, &inherited.authorizers, applications),
     }
+}
+
+/// The account in `user` and `group`; `None`: there is none, or after an error.
+pub fn account(section: &Section) -> Option<Account> {
+    let group = account_name(section, "group");
+    let user = account_name(section, "user");
+    if user.is_none() && section.has("group") {
+        let what = "there is a group without a user";
+        section.errors.add(section.place_of("group"), what, "add \"user\", or remove \"group\"");
+    }
+    Some(Account { user: user?, group })
+}
+
+/// A user or a group, by name or number.
+pub fn account_name(section: &Section, name: &str) -> Option<String> {
+    let given = section.text(name)?;
+    if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
+        section.refuse(name, given.place, "is not the name of an account");
+    }
+    Some(given.value.to_owned())
 }
 
 /// `false` takes away what is inherited.

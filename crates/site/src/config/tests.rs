@@ -68,7 +68,7 @@ fn two_lines_are_a_site() {
 }
 
 /// Keys of an application that is started here.
-const MANAGED: [&str; 14] = [
+const MANAGED: [&str; 15] = [
     "command",
     "socket",
     "processes",
@@ -81,6 +81,7 @@ const MANAGED: [&str; 14] = [
     "start",
     "grace",
     "user",
+    "group",
     "folder",
     "env",
 ];
@@ -123,6 +124,9 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "format" => "access = \"stdout\"",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
         "script_processes" | "pass_authorization" => "cgi = true",
+        "user" if scope == Scope::Route => "cgi = true",
+        "group" if scope == Scope::Route => "cgi = true\nuser = \"a\"",
+        "group" if matches!(scope, Scope::Scripts | Scope::Application) => "user = \"a\"",
         "env" if scope == Scope::Route => "cgi = true",
         "application" if scope == Scope::Route => "",
         _ => "",
@@ -693,6 +697,42 @@ fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
     );
     assert_eq!(script_of("cgi = true\nscript_processes = 99999").processes, 64, "not more than in all");
 
+    let account = |text: &str| script_of(text).account.map(|account| account.to_string());
+    for (text, expected) in [
+        ("cgi = true", None),
+        ("cgi = true\nuser = \"a\"", Some("a")),
+        ("cgi = true\nuser = \"1000\"\ngroup = \"b\"", Some("1000:b")),
+        ("cgi = true\n[scripts]\nuser = \"s\"\ngroup = \"t\"", Some("s:t")),
+        ("cgi = true\nuser = \"a\"\n[scripts]\nuser = \"s\"\ngroup = \"t\"", Some("a")),
+        (
+            "interpreter = \"app\"\n[scripts]\nuser = \"s\"\n[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
+            None,
+        ),
+    ] {
+        assert_eq!(account(text).as_deref(), expected, "{text}");
+    }
+
+    // What a glob does not say comes from the prefix that it is within.
+    let of_path = |text: &str, path: &'static str| {
+        let site = site(text);
+        let path = SafePath::parse(path).expect("it is one");
+        let routes = &site.hosts[0].routes;
+        let script = routes.get(routes.find(&path)).script.as_ref().expect("it is one");
+        script.account.as_ref().map(|account| account.to_string())
+    };
+    let glob = "[[route]]\npath = \"*.x\"\ninterpreter = \"/x\"\n";
+    let prefix = "[[route]]\npath = \"/w/\"\nalias = \"/wiki\"\nuser = \"wiki\"\n";
+    let all = "[scripts]\nuser = \"s\"\n";
+    for (text, within, beside) in [
+        (format!("{glob}{prefix}"), Some("wiki"), None),
+        (format!("{prefix}{glob}{all}"), Some("wiki"), Some("s")),
+        (format!("{prefix}{glob}user = \"g\"\n{all}"), Some("g"), Some("g")),
+        (format!("{prefix}cgi = true\n{glob}"), Some("wiki"), None),
+    ] {
+        assert_eq!(of_path(&text, "/w/a.x").as_deref(), within, "{text}");
+        assert_eq!(of_path(&text, "/a.x").as_deref(), beside, "{text}");
+    }
+
     let without = site("[[route]]\npath = \"*.x\"\ncgi = false\nenv = { A = \"b\" }");
     assert!(!without.has_scripts());
 }
@@ -759,6 +799,22 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
         "site.toml:6: \"A-B\" cannot be set for scripts; a name has letters, digits and underscores, and no digit first",
     );
     route("cgi = true\nenv = { A = 1 }", "site.toml:6: \"A\" cannot be an integer; expected a string");
+    route(
+        "user = \"a\"",
+        "site.toml:5: \"user\" is for a route with scripts; add cgi = true or an interpreter, or remove it",
+    );
+    route(
+        "cgi = true\ngroup = \"a\"",
+        "site.toml:6: there is a group without a user; add \"user\", or remove \"group\"",
+    );
+    route(
+        "cgi = true\nuser = \"a:b\"",
+        "site.toml:6: \"user\" is not the name of an account; expected a string",
+    );
+    route(
+        "user = \"a\"\napplication = \"x\"\n[[application]]\nname = \"x\"\naddress = \"127.0.0.1:1\"",
+        "site.toml:5: \"user\" is for a route with scripts of its own; set it in the [[application]]",
+    );
     let section = |text: &str, expected: &str| check_after(&format!("[scripts]\n{text}"), &[expected]);
     for umask in ["8", "1000", "", "+7", "-7", "0o22"] {
         let expected = format!(

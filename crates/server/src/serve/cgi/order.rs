@@ -18,7 +18,7 @@ use script::arguments::arguments;
 use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, Scheme, environment};
 use script::fastcgi::Role;
 use site::application::{ApplicationId, Protocol};
-use site::model::{Interpreter, QueryArguments, Script};
+use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::route::RouteId;
 use site::walk::{self, Step};
 
@@ -119,6 +119,7 @@ pub struct Program {
     arguments: Vec<CString>,
     environment: Vec<u8>,
     folder: CString,
+    account: CString,
 }
 
 impl Run {
@@ -184,6 +185,7 @@ impl Run {
                 _ => own.map_or(Credentials::Withheld, |own| own.credentials),
             },
             processes: 1,
+            account: own.and_then(|own| own.account.clone()),
         };
         let script = &script;
         // An empty body is one, too.
@@ -307,12 +309,14 @@ impl Program {
                 (path.clone(), [path].into_iter().chain(words).collect())
             }
         };
-        Some(Program { program, arguments, environment: environment.to_vec(), folder })
+        let account = script.account.as_ref().map_or(String::new(), Account::to_string);
+        let account = CString::new(account).ok()?;
+        Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
     }
 
     pub fn launch<'a>(&'a self, arguments: &'a [&'a CStr]) -> Launch<'a> {
-        let Program { program, environment, folder, .. } = self;
-        Launch { program, arguments, environment, folder }
+        let Program { program, environment, folder, account, .. } = self;
+        Launch { program, arguments, environment, folder, account }
     }
 
     pub fn arguments(&self) -> Vec<&CStr> {

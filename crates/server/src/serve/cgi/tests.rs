@@ -57,7 +57,13 @@ fn site(folder: &Path) -> Site {
     let mut site = Site::folder(folder.to_owned(), Vec::new());
     let mut environment = Additions::default();
     environment.add("PATH", b"/usr/local/bin:/usr/bin:/bin").unwrap();
-    let script = Script { interpreter: None, environment, credentials: Credentials::Withheld, processes: 8 };
+    let script = Script {
+        interpreter: None,
+        environment,
+        credentials: Credentials::Withheld,
+        processes: 8,
+        account: None,
+    };
     let action = Action::Files { root: folder.to_owned(), strip: 0 };
     let fallback = Route::new(Pattern::EVERYTHING, action);
     let scripts =

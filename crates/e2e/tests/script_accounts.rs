@@ -1,0 +1,371 @@
+//! Scripts that run as accounts of their own: what they are then, what they can do to the server, and what the
+//! server can still do to them. Accounts are numbers here, so that they need not exist.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use e2e::{
+    ControlGroup, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, ended,
+    is_root, program, run, tool, without_privilege,
+};
+
+/// Of the server. Other tests that run at the same time have others.
+fn of_the_server() -> u32 {
+    3_000_000_000 + std::process::id() % 0x1000_0000 * 4
+}
+
+/// Of scripts.
+fn of_scripts() -> u32 {
+    of_the_server() + 1
+}
+
+/// Of scripts that stop all processes that it has.
+fn of_attackers() -> u32 {
+    of_the_server() + 3
+}
+
+fn account(id: u32) -> String {
+    format!("user = \"{id}\"\ngroup = \"{id}\"\n")
+}
+
+/// Who asks is root, or the test says that it shows nothing.
+fn can_change_accounts() -> bool {
+    if !is_root() {
+        println!("NOT SHOWN HERE: only root can start programs as other accounts");
+    }
+    is_root()
+}
+
+/// A server of an account of its own. `*.cgi` runs as another one, and what is in `/own/` as that of the server.
+fn start(site: Site, scripts: &str) -> Server {
+    open_to_all(site.home());
+    let (own, other, attackers) = (of_the_server(), of_scripts(), of_attackers());
+    let (own, other, attackers) = (account(own), account(other), account(attackers));
+    let config = format!(
+        "{own}[[route]]\npath = \"/attack/\"\ncgi = true\n{attackers}[[route]]\npath = \"*.cgi\"\ncgi = true\n{other}\
+         [[route]]\npath = \"/own/\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n{scripts}"
+    );
+    site.config(&config).start()
+}
+
+fn open_to_all(folder: &Path) {
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is our folder");
+}
+
+fn shell(text: &str) -> String {
+    format!("#!/bin/sh\nprintf 'X-A: b\\n\\n'\n{text}\n")
+}
+
+/// Says what it is, and tries to read the memory of the processes whose numbers are its query, to trace them, and
+/// after a leading `kill` to kill them.
+const ATTACK: &str = r#"#!/usr/bin/python3
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print("X-A: b\n")
+print("ids", *os.getresuid(), *os.getresgid(), *os.getgroups())
+for line in open("/proc/self/status"):
+    if line.startswith(("Cap", "NoNewPrivs")):
+        print(line.strip().replace("\t", " "))
+def attempt(what, pid, act):
+    try:
+        act()
+        print("DONE", what, pid)
+    except OSError as error:
+        print("refused", what, pid)
+def trace(pid):
+    ATTACH = 16
+    if libc.ptrace(ATTACH, pid, None, None) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+words = os.environ["QUERY_STRING"].split("+")
+for word in words:
+    if word == "kill":
+        continue
+    pid = int(word)
+    attempt("memory", pid, lambda: open(f"/proc/{pid}/mem", "rb"))
+    attempt("environment", pid, lambda: open(f"/proc/{pid}/environ", "rb").read())
+    attempt("trace", pid, lambda: trace(pid))
+    if "kill" in words:
+        attempt("kill", pid, lambda: os.kill(pid, 9))
+"#;
+
+#[test]
+fn a_script_of_another_account_has_no_power_over_the_server() {
+    if !can_change_accounts() {
+        return;
+    }
+    let server = start(Site::new().script("a.cgi", ATTACK).script("own/a", ATTACK), "");
+    let processes = [vec![server.pid()], server.serving_pids()].concat();
+    assert!(processes.len() >= 3, "master, worker and what starts scripts");
+    let query = processes.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+    let mut rows = Rows::new();
+    for (target, user, attempts) in [
+        (format!("/a.cgi?kill+{query}"), of_scripts(), 4),
+        // It could end the server, but it can neither read nor change it.
+        (format!("/own/a?{query}"), of_the_server(), 3),
+    ] {
+        let said = server.get(&target).text();
+        let ids = format!("ids{}\n", format!(" {user}").repeat(7));
+        rows.holds(&target, "it has the ids of its account alone", said.starts_with(&ids));
+        for line in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            let none = format!("{line} 0000000000000000\n");
+            rows.holds(&target, "it has no capability", said.contains(&none));
+        }
+        rows.holds(&target, "it gets no privilege", said.contains("NoNewPrivs: 1\n"));
+        let refused = said.lines().filter(|line| line.starts_with("refused")).count();
+        rows.check(&target, refused, attempts * processes.len());
+        rows.holds(&target, &said, !said.contains("DONE"));
+    }
+    rows.check(
+        "the processes are those of before",
+        [vec![server.pid()], server.serving_pids()].concat(),
+        processes,
+    );
+}
+
+#[test]
+fn without_root_too_a_script_can_neither_read_nor_trace_the_server() {
+    let site = Site::new().script("a.cgi", ATTACK);
+    let config = format!("{}\n[[route]]\npath = \"*.cgi\"\ncgi = true\n", without_privilege());
+    let site = site.config(&config);
+    let command = command_without_privilege(site.home());
+    let server = site.start_by(command);
+    let processes = [vec![server.pid()], server.serving_pids()].concat();
+    let query = processes.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+    let said = server.get(&format!("/a.cgi?{query}")).text();
+    let refused = said.lines().filter(|line| line.starts_with("refused")).count();
+    assert!(refused == 3 * processes.len() && !said.contains("DONE"), "{said}");
+}
+
+#[test]
+fn a_script_of_another_account_uses_its_streams_by_name_too() {
+    if !can_change_accounts() {
+        return;
+    }
+    let text =
+        "#!/bin/sh\nprintf 'X-A: b\\n\\n' >/dev/stdout\nid -u\ncat /dev/stdin\necho complaint >/dev/stderr\n";
+    let site = Site::new().script("a.cgi", text).beside("spool/none", "");
+    fs::set_permissions(site.home().join("spool"), Permissions::from_mode(0o777)).unwrap();
+    let server = start(site, "spool = \"spool\"\n");
+    let said = |body: &str| format!("{}\n{body}", of_scripts());
+    for (request, body) in [
+        ("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n", ""),
+        ("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nsized", "sized"),
+        (
+            "POST /a.cgi HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nspooled\r\n0\r\n\r\n",
+            "spooled",
+        ),
+    ] {
+        assert_eq!(server.ask(request).text(), said(body));
+    }
+    let has_all = || server.stderr().matches("complaint").count() == 3;
+    assert!(becomes(PATIENCE, has_all), "{}", server.stderr());
+}
+
+#[test]
+fn a_script_of_another_account_ends_with_its_client_and_with_the_server() {
+    if !can_change_accounts() {
+        return;
+    }
+    // Neither it nor what it has started ends when it is asked to.
+    let text = "trap '' TERM\necho $$ >$0.pid.new; mv $0.pid.new $0.pid\n(while :; do sleep 1; done) &\n\
+                while :; do sleep 1; done";
+    let site = Site::new().script("folder/a.cgi", shell(text));
+    fs::set_permissions(site.root().join("folder"), Permissions::from_mode(0o777)).unwrap();
+    let mut server = start(site, "");
+    let file = server.root().join("folder/a.cgi.pid");
+    let begin = || {
+        let mut client = server.connect();
+        client.send("GET /folder/a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(becomes(PATIENCE, || file.exists()), "it does not start: {}", server.stderr());
+        let leader: u32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        fs::remove_file(&file).unwrap();
+        (client, leader)
+    };
+    let has_ended = |leader: u32| becomes(PATIENCE, || processes_of_group(leader) == 0);
+    let (client, leader) = begin();
+    drop(client);
+    assert!(has_ended(leader), "it lives on without its client");
+    let (_client, leader) = begin();
+    server.signal(Signal::INT);
+    server.wait(PATIENCE);
+    assert!(has_ended(leader), "it lives on without the server");
+}
+
+/// That have not ended.
+fn processes_of_group(leader: u32) -> usize {
+    let group = leader.to_string();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let is_of_it = |stat: &String| {
+        // The name, which may have blanks, is before these (proc_pid_stat(5)).
+        let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        let state = fields.next().unwrap_or_default();
+        !matches!(state, "Z" | "X") && fields.nth(1) == Some(&group)
+    };
+    stats.filter(is_of_it).count()
+}
+
+#[test]
+fn a_script_that_stops_all_processes_of_its_account_does_not_hold_up_others() {
+    if !can_change_accounts() {
+        return;
+    }
+    let stops = "#!/bin/sh\nprintf 'X-A: b\\n\\nbegun'\nwhile :; do kill -STOP -1 2>/dev/null; done\n";
+    let site = Site::new()
+        .script("attack/stops", stops)
+        .script("attack/a", shell(""))
+        .script("own/a", shell("echo own"));
+    let server = start(site, "");
+    let mut attacker = server.connect();
+    attacker.send("GET /attack/stops HTTP/1.0\r\nHost: a\r\n\r\n");
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"begun") {
+        let more = attacker.read_some().unwrap();
+        assert!(!more.is_empty(), "it ends: {}", String::from_utf8_lossy(&seen));
+        seen.extend(more);
+    }
+    // Each is started while those of its account are being stopped, perhaps itself before it is a script.
+    let victims: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /attack/a HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    for _ in 0..4 {
+        assert_eq!(server.get("/own/a").text(), "own\n");
+    }
+    drop((attacker, victims));
+}
+
+#[test]
+fn an_account_comes_from_the_route_or_else_from_scripts_and_changes_with_a_reload() {
+    if !can_change_accounts() {
+        return;
+    }
+    let (own, first, second) = (of_the_server(), of_scripts(), of_scripts() + 1);
+    let text = shell("echo $(id -u) $(id -g)");
+    let site =
+        Site::new().script("a.cgi", &text).script("b/b", &text).file("c.x", "echo 'X: y'; echo; id -u");
+    open_to_all(site.home());
+    let config = |of_route: u32, of_all: u32| {
+        let (of_route, of_all) = (account(of_route), account(of_all));
+        format!(
+            "{}[[route]]\npath = \"*.cgi\"\ncgi = true\n[[route]]\npath = \"/b/\"\ncgi = true\n{of_route}\
+             [[route]]\npath = \"*.x\"\ninterpreter = \"/bin/sh\"\n[scripts]\n{of_all}",
+            account(own)
+        )
+    };
+    let server = site.config(&config(first, second)).start();
+    let both = |id: u32| format!("{id} {id}\n");
+    assert_eq!(server.get("/a.cgi").text(), both(second));
+    assert_eq!(server.get("/b/b").text(), both(first));
+    assert_eq!(server.get("/c.x").text(), format!("{second}\n"));
+    server.configure(&config(own, first));
+    server.signal(Signal::HUP);
+    // The process before may still answer some.
+    let has_changed = || server.get("/a.cgi").text() == both(first) && server.get("/b/b").text() == both(own);
+    assert!(becomes(PATIENCE, has_changed), "{}", server.stderr());
+}
+
+#[test]
+fn a_script_of_another_account_is_in_a_control_group_of_its_own() {
+    if !can_change_accounts() {
+        return;
+    }
+    let Some(folder) = ControlGroup::new("accounts", &["pids"]) else { return };
+    let site = Site::new().script("a.cgi", shell("id -u; cat /proc/self/cgroup"));
+    let scripts = format!("cgroup = \"{}\"\ncgroup_tasks = 20\n", folder.path().display());
+    let mut server = start(site, &scripts);
+    let said = server.get("/a.cgi").text();
+    assert!(said.starts_with(&format!("{}\n", of_scripts())) && said.contains("/scripts."), "{said}");
+    server.signal(Signal::TERM);
+    server.wait(PATIENCE);
+    assert!(folder.folders().is_empty());
+}
+
+#[test]
+fn an_account_that_cannot_be_had_is_an_error_that_says_what_to_do() {
+    let start = |user: &str| {
+        let site = Site::new().script("a.cgi", shell(""));
+        let own = without_privilege();
+        let route = format!("{own}\n[[route]]\npath = \"/bin/\"\ncgi = true\nuser = \"{user}\"\n");
+        let site = site.config(&route);
+        let config = site.write_config();
+        let output = ended(command_without_privilege(site.home()).arg("-c").arg(&config));
+        let checked = ended(command().arg("check").arg("-c").arg(&config));
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (output.status.code(), text(output.stderr), checked.status.code(), text(checked.stderr))
+    };
+    let (code, said, _, _) = start("root");
+    assert_eq!(code, Some(2), "{said}");
+    let expected =
+        "scripts of the route /bin/: only root can become user \"root\"; start as root, or remove `user`";
+    assert!(said.contains(expected), "{said}");
+    let (code, said, checked, found) = start("no-such-user");
+    assert_eq!((code, checked), (Some(2), Some(1)), "{said}{found}");
+    for said in [said, found] {
+        assert!(
+            said.contains("scripts of the route /bin/: there is no user \"no-such-user\"; create it"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_start_without_the_capabilities_for_other_accounts_fails_and_says_which() {
+    if !can_change_accounts() {
+        return;
+    }
+    let (own, other) = (account(of_the_server()), account(of_scripts()));
+    let site = Site::new().config(&format!("{own}[[route]]\npath = \"*.cgi\"\ncgi = true\n{other}"));
+    open_to_all(site.home());
+    let mut withheld = tool("setpriv");
+    withheld
+        .args(["--bounding-set=-kill", "--inh-caps=-all"])
+        .arg(program())
+        .arg("-c")
+        .arg(site.write_config());
+    let output = ended(&mut withheld);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("takes CAP_SETUID, CAP_SETGID and CAP_KILL"), "{said}");
+}
+
+#[test]
+fn check_warns_of_scripts_with_the_account_of_the_server_and_explain_names_the_account() {
+    let own = account(of_the_server());
+    let config = format!(
+        "{own}[[route]]\npath = \"/own/\"\ncgi = true\n[[route]]\npath = \"/same/\"\ncgi = true\n{own}\
+         [[route]]\npath = \"/other/\"\ncgi = true\n{}[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\ncommand = \"/bin/true\"\n",
+        account(of_scripts())
+    );
+    let site = Site::new().script("own/a", shell("")).script("other/a", shell("")).config(&config);
+    let config = site.write_config();
+    let said = |args: &[&str]| {
+        let output =
+            run(args.iter().map(|arg| if *arg == "FILE" { config.as_os_str() } else { arg.as_ref() }));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let checked = said(&["check", "-c", "FILE"]);
+    let mut rows = Rows::new();
+    for (who, shares) in [
+        ("the scripts of the route /own/", true),
+        ("the scripts of the route /same/", true),
+        ("the scripts of the route /other/", false),
+        ("the processes of the application \"app\"", true),
+    ] {
+        let warning =
+            format!("{who} run as the server's own account, and could end its processes; give them a `user`");
+        rows.check(who, checked.contains(&warning), shares);
+    }
+    let (server, scripts) = (of_the_server(), of_scripts());
+    let other = format!("account   {scripts}:{scripts}\n");
+    let own = format!("account   {server}, which is the server's own\n");
+    for (path, expected) in [("/own/a", &own), ("/other/a", &other), ("/app/", &own)] {
+        let explained = said(&["explain", "-c", "FILE", "GET", path]);
+        rows.holds(path, &explained, explained.contains(expected));
+    }
+}
