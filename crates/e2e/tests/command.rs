@@ -86,6 +86,7 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
             &["8080 is not an address", "write \"127.0.0.1:8080\" for this machine"],
         ),
         (&["www", "-s", "reload"], &["-s is not a flag"]),
+        (&["www", "-l", "0.0.0.0:8123", "-l", "127.0.0.1:8123"], &["0.0.0.0:8123", "127.0.0.1:8123 overlap"]),
         (&["www", "-w", "many"], &["-w takes a number", "many"]),
         (&["chek"], &["no folder chek", "did you mean taipan check?"]),
         (&["chek", "-c", "unknown.toml"], &["no command chek", "did you mean taipan check?"]),

@@ -23,6 +23,13 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
             address.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
         };
         site.listeners = asked.listen.iter().map(read).collect::<Result<_, _>>()?;
+        for (at, address) in site.listeners.iter().enumerate() {
+            if let Some(other) = site.listeners[..at].iter().find(|other| other.overlaps(address)) {
+                return Err(vec![format!(
+                    "--listen {other} and --listen {address} overlap; keep one of them"
+                )]);
+            }
+        }
     }
     if let Some(workers) = asked.workers {
         site.workers = NonZeroUsize::new(workers);

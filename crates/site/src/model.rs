@@ -65,6 +65,36 @@ pub enum Listener {
     Unix(PathBuf),
 }
 
+impl Listener {
+    /// Does a client who comes to `other` come to this one as well? IPv6 sockets are for IPv6 alone.
+    pub fn covers(&self, other: &Listener) -> bool {
+        match (self, other) {
+            (Listener::Tcp(wide), Listener::Tcp(narrow)) => {
+                let same = wide.port() == narrow.port() && wide.is_ipv4() == narrow.is_ipv4();
+                // Port 0 is another one each time.
+                wide.ip().is_unspecified() && same && wide.port() != 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Can one program not listen on both?
+    pub fn overlaps(&self, other: &Listener) -> bool {
+        let is_chosen = matches!(self, Listener::Tcp(address) if address.port() == 0);
+        self.covers(other) || other.covers(self) || self == other && !is_chosen
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listener::Tcp(address) => write!(f, "{address}"),
+            Listener::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
 /// A name of its own with its own root, routes and settings.
 #[derive(Debug, Clone)]
 pub struct Host {

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use http::target::SafePath;
+use http::target::{SafePath, encode_path};
 
 use crate::model::{Action, Interpreter, Route};
 
@@ -101,6 +101,22 @@ impl Pattern {
             Pattern::Prefix(prefix) => below(prefix, path.as_str()).is_some(),
             Pattern::Glob(glob) => glob.matches(path),
         }
+    }
+
+    /// A path that it is for.
+    pub fn example(&self) -> Option<SafePath<'static>> {
+        let text = match self {
+            Pattern::Exact(path) => path.clone(),
+            Pattern::Prefix(prefix) => format!("{prefix}x"),
+            Pattern::Glob(glob) => {
+                let text = glob.text.trim_start_matches('/');
+                text.replace("**/", "").replace("**", "x").replace(['*', '?'], "x")
+            }
+        };
+        let mut encoded = String::from("/");
+        encode_path(&text, &mut encoded);
+        let path = SafePath::parse(&encoded).ok().map(SafePath::into_owned);
+        path.filter(|path| self.matches(path))
     }
 
     /// What follows the prefix, without a leading slash; nothing for other patterns.

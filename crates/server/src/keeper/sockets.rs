@@ -82,9 +82,8 @@ impl Sockets {
         }
         // What another one covers stays open, too: clients that wait there would be lost with it, and those
         // who come after them come to it for as long as it is there.
-        before.retain(|bound| {
-            bound.origin == Origin::Passed || wanted.iter().any(|a| covers(a, &bound.actual))
-        });
+        before
+            .retain(|bound| bound.origin == Origin::Passed || wanted.iter().any(|a| a.covers(&bound.actual)));
         next.0.extend(before);
         Ok(next)
     }
@@ -219,14 +218,14 @@ impl ListenError {
 
     /// As it is written in the configuration.
     pub fn address(&self) -> String {
-        text(&self.address)
+        self.address.to_string()
     }
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ListenError { address, why, flag } = self;
-        write!(out, "cannot listen on {}: ", text(address))?;
+        write!(out, "cannot listen on {address}: ")?;
         let Refusal::Errno(errno) = why else { return write!(out, "{why}") };
         match (*errno, address) {
             (Errno::ADDRINUSE, _) => {
@@ -242,24 +241,6 @@ impl fmt::Display for ListenError {
             (Errno::NOENT, Address::Unix(_)) => out.write_str("its folder does not exist; create it first"),
             (errno, _) => write!(out, "{errno}"),
         }
-    }
-}
-
-/// Does whoever listens on the one hear what comes to the other?
-fn covers(wide: &Address, narrow: &Address) -> bool {
-    match (wide, narrow) {
-        (Address::Tcp(wide), Address::Tcp(narrow)) => {
-            wide.ip().is_unspecified() && wide.port() == narrow.port() && wide.is_ipv4() == narrow.is_ipv4()
-        }
-        _ => false,
-    }
-}
-
-/// As it is written in the configuration.
-pub fn text(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(path) => format!("unix:{}", path.display()),
     }
 }
 

@@ -12,7 +12,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
 
-use super::sockets::{self, Origin, Sockets};
+use super::sockets::{Origin, Sockets};
 use crate::channel::{Channel, Descriptors, Message, Received};
 use crate::control::{Client, Control};
 use crate::sys;
@@ -140,7 +140,7 @@ impl Successor {
 fn bequeath(to: &Channel, sockets: &Sockets, control: Option<&Control>, until: Instant) -> io::Result<()> {
     for bound in sockets.iter() {
         for fd in &bound.fds {
-            let wanted = sockets::text(&bound.wanted);
+            let wanted = bound.wanted.to_string();
             let fd = fd.try_clone()?;
             to.send_until(&Legacy::Socket { wanted, origin: bound.origin, fd }, until)?;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::applications::{applications, check_chroot};
-use super::error::Errors;
+use super::error::{Errors, Place};
 use super::hosts::hosts;
 use super::keys::Scope;
 use super::scripts::scripts;
@@ -85,13 +85,27 @@ fn listeners(top: &Section) -> Vec<Listener> {
             Ok(listener) if listeners.contains(&listener) => {
                 top.errors.add(address.place, format!("\"{text}\" is given twice"), "remove one of them");
             }
-            Ok(listener) => listeners.push(listener),
+            Ok(listener) => {
+                refuse_overlap(top, &listener, &listeners, address.place);
+                top.errors.mark("listen", listener.to_string(), address.place);
+                listeners.push(listener);
+            }
             Err(what_to_do) => {
                 top.errors.add(address.place, format!("\"{text}\" is not an address"), what_to_do);
             }
         }
     }
     listeners
+}
+
+/// The kernel does not let one program listen on an address and on all addresses.
+fn refuse_overlap(top: &Section, listener: &Listener, others: &[Listener], place: &Place) {
+    let Some(other) = others.iter().find(|other| other.overlaps(listener)) else {
+        return;
+    };
+    let (wide, narrow) = if other.covers(listener) { (other, listener) } else { (listener, other) };
+    let what = format!("\"{listener}\" and \"{other}\" overlap: {wide} stands for every address of its kind");
+    top.errors.add(place, what, format!("remove \"{narrow}\", or name each address in place of \"{wide}\""));
 }
 
 /// Every root must be in it, or nobody could reach it.

@@ -205,7 +205,8 @@ fn routes(section: &Section, base: Base<'_>) -> Routes {
     }
     let routes = routes.unwrap_or(only);
     let places: Vec<&Place> = placed.iter().map(|placed| placed.place).collect();
-    refuse_loops(section, &routes, &places);
+    let fallback = own_fallback.as_ref().map(|placed| placed.place);
+    refuse_loops(section, &routes, fallback, &places);
     routes
 }
 
@@ -287,22 +288,31 @@ fn refuse_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {
     });
 }
 
-/// Rewrites whose targets are fixed must come to an end.
-fn refuse_loops(section: &Section, routes: &Routes, places: &[&Place]) {
-    for (route, place) in routes.iter().skip(1).zip(places) {
-        if let Some(target) = fixed_target(route)
-            && !ends(routes, target)
-        {
-            let what = format!("the rewrite of \"{}\" leads back to itself", route.pattern);
-            let what_to_do = "add a route with a root for the path that it leads to, or narrow the pattern";
-            section.errors.add(place, what, what_to_do);
+/// Rewrites must come to an end, for those paths that a pattern is for first of all. `fallback` is the place of the
+/// route for every path.
+fn refuse_loops(section: &Section, routes: &Routes, fallback: Option<&Place>, places: &[&Place]) {
+    let placed = routes.iter().zip([fallback].into_iter().chain(places.iter().copied().map(Some)));
+    for (route, place) in placed {
+        let (Action::Rewrite { to }, Some(place)) = (&route.action, place) else { continue };
+        let Some(path) = route.pattern.example().and_then(|path| rewritten(route, &path)) else { continue };
+        if ends(routes, path) {
+            continue;
         }
+        let what = format!("the rewrite of \"{}\" leads back to itself", route.pattern);
+        let what_to_do = match &route.pattern {
+            Pattern::Prefix(_) if to.is_constant() => format!(
+                "write fallback = \"{to}\" in place of it, to have that answer for what does not exist; or add a route \
+                 with a root for \"{to}\""
+            ),
+            _ => "add a route with a root for the path that it leads to, or narrow the pattern".to_owned(),
+        };
+        section.errors.add(place, what, what_to_do);
     }
 }
 
 fn ends(routes: &Routes, mut path: SafePath<'static>) -> bool {
     for _ in 0..MAX_REWRITES {
-        match fixed_target(routes.get(routes.find(&path))) {
+        match rewritten(routes.get(routes.find(&path)), &path) {
             Some(next) => path = next,
             None => return true,
         }
@@ -310,9 +320,10 @@ fn ends(routes: &Routes, mut path: SafePath<'static>) -> bool {
     false
 }
 
-fn fixed_target(route: &Route) -> Option<SafePath<'static>> {
+/// Where a path leads that the route is for, if that rewrites it.
+fn rewritten(route: &Route, path: &SafePath) -> Option<SafePath<'static>> {
     match &route.action {
-        Action::Rewrite { to } if to.is_constant() => to.path("", route.base()),
+        Action::Rewrite { to } => to.path(path.as_str(), route.base()),
         _ => None,
     }
 }

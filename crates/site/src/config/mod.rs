@@ -28,13 +28,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use error::{ConfigError, MAX_ERRORS};
+pub use error::{ConfigError, MAX_ERRORS, Place, Places};
 pub use keys::{manual, renewed};
 pub use value::listener;
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;
-use error::{Errors, Place, shown};
+use error::{Errors, shown};
 
 /// Bytes of one file.
 pub const MAX_FILE: usize = 1024 * 1024;
@@ -53,9 +53,22 @@ pub trait Source {
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
+/// What was read.
+pub struct Configuration {
+    pub site: Site,
+    /// What may be meant, and probably is not.
+    pub warnings: Vec<ConfigError>,
+    pub places: Places,
+}
+
 /// Reads the configuration that begins in `path`. Errors: all that were found, at most [`MAX_ERRORS`],
 /// file by file and line by line; what a file says is only looked at where all files are TOML.
 pub fn load(path: &Path, source: &dyn Source) -> Result<Site, Vec<ConfigError>> {
+    read(path, source).map(|configuration| configuration.site)
+}
+
+/// As [`load`], with what else was found.
+pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<ConfigError>> {
     let errors = Errors::default();
     let file: Arc<Path> = Arc::from(path);
     let start = Place { file: file.clone(), line: None };
@@ -66,7 +79,10 @@ pub fn load(path: &Path, source: &dyn Source) -> Result<Site, Vec<ConfigError>> 
         _ => None,
     };
     match site {
-        Some(site) if errors.is_empty() => Ok(site),
+        Some(site) if errors.is_empty() => {
+            let (warnings, places) = errors.into_found();
+            Ok(Configuration { site, warnings, places })
+        }
         _ => Err(errors.into_sorted()),
     }
 }
@@ -147,11 +163,20 @@ impl Loader<'_> {
         if !pattern.contains(['*', '?']) {
             return vec![path];
         }
-        self.source.expand(&path).unwrap_or_else(|error| {
-            let what = format!("{} cannot be looked up: {error}", shown(&path));
-            self.errors.add(&node.place, what, "check the folder and its permissions");
-            Vec::new()
-        })
+        match self.source.expand(&path) {
+            Ok(files) => {
+                if files.is_empty() {
+                    let what = format!("no file matches {}, so nothing is included", shown(&path));
+                    self.errors.warn(&node.place, what, "check the pattern, or remove it");
+                }
+                files
+            }
+            Err(error) => {
+                let what = format!("{} cannot be looked up: {error}", shown(&path));
+                self.errors.add(&node.place, what, "check the folder and its permissions");
+                Vec::new()
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One table of the configuration, read by the rules of [`keys`]. What is wrong in it is reported, and
 //! counts as absent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::{Errors, Place};
@@ -62,7 +62,9 @@ impl<'c> Section<'c> {
     }
 
     pub fn text(&self, name: &str) -> Option<Given<'c, &'c str>> {
-        self.read(name, |_, node| text(node))
+        let given = self.read(name, |_, node| text(node))?;
+        self.mark(name, given.value, given.place);
+        Some(given)
     }
 
     /// `Some(None)`: `false`.
@@ -89,7 +91,16 @@ impl<'c> Section<'c> {
             self.refuse(name, given.place, "is not a path");
             return None;
         }
-        Some(given.place.folder().join(given.value))
+        let path = given.place.folder().join(given.value);
+        self.mark(name, &path, given.place);
+        Some(path)
+    }
+
+    /// Remembers where the value of a key stands.
+    fn mark(&self, name: &str, value: impl AsRef<Path>, place: &Place) {
+        if let Some(key) = keys::find(self.scope, name) {
+            self.errors.mark(key.name, value, place);
+        }
     }
 
     /// As [`Section::path`], of all texts.
@@ -99,7 +110,12 @@ impl<'c> Section<'c> {
             self.refuse(name, bad.place, "has an entry that is not a path");
             return None;
         }
-        Some(texts.iter().map(|text| text.place.folder().join(text.value)).collect())
+        let join = |text: &Given<&str>| {
+            let path = text.place.folder().join(text.value);
+            self.mark(name, &path, text.place);
+            path
+        };
+        Some(texts.iter().map(join).collect())
     }
 
     pub fn flag(&self, name: &str) -> Option<bool> {
@@ -162,7 +178,11 @@ impl<'c> Section<'c> {
             Value::Flag(false) if kind == Kind::SinkOrFalse => Some(None),
             _ => value::sink(text(node)?, node.place.folder()).map(Some),
         });
-        given.map(|given| given.value)
+        let given = given?;
+        if let Some(Sink::File(path)) = &given.value {
+            self.mark(name, path, given.place);
+        }
+        Some(given.value)
     }
 
     /// The entries of a table with the user's own keys.

@@ -408,6 +408,91 @@ fn a_file_without_addresses_or_roots_is_refused() {
 }
 
 #[test]
+fn addresses_that_overlap_are_refused_as_the_kernel_refuses_them() {
+    let listen = |addresses: &str| {
+        let errors = load_files(&[("site.toml", &format!("root = \"/\"\nlisten = [{addresses}]"))]);
+        errors.map(|_| ()).map_err(|errors| errors.join("\n"))
+    };
+    for good in [
+        "\"0.0.0.0:80\", \"[::]:80\"",
+        "\"0.0.0.0:80\", \"[::1]:80\"",
+        "\"0.0.0.0:80\", \"127.0.0.1:81\"",
+        "\"127.0.0.1:80\", \"127.0.0.2:80\"",
+        "\"0.0.0.0:0\", \"127.0.0.1:0\"",
+    ] {
+        assert_eq!(listen(good), Ok(()), "{good}");
+    }
+    for (bad, expected) in [
+        (
+            "\"0.0.0.0:80\",\n\"127.0.0.1:80\"",
+            "site.toml:3: \"127.0.0.1:80\" and \"0.0.0.0:80\" overlap: 0.0.0.0:80 stands for every address of its kind; remove \"127.0.0.1:80\", or name each address in place of \"0.0.0.0:80\"",
+        ),
+        (
+            "\"[::1]:80\", \"[::]:80\"",
+            "site.toml:2: \"[::]:80\" and \"[::1]:80\" overlap: [::]:80 stands for every address of its kind; remove \"[::1]:80\", or name each address in place of \"[::]:80\"",
+        ),
+    ] {
+        assert_eq!(listen(bad), Err(expected.to_owned()), "{bad}");
+    }
+}
+
+#[test]
+fn rewrites_that_lead_back_to_themselves_are_refused() {
+    let rewrites = |text: &str| {
+        let errors = after_two_lines(&format!("[rewrites]\n{text}"));
+        errors.map(|_| ()).map_err(|errors| errors.join("\n"))
+    };
+    for good in [
+        "\"/a/\" = \"/$rest\"",
+        "\"/a/\" = \"/b/$rest\"\n\"/b/\" = \"/c/$rest\"",
+        "\"/\" = \"/app$path\"\n[[route]]\npath = \"/app/\"\nroot = \"/x\"",
+        "\"/\" = \"/index.html\"\n[[route]]\npath = \"/index.html\"\nroot = \"/x\"",
+        "\"*.html\" = \"/pages$path.page\"",
+        "\"/a\" = \"/b\"\n\"/b\" = \"/c\"",
+    ] {
+        assert_eq!(rewrites(good), Ok(()), "{good}");
+    }
+    for (bad, expected) in [
+        (
+            "\"/\" = \"/index.html\"",
+            "site.toml:4: the rewrite of \"/\" leads back to itself; write fallback = \"/index.html\" in place of it, to have that answer for what does not exist; or add a route with a root for \"/index.html\"",
+        ),
+        (
+            "\"/app/\" = \"/app/index.html\"",
+            "site.toml:4: the rewrite of \"/app/\" leads back to itself; write fallback",
+        ),
+        ("\"/\" = \"/app$path\"", "site.toml:4: the rewrite of \"/\" leads back to itself; add a route"),
+        ("\"/a\" = \"/b\"\n\"/b\" = \"/a\"", "site.toml:5: the rewrite of \"/b\" leads back to itself"),
+        ("\"/a/\" = \"/b/$rest\"\n\"/b/\" = \"/a/$rest\"", "site.toml:4: the rewrite of \"/a/\" leads back"),
+        ("\"/**/*.jpg\" = \"$path.jpg\"", "site.toml:4: the rewrite of \"/**/*.jpg\" leads back to itself"),
+        ("\"*.jpg\" = \"/img$path\"", "site.toml:4: the rewrite of \"*.jpg\" leads back to itself"),
+    ] {
+        let found = rewrites(bad).unwrap_err();
+        assert!(found.contains(expected), "{bad}: {found}");
+    }
+}
+
+#[test]
+fn a_pattern_of_files_that_matches_none_is_a_warning() {
+    let text = format!("{TWO_LINES}\ninclude = [\"hosts/*.toml\", \"more/*.toml\"]");
+    let files = [("/etc/site.toml", text.as_str()), ("/etc/more/a.toml", "user = \"a\"\npid_file = \"pid\"")];
+    let found = read(Path::new("/etc/site.toml"), &Files(&files)).map_err(|_| ()).unwrap();
+    let warnings: Vec<String> = found.warnings.iter().map(ConfigError::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "/etc/site.toml:4: no file matches /etc/hosts/*.toml, so nothing is included; check the pattern, or remove it"
+        ]
+    );
+    let place = |keys: &[&'static str], value: &str| found.places.of(keys, value).map(ToString::to_string);
+    assert_eq!(place(&["root"], "/srv/www"), Some("/etc/site.toml:2".to_owned()));
+    assert_eq!(place(&["listen"], "127.0.0.1:8080"), Some("/etc/site.toml:1".to_owned()));
+    assert_eq!(place(&["user"], "a"), Some("/etc/more/a.toml:1".to_owned()));
+    assert_eq!(place(&["access", "pid_file"], "/etc/more/pid"), Some("/etc/more/a.toml:2".to_owned()));
+    assert_eq!(place(&["root"], "/other"), None);
+}
+
+#[test]
 fn a_host_can_be_reached_and_has_something_to_serve() {
     check_after(
         "\n[[host]]\nroot = \"/a\"\n",
@@ -597,7 +682,7 @@ fn a_route_that_could_not_work_is_refused() {
     check_route(
         "path = \"/a/\"\nrewrite = \"/a/b\"",
         &[
-            "site.toml:4: the rewrite of \"/a/\" leads back to itself; add a route with a root for the path that it leads to, or narrow the pattern",
+            "site.toml:4: the rewrite of \"/a/\" leads back to itself; write fallback = \"/a/b\" in place of it, to have that answer for what does not exist; or add a route with a root for \"/a/b\"",
         ],
     );
     check_after(
