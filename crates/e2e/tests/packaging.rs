@@ -44,6 +44,7 @@ fn installs_every_file_and_keeps_configuration() {
     assert!(read("usr/share/man/man1/taipan-bench.1").starts_with(".TH"));
     assert!(read("usr/lib/systemd/system/taipan.service").contains("ExecStart=/usr/bin/taipan -c"));
     assert!(read("usr/lib/systemd/system/taipan.socket").contains("[Socket]"));
+    assert!(read("usr/lib/sysusers.d/taipan.conf").contains("u taipan -"));
     assert!(read("etc/logrotate.d/taipan").contains("postrotate"));
     let version = ended(tool("sh").args(["-c", "\"$0\" --version"]).arg(to.path().join("usr/bin/taipan")));
     assert!(version.status.success());

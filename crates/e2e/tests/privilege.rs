@@ -6,11 +6,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, ended,
-    has_open, is_root, tool,
+    Client, Folder, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, ended,
+    has_open, is_root, parent_of, tool,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -381,4 +383,204 @@ fn a_script_of_the_same_user_reads_no_process_of_the_server() {
         command
     });
     assert_eq!(server.get("/a.cgi").text(), "closed\nclosed\nclosed\nits own\n");
+}
+
+/// A folder that only root may enter, with one in it that is to be served.
+fn closed_home() -> Folder {
+    let home = Folder::new();
+    home.file("clone/a.txt", "a");
+    home.file("clone/below/b.txt", "b");
+    home.file("secret", SECRET);
+    home.symlink("clone/out", "../secret");
+    home.symlink("clone/near", home.path().join("clone/a.txt"));
+    set_mode(home.path(), 0o700);
+    home
+}
+
+fn serves_all_and_no_more(server: &Server, rows: &mut Rows, what: &str) {
+    for (path, status) in [
+        ("/a.txt", 200),
+        ("/near", 200),
+        ("/below/b.txt", 200),
+        ("/below/", 200),
+        ("/below/../a.txt", 200),
+        ("/", 200),
+        ("/out", 403),
+        ("/missing", 404),
+        ("/../secret", 400),
+        ("/%2e%2e/secret", 400),
+    ] {
+        rows.check(format!("{what}: {path}"), server.get(path).status, status);
+    }
+}
+
+#[test]
+fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
+    if !is_root() {
+        return;
+    }
+    let mut rows = Rows::new();
+    for arguments in [&["clone"] as &[&str], &["."]] {
+        let home = closed_home();
+        let here = if arguments == ["."] { "clone" } else { "" };
+        let mut serve = command();
+        serve.current_dir(home.path().join(here));
+        serve.args(arguments).args(["--listen", "127.0.0.1:0", "--user", "nobody"]);
+        let mut server = Server::start(serve, 1, None, false);
+        serves_all_and_no_more(&server, &mut rows, "at first");
+        // Roots are looked at again after a second; files that are new are asked of the disk.
+        let until = Instant::now() + Duration::from_millis(2500);
+        for number in 0.. {
+            let name = format!("clone/new-{number}");
+            home.file(&name, "new");
+            rows.check("again", server.get(&format!("/new-{number}")).status, 200);
+            if Instant::now() > until {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        let folder = home.path().join("clone");
+        let asked = |word: &str| {
+            let mut command = command();
+            command.arg(word).arg("--root").arg(&folder);
+            ended(&mut command).status.code()
+        };
+        let before = server.serving_pid();
+        server.signal(Signal::HUP);
+        let is_another = || matches!(server.serving_pids()[..], [pid] if pid != before);
+        rows.holds("reload", &server.stderr(), becomes(PATIENCE, is_another));
+        serves_all_and_no_more(&server, &mut rows, "after a reload");
+        rows.check("upgrade", asked("upgrade"), Some(0));
+        let stats = {
+            let mut command = command();
+            command.args(["stats", "--json", "--root"]).arg(&folder);
+            ended(&mut command).stdout
+        };
+        let stats: serde_json::Value = serde_json::from_slice(&stats).unwrap();
+        let serving = stats["process"].as_u64().unwrap() as u32;
+        server.succeeded_by(parent_of(serving));
+        serves_all_and_no_more(&server, &mut rows, "after an upgrade");
+        rows.holds("stderr", &server.stderr(), !server.stderr().contains("cannot"));
+    }
+}
+
+#[test]
+fn a_folder_that_is_closed_to_the_serving_user_is_named_with_what_to_do() {
+    if !is_root() {
+        return;
+    }
+    let mut rows = Rows::new();
+    let home = closed_home();
+    let folder = home.path().join("clone");
+    let closed = home.path().display().to_string();
+    home.file("clone/file", "");
+    for (root, why) in [
+        ("clone", format!("user \"nobody\" may not enter {closed} (mode 0700); run `chmod o+x {closed}`")),
+        ("clone/below/deeper", format!("user \"nobody\" may not enter {closed} (mode 0700)")),
+    ] {
+        let config = format!("listen = [\"127.0.0.1:0\"]\nuser = \"nobody\"\nroot = \"{root}\"\n");
+        let config = home.file("site.toml", config);
+        let output = ended(command().arg("-c").arg(config));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(root, output.status.code(), Some(2));
+        rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
+    }
+    set_mode(home.path(), 0o755);
+    for (root, why) in [
+        ("clone/below", format!("user \"nobody\" may not enter {}/below (mode 0700)", folder.display())),
+        ("clone/file", "clone/file is not a folder; name the folder that it is in".to_owned()),
+        ("clone/file/x", "clone/file is not a folder".to_owned()),
+        ("clone/none/x", format!("there is no {}/none; create it", folder.display())),
+        ("none", "does not exist; create it".to_owned()),
+    ] {
+        set_mode(&folder.join("below"), 0o700);
+        let config = format!("listen = [\"127.0.0.1:0\"]\nuser = \"nobody\"\nroot = \"{root}\"\n");
+        let config = home.file("site.toml", config);
+        let output = ended(command().arg("-c").arg(config));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(root, output.status.code(), Some(2));
+        rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
+    }
+    // The folder itself: no other descriptor helps there.
+    let output =
+        ended(command().arg(folder.join("below")).args(["--listen", "127.0.0.1:0", "--user", "nobody"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    rows.check("DIR", output.status.code(), Some(2));
+    rows.holds(
+        "DIR",
+        &said,
+        said.contains("may not enter") && said.contains("or serve it as another user, by --user"),
+    );
+}
+
+/// The program, where `/etc/passwd` says this.
+fn with_accounts(home: &Folder, accounts: &str) -> Command {
+    let file = home.file("passwd", accounts);
+    let mut command = tool("unshare");
+    command.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/passwd && exec \"$@\""]).arg(file);
+    command.arg(e2e::program());
+    command
+}
+
+#[test]
+fn root_serves_as_the_account_of_the_program_and_as_nobody_at_last() {
+    if !is_root() {
+        return;
+    }
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    let config = home.file("site.toml", "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n");
+    let www = home.path().join("www");
+    let others = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n";
+    let own = format!("{others}taipan:x:4321:65534::/:/usr/sbin/nologin\n");
+    let user = |server: &Server| {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.serving_pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    let serve_folder = |accounts: &str| {
+        let mut command = with_accounts(&home, accounts);
+        command.arg(&www).args(["--listen", "127.0.0.1:0"]);
+        Server::start(command, 1, None, false)
+    };
+    let server = serve_folder(&own);
+    assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("4321", 200));
+    assert!(server.stderr().contains("as user taipan") && !server.stderr().contains("useradd"));
+    drop(server);
+    let server = serve_folder(others);
+    assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("65534", 200));
+    server.wait_for_line(
+        "it serves as user nobody, as other programs may; to give it a user of its own: useradd",
+        PATIENCE,
+    );
+    drop(server);
+    let mut command = with_accounts(&home, &own);
+    let server = Server::start(
+        {
+            command.arg("-c").arg(&config);
+            command
+        },
+        1,
+        None,
+        false,
+    );
+    assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("4321", 200));
+    drop(server);
+    let output = ended(with_accounts(&home, others).arg("-c").arg(&config));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("refusing to serve as root: set `user`")
+            && said.contains("create the account `taipan`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn packages_create_the_account() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/sysusers.d/taipan.conf");
+    let file = file.canonicalize().unwrap();
+    let output = ended(tool("systemd-sysusers").arg("--dry-run").arg(file));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && (said.contains("taipan") || said.is_empty()), "{said}");
 }

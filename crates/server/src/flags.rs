@@ -242,7 +242,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('u'),
         value: Some("NAME"),
         commands: &[""],
-        help: "Serve as user NAME when started as root; root only if it is named (default: nobody, or what is \
+        help: "Serve as user NAME when started as root; root only if it is named (default: taipan or nobody, or what is \
                configured)",
     },
     FlagRow {

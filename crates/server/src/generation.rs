@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::channel::{Channel, Form, Guest, News, Order, Received};
 use crate::crashes::{self, Crashes};
+use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
@@ -39,6 +40,8 @@ const FAILED: u8 = 1;
 /// What a serving process begins with.
 pub struct Beginning {
     pub site: Site,
+    /// That of `taipan DIR`: the user that serves may have no way to it.
+    pub folder: Option<Root>,
     /// Of each worker.
     pub sockets: Vec<Vec<Socket>>,
     pub sinks: Vec<OpenSink>,
@@ -71,7 +74,7 @@ pub fn run(beginning: Beginning) -> u8 {
 /// Gives up what is not needed, and starts everybody.
 fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning { mut site, sockets, sinks, identity, keeper, ancestor, runners, pools, complaint } =
+    let Beginning { mut site, folder, sockets, sinks, identity, keeper, ancestor, runners, pools, complaint } =
         beginning;
     // What scripts may have is shared out among so many.
     site.workers = NonZeroUsize::new(sockets.len());
@@ -84,7 +87,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     // what the kernel has made of it when the user was changed (fs.suid_dumpable).
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot be closed to other processes: {e}")))?;
-    let roots = OpenRoots::of(&site);
+    let roots = OpenRoots::with(&site, folder);
     let problems = roots.problems();
     if !problems.is_empty() {
         return Err(problems);
@@ -152,7 +155,7 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     // A log daemon that was restarted is connected to anew.
     let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
     let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
-    Confinement { reads, connects, pipes }
+    Confinement { reads, open: roots.given(), connects, pipes }
 }
 
 /// The workers of a process.

@@ -20,7 +20,9 @@ use site::model::{Account, Route, Site};
 use crate::sandbox;
 use crate::sys::{self, Fork};
 
-const NOBODY: &str = "nobody";
+/// The account that is made for this program, by its packages or as the manual says.
+const ACCOUNT: &str = "taipan";
+pub const NOBODY: &str = "nobody";
 /// To change the user and the groups, and to signal processes of other users.
 const OF_OTHER_ACCOUNTS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::KILL);
@@ -227,10 +229,21 @@ pub fn chroot(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// Whom a folder is served as when root has started that: user and group, by name or number.
-pub fn nobody() -> (String, Option<String>) {
+/// The account to serve as where root has started the program and none is named; `None`: it has not been
+/// created.
+pub fn own_account() -> Option<&'static str> {
+    has_account(ACCOUNT).then_some(ACCOUNT)
+}
+
+fn has_account(name: &str) -> bool {
     let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    match accounts.lines().any(|line| line.split(':').next() == Some(NOBODY)) {
+    accounts.lines().any(|line| line.split(':').next() == Some(name))
+}
+
+/// The last resort for a folder that root serves: user and group, by name or number. Other programs may have
+/// the same user, and could signal this one.
+pub fn nobody() -> (String, Option<String>) {
+    match has_account(NOBODY) {
         true => (NOBODY.to_owned(), None),
         // Where there are no accounts at all, as in a container that has but this program.
         false => (NOBODYS_NUMBER.to_owned(), Some(NOBODYS_NUMBER.to_owned())),
@@ -262,8 +275,8 @@ fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<
         return match group {
             Some(_) => Err("a group is configured without a user; add `user`".into()),
             None if own.is_root() => Err(
-                "refusing to serve as root: set `user` to the account to serve as, or `user = \"root\"` to \
-                 override"
+                "refusing to serve as root: set `user` to the account to serve as, or create the account \
+                 `taipan`, or set `user = \"root\"` to override"
                     .into(),
             ),
             None => Ok(None),
@@ -330,7 +343,7 @@ mod tests {
                 None,
                 None,
                 ROOT,
-                Err("refusing to serve as root: set `user` to the account to serve as, or `user = \"root\"`"),
+                Err("refusing to serve as root: set `user` to the account to serve as, or create"),
             ),
             (Some("root"), None, ROOT, Ok(Some((0, 0)))),
             (Some("0"), None, ROOT, Ok(Some((0, 0)))),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::model::{AccessLog, Listener, LogFormat, Sink, Site};
 
 use crate::flags::{self, Serve, What};
@@ -37,6 +37,9 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     if let Some(user) = &asked.user {
         (site.user, site.group) = (Some(user.clone()), None);
     }
+    if site.user.is_none() && geteuid().is_root() {
+        site.user = privilege::own_account().map(str::to_owned);
+    }
     let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format);
     match (&asked.access_log, &asked.what) {
         (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
@@ -46,6 +49,16 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
         (None, _) => {}
     }
     Ok(site)
+}
+
+/// What is to be said of the user, where none was named and there is none for this program alone.
+pub fn shared_account(asked: &Serve, site: &Site) -> Option<String> {
+    let is_named = asked.user.is_some() || matches!(asked.what, What::Config(_));
+    (!is_named && site.user.as_deref() == Some(privilege::NOBODY)).then(|| {
+        "it serves as user nobody, as other programs may; to give it a user of its own: \
+         useradd --system --user-group --shell /usr/sbin/nologin taipan"
+            .to_owned()
+    })
 }
 
 /// A configuration, or a folder with the defaults. Errors: lines that say what to do.
@@ -58,8 +71,9 @@ pub fn load(what: &What) -> Result<Site, Vec<String>> {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
             let mut site = Site::folder(root, vec![Listener::Tcp(DEFAULT_ADDRESS)]);
             // Root is given up; where somebody else is meant, a flag says so.
-            if rustix::process::geteuid().is_root() {
-                let (user, group) = privilege::nobody();
+            if geteuid().is_root() {
+                let own = privilege::own_account().map(|user| (user.to_owned(), None));
+                let (user, group) = own.unwrap_or_else(privilege::nobody);
                 (site.user, site.group) = (Some(user), group);
             }
             Ok(site)

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use http::target::SafePath;
-use rustix::fs::{FileType, OFlags, ResolveFlags};
+use rustix::fs::{Access, AtFlags, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 
@@ -45,6 +45,11 @@ impl Root {
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         let path = Arc::new(path.canonicalize()?);
         Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
+    }
+
+    /// Errors: the user of this process may not reach what is in it.
+    pub fn enter(&self) -> std::io::Result<()> {
+        Ok(accessat(&self.fd, ".", Access::EXEC_OK, AtFlags::EACCESS)?)
     }
 
     /// Is it the same folder, at the same place?

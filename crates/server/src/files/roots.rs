@@ -5,6 +5,8 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,19 +14,26 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use http::status::Status;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use site::model::Site;
 
 use super::beneath::Root;
 use crate::disk::{Device, Work};
-use crate::log;
 use crate::worker::Worker;
+use crate::{log, privilege};
 
 /// How long a root may take to be opened at the start; it is tried again when it is asked for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// All roots of a site, as they were at the start.
 #[derive(Clone, Default)]
-pub struct OpenRoots(Arc<HashMap<PathBuf, Opened>>);
+pub struct OpenRoots {
+    all: Arc<HashMap<PathBuf, Opened>>,
+    /// That of `taipan DIR`, which the master has opened: by its name it may be out of reach.
+    given: Option<Root>,
+}
 
 /// What came of opening a root.
 #[derive(Debug, Clone)]
@@ -41,15 +50,26 @@ impl OpenRoots {
     /// Opens the roots of all routes, on threads of their own: a disk that does not answer keeps nobody
     /// from serving the others.
     pub fn of(site: &Site) -> OpenRoots {
+        OpenRoots::with(site, None)
+    }
+
+    /// As `of`; `given` is open already.
+    pub fn with(site: &Site, given: Option<Root>) -> OpenRoots {
         let mut left: VecDeque<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
         let mut opened = HashMap::new();
+        if let Some(root) = &given {
+            left.retain(|path| *path != *root.path);
+            let entered = root.enter().map(|()| root.clone());
+            opened.insert(root.path.to_path_buf(), Opened::of(entered));
+        }
         while !left.is_empty() {
             let (tell, told) = channel();
             let paths = left.clone();
             let open = move || {
                 for path in paths {
                     // Nobody waits for more once one has taken too long.
-                    if tell.send(Opened::of(Root::open(&path))).is_err() {
+                    let root = Root::open(&path).and_then(|root| root.enter().map(|()| root));
+                    if tell.send(Opened::of(root)).is_err() {
                         return;
                     }
                 }
@@ -71,27 +91,34 @@ impl OpenRoots {
                 _ = thread.join();
             }
         }
-        OpenRoots(Arc::new(opened))
+        OpenRoots { all: Arc::new(opened), given }
     }
 
     /// Roots that are not folders, or cannot be reached: an oversight that is told before the first
     /// request meets it.
     pub fn problems(&self) -> Vec<String> {
-        let problem = |(path, opened): (&PathBuf, &Opened)| match opened {
-            Opened::Failed(why) | Opened::Unknown(why) => {
-                let path = path.display();
-                Some(format!("the root {path} is not a folder that can be reached ({why}); create it"))
+        let problem = |(path, opened): (&PathBuf, &Opened)| match (opened, &self.given) {
+            (Opened::Failed(_) | Opened::Unknown(_), Some(root)) if *root.path == *path => {
+                Some(closed(path, "serve it as another user, by --user"))
             }
-            Opened::Root(_) | Opened::Silent => None,
+            (Opened::Failed(why) | Opened::Unknown(why), _) => Some(
+                obstacle(path).unwrap_or_else(|| format!("cannot open the root {}: {why}", path.display())),
+            ),
+            (Opened::Root(_) | Opened::Silent, _) => None,
         };
-        let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
+        let mut problems: Vec<String> = self.all.iter().filter_map(problem).collect();
         problems.sort();
         problems
     }
 
+    /// That is open, and cannot be reached by its name for certain.
+    pub fn given(&self) -> Option<BorrowedFd<'_>> {
+        self.given.as_ref().map(|root| root.fd.as_fd())
+    }
+
     /// Roots whose disks have not answered.
     pub fn silent(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().filter(|(_, opened)| matches!(opened, Opened::Silent)).map(|(path, _)| path.as_path())
+        self.all.iter().filter(|(_, opened)| matches!(opened, Opened::Silent)).map(|(path, _)| path.as_path())
     }
 }
 
@@ -105,9 +132,51 @@ impl Opened {
     }
 }
 
+/// What is in the way to a root, for the user of this process, in a sentence that says what to do. `None`:
+/// nothing is that can be named.
+fn obstacle(root: &Path) -> Option<String> {
+    let shown = root.display();
+    let mut steps: Vec<&Path> = root.ancestors().collect();
+    steps.reverse();
+    for step in steps {
+        let here = step.display();
+        let found = match step.metadata() {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && step == root => {
+                return Some(format!("the root {shown} does not exist; create it"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Some(format!("the root {shown} does not exist, for there is no {here}; create it"));
+            }
+            Err(_) => return None,
+        };
+        if !found.is_dir() && step == root {
+            return Some(format!("the root {shown} is not a folder; name the folder that it is in"));
+        }
+        if !found.is_dir() {
+            return Some(format!("the root {shown} does not exist, for {here} is not a folder"));
+        }
+        if accessat(CWD, step, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS) {
+            let other = "move the site to where the user may go, such as /srv";
+            return Some(format!("the root {shown} cannot be reached: {}", closed(step, other)));
+        }
+    }
+    None
+}
+
+/// A folder that the user of this process may not enter; `other` is what else can be done about it.
+fn closed(folder: &Path, other: &str) -> String {
+    let user = privilege::user_text(geteuid().as_raw());
+    let here = folder.display();
+    let mode =
+        folder.metadata().map_or(String::new(), |found| format!(" (mode {:04o})", found.mode() & 0o7777));
+    format!("{user} may not enter {here}{mode}; run `chmod o+x {here}`, or {other}")
+}
+
 /// The roots of one worker.
 pub struct Roots {
     held: RefCell<HashMap<PathBuf, Held>>,
+    given: Option<Root>,
     /// Seconds after which a root is looked up again.
     check: i64,
 }
@@ -127,11 +196,16 @@ enum State {
 
 impl Roots {
     pub fn new(open: &OpenRoots, check: i64, now: i64) -> Roots {
-        let held = open.0.iter().map(|(path, opened)| {
+        let held = open.all.iter().map(|(path, opened)| {
             let (opened, state) = (opened.clone(), State::Settled);
             (path.clone(), Held { opened, looked: now, state })
         });
-        Roots { held: RefCell::new(held.collect()), check: check.max(1) }
+        Roots { held: RefCell::new(held.collect()), given: open.given.clone(), check: check.max(1) }
+    }
+
+    /// Is it the one that has been opened by another user, and may be out of reach for this one?
+    fn is_given(&self, path: &Path) -> bool {
+        self.given.as_ref().is_some_and(|root| *root.path == *path)
     }
 
     /// Of a root as it was; roots that could not be opened share one that is none.
@@ -164,7 +238,7 @@ async fn look_up(worker: Rc<Worker>, path: PathBuf) {
     let device = worker.files.roots.device(&path);
     let opened = {
         let path = path.clone();
-        worker.disk.run(device, Work::File, move || Opened::of(Root::open(&path))).await
+        worker.disk.run(device, Work::File, move || Root::open(&path)).await
     };
     let now = worker.clock.read();
     let mut all = worker.files.roots.held.borrow_mut();
@@ -172,6 +246,13 @@ async fn look_up(worker: Rc<Worker>, path: PathBuf) {
     (held.looked, held.state) = (now, State::Settled);
     // A disk that does not answer has not said that its folder is gone.
     let Ok(opened) = opened else { return };
+    if let Err(error) = &opened
+        && error.kind() == io::ErrorKind::PermissionDenied
+        && worker.files.roots.is_given(&path)
+    {
+        return;
+    }
+    let opened = Opened::of(opened);
     match (&held.opened, &opened) {
         // One descriptor for all workers, as long as it stays the same.
         (Opened::Root(before), Opened::Root(now)) if before.is(now) => return,

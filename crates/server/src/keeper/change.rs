@@ -15,13 +15,14 @@ use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Keeper, NO_ADDRESS, Phase, START_PATIENCE};
 use crate::channel::{Channel, Order};
 use crate::control::{self, Client};
+use crate::files::beneath::Root;
 use crate::flags::What;
 use crate::generation::{self, Beginning};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::runner::cgroup;
 use crate::sys::{self, Fork};
-use crate::{announce, privileged_file, runner, start};
+use crate::{announce, privileged_file, runner, start, terminal};
 
 /// A configuration on its way.
 pub(super) struct Change {
@@ -37,6 +38,8 @@ pub(super) struct Change {
 
 pub(super) struct Preparation {
     pub(super) site: Site,
+    /// That of `taipan DIR`, opened with the rights of this process.
+    pub(super) folder: Option<Root>,
     pub(super) sockets: Sockets,
     pub(super) why: Why,
 }
@@ -83,6 +86,7 @@ impl Keeper {
         let prepared = (|| {
             let line = |text: String| vec![text];
             let accounts = Accounts::of(&site).map_err(line)?;
+            let folder = self.open_folder(&site).map_err(line)?;
             site.pid_file
                 .as_deref()
                 .and_then(privileged_file::pid_file_problem)
@@ -94,14 +98,14 @@ impl Keeper {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
             match log::open(&site) {
-                Ok(sinks) => Ok((sockets, accounts, sinks)),
+                Ok(sinks) => Ok((sockets, folder, accounts, sinks)),
                 Err(why) => {
                     sockets.remove_files(&self.sockets);
                     Err(line(why))
                 }
             }
         })();
-        let (sockets, accounts, sinks) = match prepared {
+        let (sockets, folder, accounts, sinks) = match prepared {
             Ok(prepared) => prepared,
             Err(lines) => return Err((lines, why)),
         };
@@ -109,9 +113,9 @@ impl Keeper {
         if self.site.is_none() {
             sockets.limit_unsent(site.limits.unsent);
         }
-        self.preparation = Some(Preparation { site, sockets, why });
+        self.preparation = Some(Preparation { site, folder, sockets, why });
         let started = self.start_generation(workers, accounts, sinks);
-        let Some(Preparation { site, sockets, why }) = self.preparation.take() else { return Ok(()) };
+        let Some(Preparation { site, sockets, why, .. }) = self.preparation.take() else { return Ok(()) };
         match started {
             Ok((generation, errors, heir)) => {
                 let until = Instant::now() + START_PATIENCE;
@@ -144,6 +148,15 @@ impl Keeper {
                 path.display()
             ),
         }
+    }
+
+    /// The folder of `taipan DIR`. It may stand where only this process may go, as beneath root's home.
+    fn open_folder(&self, site: &Site) -> Result<Option<Root>, String> {
+        let root = match (&self.asked.what, site.roots().first()) {
+            (What::Folder(_), Some(root)) => *root,
+            _ => return Ok(None),
+        };
+        Root::open(root).map(Some).map_err(|e| format!("cannot open {}: {e}", root.display()))
     }
 
     pub(super) fn start_generation(
@@ -187,11 +200,12 @@ impl Keeper {
             }
             Fork::Child => {
                 drop((ours, heir));
-                let site = self.preparation.take().map(|preparation| preparation.site);
+                let prepared = self.preparation.take().map(|p| (p.site, p.folder));
                 self.forget();
-                let code = site.zip(shares).map(|(site, sockets)| {
+                let code = prepared.zip(shares).map(|((site, folder), sockets)| {
                     generation::run(Beginning {
                         site,
+                        folder,
                         sockets,
                         sinks,
                         identity: accounts.own,
@@ -323,7 +337,11 @@ impl Keeper {
         }
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
         match why {
-            Why::Start => announce::announce(&site, self.sockets.iter().map(|bound| &bound.actual)),
+            Why::Start => {
+                announce::announce(&site, self.sockets.iter().map(|bound| &bound.actual));
+                let said = start::shared_account(&self.asked, &site);
+                said.iter().for_each(|line| terminal::err(format_args!("  {line}")));
+            }
             Why::Reload(_) => log::info(format_args!("the configuration is read again, and served")),
             Why::Crash => log::warn(format_args!("another serving process has taken its place")),
         }

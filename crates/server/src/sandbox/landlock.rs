@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ::landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, RestrictionStatus, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, RestrictionStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::{Confinement, Connects, Reads};
@@ -53,7 +53,9 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
         .handle_access(ports(confinement.connects))?
         .scope(scope(confinement.connects))?
         .create()?;
-    rules.add_rules(path_beneath_rules(paths, AccessFs::ReadFile | AccessFs::ReadDir))?.restrict_self()
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let open = confinement.open.iter().map(|folder| Ok::<_, RulesetError>(PathBeneath::new(folder, reading)));
+    rules.add_rules(path_beneath_rules(paths, reading))?.add_rules(open)?.restrict_self()
 }
 
 /// What cannot be done with any port.

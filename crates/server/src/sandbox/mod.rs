@@ -17,6 +17,7 @@ mod landlock;
 mod seccomp;
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::thread::{CapabilitySet, no_new_privs, set_no_new_privs};
@@ -27,6 +28,8 @@ pub use capabilities::{drop_capabilities, empty_bounding_set, held, hold_only, k
 #[derive(Debug, Clone)]
 pub struct Confinement<'a> {
     pub reads: Reads<'a>,
+    /// A folder that is open already, which is read as well, whether it can be reached by its name or not.
+    pub open: Option<BorrowedFd<'a>>,
     pub connects: Connects,
     pub pipes: Pipes,
 }
@@ -113,7 +116,7 @@ pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
 pub fn available() -> Active {
     let tried = std::thread::spawn(|| {
         let reads = Reads::Beneath(Vec::new());
-        let nothing = Confinement { reads, connects: Connects::Nowhere, pipes: Pipes::None };
+        let nothing = Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None };
         confine(&nothing, Vec::new())
     });
     let failed = |_| Active { missing: vec!["the sandbox could not be tried".to_owned()], ..as_is() };
@@ -232,7 +235,7 @@ mod tests {
     fn nothing_is_given_up_where_nothing_is_asked() {
         let before = as_is();
         let reads = Reads::Beneath(Vec::new());
-        let confinement = Confinement { reads, connects: Connects::Nowhere, pipes: Pipes::None };
+        let confinement = Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None };
         assert_eq!(apply(&confinement, Demand::Off), Ok(before.clone()));
         assert_eq!(as_is(), before);
     }

@@ -98,7 +98,7 @@ fn confine(here: &Here, connects: Connects, demand: Demand) -> Result<Active, St
 }
 
 fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active, String> {
-    sandbox::apply(&Confinement { reads, connects, pipes: Pipes::None }, demand)
+    sandbox::apply(&Confinement { reads, open: None, connects, pipes: Pipes::None }, demand)
 }
 
 /// Another user, by numbers that need no account. Who may not change it stays who it is.

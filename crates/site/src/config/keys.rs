@@ -377,10 +377,12 @@ static KEYS: &[Key] = &[
         name: "user",
         scopes: SITE,
         kind: Kind::Text,
-        initial: Initial::Words("the user who started it"),
+        initial: Initial::Words(
+            "the user who started it; where that is root, `taipan`, if there is such a user",
+        ),
         example: "\"www-data\"",
         meaning: "The user to become after the addresses are bound, when started as root.",
-        more: "",
+        more: "Without this key, and without a user `taipan`, root is refused; `user = \"root\"` overrides that.",
     },
     Key {
         name: "group",
