@@ -50,8 +50,11 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> 
     for mut piece in pieces {
         // Bounded: `Data` takes at least one byte, and everything else returns or leaves.
         loop {
+            let pending = decoder.pending();
             match decoder.next(piece) {
                 Ok((taken, Event::Data(data))) => {
+                    let len = data.len() as u64;
+                    assert!(pending == 0 || pending == len + decoder.pending(), "a size is what comes");
                     assert!(!data.is_empty() && piece[..taken].ends_with(data));
                     body.extend_from_slice(data);
                     used += taken;

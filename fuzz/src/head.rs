@@ -1,13 +1,14 @@
 //! Request heads. Of any bytes, a beginning is either not yet a head or already what the whole is; what
 //! is accepted, a reader that shares no code with ours reads as we do; and its framing is one that
-//! nobody can take for another.
+//! nobody can take for another. What clients send raw and no URI contains is read as if it were encoded.
 
 use http::fields::{is_authority, is_token, target_len, text_len, token_len, trim_ows};
 use http::framing::Framing;
 use http::head::{
-    Field, FieldStore, Head, HeadError, Limits, MAX_FIELDS, Method, Names, Persistence, Version, parse,
+    Field, FieldStore, Head, HeadError, Limits, MAX_FIELDS, Method, Names, Persistence, Version,
+    escape_target, parse,
 };
-use http::target::Target;
+use http::target::{Target, TargetError};
 
 use crate::cuts::cuts;
 
@@ -35,7 +36,54 @@ pub fn head(data: &[u8]) {
                 early => assert_eq!(said(&early), said(&whole), "cut at {cut}"),
             }
         }
+        let whole = escaped(data, &limits);
+        for cut in cuts(data) {
+            let early = escaped(&data[..cut], &limits);
+            assert!(early == Ok(None) || early == whole, "cut at {cut}: {early:?} {whole:?}");
+        }
     }
+    if let Some((escaped, longer)) = escape_target(data) {
+        assert_eq!(escaped.len(), data.len() + longer);
+        assert_eq!(escape_target(&escaped), None, "it is done once");
+        assert_eq!(without_escapes(&escaped), without_escapes(data));
+    }
+}
+
+/// What a connection makes of the bytes, and how many of them it takes.
+fn escaped(data: &[u8], limits: &Limits) -> Result<Option<(String, usize)>, HeadError> {
+    let read = |bytes: &[u8], longer| {
+        let mut store = FieldStore::new();
+        let found = parse(bytes, &mut store, limits)?;
+        Ok(found.map(|(head, used)| {
+            accepted(&head, &bytes[..used], limits);
+            (format!("{:?}", parts(&head)), used - longer)
+        }))
+    };
+    match (read(data, 0), escape_target(data)) {
+        (Err(HeadError::Target(TargetError::Byte)), Some((escaped, longer))) => read(&escaped, longer),
+        (read, _) => read,
+    }
+}
+
+/// With the bytes that escapes of two digits stand for.
+fn without_escapes(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut rest = bytes;
+    while let [first, behind @ ..] = rest {
+        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match digits.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                plain.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    plain
 }
 
 /// As those who look at one byte after the other see them.
@@ -49,6 +97,7 @@ fn lengths(bytes: &[u8]) {
 
 fn refused(error: HeadError) {
     assert!(error.status().is_error() && !error.to_string().is_empty());
+    assert!(!error.rule().token.is_empty());
 }
 
 /// `bytes` are those that the head takes up.
@@ -82,9 +131,7 @@ fn framing_is_certain(head: &Head) {
     match (head.framing, &lengths[..], &codings[..]) {
         (Framing::None, [], []) => {}
         (Framing::Sized(len), [length], []) => {
-            let digits = length.trim_ascii_start().iter().skip_while(|digit| **digit == b'0');
-            let shortest = len.to_string();
-            assert!(digits.eq(shortest.trim_start_matches('0').as_bytes()));
+            assert_eq!(*length, len.to_string().as_bytes());
         }
         (Framing::Chunked, [], [coding]) => {
             assert!(coding.eq_ignore_ascii_case(b"chunked") && head.version == Version::Http11);

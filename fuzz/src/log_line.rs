@@ -1,6 +1,7 @@
 //! Log lines. Whatever a client sent, a line is one line of printable ASCII with the fields that it
 //! always has.
 
+use http::head::HeadError;
 use http::status::Status;
 use serde_json::Value;
 use site::log_line::{Client, Line, Request, TimeText, error_line, write};
@@ -36,6 +37,7 @@ pub fn log_line(data: &[u8]) {
         user_agent,
         duration_micros: sent,
         ended: ended.as_deref(),
+        why: (sent % 2 == 1).then(|| HeadError::HostMissing.rule()),
     };
     // Client, two names, time with its zone, request, status, bytes, host, seconds, end.
     assert_eq!(fields(&written(LogFormat::Common, &line)), 11);
@@ -67,11 +69,12 @@ fn fields(text: &str) -> usize {
 
 fn json(text: &str, line: &Line) {
     let value: Value = serde_json::from_str(text).expect("JSON");
-    assert_eq!(value.as_object().map(serde_json::Map::len), Some(13));
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(14));
     let agent = line.user_agent.map(String::from_utf8_lossy);
     assert_eq!(value["user_agent"].as_str(), agent.as_deref());
     assert_eq!(value["target"].as_str(), line.request.map(|request| request.target));
     assert_eq!(value["ended"].as_str(), line.ended);
+    assert_eq!(value["why"].as_str(), line.why.map(ToString::to_string).as_deref());
     assert_eq!(value["status"], line.status.code());
     assert_eq!(value["sent"], line.sent);
 }

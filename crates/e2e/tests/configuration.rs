@@ -12,7 +12,7 @@ fn answer(server: &Server, host: &str, path: &str) -> (u16, String) {
 /// Answers as `STATUS` and what is told, or `STATUS` alone where the page is the built-in one.
 fn check(server: &Server, rows: &mut Rows, host: &str, path: &str, expected: &str) {
     let (status, told) = answer(server, host, path);
-    let found = if told.contains("<!doctype") { status.to_string() } else { format!("{status} {told}") };
+    let found = if told.contains("<!DOCTYPE") { status.to_string() } else { format!("{status} {told}") };
     rows.check(format!("{host}{path}"), found.as_str(), expected);
 }
 

@@ -298,7 +298,7 @@ fn what_has_begun_ends_under_the_configuration_it_began_with() {
             assert_eq!(client.get("/a.txt").field("x-version"), Some("1"));
         }
         head.send("GET /a.txt HTTP/1.1\r\nHo");
-        body.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nabc");
+        body.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nabc");
         // Until they have been read, each by its worker.
         assert!(becomes(PATIENCE, || server.count("active") == 3), "{}", server.stats());
 
@@ -307,7 +307,7 @@ fn what_has_begun_ends_under_the_configuration_it_began_with() {
         assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
         head.send("st: h\r\n\r\n");
         body.send("def");
-        let found = [(&mut head, 200), (&mut body, 405)];
+        let found = [(&mut head, 200), (&mut body, 200)];
         for (client, status) in found {
             let answer = client.read_response();
             assert_eq!((answer.status, answer.field("x-version")), (status, Some("1")));

@@ -202,7 +202,7 @@ fn what_takes_too_long_is_counted_by_its_kind() {
         }),
         ("body", "late_body", |server| {
             let mut client = server.connect();
-            client.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12");
+            client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12");
             client
         }),
         ("write", "late_write", |server| server.begin_download("/large")),

@@ -3,9 +3,8 @@
 //! and trailer fields are held to their grammar and then thrown away, as nothing here knows any.
 //! Knows nothing of heads and connections.
 
-use std::fmt;
-
 use crate::fields::is_token;
+use crate::rule::rules;
 use crate::status::Status;
 
 /// The end of a chunk's data.
@@ -111,6 +110,14 @@ impl Decoder {
         }
     }
 
+    /// Bytes of data that the present chunk has still to bring; 0 between chunks.
+    pub const fn pending(&self) -> u64 {
+        match self.state {
+            State::Data => self.size,
+            _ => 0,
+        }
+    }
+
     pub const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
@@ -184,23 +191,19 @@ impl ChunkError {
     }
 }
 
-impl fmt::Display for ChunkError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(match self {
-            ChunkError::Size => "malformed chunk size",
-            ChunkError::SizeTooLarge => "the chunk size is too large",
-            ChunkError::Extension => "malformed chunk extension",
-            ChunkError::DataEnd => "no CRLF behind the data of a chunk",
-            ChunkError::LineEnd => "a line of the chunked body does not end with CRLF",
-            ChunkError::Trailer => "malformed trailer field",
-            ChunkError::LineTooLong => "chunk size line too long",
-            ChunkError::ExtensionsTooLarge => "too many chunk extensions",
-            ChunkError::TrailersTooLarge => "trailer section too large",
-        })
+rules! {
+    ChunkError {
+        ChunkError::Size => "chunk-size" "the size of a chunk is not a hexadecimal number",
+        ChunkError::SizeTooLarge => "chunk-size-too-large" "the size of a chunk has more than 16 digits",
+        ChunkError::Extension => "chunk-extension" "an extension of a chunk is malformed",
+        ChunkError::DataEnd => "chunk-data" "the data of a chunk is longer or shorter than its size",
+        ChunkError::LineEnd => "chunk-line" "a line of a chunked body does not end with CRLF",
+        ChunkError::Trailer => "trailer" "a trailer field is malformed",
+        ChunkError::LineTooLong => "chunk-line-too-long" "the size line of a chunk is too long",
+        ChunkError::ExtensionsTooLarge => "chunk-extensions-too-large" "the chunks have too many extensions",
+        ChunkError::TrailersTooLarge => "trailers-too-large" "the trailer fields are too large",
     }
 }
-
-impl std::error::Error for ChunkError {}
 
 /// What the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 //! smuggling is decided: what two readers could take for two different lengths is refused.
 //! Knows nothing of the bytes of the body.
 
-use std::fmt;
-
 use crate::fields::{digits, exact_digits, is_token, trim_ows};
 use crate::head::Version;
+use crate::rule::rules;
 use crate::status::Status;
 
 /// The body that follows a request head.
@@ -28,6 +27,8 @@ pub enum FramingError {
     LengthTwice,
     /// Something other than digits.
     LengthSyntax,
+    /// `05`: some readers take it for octal.
+    LengthZeros,
     /// More than 2^64 - 1.
     LengthTooLarge,
     /// HTTP/1.0 has no transfer codings; whoever sends one was translated wrongly.
@@ -79,26 +80,25 @@ impl FramingError {
     }
 }
 
-impl fmt::Display for FramingError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(match self {
-            FramingError::LengthAndCoding => "both Content-Length and Transfer-Encoding",
-            FramingError::LengthTwice => "more than one Content-Length",
-            FramingError::LengthSyntax => "Content-Length is not a number",
-            FramingError::LengthTooLarge => "Content-Length is too large",
-            FramingError::CodingOnHttp10 => "Transfer-Encoding on HTTP/1.0",
-            FramingError::CodingSyntax => "malformed Transfer-Encoding",
-            FramingError::ChunkedTwice => "Transfer-Encoding is chunked twice",
-            FramingError::ChunkedNotLast => "Transfer-Encoding does not end with chunked",
-            FramingError::CodingUnknown => "unknown transfer coding",
-        })
+rules! {
+    FramingError {
+        FramingError::LengthAndCoding => "length-and-coding"
+            "there are both a Content-Length and a Transfer-Encoding field",
+        FramingError::LengthTwice => "length-twice" "there is more than one Content-Length",
+        FramingError::LengthSyntax => "length-syntax" "Content-Length is not a number",
+        FramingError::LengthZeros => "length-zeros" "Content-Length begins with a superfluous zero",
+        FramingError::LengthTooLarge => "length-too-large" "Content-Length is larger than any body",
+        FramingError::CodingOnHttp10 => "coding-on-http10" "HTTP/1.0 has no Transfer-Encoding",
+        FramingError::CodingSyntax => "coding-syntax" "Transfer-Encoding is not a list of codings",
+        FramingError::ChunkedTwice => "chunked-twice" "Transfer-Encoding has chunked more than once",
+        FramingError::ChunkedNotLast => "chunked-not-last" "Transfer-Encoding does not end with chunked",
+        FramingError::CodingUnknown => "coding-unknown" "Transfer-Encoding has a coding other than chunked",
     }
 }
 
-impl std::error::Error for FramingError {}
-
 fn sized(length: &[u8]) -> Result<Framing, FramingError> {
     match (digits(length), exact_digits(length)) {
+        (Some(_), _) if matches!(length, [b'0', _, ..]) => Err(FramingError::LengthZeros),
         (Some(_), Some(length)) => Ok(Framing::Sized(length)),
         (Some(_), None) => Err(FramingError::LengthTooLarge),
         // RFC 9112 §6.3 allows "5, 5" to be repaired; a reader who takes the last one of "5, 6" is
@@ -161,7 +161,8 @@ mod tests {
 
         check(&["0"], &[], Ok(Sized(0)));
         check(&["5"], &[], Ok(Sized(5)));
-        check(&["0005"], &[], Ok(Sized(5)));
+        check(&["05"], &[], Err(LengthZeros));
+        check(&["00"], &[], Err(LengthZeros));
         check(&["18446744073709551615"], &[], Ok(Sized(u64::MAX)));
         check(&["18446744073709551616"], &[], Err(LengthTooLarge));
         check(&["99999999999999999999"], &[], Err(LengthTooLarge));

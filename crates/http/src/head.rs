@@ -5,7 +5,6 @@
 //! what the whole will be. Nothing is repaired: lines end with CRLF, one space separates, nothing is
 //! folded. Knows nothing of bodies beyond how long they are, and allocates nothing.
 
-use std::fmt;
 use std::ops::BitOr;
 
 use arrayvec::ArrayVec;
@@ -14,14 +13,18 @@ use crate::fields::{
     is_authority, is_name, list, target_len, target_path_len, text_len, token_len, trim_ows,
 };
 use crate::framing::{self, Framing, FramingError};
+use crate::rule::rules;
 use crate::status::Status;
-use crate::target::{Target, TargetError};
+use crate::target::{Target, TargetError, escape};
 
 /// The hard ceiling of `Limits::fields`.
 pub const MAX_FIELDS: usize = 256;
 
 /// The longest method that any registry knows has 17 characters.
 const MAX_METHOD: usize = 32;
+
+/// Empty lines that are passed over before a request line (RFC 9112 §2.2 asks for one at least).
+const MAX_EMPTY_LINES: usize = 4;
 
 /// How a TLS connection begins: a record of type handshake (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -108,6 +111,8 @@ pub struct Head<'a> {
 pub enum HeadError {
     /// The peer speaks TLS.
     TlsHandshake,
+    /// The peer speaks HTTP/2 (RFC 9113 §3.4).
+    Http2,
     /// The method is not a token.
     Method,
     /// A method longer than any there is.
@@ -144,7 +149,7 @@ pub enum HeadError {
 }
 
 /// Reads the head at the start of `input`. `Ok(None)`: what is there may become one. The number is how
-/// many bytes it takes up, with its empty line and with one empty line before it (RFC 9112 §2.2).
+/// many bytes it takes up, with its empty line and with the empty lines before it.
 pub fn parse<'a: 's, 's>(
     input: &'a [u8],
     store: &'s mut FieldStore<'a>,
@@ -154,10 +159,52 @@ pub fn parse<'a: 's, 's>(
     let mut cursor = Cursor { rest: allowed };
     match cursor.head(store, limits) {
         Ok(head) => Ok(Some((head, allowed.len() - cursor.rest.len()))),
+        Err(Stop::Refused(HeadError::Version)) => Err(of_version(allowed)),
         Err(Stop::Refused(error)) => Err(error),
         Err(Stop::End) if input.len() >= limits.head => Err(HeadError::TooLarge),
         Err(Stop::End) => Ok(None),
     }
+}
+
+/// HTTP/2 begins with what has the form of a request line (RFC 9113 §3.4).
+#[cold]
+fn of_version(input: &[u8]) -> HeadError {
+    match input.trim_ascii_start().starts_with(b"PRI * HTTP/2.0") {
+        true => HeadError::Http2,
+        false => HeadError::Version,
+    }
+}
+
+/// The same bytes with those percent-encoded that no URI contains and that clients send all the same:
+/// beyond ASCII, and in a query `"`, `<` and `>`. The number is how much longer it is. `None`: there are
+/// none of them in the request target, as far as that is here. What they stand in is still to be parsed.
+pub fn escape_target(input: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let empty = input.chunks_exact(2).take(MAX_EMPTY_LINES).take_while(|line| line == b"\r\n").count() * 2;
+    let start = empty + input[empty..].iter().position(|&byte| byte == b' ')? + 1;
+    let target = &input[start..];
+    let target =
+        &target[..target.iter().position(|byte| matches!(byte, 0..=b' ' | 0x7F)).unwrap_or(target.len())];
+    let path = match target {
+        [b'/', ..] => 0,
+        // The authority of an absolute target stays as it is.
+        _ => {
+            let authority = target.windows(3).position(|window| window == b"://")? + 3;
+            authority + target[authority..].iter().position(|byte| matches!(byte, b'/' | b'?'))?
+        }
+    };
+    let query = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
+    let is_raw =
+        |at: usize, byte: u8| byte >= 0x80 && at >= path || at > query && matches!(byte, b'"' | b'<' | b'>');
+    let mut escaped = input[..start].to_vec();
+    for (at, &byte) in target.iter().enumerate() {
+        match is_raw(at, byte) {
+            true => escaped.extend_from_slice(&escape(byte)),
+            false => escaped.push(byte),
+        }
+    }
+    escaped.extend_from_slice(&input[start + target.len()..]);
+    let longer = escaped.len() - input.len();
+    (longer > 0).then_some((escaped, longer))
 }
 
 impl Default for Limits {
@@ -327,7 +374,7 @@ impl HeadError {
         match self {
             HeadError::TargetTooLong => Status::URI_TOO_LONG,
             HeadError::TooManyFields | HeadError::TooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            HeadError::Version => Status::HTTP_VERSION_NOT_SUPPORTED,
+            HeadError::Version | HeadError::Http2 => Status::HTTP_VERSION_NOT_SUPPORTED,
             HeadError::Expectation => Status::EXPECTATION_FAILED,
             // RFC 9112 §3: longer than any that is implemented.
             HeadError::MethodTooLong => Status::NOT_IMPLEMENTED,
@@ -350,35 +397,33 @@ impl HeadError {
     }
 }
 
-impl fmt::Display for HeadError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(match self {
-            HeadError::TlsHandshake => "TLS on a plain port",
-            HeadError::Method => "the method is not a token",
-            HeadError::MethodTooLong => "the method is too long",
-            HeadError::RequestLine => "malformed request line",
-            HeadError::TargetTooLong => "the request target is too long",
-            HeadError::Target(error) => return error.fmt(out),
-            HeadError::VersionSyntax => "malformed version",
-            HeadError::Version => "unsupported version of HTTP",
-            HeadError::FieldName => "malformed field name",
-            HeadError::SpaceBeforeColon => "space before the colon of a field",
-            HeadError::Folded => "folded field line",
-            HeadError::FieldValue => "control character in a field value",
-            HeadError::BareCr => "CR without LF",
-            HeadError::BareLf => "LF without CR",
-            HeadError::TooManyFields => "too many fields",
-            HeadError::TooLarge => "the head is too large",
-            HeadError::HostMissing => "no Host",
-            HeadError::HostTwice => "more than one Host",
-            HeadError::HostInvalid => "invalid Host",
-            HeadError::Framing(error) => return error.fmt(out),
-            HeadError::Expectation => "unknown expectation",
-        })
+rules! {
+    HeadError {
+        HeadError::TlsHandshake => "tls" "the client speaks TLS (https), and this port speaks plain HTTP",
+        HeadError::Http2 => "http2" "the client speaks HTTP/2, and this port speaks HTTP/1.1",
+        HeadError::Method => "method" "the request does not begin with a method",
+        HeadError::MethodTooLong => "method-too-long" "the method is longer than any there is",
+        HeadError::RequestLine => "request-line"
+            "the first line is not a method, a target and a version with one space between them",
+        HeadError::TargetTooLong => "target-too-long" "the address is longer than this server reads",
+        HeadError::VersionSyntax => "version-syntax" "the first line does not end with a version of HTTP",
+        HeadError::Version => "version" "the version of HTTP is neither 1.0 nor 1.1",
+        HeadError::FieldName => "field-name" "a header line does not begin with a name and a colon",
+        HeadError::SpaceBeforeColon => "field-space" "there is a space before the colon of a header field",
+        HeadError::Folded => "field-folded" "a header field is continued on a second line",
+        HeadError::FieldValue => "field-value" "there is a control character in a header field",
+        HeadError::BareCr => "bare-cr" "there is a CR without an LF behind it",
+        HeadError::BareLf => "bare-lf" "there is an LF without a CR before it",
+        HeadError::TooManyFields => "too-many-fields" "there are more header fields than this server reads",
+        HeadError::TooLarge => "head-too-large" "the header is longer than this server reads",
+        HeadError::HostMissing => "host-missing" "an HTTP/1.1 request needs a Host field",
+        HeadError::HostTwice => "host-twice" "there is more than one Host field",
+        HeadError::HostInvalid => "host-invalid" "the Host field is not a host with or without a port",
+        HeadError::Expectation => "expectation" "the Expect field has something other than 100-continue",
     }
+    HeadError::Target(error) => error.rule(),
+    HeadError::Framing(error) => error.rule(),
 }
-
-impl std::error::Error for HeadError {}
 
 /// Why reading stopped short of a head.
 enum Stop {
@@ -411,7 +456,10 @@ impl<'a> Cursor<'a> {
     where
         'a: 's,
     {
-        if self.peek()? == b'\r' {
+        for _ in 0..MAX_EMPTY_LINES {
+            if self.peek()? != b'\r' {
+                break;
+            }
             self.line_end(HeadError::RequestLine)?;
         }
         let line = self.request_line(limits.target)?;
@@ -686,7 +734,10 @@ mod tests {
     #[test]
     fn accepted_heads() {
         check("GET / HTTP/1.1\r\nHost: h\r\n\r\n", Ok("GET / HTTP/1.1 [h] None KeepAlive"));
-        check("\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", Ok("GET / HTTP/1.1 [h] None KeepAlive"));
+        for lines in ["\r\n", "\r\n\r\n\r\n\r\n"] {
+            let input = format!("{lines}GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+            check(&input, Ok("GET / HTTP/1.1 [h] None KeepAlive"));
+        }
         check(
             "GET / HTTP/1.1\r\nhOsT:\t h:80 \t\r\n\r\nGET",
             Ok("GET / HTTP/1.1 [h:80] None KeepAlive rest"),
@@ -713,6 +764,7 @@ mod tests {
             "",
             "\r",
             "\r\n",
+            "\r\n\r\n\r\n\r\n",
             "G",
             "GET",
             "GET ",
@@ -737,7 +789,7 @@ mod tests {
         use HeadError::*;
         check("\x16\x03\x01\x02\0\x01", Err(TlsHandshake));
         check("\x16", Err(TlsHandshake));
-        check("\r\n\r\nGET / HTTP/1.1\r\n", Err(RequestLine));
+        check("\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n", Err(RequestLine));
         check("\nGET / HTTP/1.1\r\n", Err(RequestLine));
         check("\rGET / HTTP/1.1\r\n", Err(BareCr));
         check(" GET / HTTP/1.1\r\n", Err(Method));
@@ -790,7 +842,46 @@ mod tests {
         check("GET / HTTP/0.9\r\n", Err(Version));
         check("GET / HTTP/2.0\r\n", Err(Version));
         check("GET / HTTP/3.0\r\n", Err(Version));
-        check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(Version));
+        check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(Http2));
+        check("PRI / HTTP/2.0\r\n", Err(Version));
+    }
+
+    #[test]
+    fn what_clients_send_raw_is_escaped() {
+        let check = |target: &[u8], expected: Option<&str>| {
+            let line = |target: &[u8]| [b"\r\nGET ", target, b" HTTP/1.1\r\nHost: \xe9?\"\r\n\r\n"].concat();
+            let input = line(target);
+            let expected = expected.map(|target| {
+                let escaped = line(target.as_bytes());
+                let longer = escaped.len() - input.len();
+                (escaped, longer)
+            });
+            assert_eq!(escape_target(&input), expected, "{target:?}");
+        };
+        check(b"/a?b", None);
+        check("/\u{e4}".as_bytes(), Some("/%C3%A4"));
+        check("/\u{e4}?\u{e4}".as_bytes(), Some("/%C3%A4?%C3%A4"));
+        check(b"/\x80\xff", Some("/%80%FF"));
+        check(b"/?q=\xe4", Some("/?q=%E4"));
+        check(b"/?a=\"b\"<c>", Some("/?a=%22b%22%3Cc%3E"));
+        check(b"/?a?\"", Some("/?a?%22"));
+        check(b"/?%22%C3%A4", None);
+        // In a path these stay what no path has.
+        check(b"/\"", None);
+        check(b"/<\xe4?<", Some("/<%E4?%3C"));
+        check(b"/?#\xe4", Some("/?#%E4"));
+        check(b"/\0\xe4", None);
+        // The authority is not part of it.
+        check(b"http://h\xe4/", None);
+        check(b"http://h/\xe4?<", Some("http://h/%E4?%3C"));
+        check(b"http://h?\xe4", Some("http://h?%E4"));
+        check(b"http://h", None);
+        check(b"h\xe4:80", None);
+        check(b"\xe4", None);
+        assert_eq!(escape_target("\u{e4} / HTTP/1.1".as_bytes()), None);
+        assert_eq!(escape_target(b"GET /\xe4"), Some((b"GET /%E4".to_vec(), 2)));
+        assert_eq!(escape_target(b""), None);
+        assert_eq!(escape_target(b"GET"), None);
     }
 
     #[test]
@@ -890,6 +981,9 @@ mod tests {
         refused("Content-Length: 0x1", LengthSyntax);
         refused("Content-Length: 1 1", LengthSyntax);
         refused("Content-Length: 1\t1", LengthSyntax);
+        refused("Content-Length: 00", LengthZeros);
+        refused("Content-Length: 05", LengthZeros);
+        refused("Content-Length: 018446744073709551616", LengthZeros);
         refused("Content-Length: 18446744073709551616", LengthTooLarge);
         refused("Transfer-Encoding: chunked, chunked", ChunkedTwice);
         refused("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", ChunkedTwice);
@@ -1044,6 +1138,7 @@ mod tests {
             (HeadError::TooManyFields, 431),
             (HeadError::TooLarge, 431),
             (HeadError::Version, 505),
+            (HeadError::Http2, 505),
             (HeadError::VersionSyntax, 400),
             (HeadError::Expectation, 417),
             (HeadError::MethodTooLong, 501),

@@ -17,6 +17,8 @@ pub mod framing;
 
 pub mod chunked;
 
+pub mod rule;
+
 pub mod reply;
 
 pub mod status;

@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::fields::{host_and_port, is_authority, segment_len, target_len, target_path_len};
 use crate::head::Method;
+use crate::rule::rules;
 
 /// A request target, taken apart and not yet decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,35 +267,27 @@ pub fn normalized(raw: &str) -> Cow<'_, str> {
     Cow::Owned(normalized)
 }
 
-impl fmt::Display for TargetError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(match self {
-            TargetError::Byte => "invalid byte in the request target",
-            TargetError::Form => "the request target has not the form for this method",
-            TargetError::Scheme => "the request target is neither http nor https",
-            TargetError::Authority => "invalid host or port in the request target",
-            TargetError::UserInfo => "user information in the request target",
-        })
+rules! {
+    TargetError {
+        TargetError::Byte => "target-byte" "the address has a character that must be percent-encoded",
+        TargetError::Form => "target-form" "the target is not of the form that the method takes",
+        TargetError::Scheme => "target-scheme" "the scheme of the target is neither http nor https",
+        TargetError::Authority => "target-host" "the host or the port in the target is malformed",
+        TargetError::UserInfo => "target-user" "there is a user name in the target",
     }
 }
 
-impl std::error::Error for TargetError {}
-
-impl fmt::Display for PathError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(match self {
-            PathError::NotAbsolute => "the path does not begin with a slash",
-            PathError::Escape => "malformed percent-encoding in the path",
-            PathError::EncodedSlash => "encoded slash in the path",
-            PathError::Backslash => "backslash in the path",
-            PathError::Control => "control character in the path",
-            PathError::NotUtf8 => "the path is not UTF-8",
-            PathError::AboveRoot => "the path climbs above the root",
-        })
+rules! {
+    PathError {
+        PathError::NotAbsolute => "path-relative" "the path does not begin with a slash",
+        PathError::Escape => "path-escape" "a % in the path is not followed by two hexadecimal digits",
+        PathError::EncodedSlash => "path-slash" "there is an encoded slash in the path",
+        PathError::Backslash => "path-backslash" "there is a backslash in the path",
+        PathError::Control => "path-control" "there is a control character in the path",
+        PathError::NotUtf8 => "path-utf8" "the path is not UTF-8",
+        PathError::AboveRoot => "path-above-root" "the path leads above the root",
     }
 }
-
-impl std::error::Error for PathError {}
 
 impl PathError {
     pub const fn status(self) -> crate::status::Status {
@@ -446,15 +439,19 @@ fn is_pchar(byte: u8) -> bool {
 }
 
 fn encode(text: &str, stays: impl Fn(u8) -> bool, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         if stays(byte) {
             out.push(char::from(byte));
         } else {
-            let digit = |nibble: u8| char::from(HEX[usize::from(nibble)]);
-            out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+            out.extend(escape(byte).map(char::from));
         }
     }
+}
+
+/// `%20`
+pub(crate) fn escape(byte: u8) -> [u8; 3] {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
 }
 
 #[cfg(test)]

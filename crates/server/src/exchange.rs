@@ -12,8 +12,9 @@ use std::rc::Rc;
 use ::script::environment::Additions;
 use http::conditional;
 use http::head::{Head, Method};
+use http::rule::Rule;
 use http::status::Status;
-use http::target::SafePath;
+use http::target::{PathError, SafePath};
 use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
@@ -81,8 +82,12 @@ pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, known: &Known) 
     let Some(path) = head.target.path() else {
         return (Answer::Now(exchange.of_the_server()), Trust::Kept);
     };
-    let Ok(path) = SafePath::parse(path) else {
-        return (Answer::Now(exchange.finish(fixed::status(worker, None, Status::BAD_REQUEST))), Trust::Lost);
+    let path = match SafePath::parse(path) {
+        Ok(path) => path,
+        Err(error) => {
+            let reply = fixed::refusal(worker, None, error.status(), Some(error.rule()));
+            return (Answer::Now(exchange.finish(reply)), Trust::Lost);
+        }
     };
     if worker.sheds_everything() {
         let reply = fixed::status(worker, None, Status::SERVICE_UNAVAILABLE);
@@ -125,9 +130,15 @@ pub fn body_limit(worker: &Worker, head: &Head<'_>) -> u64 {
     }
 }
 
-/// The answer to a request that could not be read.
-pub fn refuse(worker: &Worker, method: Method, status: Status) -> Reply {
-    for_method(method, fixed::status(worker, None, status))
+/// The answer to a request that could not be read, with the rule that it breaks.
+pub fn refuse(worker: &Worker, method: Method, status: Status, rule: Option<&'static Rule>) -> Reply {
+    for_method(method, fixed::refusal(worker, None, status, rule))
+}
+
+/// The rule that the path of a request breaks.
+#[cold]
+pub fn broken_rule(head: &Head<'_>) -> Option<&'static Rule> {
+    head.target.path().and_then(|path| SafePath::parse(path).err()).map(PathError::rule)
 }
 
 struct Exchange<'a> {
@@ -336,9 +347,14 @@ impl Exchange<'_> {
 
     /// A status, with the page that the route has for it, or else the built-in one.
     fn status(&self, route: &Route, status: Status) -> Answer {
+        self.refusal(route, status, None)
+    }
+
+    /// As `status`, with the rule that the request has broken.
+    fn refusal(&self, route: &Route, status: Status, rule: Option<&'static Rule>) -> Answer {
         let page = route.error_pages.iter().find(|(of, _)| *of == status);
         let Some((_, page)) = page else {
-            return Answer::Now(self.finish(fixed::status(self.worker, Some(route), status)));
+            return Answer::Now(self.finish(fixed::refusal(self.worker, Some(route), status, rule)));
         };
         let planned =
             plan(&self.worker.site, self.host, page.clone(), None, self.head.authority, Scheme::Http);
@@ -354,7 +370,7 @@ impl Exchange<'_> {
                 Lookup::Failed(_) => {}
             }
         }
-        Answer::Now(self.finish(fixed::status(self.worker, Some(route), status)))
+        Answer::Now(self.finish(fixed::refusal(self.worker, Some(route), status, rule)))
     }
 
     fn finish(&self, reply: Reply) -> Reply {

@@ -66,15 +66,16 @@ fn request(asked: &Explain) -> Vec<u8> {
 }
 
 async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
+    let escaped = head::escape_target(bytes).map(|(escaped, _)| escaped);
     let mut store = FieldStore::new();
-    let head = match head::parse(bytes, &mut store, &worker.site.limits.head) {
+    let head = match head::parse(escaped.as_deref().unwrap_or(bytes), &mut store, &worker.site.limits.head) {
         Ok(Some((head, _))) => head,
         Ok(None) => return Err(io::Error::other("this is not a complete request")),
         Err(error) => {
-            terminal::out(format_args!("request   refused: {error}"));
+            terminal::out(format_args!("request   refused: {}", error.rule()));
             terminal::out(format_args!(
                 "reply\n{}",
-                indented(&exchange::refuse(worker, Method::Unknown, error.status()))
+                indented(&exchange::refuse(worker, Method::Unknown, error.status(), Some(error.rule())))
             ));
             return Ok(());
         }
@@ -112,7 +113,7 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
     let path = match SafePath::parse(path) {
         Ok(path) => path,
         Err(error) => {
-            terminal::out(format_args!("path      refused: {error}"));
+            terminal::out(format_args!("path      refused: {}", error.rule()));
             return Whose::Server;
         }
     };

@@ -26,6 +26,8 @@ pub mod mime;
 
 pub mod listing;
 
+pub mod error_page;
+
 pub mod log_line;
 
 pub mod text;

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use http::date;
 use http::digits::{write_ip, write_number};
+use http::rule::Rule;
 use http::status::Status;
 
 use crate::model::{Level, LogFormat};
@@ -32,6 +33,8 @@ pub struct Line<'a> {
     pub duration_micros: u64,
     /// Why the connection ended before the exchange did, in a few words.
     pub ended: Option<&'a str>,
+    /// The rule that the request broke, and was refused for.
+    pub why: Option<&'static Rule>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +78,8 @@ impl TimeText {
 /// Appends one line, with its newline.
 ///
 /// `Common` and `Combined` begin as those formats are known, so that their old readers understand them,
-/// and go on with the host, the seconds that the exchange took, and why the connection ended early:
+/// and go on with the host, the seconds that the exchange took, and why the connection ended early or
+/// which rule the request broke:
 ///
 /// ```text
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 example.org 0.000123 -
@@ -149,9 +153,14 @@ fn extras(line: &Line<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     text::seconds(line.duration_micros, out);
     out.push(b' ');
-    match line.ended {
-        Some(reason) => quoted(Some(reason.as_bytes()), out),
-        None => out.push(b'-'),
+    match (line.ended, line.why) {
+        (Some(reason), _) => quoted(Some(reason.as_bytes()), out),
+        (None, Some(rule)) => {
+            out.push(b'"');
+            write_rule(rule, out);
+            out.push(b'"');
+        }
+        (None, None) => out.push(b'-'),
     }
 }
 
@@ -176,6 +185,15 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     member(b",\"referer\":", line.referer, out);
     member(b",\"user_agent\":", line.user_agent, out);
     member(b",\"ended\":", line.ended.map(str::as_bytes), out);
+    out.extend_from_slice(b",\"why\":");
+    match line.why {
+        Some(rule) => {
+            out.push(b'"');
+            write_rule(rule, out);
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
     out.push(b'}');
 }
 
@@ -191,6 +209,13 @@ fn quoted(value: Option<&[u8]>, out: &mut Vec<u8>) {
     out.push(b'"');
     text::quoted(value.unwrap_or(b"-"), out);
     out.push(b'"');
+}
+
+/// `host-missing: an HTTP/1.1 request needs a Host field`, in which nothing needs to be escaped.
+fn write_rule(rule: &Rule, out: &mut Vec<u8>) {
+    for part in [rule.token, ": ", rule.sentence] {
+        out.extend_from_slice(part.as_bytes());
+    }
 }
 
 fn word(value: &str, out: &mut Vec<u8>) {
@@ -240,6 +265,7 @@ mod tests {
             user_agent: Some(b"curl/8"),
             duration_micros: 123,
             ended: None,
+            why: None,
         }
     }
 
@@ -265,7 +291,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null}"#,
         );
     }
 
@@ -289,7 +315,33 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow"}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow","why":null}"#,
+        );
+    }
+
+    #[test]
+    fn a_refused_request_names_the_rule() {
+        let line = Line {
+            request: None,
+            status: Status::BAD_REQUEST,
+            user_agent: None,
+            why: Some(http::head::HeadError::HostMissing.rule()),
+            ..plain()
+        };
+        check(
+            LogFormat::Common,
+            &line,
+            r#"192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "-" 400 2448 example.org 0.000123 "host-missing: an HTTP/1.1 request needs a Host field""#,
+        );
+        check(
+            LogFormat::Common,
+            &Line { ended: Some("client closed"), ..line },
+            r#"192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "-" 400 2448 example.org 0.000123 "client closed""#,
+        );
+        check(
+            LogFormat::Json,
+            &line,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":null,"target":null,"version":null,"status":400,"sent":2448,"duration":0.000123,"referer":null,"user_agent":null,"ended":null,"why":"host-missing: an HTTP/1.1 request needs a Host field"}"#,
         );
     }
 
@@ -311,7 +363,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null,"why":null}"#,
         );
     }
 

@@ -13,7 +13,9 @@ use std::rc::Rc;
 
 use http::framing::Framing;
 use http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
+use http::rule::{BODY_TOO_LARGE, Rule};
 use http::status::Status;
+use http::target::TargetError;
 
 pub use self::body::Progress;
 use self::body::Rest;
@@ -46,6 +48,8 @@ pub struct Http1 {
     pub made: Option<Made>,
     /// Bytes of the body at hand that a script is to have, or has left, and that are still to come.
     pub left: u64,
+    /// The rule that the body at hand has broken, where a script was to have it.
+    pub broken: Option<&'static Rule>,
 }
 
 /// What came of waiting for the answer to a request.
@@ -122,7 +126,8 @@ enum Taken {
 impl Http1 {
     pub fn new(peer: Peer, requests: u32) -> Http1 {
         let (rest, known) = (Vec::new(), Known::default());
-        Http1 { peer, requests, began: 0, rest, behind: Vec::new(), held: None, known, made: None, left: 0 }
+        let behind = Vec::new();
+        Http1 { peer, requests, began: 0, rest, behind, held: None, known, made: None, left: 0, broken: None }
     }
 
     /// For a connection whose one request is refused.
@@ -225,15 +230,60 @@ impl Http1 {
         match head::parse(input, &mut store, &worker.site.limits.head) {
             Ok(None) if input.is_empty() => Taken::Partial(0, Part::All),
             Ok(None) => Taken::Partial(0, Part::Head),
+            Err(error) => self.take_escaped(worker, error, input, batch),
+            Ok(Some((head, used))) => self.take_request(worker, &head, input, used, batch),
+        }
+    }
+
+    /// Takes a request whose head is the first `used` bytes of the input.
+    // Always: as a function of its own it costs every request a copy of what it returns.
+    #[inline(always)]
+    fn take_request(
+        &mut self,
+        worker: &Rc<Worker>,
+        head: &Head<'_>,
+        input: &[u8],
+        used: usize,
+        batch: &mut Batch<'_>,
+    ) -> Taken {
+        match body_of(head) {
+            None => match self.answer(worker, head, Reading::of(head), batch) {
+                None => Taken::Some(used),
+                Some(Next::Run(run)) if batch.is_empty() => self.pause_for(run, head, &input[..used]),
+                Some(next) => Taken::Paused(next, 0),
+            },
+            Some(_) if !is_read_first(head) || exchange::may_run(worker, head) => {
+                self.offer(worker, head, input, used, batch)
+            }
+            Some(body) => self.discard(worker, head, input, (used, body), batch),
+        }
+    }
+
+    /// Takes a step through input that could not be read, if it can be once what clients send raw is
+    /// percent-encoded; otherwise refuses it. From here on, the target is as if it had been sent so.
+    #[cold]
+    #[inline(never)]
+    fn take_escaped(
+        &mut self,
+        worker: &Rc<Worker>,
+        error: HeadError,
+        input: &[u8],
+        batch: &mut Batch<'_>,
+    ) -> Taken {
+        let escaped = match error {
+            HeadError::Target(TargetError::Byte) => head::escape_target(input),
+            _ => None,
+        };
+        let Some((escaped, longer)) = escaped else { return self.refuse_head(worker, error, input, batch) };
+        let mut store = FieldStore::new();
+        match head::parse(&escaped, &mut store, &worker.site.limits.head) {
+            Ok(None) => Taken::Partial(0, Part::Head),
             Err(error) => self.refuse_head(worker, error, input, batch),
-            Ok(Some((head, used))) => match body_of(&head) {
-                None => match self.answer(worker, &head, Reading::of(&head), batch) {
-                    None => Taken::Some(used),
-                    Some(Next::Run(run)) if batch.is_empty() => self.pause_for(run, &head, &input[..used]),
-                    Some(next) => Taken::Paused(next, 0),
-                },
-                Some(_) if exchange::may_run(worker, &head) => self.offer(worker, &head, input, used, batch),
-                Some(body) => self.discard(worker, &head, input, (used, body), batch),
+            // What is used up takes fewer bytes as it was sent, unless it is nothing.
+            Ok(Some((head, used))) => match self.take_request(worker, &head, &escaped, used, batch) {
+                Taken::Some(n) => Taken::Some(n.saturating_sub(longer)),
+                Taken::Partial(n, part) => Taken::Partial(n.saturating_sub(longer), part),
+                Taken::Paused(next, n) => Taken::Paused(next, n.saturating_sub(longer)),
             },
         }
     }
@@ -250,14 +300,15 @@ impl Http1 {
         let limit = exchange::body_limit(worker, head);
         if matches!(body, Rest::Sized(bytes) if bytes > limit) {
             self.made = None;
-            self.refuse(worker, Status::CONTENT_TOO_LARGE, Some(head), batch);
+            self.refuse(worker, (Status::CONTENT_TOO_LARGE, Some(BODY_TOO_LARGE)), Some(head), batch);
             return Taken::Some(input.len());
         }
         self.hold(&input[..used], Body::Unwanted(body), limit);
         Taken::Some(used)
     }
 
-    /// Has a request with a body answered by a script, if there is one, which gets the body.
+    /// Has a request with a body answered by a script, if there is one, which gets the body. An error is
+    /// answered at once; where not all of the body is here, the connection closes over the rest of it.
     fn offer(
         &mut self,
         worker: &Rc<Worker>,
@@ -268,6 +319,18 @@ impl Http1 {
     ) -> Taken {
         match self.reply(worker, head) {
             Answered::Reply(reply, trust) => {
+                let (is_error, mut body) = (reply.status().is_error(), Rest::of(head.framing));
+                let limit = exchange::body_limit(worker, head);
+                let is_allowed = !matches!(body, Rest::Sized(bytes) if bytes > limit);
+                if is_error
+                    && is_allowed
+                    && let Ok((_, Progress::More)) = body.skip(&input[used..], limit)
+                {
+                    self.made = Some(Made::Reply(reply, trust));
+                    // It is there, and so nothing is waited for.
+                    self.answer(worker, head, Reading::Unread, batch);
+                    return Taken::Some(input.len());
+                }
                 self.made = Some(Made::Reply(reply, trust));
                 self.discard(worker, head, input, (used, Rest::of(head.framing)), batch)
             }
@@ -298,11 +361,11 @@ impl Http1 {
             Body::Unwanted(rest) => match rest.skip(input, held.limit) {
                 Ok((n, Progress::More)) => return Taken::Partial(n, Part::Body),
                 Ok((n, Progress::Through)) => n,
-                Err(status) => {
+                Err((status, rule)) => {
                     self.made = None;
                     let mut store = FieldStore::new();
                     let head = parse_held(worker, &held.head, &mut store);
-                    self.refuse(worker, status, head.as_ref(), batch);
+                    self.refuse(worker, (status, Some(rule)), head.as_ref(), batch);
                     return Taken::Some(input.len());
                 }
             },
@@ -341,7 +404,18 @@ impl Http1 {
         };
         let manner = self.manner(worker, head, &reply, trust, reading);
         self.push(worker, reply, Some(head), manner, batch);
+        if trust == Trust::Lost {
+            self.name_rule(head, batch);
+        }
         None
+    }
+
+    /// Has the log say which rule the request has broken that was answered last.
+    #[cold]
+    fn name_rule(&mut self, head: &Head<'_>, batch: &mut Batch<'_>) {
+        if let Some(rule) = self.broken.take().or_else(|| exchange::broken_rule(head)) {
+            batch.records.name_rule(rule);
+        }
     }
 
     /// Has one request answered, which has its line even if that panics.
@@ -363,11 +437,12 @@ impl Http1 {
             Some(Made::Reply(reply, trust)) => (Answer::Now(reply), trust),
             Some(Made::Led(led)) => {
                 let answer = led.answer(worker, head, &self.known);
+                let trust = if self.broken.is_some() { Trust::Lost } else { Trust::Kept };
                 if !matches!(answer, Answer::Now(_)) {
                     // It is asked again with what comes of it.
                     self.made = Some(Made::Led(led));
                 }
-                (answer, Trust::Kept)
+                (answer, trust)
             }
             None => self.ask(worker, host, head),
         };
@@ -427,10 +502,19 @@ impl Http1 {
     }
 
     /// An answer after which the connection closes, for nobody knows where the next request would begin.
-    fn refuse(&mut self, worker: &Worker, status: Status, head: Option<&Head<'_>>, batch: &mut Batch<'_>) {
+    fn refuse(
+        &mut self,
+        worker: &Worker,
+        (status, rule): (Status, Option<&'static Rule>),
+        head: Option<&Head<'_>>,
+        batch: &mut Batch<'_>,
+    ) {
         let method = head.map_or(Method::Unknown, |h| h.method);
-        let reply = exchange::refuse(worker, method, status);
+        let reply = exchange::refuse(worker, method, status, rule);
         self.push(worker, reply, head, Manner::Close, batch);
+        if let Some(rule) = rule {
+            batch.records.name_rule(rule);
+        }
     }
 
     /// As `refuse`, for a head that is none. Even so, one that begins as HEAD does gets no content.
@@ -441,10 +525,11 @@ impl Http1 {
         input: &[u8],
         batch: &mut Batch<'_>,
     ) -> Taken {
-        let start = input.strip_prefix(b"\r\n").unwrap_or(input);
-        let method = if start.starts_with(b"HEAD ") { Method::Head } else { Method::Unknown };
-        let reply = exchange::refuse(worker, method, error.status());
+        let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
+        let method = if is_head { Method::Head } else { Method::Unknown };
+        let reply = exchange::refuse(worker, method, error.status(), Some(error.rule()));
         self.push(worker, reply, None, Manner::Close, batch);
+        batch.records.name_rule(error.rule());
         Taken::Some(input.len())
     }
 
@@ -473,7 +558,7 @@ impl Http1 {
         let head = self.held.take().map_or(rest, |held| held.head);
         let mut store = FieldStore::new();
         let head = parse_held(worker, &head, &mut store);
-        self.refuse(worker, status, head.as_ref(), &mut batch);
+        self.refuse(worker, (status, None), head.as_ref(), &mut batch);
         Some(batch)
     }
 }
@@ -486,7 +571,7 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        let reply = exchange::refuse(self.worker, Method::Unknown, Status::INTERNAL_SERVER_ERROR);
+        let reply = exchange::refuse(self.worker, Method::Unknown, Status::INTERNAL_SERVER_ERROR, None);
         let mut records = Records::default();
         self.worker.access.record(&mut records, &self.asked, &reply, 0);
         self.worker.access.write(&records, 0, Some(output::why_dropped()));
@@ -503,8 +588,15 @@ fn parse_held<'a: 's, 's>(
     parsed.ok().flatten().map(|(head, _)| head)
 }
 
+/// Is a body that nobody wants read before its request is answered? Where the method alone is likely to be
+/// refused, the answer comes first.
+fn is_read_first(head: &Head<'_>) -> bool {
+    matches!(head.method, Method::Get | Method::Head | Method::Options)
+}
+
 /// The body that comes behind a head without being asked for. With `Expect`
 /// the client waits for leave to send it; it gets its answer instead, and the connection closes.
+#[inline]
 fn body_of(head: &Head<'_>) -> Option<Rest> {
     if head.expects_continue || !head.framing.has_body() { None } else { Some(Rest::of(head.framing)) }
 }

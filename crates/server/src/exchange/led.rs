@@ -5,6 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use http::head::{FieldStore, Head, parse};
+use http::rule::Rule;
 use http::status::Status;
 use http::target::{SafePath, encode_path};
 use site::model::Route;
@@ -23,7 +24,8 @@ use crate::worker::Worker;
 
 pub enum Led {
     /// It could not answer. The status is shown with the page of its route.
-    Failed { host: usize, route: RouteId, status: Status },
+    /// Where the client is to blame, it names the rule that was broken.
+    Failed { host: usize, route: RouteId, status: Status, rule: Option<&'static Rule> },
     /// This head of a request is answered in place of the client's.
     Elsewhere(Vec<u8>),
     /// A file, for a route of a host.
@@ -36,7 +38,9 @@ impl Led {
         let host = worker.site.hosts.find(head.authority);
         let exchange = Exchange { worker, host, head, known, now: worker.clock.now() };
         match self {
-            Led::Failed { host, route, status } => exchange.status(route_of(worker, *host, *route), *status),
+            Led::Failed { host, route, status, rule } => {
+                exchange.refusal(route_of(worker, *host, *route), *status, *rule)
+            }
             Led::Elsewhere(bytes) => {
                 let mut store = FieldStore::new();
                 match parse(bytes, &mut store, &worker.site.limits.head) {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use http::fields::is_name;
 use http::head::{Head, Version};
+use http::rule::Rule;
 use http::status::Status;
 use site::log_line::{self, Client, Line, Request, TimeText};
 use site::memory;
@@ -64,6 +65,8 @@ struct Item {
     length: Option<u64>,
     /// Why the request did not become whole.
     ended: Option<&'static str>,
+    /// The rule that the request broke.
+    why: Option<&'static Rule>,
 }
 
 impl AccessLogs {
@@ -153,6 +156,7 @@ impl AccessLogs {
             user_agent: item.user_agent.clone().map(|r| &records.bytes[r]),
             duration_micros: now.saturating_sub(item.began),
             ended,
+            why: item.why,
         };
         log_line::write(lines.format, &line, &mut lines.time, &mut lines.bytes);
         lines.count += 1;
@@ -200,6 +204,13 @@ impl Records {
         }
     }
 
+    /// Says of the last request which rule it broke.
+    pub fn name_rule(&mut self, rule: &'static Rule) {
+        if let Some(item) = self.items.last_mut() {
+            item.why = Some(rule);
+        }
+    }
+
     fn take_down(&mut self, log: usize, asked: &Asked<'_>, reply: &Reply, line: usize) {
         let client = asked.peer.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
@@ -215,6 +226,7 @@ impl Records {
             head: (reply.block.head_len() + line) as u64,
             length: reply.content_length(),
             ended: None,
+            why: None,
         };
         if let Some(head) = asked.head {
             item.request =

@@ -1,8 +1,10 @@
 //! Answers that need no file: redirects, refusals with their short built-in page, and OPTIONS.
 
 use http::reply::Block;
+use http::rule::Rule;
 use http::status::Status;
 use site::decide::ALLOW;
+use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use site::model::{Route, Site};
 
 use super::Reply;
@@ -10,34 +12,33 @@ use super::head::HeadWriter;
 use crate::clock::Clock;
 use crate::worker::Worker;
 
-const HTML: &str = "text/html; charset=utf-8";
-
 /// A status with its built-in page.
 pub fn status(worker: &Worker, route: Option<&Route>, status: Status) -> Reply {
+    refusal(worker, route, status, None)
+}
+
+/// As `status`, with the rule that the request has broken.
+pub fn refusal(worker: &Worker, route: Option<&Route>, status: Status, rule: Option<&'static Rule>) -> Reply {
     let head = HeadWriter::new(worker, route, status);
     let head = match status {
         Status::METHOD_NOT_ALLOWED => head.field("Allow", ALLOW),
         Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
         _ => head,
     };
-    finish(head, status, "")
+    finish(head, status, || error_page::error(status, rule))
 }
 
 /// The answer where there is no room for a connection.
 pub fn no_room(site: &Site, clock: &Clock) -> Block {
     let status = Status::SERVICE_UNAVAILABLE;
     let head = HeadWriter::of(site, clock, None, status).field("Retry-After", "1");
-    let page = page(status, "");
-    head.field("Content-Type", HTML).length(page.len() as u64).finish_with(page.as_bytes())
+    with_page(head, &error_page::error(status, None))
 }
 
 /// A redirect, with a page for those who do not follow it by themselves.
 pub fn redirect(worker: &Worker, route: Option<&Route>, status: Status, location: &str) -> Reply {
     let head = HeadWriter::new(worker, route, status).field("Location", location);
-    let mut link = String::from("<p><a href=\"");
-    escape(location, &mut link);
-    link.push_str("\">Continue here</a></p>\n");
-    finish(head, status, &link)
+    finish(head, status, || error_page::redirect(status, location))
 }
 
 /// The answer to OPTIONS: what may be done, and nothing else.
@@ -48,34 +49,20 @@ pub fn options(worker: &Worker, route: Option<&Route>) -> Reply {
 
 /// The range does not exist (RFC 9110 §15.5.17).
 pub fn unsatisfiable(worker: &Worker, route: Option<&Route>, size: u64) -> Reply {
-    let head = HeadWriter::new(worker, route, Status::RANGE_NOT_SATISFIABLE);
-    finish(head.field("Content-Range", http::range::unsatisfied(size)), Status::RANGE_NOT_SATISFIABLE, "")
+    let status = Status::RANGE_NOT_SATISFIABLE;
+    let head = HeadWriter::new(worker, route, status);
+    let head = head.field("Content-Range", http::range::unsatisfied(size));
+    finish(head, status, || error_page::error(status, None))
 }
 
-fn finish(head: HeadWriter<'_>, status: Status, text: &str) -> Reply {
-    if !status.allows_body() {
-        return Reply::block(head.finish());
+fn finish(head: HeadWriter<'_>, status: Status, page: impl FnOnce() -> String) -> Reply {
+    match status.allows_body() {
+        true => Reply::block(with_page(head, &page())),
+        false => Reply::block(head.finish()),
     }
-    let page = page(status, text);
-    let head = head.field("Content-Type", HTML).length(page.len() as u64);
-    Reply::block(head.finish_with(page.as_bytes()))
 }
 
-fn page(status: Status, text: &str) -> String {
-    format!(
-        "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{status}</title>\n<h1>{status}</h1>\n{text}"
-    )
-}
-
-fn escape(text: &str, out: &mut String) {
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
+fn with_page(head: HeadWriter<'_>, page: &str) -> Block {
+    let head = head.field("Content-Type", CONTENT_TYPE).policy(CONTENT_SECURITY_POLICY);
+    head.length(page.len() as u64).finish_with(page.as_bytes())
 }

@@ -11,7 +11,18 @@ use crate::worker::Worker;
 pub struct HeadWriter<'a> {
     builder: Builder,
     rules: &'a [HeaderRule],
+    page: Page,
 }
+
+/// Whose page is behind the head?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Page {
+    OfTheSite,
+    /// Built in, with a policy of its own in place of the site's, which may forbid its style.
+    BuiltIn,
+}
+
+const POLICY: &str = "Content-Security-Policy";
 
 /// Fields that say how the message is framed. No configuration changes them.
 const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-range"];
@@ -25,7 +36,7 @@ impl<'a> HeadWriter<'a> {
     /// As `new`, where there is no worker yet.
     pub fn of(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
         let rules = route.map_or(&[][..], |r| &r.headers);
-        let head = HeadWriter { builder: Builder::new(status, &clock.date()), rules };
+        let head = HeadWriter { builder: Builder::new(status, &clock.date()), rules, page: Page::OfTheSite };
         match &site.server_header {
             Some(name) => head.field("Server", name),
             None => head,
@@ -40,6 +51,13 @@ impl<'a> HeadWriter<'a> {
         if is_framing(name) || !self.rules.iter().any(ruled) {
             self.builder = self.builder.field(name, value);
         }
+        self
+    }
+
+    /// The `Content-Security-Policy` of a built-in page.
+    pub fn policy(mut self, value: &str) -> HeadWriter<'a> {
+        self.builder = self.builder.field(POLICY, value);
+        self.page = Page::BuiltIn;
         self
     }
 
@@ -61,6 +79,7 @@ impl<'a> HeadWriter<'a> {
         for rule in self.rules {
             if let HeaderRule::Set(name, value) = rule
                 && !is_framing(name)
+                && !(self.page == Page::BuiltIn && name.eq_ignore_ascii_case(POLICY))
             {
                 builder = builder.field(name, value);
             }

@@ -153,7 +153,7 @@ fn head<'a>(worker: &Worker, route: &'a Route, format: Format) -> HeadWriter<'a>
         .field("Content-Type", format.content_type())
         .field("Vary", "Accept");
     match format {
-        Format::Html => head.field("Content-Security-Policy", CONTENT_SECURITY_POLICY),
+        Format::Html => head.policy(CONTENT_SECURITY_POLICY),
         Format::Json => head,
     }
 }

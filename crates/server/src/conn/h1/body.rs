@@ -3,6 +3,7 @@
 
 use http::chunked::{self, Event};
 use http::framing::Framing;
+use http::rule::{BODY_TOO_LARGE, Rule};
 use http::status::Status;
 
 /// How much of a body is still to come.
@@ -11,6 +12,9 @@ pub(super) enum Rest {
     Chunked { decoder: Box<chunked::Decoder>, seen: u64 },
     Done,
 }
+
+/// Why a body is not read on: the status of the answer, and the rule that is broken.
+pub(super) type Refused = (Status, &'static Rule);
 
 pub enum Progress {
     More,
@@ -29,9 +33,9 @@ impl Rest {
         }
     }
 
-    /// Throws away what of `input` belongs to the body, and says how much that was. Errors: the status
-    /// of the answer to a body that is malformed, or larger than `limit`.
-    pub(super) fn skip(&mut self, input: &[u8], limit: u64) -> Result<(usize, Progress), Status> {
+    /// Throws away what of `input` belongs to the body, and says how much that was. Errors: the
+    /// body is malformed, or larger than `limit`.
+    pub(super) fn skip(&mut self, input: &[u8], limit: u64) -> Result<(usize, Progress), Refused> {
         self.take(input, limit, |_| ())
     }
 
@@ -41,7 +45,7 @@ impl Rest {
         input: &[u8],
         limit: u64,
         mut content: impl FnMut(&[u8]),
-    ) -> Result<(usize, Progress), Status> {
+    ) -> Result<(usize, Progress), Refused> {
         match self {
             Rest::Done => Ok((0, Progress::Through)),
             Rest::Sized(left) => {
@@ -53,18 +57,19 @@ impl Rest {
             Rest::Chunked { decoder, seen } => {
                 let mut used = 0;
                 loop {
-                    let (n, event) = decoder.next(&input[used..]).map_err(|e| e.status())?;
+                    let (n, event) = decoder.next(&input[used..]).map_err(|e| (e.status(), e.rule()))?;
                     used += n;
+                    if let Event::Data(data) = event {
+                        *seen += data.len() as u64;
+                    }
+                    // A chunk counts as soon as its size is known.
+                    if seen.saturating_add(decoder.pending()) > limit {
+                        return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE));
+                    }
                     match event {
                         Event::NeedMore => return Ok((used, Progress::More)),
                         Event::End => return Ok((used, Progress::Through)),
-                        Event::Data(data) => {
-                            *seen += data.len() as u64;
-                            if *seen > limit {
-                                return Err(Status::CONTENT_TOO_LARGE);
-                            }
-                            content(data);
-                        }
+                        Event::Data(data) => content(data),
                     }
                 }
             }

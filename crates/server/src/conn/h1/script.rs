@@ -55,13 +55,17 @@ impl Http1 {
     }
 
     /// Moves what has come of a chunked body to `out`. Errors: the status of the answer to one that is
-    /// malformed or too large.
+    /// malformed or too large; the rule is in `broken`.
     pub fn take_chunks(&mut self, out: &mut Vec<u8>) -> Result<Progress, Status> {
         let Some(Held { body: body @ Body::Wanted(_), limit, .. }) = &mut self.held else {
             return Ok(Progress::Through);
         };
         let Body::Wanted(rest) = body else { return Ok(Progress::Through) };
-        let (used, progress) = rest.take(&self.rest, *limit, |data| out.extend_from_slice(data))?;
+        let taken = rest.take(&self.rest, *limit, |data| out.extend_from_slice(data));
+        let (used, progress) = taken.map_err(|(status, rule)| {
+            self.broken = Some(rule);
+            status
+        })?;
         self.rest.drain(..used);
         if matches!(progress, Progress::Through) {
             *body = Body::Passed;
@@ -100,7 +104,8 @@ impl Http1 {
 
     /// Notes what a script has led to.
     pub fn lead(&mut self, worker: &Worker, run: &Run, outcome: Outcome) {
-        let failed = |status| Made::Led(Led::Failed { host: run.host, route: run.route, status });
+        let rule = self.broken;
+        let failed = |status| Made::Led(Led::Failed { host: run.host, route: run.route, status, rule });
         // What was looked up was for what has led here.
         self.known.fetched.clear();
         self.made = Some(match outcome {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use http::reply::CONTINUE;
+use http::rule::BODY_TOO_LARGE;
 use http::status::Status;
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
 use site::application::Application;
@@ -60,7 +61,10 @@ impl Task {
                     Err(status) => return Ok(Err(status)),
                 }
             }
-            Content::Sized(bytes) if bytes > run.max_body => return Ok(Err(Status::CONTENT_TOO_LARGE)),
+            Content::Sized(bytes) if bytes > run.max_body => {
+                self.http.broken = Some(BODY_TOO_LARGE);
+                return Ok(Err(Status::CONTENT_TOO_LARGE));
+            }
             Content::Sized(_) | Content::None => None,
         };
         let length = match (&collected, content) {

@@ -136,7 +136,7 @@ fn read(answer: &str) -> String {
     let fields: Vec<_> = lines.filter(|line| !own.iter().any(|own| line.starts_with(own))).collect();
     let length = |name| head.split("\r\n").find_map(|line| line.strip_prefix(name));
     let body = match length("Content-Length: ").map(|length| length.parse::<usize>().unwrap()) {
-        _ if body.starts_with("<!doctype html>") => return format!("{status}|(page)"),
+        _ if body.starts_with("<!DOCTYPE html>") => return format!("{status}|(page)"),
         Some(length) if body.len() < length => format!("{body}(cut)"),
         None if length("Transfer-Encoding: ").is_some() => unchunk(body),
         _ => body.to_owned(),

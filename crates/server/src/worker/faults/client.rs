@@ -87,10 +87,10 @@ pub const SCRIPT: &[Talk] = &[
     Talk {
         sending: Sending::OneByOne,
         asks: &[
-            with("Content-Length: 5\r\n", body("hello", ask("POST", "/small HTTP/1.1", 405))),
+            with("Content-Length: 5\r\n", body("hello", get("/small HTTP/1.1", 200))),
             with(
                 "Transfer-Encoding: chunked\r\n",
-                body("5\r\nhello\r\n0\r\n\r\n", ask("POST", "/small HTTP/1.1", 405)),
+                body("5\r\nhello\r\n0\r\n\r\n", get("/small HTTP/1.1", 200)),
             ),
             ask("OPTIONS", "/small HTTP/1.1", 204),
         ],

@@ -1,0 +1,277 @@
+//! What a refusal says, on its page and in the log; and what is not refused although no URI has it.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
+
+use e2e::{PATIENCE, Rows, Server, Site, path_of};
+use serde_json::Value;
+
+/// With one worker, whose lines come in the order of the requests.
+fn site(format: &str) -> Site {
+    Site::new().file("a.txt", "hello\n").config(&format!(
+        "workers = 1\n[log]\naccess = \"stdout\"\nformat = \"{format}\"\n[limits]\nbody = 1000"
+    ))
+}
+
+/// Waits until `count` lines have come.
+fn lines(server: &Server, count: usize) -> Vec<String> {
+    let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
+    let found = server.output().wait_for(PATIENCE, enough);
+    found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
+}
+
+#[test]
+fn a_refusal_names_the_rule_on_its_page_and_in_the_log() {
+    let get = |line: &str| format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{line}\r\n");
+    let path = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let chunked = |body: &str| get("Transfer-Encoding: chunked\r\n") + body;
+    let table = [
+        ("\x16\x03\x01\x02\0\x01\0".to_owned(), 400, "tls"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505, "http2"),
+        ("GET / HTTP/3.0\r\n\r\n".to_owned(), 505, "version"),
+        ("GET / HTP/1.1\r\n\r\n".to_owned(), 400, "version-syntax"),
+        ("GET /\r\n\r\n".to_owned(), 400, "request-line"),
+        ("\u{1}\u{2}\u{3}".to_owned(), 400, "method"),
+        (format!("{} / HTTP/1.1\r\n\r\n", "A".repeat(40)), 501, "method-too-long"),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400, "host-missing"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(), 400, "host-twice"),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(), 400, "host-invalid"),
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n".to_owned(), 400, "bare-lf"),
+        ("GET / HTTP/1.1\rHost: a\r\n\r\n".to_owned(), 400, "bare-cr"),
+        (get("X : y\r\n"), 400, "field-space"),
+        (get("X: y\r\n z\r\n"), 400, "field-folded"),
+        (get("X\r\n"), 400, "field-name"),
+        (get("X: \0\r\n"), 400, "field-value"),
+        (get(&"X: y\r\n".repeat(200)), 431, "too-many-fields"),
+        (get(&format!("X: {}\r\n", "y".repeat(20_000))), 431, "head-too-large"),
+        (path(&format!("/{}", "x".repeat(9000))), 414, "target-too-long"),
+        (path("a.txt"), 400, "target-form"),
+        (path("/a#b"), 400, "target-byte"),
+        (path("/\"a\""), 400, "target-byte"),
+        (path("ftp://h/"), 400, "target-scheme"),
+        (path("http://u@h/"), 400, "target-user"),
+        (path("http://h:99999/"), 400, "target-host"),
+        (path("/%2f"), 400, "path-slash"),
+        (path("/%5c"), 400, "path-backslash"),
+        (path("/%00"), 400, "path-control"),
+        (path("/%zz"), 400, "path-escape"),
+        (path("/%ff"), 400, "path-utf8"),
+        (path("/../x"), 400, "path-above-root"),
+        (get("Expect: x\r\n"), 417, "expectation"),
+        (get("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), 400, "length-and-coding"),
+        (get("Content-Length: 5\r\nContent-Length: 5\r\n"), 400, "length-twice"),
+        (get("Content-Length: five\r\n"), 400, "length-syntax"),
+        (get("Content-Length: 05\r\n"), 400, "length-zeros"),
+        (get("Content-Length: 99999999999999999999\r\n"), 400, "length-too-large"),
+        (get("Content-Length: 1001\r\n"), 413, "body-too-large"),
+        (get("Transfer-Encoding: gzip, chunked\r\n"), 501, "coding-unknown"),
+        (get("Transfer-Encoding: gzip\r\n"), 400, "chunked-not-last"),
+        ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "coding-on-http10"),
+        (chunked("x\r\n"), 400, "chunk-size"),
+        (chunked("1\r\nabc\r\n"), 400, "chunk-data"),
+        (chunked("3e9\r\n"), 413, "body-too-large"),
+        (chunked("0\r\nX\r\n\r\n"), 400, "trailer"),
+    ];
+    let (combined, json) = (site("combined").start(), site("json").start());
+    let mut rows = Rows::new();
+    for (input, status, token) in &table {
+        for server in [&combined, &json] {
+            let response = server.ask(input);
+            rows.check(input, response.status, *status);
+            rows.check(input, response.field("connection"), Some("close"));
+            let page = response.text();
+            let named = format!("<p><code>{token}</code></p>");
+            rows.holds(input, &format!("{named} is on the page: {page}"), page.contains(&named));
+        }
+    }
+    let of_json = lines(&json, table.len());
+    for ((at, (input, status, token)), line) in table.iter().enumerate().zip(lines(&combined, table.len())) {
+        let page = combined.ask(input).text();
+        let (before, _) = page.split_once(".</p>\n<p><code>").expect("there is a sentence");
+        let sentence = before.rsplit_once("<p>").expect("it begins").1;
+        let why = format!("{token}: {}{}", sentence[..1].to_ascii_lowercase(), &sentence[1..]);
+        rows.holds(
+            input,
+            &format!("{line} ends with {why}"),
+            line.to_ascii_lowercase().ends_with(&format!(" \"{}\"", why.to_ascii_lowercase())),
+        );
+        let object: Value =
+            serde_json::from_str(&of_json[at]).unwrap_or_else(|e| panic!("{e}: {}", of_json[at]));
+        rows.check(input, object["status"].as_u64(), Some((*status).into()));
+        let found = object["why"].as_str().unwrap_or_default().to_ascii_lowercase();
+        rows.check(input, found, why.to_ascii_lowercase());
+        rows.check(input, &object["ended"], &Value::Null);
+    }
+    // What is answered breaks no rule.
+    json.get("/a.txt");
+    let line: Value = serde_json::from_str(&lines(&json, table.len() + 1)[table.len()]).expect("it is JSON");
+    rows.check("/a.txt", &line["why"], &Value::Null);
+}
+
+#[test]
+fn a_script_is_not_sent_a_body_that_breaks_a_rule() {
+    let server = Site::new()
+        .script("a.cgi", "#!/bin/sh\ncat >/dev/null\nprintf 'X: y\\n\\nran'\n")
+        .config("workers = 1\n[limits]\nbody = 1000\n[log]\naccess = \"stdout\"\nformat = \"json\"")
+        .config("[[route]]\npath = \"*.cgi\"\ncgi = true")
+        .start();
+    let mut rows = Rows::new();
+    let post = |rest: &str| format!("POST /a.cgi HTTP/1.1\r\nHost: h\r\n{rest}");
+    let table = [
+        (post("Transfer-Encoding: chunked\r\n\r\n3e8\r\n"), None),
+        // The size is enough to know: nothing of the data is sent.
+        (post("Transfer-Encoding: chunked\r\n\r\n3e9\r\n"), Some((413, "body-too-large"))),
+        (post("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), Some((413, "body-too-large"))),
+        (post("Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n3e8\r\n"), Some((413, "body-too-large"))),
+        (post("Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n"), Some((400, "chunk-data"))),
+        (post("Content-Length: 1001\r\n\r\n"), Some((413, "body-too-large"))),
+    ];
+    for (at, (input, expected)) in table.iter().enumerate() {
+        let mut client = server.connect();
+        client.send(input);
+        let Some((status, token)) = expected else {
+            client.send("x".repeat(1000) + "\r\n0\r\n\r\n");
+            rows.check(input, client.read_response().text().as_str(), "ran");
+            continue;
+        };
+        let response = client.read_response();
+        rows.check(input, (response.status, response.field("connection")), (*status, Some("close")));
+        rows.holds(
+            input,
+            "the page names the rule",
+            response.text().contains(&format!("<code>{token}</code>")),
+        );
+        let line: Value = serde_json::from_str(&lines(&server, at + 1)[at]).expect("it is JSON");
+        let why = line["why"].as_str().unwrap_or_default().to_owned();
+        rows.holds(input, &format!("the log names the rule: {why}"), why.starts_with(&format!("{token}: ")));
+    }
+}
+
+/// Answers one request with its own head.
+fn echo() -> (u16, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (sender, heads) = mpsc::channel();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut connection) = connection else { return };
+            let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
+            while !head.ends_with(b"\r\n\r\n") {
+                match connection.read(&mut buffer) {
+                    Ok(0) | Err(_) => break,
+                    Ok(n) => head.extend_from_slice(&buffer[..n]),
+                }
+            }
+            _ = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            if sender.send(String::from_utf8_lossy(&head).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (port, heads)
+}
+
+#[test]
+fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
+    let (port, heads) = echo();
+    let perl = path_of("perl");
+    let server = Site::new()
+        .file("ä b.txt", "found\n")
+        .file("ä/x.txt", "in a folder\n")
+        .script(
+            "env.cgi",
+            format!(
+                "#!{perl}\nprint \"X: y\\n\\n$ENV{{REQUEST_URI}} $ENV{{QUERY_STRING}} $ENV{{PATH_INFO}} @ARGV\";\n"
+            ),
+        )
+        .config("workers = 1\nredirects = { \"/old/\" = \"/new/$rest$query\" }\n[log]\naccess = \"stdout\"")
+        .config("[scripts]\nquery_arguments = true\n[[route]]\npath = \"*.cgi\"\ncgi = true")
+        .config("[[route]]\npath = \"/app/\"\napplication = \"app\"")
+        .config(&format!(
+            "[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"127.0.0.1:{port}\""
+        ))
+        .start();
+    let mut rows = Rows::new();
+    let ask = |target: &[u8]| {
+        server.ask([&b"GET "[..], target, b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"].concat())
+    };
+    let latin: &[u8] = b"\xe4";
+    for (target, status, text) in [
+        ("/\u{e4}%20b.txt".as_bytes(), 200, "found\n"),
+        ("/\u{e4}/x.txt?\u{e4}".as_bytes(), 200, "in a folder\n"),
+        ("http://h/\u{e4}/x.txt?<>".as_bytes(), 200, "in a folder\n"),
+        (&[b"/\xc3\xa4/x.txt?", latin, b"\"<>"].concat(), 200, "in a folder\n"),
+        // In a path, they must be UTF-8.
+        (&[b"/", latin].concat(), 400, ""),
+        (b"/\xc3", 400, ""),
+        (b"/\xc0\xae\xc0\xae/", 400, ""),
+        (b"/\xed\xa0\x80", 400, ""),
+        (b"/\xff", 400, ""),
+        // A half of the character is encoded.
+        (b"/\xc3%A4/x.txt", 200, "in a folder\n"),
+        (
+            "/env.cgi/\u{e4}/x?q=\u{e4}\"<b>\"".as_bytes(),
+            200,
+            "/env.cgi/%C3%A4/x?q=%C3%A4%22%3Cb%3E%22 q=%C3%A4%22%3Cb%3E%22 /\u{e4}/x ",
+        ),
+        (&[b"/env.cgi?", latin, b"+\"x"].concat(), 200, "/env.cgi?%E4+%22x %E4+%22x  \u{fffd} \"x"),
+    ] {
+        let response = ask(target);
+        rows.check(target, response.status, status);
+        if status == 200 {
+            rows.check(target, response.text().as_str(), text);
+        }
+    }
+    for (target, location) in [
+        ("/\u{e4}?\u{e4}\"<>".as_bytes(), "/%C3%A4/?%C3%A4%22%3C%3E"),
+        ("/old/\u{e4}?\u{e4}\"<>".as_bytes(), "/new/%C3%A4?%C3%A4%22%3C%3E"),
+        (&[b"/old/?", latin].concat(), "/new/?%E4"),
+    ] {
+        rows.check(target, ask(target).field("location"), Some(location));
+    }
+    let asked = "/app/\u{e4}?\u{e4}\"<>";
+    rows.check(asked, ask(asked.as_bytes()).status, 200);
+    let head = heads.recv_timeout(PATIENCE).expect("the application is asked");
+    rows.check(asked, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
+    let log = lines(&server, 16);
+    rows.holds(
+        &log[15],
+        "the log has it encoded",
+        log[15].contains("\"GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1\""),
+    );
+
+    // Limits count what is encoded; and the connection goes on behind it.
+    let long = format!("GET /?{} HTTP/1.1\r\nHost: h\r\n\r\n", "\u{e4}".repeat(3000));
+    rows.check(&long, server.talk(&long, "").summary.as_str(), "414 closed");
+    let one = "GET /\u{e4}/x.txt?<\u{e4}> HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab";
+    let three = one.repeat(3);
+    rows.check(&three, server.talk(&three, "").summary.as_str(), "200 200 200 open");
+    let mut client = server.connect();
+    client.dribble(one);
+    rows.check(one, client.read_response().text().as_str(), "in a folder\n");
+}
+
+#[test]
+fn built_in_pages_have_a_policy_of_their_own() {
+    let policy = "default-src 'self'";
+    let server = Site::new()
+        .config(&format!(
+            "listing = true\nheaders = {{ Content-Security-Policy = \"{policy}\", X-Own = \"yes\" }}"
+        ))
+        .file("a/x.html", "x")
+        .start();
+    let mut rows = Rows::new();
+    rows.check("/a/x.html", server.get("/a/x.html").field("content-security-policy"), Some(policy));
+    for path in ["/none", "/a", "/a/"] {
+        let response = server.get(path);
+        let found = response.field("content-security-policy").unwrap_or_default();
+        rows.holds(
+            path,
+            &format!("it allows its own style alone: {found}"),
+            found.starts_with("default-src 'none'; "),
+        );
+        rows.check(path, response.field("x-own"), Some("yes"));
+    }
+}
