@@ -119,3 +119,15 @@ fn nothing_passes_when_nobody_can_be_asked() {
     }
     assert_eq!(ask(&server, "GET", "/open.txt", "", ""), "200 for all");
 }
+
+#[test]
+fn a_site_of_files_alone_may_have_an_authorizer() {
+    let site = Site::new().file("s.txt", "secret").beside("guard.py", GUARD).beside("taipan.py", WRAPPER);
+    let (python, home) = (path_of("python3"), site.home().display().to_string());
+    let guard =
+        format!("[[application]]\nname = \"guard\"\ncommand = [\"{python}\", \"-B\", \"{home}/guard.py\"]");
+    let server = site.config(&format!("authorizer = \"guard\"\n{guard}")).start();
+    let mut rows = Rows::new();
+    rows.check("without a name", ask(&server, "GET", "/s.txt", "", ""), "401 who? none".to_owned());
+    rows.check("with a name", ask(&server, "GET", "/s.txt", MAY, ""), "200 secret".to_owned());
+}

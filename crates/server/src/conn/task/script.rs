@@ -50,7 +50,6 @@ impl Task {
 
     async fn converse(&mut self, run: &Run) -> Result<Result<Outcome, Status>, Broken> {
         let worker = self.worker.clone();
-        let Some(runner) = worker.runner.clone() else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
         // Who may pass is said of the head alone.
         let content = if run.is_authorizer() { Content::None } else { self.http.content() };
         let collected = match content {
@@ -82,6 +81,7 @@ impl Task {
         let Call::Program(program) = &order.call else {
             return self.ask(run, &order, content, collected).await;
         };
+        let Some(runner) = worker.runner.clone() else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
         let processes = run.processes(&worker);
         let Ok(turn) = self.unless_left(worker.turns.take(run.route(&worker), processes)).await? else {
             worker.counts.add(Count::ScriptsRefused, 1);
