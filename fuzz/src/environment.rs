@@ -34,6 +34,7 @@ pub fn environment(data: &[u8]) {
             scheme: Scheme::Https,
             path,
             query,
+            query_string: query,
             host: "h:1",
             server_name: "h",
             server_port: 1,

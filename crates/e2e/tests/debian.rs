@@ -11,10 +11,16 @@ use e2e::{Beside, Rows, Server, Site, command, ended, is_root, path_of};
 const MANUAL: &str = include_str!("../../../docs/manual/applications.md");
 const SECTION: &str = "### Debian's packages\n";
 
+/// A picture of one pixel.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
+
+fn section() -> &'static str {
+    MANUAL.split_once(SECTION).expect("the manual has the section").1
+}
+
 /// The configuration of the manual, with php-fpm where the test has it, and without its address and root.
 fn of_the_manual(home: &Path) -> String {
-    let section = MANUAL.split_once(SECTION).expect("the manual has the section").1;
-    let config = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let config = section().split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     let config = config.expect("the section has a configuration");
     let own = |line: &&str| !line.starts_with("listen = ") && !line.starts_with("root = ");
     let lines: Vec<&str> = config.lines().filter(own).collect();
@@ -118,6 +124,43 @@ fn an_alias_and_a_pattern_of_scripts_serve_dokuwiki_phpmyadmin_and_adminer() {
     for (path, leads_to) in [("/dokuwiki", "/dokuwiki/"), ("/dokuwiki/", "/dokuwiki/doku.php?id=start")] {
         rows.check(path, server.get(path).field("location"), Some(leads_to));
     }
+}
+
+#[test]
+fn a_fallback_gives_dokuwiki_the_addresses_that_it_writes() {
+    let site = site("$conf['userewrite'] = 1;").beside("data/media/pic.png", PNG);
+    let fences: Vec<&str> = section().split("```toml\n").skip(2).take(2).collect();
+    let [line, images] = [0, 1].map(|at| fences[at].split("```").next().expect("it ends"));
+    let alias = "alias = \"/usr/share/dokuwiki\"\n";
+    let config = of_the_manual(site.home()).replace(alias, &format!("{alias}{line}")) + "\n" + images;
+    let (server, _fpm) = start(site.config(&config));
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/dokuwiki/start", "Hello from the wiki"),
+        ("/dokuwiki/a:page", "A page below"),
+        ("/dokuwiki/a:page?do=edit", "<textarea"),
+        ("/dokuwiki/start", "\"/dokuwiki/start?do="),
+        ("/dokuwiki/doku.php?id=a:page", "A page below"),
+        ("/dokuwiki/_detail/pic.png", "src=\"/dokuwiki/_media/pic.png"),
+    ] {
+        let response = server.get(path);
+        rows.check(path, response.status, 200);
+        rows.holds(path, &format!("it has {expected}"), response.text().contains(expected));
+    }
+    let none = server.get("/dokuwiki/no:such:page").text();
+    rows.holds("no such page", "it is the wiki that says so", none.contains("<title>no:such:page"));
+    for (path, expected) in [
+        ("/dokuwiki/_media/pic.png", (200, "image/png")),
+        // With capitals, as PHP says it.
+        ("/dokuwiki/_media/none.png", (404, "text/html; charset=UTF-8")),
+        ("/dokuwiki/none.png", (404, "text/html; charset=utf-8")),
+        ("/dokuwiki/lib/images/smileys/biggrin.svg", (200, "image/svg+xml")),
+    ] {
+        let response = server.get(path);
+        rows.check(path, (response.status, response.field("content-type").unwrap_or("none")), expected);
+    }
+    let leads_to = server.get("/dokuwiki/").field("location").map(str::to_owned);
+    rows.check("/dokuwiki/", leads_to.as_deref(), Some("/dokuwiki/start"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::Route;
-use site::plan::{Plan, Scheme, Scripts, plan};
+use site::plan::{self, Plan, Scheme, Scripts, Told, Why, plan};
 use site::route::RouteId;
 use site::walk::Verdict;
 
@@ -63,8 +63,18 @@ impl Known {
     }
 }
 
-/// Look-ups for one request: the path itself, and an error page.
-const FETCHES: usize = 4;
+/// Look-ups for one request: the path itself and its fallback, each for a script and for a file, and an error
+/// page.
+const FETCHES: usize = 6;
+
+/// Whose answer is looked for.
+#[derive(Clone, Copy)]
+enum Stage<'t> {
+    /// That of the path that was asked, or else of its fallback.
+    Asked,
+    /// That of the fallback, which has none itself.
+    Fallback(&'t Told),
+}
 
 /// Is the connection's framing still sure after this answer?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +113,7 @@ pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, known: &Known) 
     {
         // What has just been looked up for this request was not there when it came.
         worker.counts.add(if known.fetched.is_empty() { Count::CacheHits } else { Count::CacheMisses }, 1);
-        return (exchange.of_entry(&path, &entry), Trust::Kept);
+        return (exchange.of_entry(&path, &entry, Stage::Asked), Trust::Kept);
     }
     (exchange.plan(path), Trust::Kept)
 }
@@ -118,7 +128,12 @@ pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
         let routes = &worker.site.hosts.at(host).routes;
         !routes.get(routes.find(&asked)).authorizers.is_empty() || !plan.route().authorizers.is_empty()
     };
-    is_guarded || matches!(plan, Plan::Scripts(_) | Plan::Application(_))
+    let falls_back = || {
+        let fallback =
+            plan::fallback(&worker.site, host, plan.route(), &asked, None, head.authority, Scheme::Http);
+        fallback.is_some_and(|fallback| fallback.plan.may_run())
+    };
+    is_guarded || plan.may_run() || falls_back()
 }
 
 /// Bytes of a body that are read and thrown away where nobody wants them.
@@ -172,41 +187,97 @@ impl Exchange<'_> {
     fn guard(&self, route: RouteId, application: ApplicationId) -> Box<Run> {
         // The body is for whoever answers then.
         let max_body = body_limit(self.worker, self.head);
-        Box::new(Run { host: self.host, route, what: What::Authorizer(application), max_body })
+        let what = What::Authorizer(application);
+        Box::new(Run { host: self.host, route, what, query: None, max_body })
     }
 
     fn plan(&self, path: SafePath<'_>) -> Answer {
         let Head { target, authority, .. } = *self.head;
         let asked = path.clone();
         let plan = plan(&self.worker.site, self.host, path, target.query(), authority, Scheme::Http);
-        self.of_plan(&asked, plan)
+        self.of_plan(&asked, plan, Stage::Asked)
     }
 
-    fn of_plan(&self, asked: &SafePath<'_>, plan: Plan<'_, '_>) -> Answer {
+    fn of_plan(&self, asked: &SafePath<'_>, plan: Plan<'_, '_>, stage: Stage<'_>) -> Answer {
         let method = self.head.method;
         match plan {
-            Plan::Scripts(scripts) => self.of_scripts(asked, *scripts),
+            Plan::Scripts(scripts) => self.of_scripts(asked, *scripts, stage),
             Plan::Application(planned) => {
-                let site::plan::Application { at, name, path_info, .. } = *planned;
-                self.run(at, What::Application { name, path_info })
+                let plan::Application { at, name, path_info, .. } = *planned;
+                self.run(at, What::Application { name, path_info }, stage)
             }
             Plan::Redirect { route, status, location } => {
                 Answer::Now(self.finish(fixed::redirect(self.worker, Some(route), status, &location)))
             }
+            Plan::Status { route, status, why: Why::NoScript } => self.absent(asked, route, status, stage),
             Plan::Status { route, status, .. } => self.status(route, status),
-            Plan::Files(planned) => match (decide::refused_method(method), method) {
-                (Some(status), _) => self.status(planned.route, status),
-                (None, Method::Options) => Answer::Now(fixed::options(self.worker, Some(planned.route))),
-                (None, _) => match self.find(asked, &planned) {
-                    Lookup::Hit(entry) => self.of_entry(asked, &entry),
-                    Lookup::Fetch(fetch) => self.fetch(fetch),
-                    Lookup::Failed(status) => self.status(planned.route, status),
-                },
-            },
+            Plan::Files(planned) => {
+                let status = decide::refused_method(method);
+                if let (Some(_), _) | (_, Method::Options) = (status, method)
+                    && let Some(answer) = self.taken_instead(asked, &planned, stage)
+                {
+                    return answer;
+                }
+                match (status, method) {
+                    (Some(status), _) => self.status(planned.route, status),
+                    (None, Method::Options) => Answer::Now(fixed::options(self.worker, Some(planned.route))),
+                    (None, _) => match self.find(asked, &planned) {
+                        Lookup::Hit(entry) => self.of_entry(asked, &entry, stage),
+                        Lookup::Fetch(fetch) => self.fetch(fetch),
+                        Lookup::Failed(status) => self.status(planned.route, status),
+                    },
+                }
+            }
         }
     }
 
-    fn of_scripts(&self, asked: &SafePath<'_>, scripts: Scripts<'_, '_>) -> Answer {
+    /// The answer by the fallback to a method that files do not take, where no file is: there, a script or an
+    /// application may take it.
+    fn taken_instead(
+        &self,
+        asked: &SafePath<'_>,
+        planned: &plan::Files<'_, '_>,
+        stage: Stage<'_>,
+    ) -> Option<Answer> {
+        let Stage::Asked = stage else { return None };
+        let fallback = self.fallback(asked, planned.route).filter(|fallback| fallback.plan.may_run())?;
+        let entry = match self.find(asked, planned) {
+            Lookup::Hit(entry) => entry,
+            Lookup::Fetch(fetch) => return Some(self.fetch(fetch)),
+            Lookup::Failed(status) => return Some(self.status(planned.route, status)),
+        };
+        decide::absent(as_asked(asked), &entry.resource, planned.route.files.listing)?;
+        Some(self.of_fallback(fallback))
+    }
+
+    /// The answer where nothing stands under a path of this route.
+    fn absent(&self, asked: &SafePath<'_>, route: &Route, status: Status, stage: Stage<'_>) -> Answer {
+        match stage {
+            Stage::Asked => match self.fallback(asked, route) {
+                Some(fallback) => self.of_fallback(fallback),
+                None => self.status(route, status),
+            },
+            Stage::Fallback(_) => self.status(route, Status::NOT_FOUND),
+        }
+    }
+
+    fn fallback<'s>(&'s self, asked: &SafePath<'_>, route: &'s Route) -> Option<plan::Fallback<'s>> {
+        let Head { target, authority, .. } = *self.head;
+        let site = &self.worker.site;
+        plan::fallback(site, self.host, route, asked, target.query(), authority, Scheme::Http)
+    }
+
+    fn of_fallback(&self, fallback: plan::Fallback<'_>) -> Answer {
+        let plan::Fallback { path, plan, told } = fallback;
+        if self.worker.authorizes
+            && let Some(run) = self.authorizer(&path)
+        {
+            return Answer::Run(run);
+        }
+        self.of_plan(&path, plan, Stage::Fallback(&told))
+    }
+
+    fn of_scripts(&self, asked: &SafePath<'_>, scripts: Scripts<'_, '_>, stage: Stage<'_>) -> Answer {
         let Scripts { walk, otherwise } = scripts;
         let host = self.worker.site.hosts.at(self.host);
         let verdict = match script::find(self.worker, self.host, &walk, &self.known.fetched, self.now) {
@@ -217,16 +288,20 @@ impl Exchange<'_> {
         match verdict {
             Verdict::Run(at) => {
                 let step = &walk.steps[at];
-                self.run(step.route, What::Script(step.clone()))
+                let step = match stage {
+                    Stage::Asked => step.clone(),
+                    Stage::Fallback(told) => step.with_path_info(&told.path_info),
+                };
+                self.run(step.route, What::Script(step), stage)
             }
             Verdict::Denied(at) => self.status(host.routes.get(walk.steps[at].route), Status::FORBIDDEN),
-            Verdict::Folder => self.status(otherwise.route(), Status::FORBIDDEN),
-            Verdict::ToFolder => Answer::Now(self.finish(self.to_folder(asked))),
-            Verdict::Otherwise => self.of_plan(asked, otherwise),
+            Verdict::Folder => self.absent(asked, otherwise.route(), Status::FORBIDDEN, stage),
+            Verdict::ToFolder => self.to_folder_of(asked, stage),
+            Verdict::Otherwise => self.of_plan(asked, otherwise, stage),
         }
     }
 
-    fn run(&self, at: RouteId, what: What) -> Answer {
+    fn run(&self, at: RouteId, what: What, stage: Stage<'_>) -> Answer {
         let route = self.worker.site.hosts.at(self.host).routes.get(at);
         // A part of the path may have a route of its own.
         if let Some(id) = route.authorizers.iter().find(|id| !self.known.passed.contains(id)) {
@@ -239,11 +314,15 @@ impl Exchange<'_> {
         if self.worker.sheds_cold() {
             return self.status(route, Status::SERVICE_UNAVAILABLE);
         }
-        Answer::Run(Box::new(Run { host: self.host, route: at, what, max_body: route.max_body }))
+        let query = match stage {
+            Stage::Asked => None,
+            Stage::Fallback(told) => told.query.clone(),
+        };
+        Answer::Run(Box::new(Run { host: self.host, route: at, what, query, max_body: route.max_body }))
     }
 
     /// What stands under `path`, as far as it is known here or the kernel has it in memory.
-    fn find(&self, path: &SafePath<'_>, planned: &site::plan::Files<'_, '_>) -> Lookup {
+    fn find(&self, path: &SafePath<'_>, planned: &plan::Files<'_, '_>) -> Lookup {
         if let Some(result) = self.known.fetched.iter().find_map(|f| f.entry(self.host, path)) {
             self.worker.counts.add(Count::CacheMisses, 1);
             return match result {
@@ -275,8 +354,8 @@ impl Exchange<'_> {
     }
 
     #[inline]
-    fn of_entry(&self, path: &SafePath<'_>, entry: &Entry) -> Answer {
-        let asked = if path.is_folder() { Asked::AsFolder } else { Asked::AsFile };
+    fn of_entry(&self, path: &SafePath<'_>, entry: &Entry, stage: Stage<'_>) -> Answer {
+        let asked = as_asked(path);
         let listing = match entry.folder_stamp() {
             Some(_) => self.route(path).files.listing,
             None => site::model::Listing::Off,
@@ -291,11 +370,20 @@ impl Exchange<'_> {
             Decision::Unsatisfiable(chosen) => {
                 fixed::unsatisfiable(self.worker, Some(self.route(path)), entry.size(chosen))
             }
-            Decision::ToFolder => self.to_folder(path),
+            Decision::ToFolder => return self.to_folder_of(path, stage),
             Decision::List(preconditions) => return self.list(path, entry, preconditions),
+            Decision::Absent(status) => return self.absent(path, self.route(path), status, stage),
             Decision::Refuse(status) => return self.status(self.route(path), status),
         };
         Answer::Now(self.finish(reply))
+    }
+
+    /// A folder that was asked without its slash. The client has not asked for that of a fallback.
+    fn to_folder_of(&self, path: &SafePath<'_>, stage: Stage<'_>) -> Answer {
+        match stage {
+            Stage::Asked => Answer::Now(self.finish(self.to_folder(path))),
+            Stage::Fallback(_) => self.status(self.route(path), Status::NOT_FOUND),
+        }
     }
 
     fn route(&self, path: &SafePath<'_>) -> &Route {
@@ -376,6 +464,11 @@ impl Exchange<'_> {
     fn finish(&self, reply: Reply) -> Reply {
         for_method(self.head.method, reply)
     }
+}
+
+#[inline]
+fn as_asked(path: &SafePath<'_>) -> Asked {
+    if path.is_folder() { Asked::AsFolder } else { Asked::AsFile }
 }
 
 /// HEAD gets what GET would get, without the content (RFC 9110 §9.3.2).

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use http::head::{self, FieldStore, Head, Method};
 use http::target::SafePath;
 use site::application::ApplicationId;
-use site::model::{Account, Host, Interpreter, Site};
-use site::plan::{Plan, Scheme, Why, plan};
+use site::model::{Account, Host, Interpreter, Listing, Site};
+use site::plan::{self, Plan, Scheme, Told, Why, plan};
 use site::walk::{Step, Verdict, Walk};
 
 use crate::exchange::{self, Answer};
@@ -89,7 +89,7 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
     match tell_plan(worker, host, &head) {
-        Whose::Server => {
+        Whose::Server | Whose::Nothing => {
             if let Some(reply) = answer(worker, host, &head).await {
                 terminal::out(format_args!("reply\n{}", indented(&reply)));
             }
@@ -100,9 +100,12 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Server,
     Script,
+    /// The fallback does, or else the server, for nothing stands there.
+    Nothing,
 }
 
 fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
@@ -119,12 +122,34 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
     };
     terminal::out(format_args!("path      /{}", path.as_str()));
     let asked = path.clone();
-    let plan = match plan(&worker.site, host, path, head.target.query(), head.authority, Scheme::Http) {
-        Plan::Scripts(scripts) => match tell_walk(worker, host, &asked, &scripts.walk) {
+    let (site, query) = (&worker.site, head.target.query());
+    let plan = plan(site, host, path, query, head.authority, Scheme::Http);
+    let route = plan.route();
+    let whose = tell_planned(worker, host, &asked, plan, None);
+    if whose != Whose::Nothing {
+        return whose;
+    }
+    let fallback = plan::fallback(site, host, route, &asked, query, head.authority, Scheme::Http);
+    let Some(plan::Fallback { path, plan, told }) = fallback else { return whose };
+    terminal::out(format_args!("fallback  {path}"));
+    tell_planned(worker, host, &path, plan, Some(&told))
+}
+
+/// `told`: what is told to a fallback.
+fn tell_planned(
+    worker: &Rc<Worker>,
+    host: usize,
+    asked: &SafePath,
+    plan: Plan<'_, '_>,
+    told: Option<&Told>,
+) -> Whose {
+    let plan = match plan {
+        Plan::Scripts(scripts) => match tell_walk(worker, host, asked, &scripts.walk, told) {
             Some(Verdict::Run(_)) => return Whose::Script,
             Some(Verdict::Otherwise) => scripts.otherwise,
+            Some(Verdict::Folder) => return Whose::Nothing,
             // The answer says what is wrong.
-            Some(Verdict::Denied(_) | Verdict::Folder | Verdict::ToFolder) | None => return Whose::Server,
+            Some(Verdict::Denied(_) | Verdict::ToFolder) | None => return Whose::Server,
         },
         plan => plan,
     };
@@ -136,19 +161,23 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
             tell_application(&worker.site, planned.application);
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
+            tell_query(told);
             return Whose::Script;
         }
         Plan::Redirect { route, status, location } => {
             terminal::out(format_args!("route     {}: {status}, to {location}", route.name()));
         }
         Plan::Status { route, status, why } => {
-            terminal::out(format_args!("route     {}: {status} ({})", route.name(), reason(why)))
+            terminal::out(format_args!("route     {}: {status} ({})", route.name(), reason(why)));
+            if why == Why::NoScript {
+                return Whose::Nothing;
+            }
         }
         Plan::Files(planned) => {
             let route = planned.route;
             let root = planned.root.display();
             terminal::out(format_args!("route     {}: files beneath {root}", route.name()));
-            if planned.path != asked {
+            if planned.path != *asked {
                 terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
             let Ok(root) = Roots::get(worker, planned.root, worker.clock.now()) else { return Whose::Server };
@@ -159,7 +188,17 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
                 ..Query::new(root, below, &route.files, worker.site.cache.file)
             };
             match look(&query, &[], Wait::Allowed) {
-                Ok(Some(found)) => tell_found(&found),
+                Ok(Some(found)) => {
+                    tell_found(&found);
+                    let is_absent = match found {
+                        Found::Missing => true,
+                        Found::Folder(_) => asked.is_folder() && route.files.listing == Listing::Off,
+                        Found::Denied | Found::File { .. } => false,
+                    };
+                    if is_absent {
+                        return Whose::Nothing;
+                    }
+                }
                 other => terminal::out(format_args!("found     {other:?}")),
             }
         }
@@ -168,7 +207,13 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
 }
 
 /// Where the walk for a script ended; `None`: that cannot be found out.
-fn tell_walk(worker: &Rc<Worker>, host: usize, asked: &SafePath, walk: &Walk) -> Option<Verdict> {
+fn tell_walk(
+    worker: &Rc<Worker>,
+    host: usize,
+    asked: &SafePath,
+    walk: &Walk,
+    told: Option<&Told>,
+) -> Option<Verdict> {
     let host = worker.site.hosts.at(host);
     let query = script::Query::new(worker, walk, worker.clock.now()).ok()?;
     let verdict = query.look(Wait::Allowed).ok()?;
@@ -177,8 +222,13 @@ fn tell_walk(worker: &Rc<Worker>, host: usize, asked: &SafePath, walk: &Walk) ->
     }
     match verdict {
         Verdict::Run(at) => {
-            tell_script(host, &walk.steps[at]);
-            tell_run(&worker.site, host, &walk.steps[at]);
+            let step = &walk.steps[at];
+            tell_script(host, step);
+            match told {
+                Some(told) => tell_run(&worker.site, host, &step.with_path_info(&told.path_info)),
+                None => tell_run(&worker.site, host, step),
+            }
+            tell_query(told);
         }
         Verdict::Denied(at) => {
             let step = &walk.steps[at];
@@ -196,6 +246,12 @@ fn tell_script(host: &Host, step: &Step) {
     let name = host.routes.get(step.route).name();
     terminal::out(format_args!("route     {name}: scripts beneath {}", step.root.display()));
     terminal::out(format_args!("script    {}", step.file().display()));
+}
+
+fn tell_query(told: Option<&Told>) {
+    if let Some(query) = told.and_then(|told| told.query.as_ref()) {
+        terminal::out(format_args!("          QUERY_STRING {query}"));
+    }
 }
 
 fn tell_application(site: &Site, id: ApplicationId) {

@@ -46,6 +46,8 @@ pub enum Decision {
     ToFolder,
     /// With what the preconditions make of it, which count only where the listing can be made (RFC 9110 §13.2.1).
     List(Verdict),
+    /// Nothing stands there that could be served: a fallback answers, or else this status.
+    Absent(Status),
     Refuse(Status),
 }
 
@@ -62,13 +64,21 @@ pub enum Asked {
 pub fn decide(head: &Head<'_>, asked: Asked, resource: &Resource, listing: Listing, now: i64) -> Decision {
     match resource {
         Resource::File(forms) => decide_file(head, forms, now),
-        Resource::Folder => match (asked, listing) {
-            (Asked::AsFile, _) => Decision::ToFolder,
-            (Asked::AsFolder, Listing::On) => Decision::List(evaluate_listing(head, now)),
-            (Asked::AsFolder, Listing::Off) => Decision::Refuse(Status::FORBIDDEN),
-        },
-        Resource::Missing => Decision::Refuse(Status::NOT_FOUND),
         Resource::Denied => Decision::Refuse(Status::FORBIDDEN),
+        Resource::Folder | Resource::Missing => match (absent(asked, resource, listing), asked) {
+            (Some(status), _) => Decision::Absent(status),
+            (None, Asked::AsFile) => Decision::ToFolder,
+            (None, Asked::AsFolder) => Decision::List(evaluate_listing(head, now)),
+        },
+    }
+}
+
+/// For every method: whether nothing stands there that could be served, and what its status is.
+pub fn absent(asked: Asked, resource: &Resource, listing: Listing) -> Option<Status> {
+    match (resource, asked, listing) {
+        (Resource::Missing, ..) => Some(Status::NOT_FOUND),
+        (Resource::Folder, Asked::AsFolder, Listing::Off) => Some(Status::FORBIDDEN),
+        (Resource::Folder | Resource::Denied | Resource::File(_), ..) => None,
     }
 }
 

@@ -119,6 +119,9 @@ pub struct Route {
     pub cache_control: Vec<(Pattern, String)>,
     /// Paths, inside the same host, of pages to show in place of the built-in ones. Each status once.
     pub error_pages: Vec<(Status, SafePath<'static>)>,
+    /// Answers where nothing stands under a path.
+    pub fallback: Option<Fallback>,
+    pub fallback_for: FallbackFor,
     /// Bytes of a request body that are read: handed to a script, or else thrown away; more is 413.
     pub max_body: u64,
     /// The files are not sent but run, or an application answers: only where the action is
@@ -141,6 +144,25 @@ impl fmt::Display for Account {
         out.write_str(&self.user)?;
         self.group.iter().try_for_each(|group| write!(out, ":{group}"))
     }
+}
+
+/// A path of the same host that answers for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fallback {
+    pub path: SafePath<'static>,
+    /// What a script is told as its query, before the query of the request.
+    pub query: Option<Template>,
+    /// The pattern that it is written for.
+    pub base: Pattern,
+}
+
+/// Which paths a fallback answers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FallbackFor {
+    /// Those that are not the path of an asset by their extension: a script or a style sheet of a page, an image,
+    /// a font and so on.
+    Pages,
+    All,
 }
 
 /// How the scripts of a route are run, or what its application is told.
@@ -513,6 +535,8 @@ impl Route {
             headers: Vec::new(),
             cache_control: Vec::new(),
             error_pages: Vec::new(),
+            fallback: None,
+            fallback_for: FallbackFor::Pages,
             max_body: Limits::default().body,
             script: None,
             authorizers: Vec::new(),

@@ -12,7 +12,7 @@ use http::target::{SafePath, encode_path};
 
 use crate::application::ApplicationId;
 use crate::host::name_of;
-use crate::model::{Action, Dotfiles, Host, Route, Site};
+use crate::model::{Action, Dotfiles, FallbackFor, Host, Route, Site};
 use crate::route::{Pattern, RouteId};
 use crate::walk::{Walk, is_script, walk};
 
@@ -22,6 +22,16 @@ pub const MAX_REWRITES: usize = 10;
 pub const MAX_VARIABLES: usize = 8;
 /// Bytes of a path after a rewrite.
 const MAX_REWRITTEN: usize = 16 * 1024;
+/// Media types of what a page has in it, beside all audio, fonts, images and video.
+const ASSETS: [&str; 5] = [
+    "application/javascript",
+    "application/vnd.ms-fontobject",
+    "application/wasm",
+    "text/css",
+    "text/javascript",
+];
+/// The extension of what tells where a script comes from. Its type is that of any JSON.
+const SOURCE_MAP: &str = "map";
 
 /// What is to be done for a path.
 #[derive(Debug)]
@@ -48,6 +58,23 @@ pub struct Scripts<'s, 'p> {
     pub walk: Walk,
     /// What else there is to be done.
     pub otherwise: Plan<'s, 'p>,
+}
+
+/// What answers in place of nothing.
+#[derive(Debug)]
+pub struct Fallback<'s> {
+    pub path: SafePath<'static>,
+    pub plan: Plan<'s, 'static>,
+    pub told: Told,
+}
+
+/// What a script or an application is told of a request that it is the fallback for.
+#[derive(Debug)]
+pub struct Told {
+    /// The path that was asked: behind the folder of the fallback, or else all of it.
+    pub path_info: String,
+    /// In place of the query of the request.
+    pub query: Option<String>,
 }
 
 /// What an application is to answer.
@@ -94,6 +121,11 @@ impl<'s, 'p> Plan<'s, 'p> {
             Plan::Scripts(scripts) => scripts.otherwise.files(),
             Plan::Application(_) | Plan::Redirect { .. } | Plan::Status { .. } => None,
         }
+    }
+
+    /// Whether a script or an application may be what answers.
+    pub fn may_run(&self) -> bool {
+        matches!(self, Plan::Scripts(_) | Plan::Application(_))
     }
 }
 
@@ -177,22 +209,79 @@ pub fn plan<'s, 'p>(
     Plan::Status { route, status: Status::INTERNAL_SERVER_ERROR, why: Why::Rewrite }
 }
 
+/// What answers for `asked`, where nothing stands under it by `route`. `None`: nothing does.
+pub fn fallback<'s>(
+    site: &'s Site,
+    host: usize,
+    route: &'s Route,
+    asked: &SafePath,
+    query: Option<&str>,
+    authority: &[u8],
+    scheme: Scheme,
+) -> Option<Fallback<'s>> {
+    let fallback = route.fallback.as_ref()?;
+    if route.fallback_for == FallbackFor::Pages && is_asset(route, asked) {
+        return None;
+    }
+    let path = fallback.path.clone();
+    let mut plan = plan(site, host, path.clone(), query, authority, scheme);
+    if let Plan::Application(planned) = &mut plan {
+        // Its own address is that of what it is the fallback for.
+        (planned.name, planned.path_info) = parts(&fallback.base, asked.as_str());
+    }
+    let query = fallback.query.as_ref().map(|own| {
+        let own = own.query(asked.as_str(), &fallback.base);
+        match query.filter(|query| !query.is_empty()) {
+            Some(query) => [&own, "&", query].concat(),
+            None => own,
+        }
+    });
+    let told = Told { path_info: path_info(asked, &path), query };
+    Some(Fallback { path, plan, told })
+}
+
+/// Whether a path is that of something that a page has in it: an answer with a page would be no use.
+fn is_asset(route: &Route, path: &SafePath) -> bool {
+    if path.is_folder() {
+        return false;
+    }
+    let Some(extension) = path.extension() else { return false };
+    let media_type = route.files.types.lookup(path.name());
+    let essence = media_type.split(';').next().unwrap_or(media_type).trim_end();
+    let (kind, _) = essence.split_once('/').unwrap_or((essence, ""));
+    let is_kind = ["audio", "font", "image", "video"].iter().any(|own| kind.eq_ignore_ascii_case(own));
+    is_kind
+        || ASSETS.iter().any(|own| essence.eq_ignore_ascii_case(own))
+        || extension.eq_ignore_ascii_case(SOURCE_MAP)
+}
+
+/// What follows the folder that `fallback` is in, or else the whole path; with a slash in front.
+fn path_info(asked: &SafePath, fallback: &SafePath) -> String {
+    let (asked, fallback) = (asked.as_str(), fallback.as_str());
+    let folder = &fallback[..fallback.rfind('/').map_or(0, |slash| slash + 1)];
+    ["/", asked.strip_prefix(folder).unwrap_or(asked)].concat()
+}
+
 fn of_application<'s, 'p>(
     route: &'s Route,
     at: RouteId,
     application: ApplicationId,
     path: &SafePath,
 ) -> Plan<'s, 'p> {
-    let path = path.as_str();
-    let (name, path_info) = match route.base() {
+    let (name, path_info) = parts(route.base(), path.as_str());
+    Plan::Application(Box::new(Application { route, at, application, name, path_info }))
+}
+
+/// The part of a path that is the address of an application for this pattern, and the rest.
+fn parts(pattern: &Pattern, path: &str) -> (String, String) {
+    let (name, path_info) = match pattern {
         Pattern::Prefix(prefix) => {
             let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
             (name, if prefix.is_empty() { ["/", path_info].concat() } else { path_info.to_owned() })
         }
         Pattern::Exact(_) | Pattern::Glob(_) => (path, String::new()),
     };
-    let name = if name.is_empty() { String::new() } else { ["/", name].concat() };
-    Plan::Application(Box::new(Application { route, at, application, name, path_info }))
+    (if name.is_empty() { String::new() } else { ["/", name].concat() }, path_info)
 }
 
 fn of_files<'s, 'p>(
@@ -291,6 +380,10 @@ pub enum TemplateError {
     /// Neither a path nor an `http` or `https` URL.
     RedirectStart,
     RewriteStart,
+    /// Of the path of a fallback.
+    FallbackStart,
+    FallbackPath,
+    FallbackQuery,
     Control,
     Percent,
     UnknownVariable,
@@ -310,6 +403,13 @@ impl fmt::Display for TemplateError {
                 "begin it with \"/\", \"$path\", \"http://\", \"https://\" or \"$scheme://\" and a host"
             }
             TemplateError::RewriteStart => "begin it with \"/\" or \"$path\": a rewrite stays in its host",
+            TemplateError::FallbackStart => "begin it with \"/\": it is a path of the same host",
+            TemplateError::FallbackPath => {
+                "variables can only stand in its query, behind a question mark; a dollar sign is $$"
+            }
+            TemplateError::FallbackQuery => {
+                "its query knows only $path and $rest; that of the request follows"
+            }
             TemplateError::Control => "leave out the control character",
             TemplateError::Percent => "write a percent sign as %25",
             TemplateError::UnknownVariable => {
@@ -332,8 +432,7 @@ impl Template {
     /// percent-encoded.
     pub fn redirect(text: &str) -> Result<Template, TemplateError> {
         let template = Template::parse(text)?;
-        let has_bad_percent = |piece: &Piece| matches!(piece, Piece::Literal(text) if !is_encoded(text));
-        if template.pieces.iter().any(has_bad_percent) {
+        if template.has_bad_percent() {
             return Err(TemplateError::Percent);
         }
         if !template.starts_as_path() {
@@ -355,6 +454,47 @@ impl Template {
             Some(_) => Ok(template),
             None => Err(TemplateError::NoPath),
         }
+    }
+
+    /// A path of the same host, written decoded and without variables, and perhaps a query in which they stand
+    /// percent-encoded.
+    pub fn fallback(text: &str) -> Result<(SafePath<'static>, Option<Template>), TemplateError> {
+        let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+        let path = Template::parse(path)?;
+        if !path.is_constant() {
+            return Err(TemplateError::FallbackPath);
+        }
+        if !path.starts_as_path() {
+            return Err(TemplateError::FallbackStart);
+        }
+        let path = path.path("", &Pattern::EVERYTHING).ok_or(TemplateError::NoPath)?;
+        let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok((path, None)) };
+        let query = Template::parse(query)?;
+        if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| query.uses(*name)) {
+            return Err(TemplateError::FallbackQuery);
+        }
+        if query.has_bad_percent() {
+            return Err(TemplateError::Percent);
+        }
+        Ok((path, Some(query)))
+    }
+
+    /// The query for `path`, with what the variables stand for percent-encoded.
+    fn query(&self, path: &str, pattern: &Pattern) -> String {
+        let mut query = String::with_capacity(self.text.len() + path.len());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => encode_url(text, &mut query),
+                Piece::Variable(Variable::Path) => encode_value(&["/", path].concat(), &mut query),
+                Piece::Variable(Variable::Rest) => encode_value(pattern.rest(path), &mut query),
+                Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+            }
+        }
+        query
+    }
+
+    fn has_bad_percent(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Literal(text) if !is_encoded(text)))
     }
 
     pub fn uses(&self, variable: Variable) -> bool {
@@ -512,6 +652,17 @@ fn encode_url(text: &str, out: &mut String) {
     }
 }
 
+/// A value within a query: unreserved characters, `/` and `:` stay, every other byte is percent-encoded.
+fn encode_value(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'/' | b':' | b'_' | b'~' => out.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => encode_byte(byte, out),
+        }
+    }
+}
+
 fn encode_byte(byte: u8, out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
@@ -650,6 +801,100 @@ mod tests {
         }
     }
 
+    /// What is told to the fallback of `/`, or else `none`.
+    fn told(fallback: &str, types: FallbackFor, target: &str) -> String {
+        let mut site = site(vec![("/app/", files_in("/srv", 0))]);
+        let (path, query) = Template::fallback(fallback).unwrap();
+        let base = Pattern::EVERYTHING;
+        let route = Route {
+            fallback: Some(crate::model::Fallback { path, query, base }),
+            fallback_for: types,
+            ..site.hosts[0].routes.iter().next().unwrap().clone()
+        };
+        let host = Host { routes: Routes::only(route), ..site.hosts[0].clone() };
+        site.hosts = Hosts::new(vec![host]).unwrap();
+        let (path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let asked = SafePath::parse(path).unwrap();
+        let route = plan(&site, 0, asked.clone(), query, b"", Scheme::Http).route();
+        match super::fallback(&site, 0, route, &asked, query, b"", Scheme::Http) {
+            Some(fallback) => {
+                let Told { path_info, query } = fallback.told;
+                format!("{} {path_info} {}", fallback.path, query.as_deref().unwrap_or("as sent"))
+            }
+            None => "none".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_fallback_is_told_what_was_asked() {
+        for (fallback, target, expected) in [
+            ("/index.php", "/", "/index.php / as sent"),
+            ("/index.php", "/a/b/?x=y", "/index.php /a/b/ as sent"),
+            ("/index.php", "/a%20b", "/index.php /a b as sent"),
+            ("/blog/index.php", "/blog/x", "/blog/index.php /x as sent"),
+            ("/blog/index.php", "/blog/", "/blog/index.php / as sent"),
+            ("/blog/index.php", "/blogs", "/blog/index.php /blogs as sent"),
+            ("/app/", "/app/x", "/app/ /x as sent"),
+            ("/ä b.php", "/x", "/ä b.php /x as sent"),
+            ("/$$.php", "/x", "/$.php /x as sent"),
+            ("/d.php?id=$rest", "/a:b", "/d.php /a:b id=a:b"),
+            ("/d.php?id=$rest", "/a:b?do=edit&x", "/d.php /a:b id=a:b&do=edit&x"),
+            ("/d.php?id=$rest", "/a:b?", "/d.php /a:b id=a:b"),
+            (
+                "/d.php?id=$path&s=%20",
+                "/a&b=c%23+%C3%A4%25",
+                "/d.php /a&b=c#+ä% id=/a%26b%3Dc%23%2B%C3%A4%25&s=%20",
+            ),
+            ("/d.php?id=x y", "/a", "/d.php /a id=x%20y"),
+            ("/d.php?", "/a?b", "/d.php /a as sent"),
+        ] {
+            assert_eq!(told(fallback, FallbackFor::Pages, target), expected, "{fallback} {target}");
+        }
+    }
+
+    #[test]
+    fn a_fallback_is_for_pages_unless_it_is_for_all() {
+        for asset in [
+            "/a.js",
+            "/a.mjs",
+            "/a/b.css",
+            "/A.CSS",
+            "/a.js.map",
+            "/a.wasm",
+            "/a.png",
+            "/a.svg",
+            "/favicon.ico",
+            "/a.woff2",
+            "/a.ttf",
+            "/a.eot",
+            "/a.mp4",
+            "/a.ogg",
+        ] {
+            assert_eq!(told("/i", FallbackFor::Pages, asset), "none", "{asset}");
+            assert_ne!(told("/i", FallbackFor::All, asset), "none", "{asset}");
+        }
+        for page in [
+            "/",
+            "/a",
+            "/a/",
+            "/a.html",
+            "/a.php",
+            "/a.xml",
+            "/a.txt",
+            "/a.json",
+            "/a.pdf",
+            "/v1.2",
+            "/ann@example.org",
+            "/.js",
+            "/a.js/",
+            "/js",
+            "/a.",
+        ] {
+            assert_ne!(told("/i", FallbackFor::Pages, page), "none", "{page}");
+        }
+    }
+
     #[test]
     fn a_redirect_is_composed_of_what_was_asked() {
         fn check(pattern: &str, to: &str, target: &str, expected: &str) {
@@ -720,6 +965,17 @@ mod tests {
         check(Template::rewrite("/x$query"), OnlyInRedirect);
         check(Template::rewrite("/$host/x"), OnlyInRedirect);
         check(Template::rewrite("/../x"), NoPath);
+        let fallback = |text: &str| Template::fallback(text).map(|_| Template::rewrite("/").unwrap());
+        check(fallback("index.php"), FallbackStart);
+        check(fallback("https://x/"), FallbackStart);
+        check(fallback("//x"), FallbackStart);
+        check(fallback("/$rest"), FallbackPath);
+        check(fallback("/x?$query"), FallbackQuery);
+        check(fallback("/x?$host"), FallbackQuery);
+        check(fallback("/x?%"), Percent);
+        check(fallback("/x?$nothing"), UnknownVariable);
+        check(fallback("/x?a\n"), Control);
+        check(fallback("/../x"), NoPath);
         for to in
             ["https://$host/$rest", "https://a.example$path", "http://$host", "$scheme://a.example/$rest"]
         {

@@ -224,6 +224,11 @@ impl Step {
         })
     }
 
+    /// As it is, for a request that has led here from another path.
+    pub fn with_path_info(&self, path_info: &str) -> Step {
+        Step { path_info: path_info.to_owned(), ..self.clone() }
+    }
+
     /// Bits of a file's mode of which one must be set, or it may not be run.
     pub fn mode(&self) -> u32 {
         match self.runs {

@@ -17,6 +17,8 @@ pub struct Asked<'a> {
     /// without its question mark.
     pub path: &'a str,
     pub query: Option<&'a str>,
+    /// The query for the script itself, which may be another one.
+    pub query_string: Option<&'a str>,
     /// Host and port that are asked, as sent; empty if nobody said.
     pub host: &'a str,
     /// The host alone, or the server's own name where none was asked.

@@ -168,7 +168,7 @@ impl Writer<'_> {
         self.set("REQUEST_METHOD", asked.method)?;
         self.set("SERVER_PROTOCOL", asked.protocol)?;
         // RFC 3875 §4.1.7: empty where there is none, and set in any case.
-        self.set("QUERY_STRING", asked.query.unwrap_or_default())?;
+        self.set("QUERY_STRING", asked.query_string.unwrap_or_default())?;
         self.make("REQUEST_URI", |block| {
             block.extend_from_slice(asked.path.as_bytes());
             if let Some(query) = asked.query {

@@ -38,7 +38,12 @@ pub fn hosts(
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::first_environment());
-    let base = Base { route: settle(top, &nothing, applications), environment, scripts, applications };
+    let base = Base {
+        route: settle(top, Pattern::EVERYTHING, &nothing, applications),
+        environment,
+        scripts,
+        applications,
+    };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
@@ -61,7 +66,7 @@ pub fn hosts(
         }
         let environment = scripts::environment(section, &base.environment);
         let settings = Base {
-            route: settle(section, &base.route, base.applications),
+            route: settle(section, Pattern::EVERYTHING, &base.route, base.applications),
             environment,
             scripts,
             applications,
@@ -225,7 +230,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option
         return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = Route { pattern, ..settle(section, &outer.route, base.applications) };
+    let mut route = settle(section, pattern, &outer.route, base.applications);
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
         tighten(&mut route, section, prefix, &outer.route);
     }
@@ -350,11 +355,11 @@ fn route<'s, 'c>(
     };
     if !has_action && !has_root(base) && is_within {
         // Only below prefixes is there anything: see `combined`.
-        let route = Route { pattern, ..settle(section, &base.route, base.applications) };
+        let route = settle(section, pattern, &base.route, base.applications);
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     }
     let action = action(section, &pattern, base);
-    let route = Route { pattern, ..settle(section, &base.route, base.applications) };
+    let route = settle(section, pattern, &base.route, base.applications);
     let action = action?;
     let script = scripts::script(section, &action, &base.environment, base.scripts, base.applications);
     let route = Route { action, script, ..route };

@@ -751,6 +751,31 @@ static KEYS: &[Key] = &[
         more: "One that is a script by its own route is run.",
     },
     Key {
+        name: "fallback",
+        scopes: ANYWHERE,
+        kind: Kind::TextOrFalse,
+        initial: Initial::Words("none"),
+        example: "\"/index.php\"",
+        meaning: "The path within the host that answers where nothing stands under the path that was asked, with its \
+                  own status; `false` for none where one is inherited.",
+        more: "A file, a script, or a path that an application has; for a front controller or a single-page \
+               application. It also answers for folders without an index or a listing. A script finds the path that \
+               was asked in `REQUEST_URI` and `PATH_INFO`. Behind a question mark stands a query for it, with \
+               `$path` and `$rest` as in `redirect`, percent-encoded; that of the request follows. The name of the \
+               file counts as one of `index`, unless that is said beside it. Where the fallback itself is missing, \
+               the answer is 404. See [Files](files.md#fallbacks).",
+    },
+    Key {
+        name: "fallback_for",
+        scopes: ANYWHERE,
+        kind: Kind::Choice(&["pages", "all"]),
+        initial: Initial::Value("\"pages\""),
+        example: "\"all\"",
+        meaning: "Whether the fallback also answers for missing assets: paths whose extension is that of a script or \
+                  style sheet of a page, an image, a font, sound or video.",
+        more: "With `pages` the answer to those is 404, so that a page is never taken for one of them.",
+    },
+    Key {
         name: "listing",
         scopes: ANYWHERE,
         kind: Kind::Flag,

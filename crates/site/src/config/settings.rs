@@ -13,7 +13,10 @@ use super::section::{Section, text};
 use super::toml::{Entry, Value};
 use crate::application::{Application, ApplicationId, Protocol};
 use crate::mime::{TypeError, Types};
-use crate::model::{Account, Dotfiles, EtagFrom, FileRules, HeaderRule, Listing, Route, Symlinks};
+use crate::model::{
+    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
+};
+use crate::plan::{Template, Variable};
 use crate::route::Pattern;
 
 /// Fields that the server alone can decide, and what to do instead.
@@ -32,16 +35,23 @@ const OWN_FIELDS: [(&str, &str); 12] = [
     ("upgrade", "the server decides it"),
 ];
 
-/// A route with the pattern and action of `inherited`, and its settings where `section` has none.
-pub fn settle(section: &Section, inherited: &Route, applications: &[Application]) -> Route {
+/// A route for this pattern with the action of `inherited`, and its settings where `section` has none.
+pub fn settle(section: &Section, pattern: Pattern, inherited: &Route, applications: &[Application]) -> Route {
+    let fallback = fallback(section, &pattern, inherited.fallback.as_ref());
+    let fallback_for = section.choice("fallback_for").map(|word| match word {
+        "all" => FallbackFor::All,
+        _ => FallbackFor::Pages,
+    });
     Route {
-        pattern: inherited.pattern.clone(),
+        pattern,
         within: inherited.within.clone(),
         action: inherited.action.clone(),
-        files: files(section, &inherited.files),
+        files: files(section, &inherited.files, fallback.as_ref()),
         headers: headers(section, &inherited.headers),
         cache_control: cache_control(section, &inherited.cache_control),
         error_pages: error_pages(section, &inherited.error_pages),
+        fallback,
+        fallback_for: fallback_for.unwrap_or(inherited.fallback_for),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
         authorizers: authorizers(section, &inherited.authorizers, applications),
@@ -103,7 +113,24 @@ pub fn tighten(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rout
     }
 }
 
-fn files(section: &Section, inherited: &FileRules) -> FileRules {
+/// `false` takes away what is inherited.
+fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) -> Option<Fallback> {
+    let Some(given) = section.text_or_false("fallback") else { return inherited.cloned() };
+    let text = given.value?;
+    let refuse = |what_to_do: String| {
+        section.errors.add(given.place, format!("\"{}\" is no fallback", text.escape_debug()), what_to_do);
+        None
+    };
+    match Template::fallback(text) {
+        Err(error) => refuse(error.to_string()),
+        Ok((_, Some(query))) if query.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
+            refuse("$rest is what follows a prefix, and the pattern is none; use $path".to_owned())
+        }
+        Ok((path, query)) => Some(Fallback { path, query, base: pattern.clone() }),
+    }
+}
+
+fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) -> FileRules {
     let listing = section.flag("listing").map(|flag| if flag { Listing::On } else { Listing::Off });
     let dotfiles = section.choice("dotfiles").map(|word| match word {
         "allow" => Dotfiles::Allow,
@@ -121,7 +148,7 @@ fn files(section: &Section, inherited: &FileRules) -> FileRules {
         _ => EtagFrom::Stat,
     });
     FileRules {
-        index: index(section).unwrap_or_else(|| inherited.index.clone()),
+        index: index(section).unwrap_or_else(|| with_fallback(section, &inherited.index, fallback)),
         listing: listing.unwrap_or(inherited.listing),
         dotfiles: dotfiles.unwrap_or(inherited.dotfiles),
         symlinks: symlinks.unwrap_or(inherited.symlinks),
@@ -130,6 +157,20 @@ fn files(section: &Section, inherited: &FileRules) -> FileRules {
         etag: etag.unwrap_or(inherited.etag),
         types: types(section, &inherited.types),
     }
+}
+
+/// The file that is said to be the fallback is an index, too: what begins with `/index.php` has others of that
+/// name.
+fn with_fallback(section: &Section, inherited: &[String], fallback: Option<&Fallback>) -> Vec<String> {
+    let mut index = inherited.to_vec();
+    if let Some(path) = fallback.map(|fallback| &fallback.path)
+        && section.has("fallback")
+        && !path.is_folder()
+        && !index.iter().any(|name| name == path.name())
+    {
+        index.push(path.name().to_owned());
+    }
+    index
 }
 
 fn index(section: &Section) -> Option<Vec<String>> {

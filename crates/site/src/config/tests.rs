@@ -614,6 +614,43 @@ fn a_route_does_one_thing() {
 }
 
 #[test]
+fn a_fallback_is_read_and_inherited() {
+    let site = site(
+        "fallback = \"/index.php?a=$path\"\n[[route]]\npath = \"/a/\"\nfallback_for = \"all\"\n\
+         [[route]]\npath = \"/b/\"\nfallback = \"/b/x.html\"\nindex = \"own\"\n\
+         [[route]]\npath = \"/c/\"\nfallback = false\n[[route]]\npath = \"/d/\"\nfallback = \"/d/\"\n\
+         [[route]]\npath = \"*.x\"\n",
+    );
+    let host = &site.hosts[0];
+    for (path, expected) in [
+        ("/", r#"Some("/index.php /") Pages ["index.html", "index.php"]"#),
+        ("/a/x", r#"Some("/index.php /") All ["index.html", "index.php"]"#),
+        ("/b/x", r#"Some("/b/x.html /b/") Pages ["own"]"#),
+        ("/b/a.x", r#"Some("/b/x.html /b/") Pages ["own"]"#),
+        ("/c/x", r#"None Pages ["index.html", "index.php"]"#),
+        ("/d/x", r#"Some("/d/ /d/") Pages ["index.html", "index.php"]"#),
+    ] {
+        let route = host.routes.get(host.routes.find(&SafePath::parse(path).unwrap()));
+        let fallback = route.fallback.as_ref().map(|fallback| format!("{} {}", fallback.path, fallback.base));
+        assert_eq!(
+            format!("{fallback:?} {:?} {:?}", route.fallback_for, route.files.index),
+            expected,
+            "{path}"
+        );
+    }
+    check_after(
+        "fallback = \"index.php\"",
+        &["site.toml:3: \"index.php\" is no fallback; begin it with \"/\": it is a path of the same host"],
+    );
+    check_after(
+        "[[route]]\npath = \"*.x\"\nfallback = \"/a?b=$rest\"",
+        &[
+            "site.toml:5: \"/a?b=$rest\" is no fallback; $rest is what follows a prefix, and the pattern is none; use $path",
+        ],
+    );
+}
+
+#[test]
 fn globs_and_prefixes_make_a_bounded_number_of_routes() {
     let routes = |globs: usize, prefixes: usize| {
         let glob = |n| format!("[[route]]\npath = \"*.{n}\"\ngunzip = false\n");

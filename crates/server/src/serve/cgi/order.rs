@@ -54,6 +54,8 @@ pub struct Run {
     pub host: usize,
     pub route: RouteId,
     pub what: What,
+    /// What it is told as its query, in place of that of the request.
+    pub query: Option<String>,
     /// Bytes of the request's body; more is 413.
     pub max_body: u64,
 }
@@ -154,6 +156,10 @@ impl Run {
         }
     }
 
+    fn query<'a>(&'a self, head: &Head<'a>) -> Option<&'a str> {
+        self.query.as_deref().or(head.target.query())
+    }
+
     fn path_info(&self) -> &str {
         match &self.what {
             What::Script(step) => &step.path_info,
@@ -250,6 +256,7 @@ impl Run {
             scheme: Scheme::Http,
             path: &normalized(head.target.path().unwrap_or("/")),
             query: head.target.query(),
+            query_string: self.query(head),
             host: authority,
             server_name: if name.is_empty() { own_name } else { name },
             server_port,
@@ -286,7 +293,7 @@ impl Run {
     ) -> Result<Program, Status> {
         let What::Script(step) = &self.what else { return Err(Status::NOT_FOUND) };
         let query = match worker.site.scripts.query_arguments {
-            QueryArguments::Passed => head.target.query(),
+            QueryArguments::Passed => self.query(head),
             QueryArguments::Withheld => None,
         };
         Program::new(step.file(), script, query, environment.block()).ok_or(Status::BAD_REQUEST)
