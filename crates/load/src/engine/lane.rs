@@ -12,8 +12,8 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
+use super::connection::Connection;
 use super::desk::{Desk, First, is_open};
-use super::slot::Slot;
 use super::{Beat, Listener};
 use crate::plan::Plan;
 
@@ -27,7 +27,7 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// Errors: those of epoll itself.
 pub fn run<'p>(
     mut desk: Desk<'p>,
-    mut slots: Vec<Slot>,
+    mut connections: Vec<Connection>,
     first_at: &[Instant],
     stop: &AtomicBool,
     listener: Option<&Listener>,
@@ -43,11 +43,11 @@ pub fn run<'p>(
     let mut next_sweep = now + SWEEP;
     let mut told = 0;
     while !stop.load(Ordering::Relaxed) && !matches!(desk.first, First::Refused(_)) {
-        give_work(&mut desk, &mut slots, now);
-        wake(&mut desk, &mut slots, now);
+        give_work(&mut desk, &mut connections, now);
+        wake(&mut desk, &mut connections, now);
         if now >= next_sweep {
             next_sweep = now + SWEEP;
-            if sweep(&mut desk, &mut slots, now) == 0 {
+            if sweep(&mut desk, &mut connections, now) == 0 {
                 break;
             }
             told = tell(&desk, listener, told, now);
@@ -65,13 +65,13 @@ pub fn run<'p>(
         }
         now = Instant::now();
         for event in &events {
-            if let Some(slot) = slots.get_mut(event.data.u64() as usize) {
-                slot.turn(&mut desk, event.flags, now);
+            if let Some(connection) = connections.get_mut(event.data.u64() as usize) {
+                connection.turn(&mut desk, event.flags, now);
             }
         }
     }
-    for slot in &slots {
-        desk.tally.measured.per_client.record(slot.finished);
+    for connection in &connections {
+        desk.tally.measured.per_client.record(connection.finished);
     }
     let cpu = clock_gettime(ClockId::ThreadCPUTime);
     let micros = cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1000;
@@ -88,7 +88,7 @@ impl Alarm {
     fn new(epoll: &OwnedFd) -> Result<Alarm, Errno> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Edge-triggered: that it has rung need not be read. It is no slot's.
+        // Edge-triggered: that it has rung need not be read. It is no connection's.
         epoll::add(epoll, &timer, EventData::new_u64(u64::MAX), EventFlags::IN | EventFlags::ET)?;
         Ok(Alarm(timer))
     }
@@ -112,7 +112,7 @@ fn pause(desk: &Desk<'_>, next_sweep: Instant, now: Instant) -> Duration {
 }
 
 /// Gives what is due to the connections that wait for it; at the end, tells them that it is the end.
-fn give_work(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) {
+fn give_work(desk: &mut Desk<'_>, connections: &mut [Connection], now: Instant) {
     if !is_open(desk.plan) {
         return;
     }
@@ -123,13 +123,13 @@ fn give_work(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) {
             break;
         }
         let Some(index) = desk.free.pop_front() else { break };
-        slots[index].unlisted();
-        slots[index].seek(desk, now);
+        connections[index].unlisted();
+        connections[index].seek(desk, now);
         waiting = desk.has_backlog();
     }
 }
 
-fn wake(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) {
+fn wake(desk: &mut Desk<'_>, connections: &mut [Connection], now: Instant) {
     // Bounded: what is woken and wants to be woken again wants it later, or is left for the next turn.
     for _ in 0..desk.wakes.len() {
         match desk.wakes.peek() {
@@ -137,20 +137,20 @@ fn wake(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) {
             _ => break,
         }
         if let Some(Reverse((_, index))) = desk.wakes.pop() {
-            slots[index].wake(desk, now);
+            connections[index].wake(desk, now);
         }
     }
 }
 
 /// How many are still at work.
-fn sweep(desk: &mut Desk<'_>, slots: &mut [Slot], now: Instant) -> usize {
-    for slot in slots.iter_mut() {
-        slot.sweep(desk, now);
+fn sweep(desk: &mut Desk<'_>, connections: &mut [Connection], now: Instant) -> usize {
+    for connection in connections.iter_mut() {
+        connection.sweep(desk, now);
     }
     if desk.over_since(now).is_some_and(|over| over > desk.plan.timeout) {
         desk.give_up_backlog(now);
     }
-    slots.iter().filter(|slot| !slot.is_retired()).count()
+    connections.iter().filter(|connection| !connection.is_retired()).count()
 }
 
 /// Tells of every second that is over. Returns how many were told of.

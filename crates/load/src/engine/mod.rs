@@ -15,7 +15,7 @@ pub mod wire;
 
 pub mod desk;
 
-pub mod slot;
+pub mod connection;
 
 mod sending;
 
@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use connection::Connection;
 use desk::{Desk, Share};
-use slot::Slot;
 use tally::Tally;
 
 use crate::plan::{Arrivals, Check, Pace, Plan, Protocol, Reuse, Scheme, Way};
@@ -83,11 +83,12 @@ fn lane(
     listener: Option<&Listener>,
 ) -> Result<Tally, String> {
     let desk = Desk::new(plan, judge, tls, share).map_err(|error| format!("epoll: {error}"))?;
-    let slots =
-        (0..share.connections).map(|index| Slot::new(index, share.first + index, share.start)).collect();
+    let connections = (0..share.connections)
+        .map(|index| Connection::new(index, share.first + index, share.start))
+        .collect();
     let starts = lane::starts(plan, share.first, share.connections, share.start);
     let mut desk =
-        lane::run(desk, slots, &starts, stop, listener).map_err(|error| format!("epoll: {error}"))?;
+        lane::run(desk, connections, &starts, stop, listener).map_err(|error| format!("epoll: {error}"))?;
     if let desk::First::Refused(address) = desk.first {
         // The other threads would only be refused, too.
         stop.store(true, Ordering::Relaxed);

@@ -7,8 +7,8 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 
 use super::answer::{After, Cut, Event, Expected, Head, NotHttp, field};
+use super::connection::{Connection, Stage, Talk, Unread};
 use super::desk::{BUFFER, Desk};
-use super::slot::{Slot, Stage, Talk, Unread};
 use super::socket::{self, Received};
 use super::tally::Pending;
 use super::wire::{self, Wire};
@@ -46,7 +46,7 @@ impl From<Fault> for Halt {
     }
 }
 
-impl Slot {
+impl Connection {
     /// Reads what there is, and asks for the next work.
     pub(super) fn receive(&mut self, desk: &mut Desk<'_>, ready: EventFlags, now: Instant) {
         let gone = ready.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
+use super::connection::{Connection, Stage, Talk};
 use super::desk::Desk;
-use super::slot::{Slot, Stage, Talk};
 use super::socket;
 use super::wire::{self, Wire};
 use crate::run::Fault;
@@ -20,7 +20,7 @@ pub(super) struct Out {
     pub(super) ration: Option<Ration>,
 }
 
-impl Slot {
+impl Connection {
     /// Hands what has not been sent to the socket.
     pub(super) fn send(&mut self, desk: &mut Desk<'_>, now: Instant) {
         let plan = desk.plan;

@@ -60,7 +60,7 @@ pub(super) enum Unread {
     Nothing,
 }
 
-pub struct Slot {
+pub struct Connection {
     /// In its thread.
     index: usize,
     /// In the run.
@@ -95,9 +95,9 @@ pub struct Slot {
     pub(super) after: After,
 }
 
-impl Slot {
-    pub fn new(index: usize, number: usize, now: Instant) -> Slot {
-        Slot {
+impl Connection {
+    pub fn new(index: usize, number: usize, now: Instant) -> Connection {
+        Connection {
             index,
             number,
             stage: Stage::Down,
@@ -274,19 +274,19 @@ impl Slot {
         self.send(desk, now);
     }
 
-    pub(super) fn shook_hands(&mut self, desk: &mut Desk<'_>, connection: &ClientConnection, now: Instant) {
-        let resumed = tls::is_resumed(connection);
+    pub(super) fn shook_hands(&mut self, desk: &mut Desk<'_>, tls: &ClientConnection, now: Instant) {
+        let resumed = tls::is_resumed(tls);
         desk.tally.shook_hands(self.since, now, resumed);
         if desk.tally.tls.is_none() {
-            desk.tally.tls = tls::names(connection);
+            desk.tally.tls = tls::names(tls);
         }
         self.stage = Stage::Open;
     }
 
     /// After the handshake, with the wire in its place again.
     pub(super) fn begin(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        if let (Protocol::Http2 { .. }, Wire::Tls(connection)) = (desk.plan.protocol, &self.wire)
-            && connection.alpn_protocol() != Some(b"h2")
+        if let (Protocol::Http2 { .. }, Wire::Tls(tls)) = (desk.plan.protocol, &self.wire)
+            && tls.alpn_protocol() != Some(b"h2")
         {
             return self.lose(desk, Fault::Handshake, now);
         }
