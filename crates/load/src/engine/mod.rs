@@ -21,7 +21,7 @@ mod sending;
 
 mod reading;
 
-mod lane;
+mod event_loop;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,22 +59,22 @@ pub fn run(plan: &Plan, stop: &AtomicBool, listener: Option<Listener>) -> Result
     let began = SystemTime::now() + plan.warm_up;
     let shares: Vec<Share> = (0..plan.threads).map(|index| share(plan, index, start)).collect();
     let tallies: Result<Vec<Tally>, String> = thread::scope(|scope| {
-        let lanes: Vec<_> = shares
+        let threads: Vec<_> = shares
             .iter()
             .map(|&share| {
                 let (judge, tls, listener) = (&judge, tls.clone(), listener.clone());
-                scope.spawn(move || lane(plan, judge, tls, share, stop, listener.as_ref()))
+                scope.spawn(move || run_thread(plan, judge, tls, share, stop, listener.as_ref()))
             })
             .collect();
-        lanes
+        threads
             .into_iter()
-            .map(|lane| lane.join().map_err(|_| "a thread of the generator panicked".to_owned())?)
+            .map(|thread| thread.join().map_err(|_| "a thread of the generator panicked".to_owned())?)
             .collect()
     });
     Ok(gather(plan, tallies?, start + plan.warm_up, began, stop))
 }
 
-fn lane(
+fn run_thread(
     plan: &Plan,
     judge: &Judge,
     tls: Option<Arc<rustls::ClientConfig>>,
@@ -86,9 +86,9 @@ fn lane(
     let connections = (0..share.connections)
         .map(|index| Connection::new(index, share.first + index, share.start))
         .collect();
-    let starts = lane::starts(plan, share.first, share.connections, share.start);
-    let mut desk =
-        lane::run(desk, connections, &starts, stop, listener).map_err(|error| format!("epoll: {error}"))?;
+    let starts = event_loop::starts(plan, share.first, share.connections, share.start);
+    let mut desk = event_loop::run(desk, connections, &starts, stop, listener)
+        .map_err(|error| format!("epoll: {error}"))?;
     if let desk::First::Refused(address) = desk.first {
         // The other threads would only be refused, too.
         stop.store(true, Ordering::Relaxed);
