@@ -1,4 +1,4 @@
-//! One connection of a thread, over and over: it asks the desk for work, opens a socket when it has some,
+//! One connection of a thread, over and over: it asks the state for work, opens a socket when it has some,
 //! sends, and is told of what happens by the loop. What comes in is read in `reading`.
 
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use rustix::event::epoll::EventFlags;
 use rustls::ClientConnection;
 
 use super::answer::{After, Reader};
-use super::desk::{Desk, First, Next};
 use super::sending::Out;
 use super::socket::{self, Opened};
 use super::tally::Pending;
+use super::thread_state::{First, Next, ThreadState};
 use super::wire::Wire;
 use crate::h2::Client;
 use crate::plan::{Protocol, Reuse, Scheme, Way};
@@ -81,7 +81,7 @@ pub struct Connection {
     /// Answers on this connection.
     pub(super) served: u64,
     pub finished: u64,
-    /// Taken from the desk for another target, or not answered before the server closed as announced.
+    /// Taken from the state for another target, or not answered before the server closed as announced.
     held: VecDeque<(u32, Instant)>,
     rest_until: Instant,
     /// The earliest moment at which it will be woken, so that it does not ask twice.
@@ -127,85 +127,85 @@ impl Connection {
         self.stage == Stage::Retired
     }
 
-    /// The desk has taken it off its list of free ones.
+    /// The state has taken it off its list of free ones.
     pub fn unlisted(&mut self) {
         self.listed = Listed::Not;
     }
 
     /// Takes what there is to be done, as far as there is room, and sends it.
-    pub fn seek(&mut self, desk: &mut Desk<'_>, now: Instant) {
+    pub fn seek(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if matches!(self.stage, Stage::Ending | Stage::Retired) || now < self.rest_until {
             return;
         }
         // Bounded by the depth.
-        while self.has_room(desk) && now >= self.rest_until {
+        while self.has_room(state) && now >= self.rest_until {
             let (ask, intended) = match self.held.pop_front() {
                 Some(held) => held,
-                None => match desk.next(now, &mut self.cursor) {
+                None => match state.next(now, &mut self.cursor) {
                     Next::Start(ask, intended) => {
-                        if desk.counts_starts() {
-                            desk.tally.started(intended);
+                        if state.counts_starts() {
+                            state.tally.started(intended);
                         }
                         (ask, intended)
                     }
                     Next::Wait => {
-                        self.list(desk);
+                        self.list(state);
                         break;
                     }
-                    Next::Over if self.pending.is_empty() => return self.retire(desk),
+                    Next::Over if self.pending.is_empty() => return self.retire(state),
                     Next::Over => break,
                 },
             };
-            if self.socket.is_some() && desk.plan.asks[ask as usize].target != self.target {
+            if self.socket.is_some() && state.plan.asks[ask as usize].target != self.target {
                 if !self.pending.is_empty() {
                     self.held.push_back((ask, intended));
                     break;
                 }
-                self.hang_up(desk, now);
+                self.hang_up(state, now);
             }
             let mut pending = Pending::new(ask, intended);
-            pending.sum = desk.judge.sum();
+            pending.sum = state.judge.sum();
             self.pending.push_back(pending);
             self.unsent += 1;
             if self.socket.is_none() {
-                self.target = desk.plan.asks[ask as usize].target;
-                self.open(desk, now);
+                self.target = state.plan.asks[ask as usize].target;
+                self.open(state, now);
             }
         }
         if self.stage == Stage::Open && self.unsent > 0 {
-            self.send(desk, now);
+            self.send(state, now);
         }
     }
 
-    fn has_room(&self, desk: &Desk<'_>) -> bool {
-        let limit = match desk.plan.reuse {
+    fn has_room(&self, state: &ThreadState<'_>) -> bool {
+        let limit = match state.plan.reuse {
             Reuse::KeepAlive => u64::MAX,
             Reuse::PerRequest => 1,
             Reuse::Session(requests) => requests,
         };
         let room = match &self.talk {
-            Talk::H1(_) => desk.plan.protocol.depth(),
-            Talk::H2(client) => client.room().min(desk.plan.protocol.depth()),
+            Talk::H1(_) => state.plan.protocol.depth(),
+            Talk::H2(client) => client.room().min(state.plan.protocol.depth()),
         };
         !matches!(self.stage, Stage::Ending | Stage::Retired)
             && self.pending.len() < room
             && self.served + (self.pending.len() as u64) < limit
     }
 
-    fn list(&mut self, desk: &mut Desk<'_>) {
+    fn list(&mut self, state: &mut ThreadState<'_>) {
         if self.listed == Listed::Not {
             self.listed = Listed::Free;
-            desk.free.push_back(self.index);
+            state.free.push_back(self.index);
         }
     }
 
-    fn retire(&mut self, desk: &mut Desk<'_>) {
-        self.drop_socket(desk);
+    fn retire(&mut self, state: &mut ThreadState<'_>) {
+        self.drop_socket(state);
         self.stage = Stage::Retired;
     }
 
-    fn open(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        let plan = desk.plan;
+    fn open(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let plan = state.plan;
         let target = &plan.targets[self.target];
         let buffer = plan.shape.read.map(|_| socket::SLOW_READER_BUFFER);
         let turn = self.number.wrapping_add(self.opened);
@@ -221,21 +221,21 @@ impl Connection {
         let (socket, connected) = match opened {
             Ok(Opened::Connected(socket)) => (socket, true),
             Ok(Opened::Connecting(socket)) => (socket, false),
-            Err(fault) => return self.lose(desk, fault, now),
+            Err(fault) => return self.lose(state, fault, now),
         };
-        if let Err(fault) = socket::watch(&desk.epoll, &socket, self.index) {
-            return self.lose(desk, fault, now);
+        if let Err(fault) = socket::watch(&state.epoll, &socket, self.index) {
+            return self.lose(state, fault, now);
         }
         self.socket = Some(socket);
         self.stage = Stage::Connecting;
         if connected {
-            self.connected(desk, Instant::now());
+            self.connected(state, Instant::now());
         }
     }
 
     /// Where the last connection was opened to.
-    fn address(&self, desk: &Desk<'_>) -> String {
-        match &desk.plan.targets[self.target].way {
+    fn address(&self, state: &ThreadState<'_>) -> String {
+        match &state.plan.targets[self.target].way {
             Way::Tcp(addresses) => {
                 let turn = self.number.wrapping_add(self.opened).wrapping_sub(1);
                 addresses[turn % addresses.len()].to_string()
@@ -244,72 +244,72 @@ impl Connection {
         }
     }
 
-    fn connected(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        let plan = desk.plan;
-        desk.tally.connected(self.since, now);
-        desk.first = First::Made;
+    fn connected(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let plan = state.plan;
+        state.tally.connected(self.since, now);
+        state.first = First::Made;
         self.served = 0;
         self.since = now;
         self.reading = plan.shape.read.map(|rate| Ration::new(rate, now));
-        match (plan.targets[self.target].scheme, &desk.tls) {
+        match (plan.targets[self.target].scheme, &state.tls) {
             (Scheme::Https, Some(config)) => match tls::connection(config, plan, self.target) {
                 Ok(connection) => {
                     self.wire = Wire::Tls(Box::new(connection));
                     self.stage = Stage::Handshake;
-                    self.flush(desk, now);
+                    self.flush(state, now);
                 }
-                Err(fault) => self.lose(desk, fault, now),
+                Err(fault) => self.lose(state, fault, now),
             },
-            _ => self.ready(desk, now),
+            _ => self.ready(state, now),
         }
     }
 
     /// The first byte of HTTP may be sent.
-    fn ready(&mut self, desk: &mut Desk<'_>, now: Instant) {
+    fn ready(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         self.stage = Stage::Open;
-        self.talk = match desk.plan.protocol {
+        self.talk = match state.plan.protocol {
             Protocol::Http2 { .. } => Talk::H2(Box::default()),
             Protocol::Http10 | Protocol::Http11 { .. } => Talk::H1(Reader::new()),
         };
-        self.send(desk, now);
+        self.send(state, now);
     }
 
-    pub(super) fn shook_hands(&mut self, desk: &mut Desk<'_>, tls: &ClientConnection, now: Instant) {
+    pub(super) fn shook_hands(&mut self, state: &mut ThreadState<'_>, tls: &ClientConnection, now: Instant) {
         let resumed = tls::is_resumed(tls);
-        desk.tally.shook_hands(self.since, now, resumed);
-        if desk.tally.tls.is_none() {
-            desk.tally.tls = tls::names(tls);
+        state.tally.shook_hands(self.since, now, resumed);
+        if state.tally.tls.is_none() {
+            state.tally.tls = tls::names(tls);
         }
         self.stage = Stage::Open;
     }
 
     /// After the handshake, with the wire in its place again.
-    pub(super) fn begin(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        if let (Protocol::Http2 { .. }, Wire::Tls(tls)) = (desk.plan.protocol, &self.wire)
+    pub(super) fn begin(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        if let (Protocol::Http2 { .. }, Wire::Tls(tls)) = (state.plan.protocol, &self.wire)
             && tls.alpn_protocol() != Some(b"h2")
         {
-            return self.lose(desk, Fault::Handshake, now);
+            return self.lose(state, Fault::Handshake, now);
         }
-        self.ready(desk, now);
+        self.ready(state, now);
     }
 
     /// What epoll told.
-    pub fn turn(&mut self, desk: &mut Desk<'_>, ready: EventFlags, now: Instant) {
+    pub fn turn(&mut self, state: &mut ThreadState<'_>, ready: EventFlags, now: Instant) {
         match self.stage {
             Stage::Connecting => {
                 let Some(socket) = &self.socket else { return };
                 match socket::pending_error(socket) {
-                    Some(fault) => self.lose(desk, fault, now),
-                    None if ready.contains(EventFlags::OUT) => self.connected(desk, now),
+                    Some(fault) => self.lose(state, fault, now),
+                    None if ready.contains(EventFlags::OUT) => self.connected(state, now),
                     None => {}
                 }
             }
             Stage::Handshake | Stage::Open | Stage::Ending => {
                 if ready.contains(EventFlags::OUT) && self.has_output() {
-                    self.flush(desk, now);
+                    self.flush(state, now);
                 }
                 if ready.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
-                    self.receive(desk, ready, now);
+                    self.receive(state, ready, now);
                 }
             }
             Stage::Down | Stage::Retired => {}
@@ -317,123 +317,129 @@ impl Connection {
     }
 
     /// Wants to be woken at this moment, or before.
-    pub(super) fn ask_wake(&mut self, desk: &mut Desk<'_>, at: Instant) {
+    pub(super) fn ask_wake(&mut self, state: &mut ThreadState<'_>, at: Instant) {
         if self.next_wake.is_none_or(|next| next > at) {
             self.next_wake = Some(at);
-            desk.wake(at, self.index);
+            state.wake(at, self.index);
         }
     }
 
     /// A moment has come for which it asked; what for, its state says.
-    pub fn wake(&mut self, desk: &mut Desk<'_>, now: Instant) {
+    pub fn wake(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if self.next_wake.is_some_and(|next| next <= now) {
             self.next_wake = None;
         }
         if matches!(self.stage, Stage::Open | Stage::Handshake) {
             if self.has_output() {
-                self.flush(desk, now);
+                self.flush(state, now);
             }
             if self.reading.is_some() || self.unread == Unread::Perhaps {
-                self.receive(desk, EventFlags::empty(), now);
+                self.receive(state, EventFlags::empty(), now);
             }
         }
-        self.seek(desk, now);
+        self.seek(state, now);
         if now < self.rest_until {
-            self.ask_wake(desk, self.rest_until);
+            self.ask_wake(state, self.rest_until);
         }
     }
 
     /// Looks for what has lasted too long.
-    pub fn sweep(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        let timeout = desk.plan.timeout;
+    pub fn sweep(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let timeout = state.plan.timeout;
         let old = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
         match self.stage {
             Stage::Connecting | Stage::Handshake if old(self.since, timeout) => {
-                self.lose(desk, Fault::Timeout, now);
+                self.lose(state, Fault::Timeout, now);
             }
-            Stage::Open => self.sweep_pending(desk, now),
+            Stage::Open => self.sweep_pending(state, now),
             Stage::Ending if old(self.since, FAREWELL) => {
-                self.hang_up(desk, now);
-                self.seek(desk, now);
+                self.hang_up(state, now);
+                self.seek(state, now);
             }
             _ => {}
         }
     }
 
-    fn sweep_pending(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        let over = desk.over_since(now);
+    fn sweep_pending(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let over = state.over_since(now);
         let Some(first) = self.pending.front() else { return };
         let silent = now.saturating_duration_since(first.heard);
         match &self.talk {
             _ if over > Some(LAST_BYTES) && first.first_byte.is_some() && silent < LAST_BYTES => {
                 // It is under way, and nothing says that it is wrong.
                 for pending in self.pending.drain(..) {
-                    desk.tally.cut_off(&pending);
+                    state.tally.cut_off(&pending);
                 }
                 self.unsent = 0;
-                self.retire(desk);
+                self.retire(state);
             }
-            Talk::H1(_) if silent > desk.plan.timeout => self.lose(desk, Fault::Timeout, now),
+            Talk::H1(_) if silent > state.plan.timeout => self.lose(state, Fault::Timeout, now),
             Talk::H1(_) => {}
-            Talk::H2(_) => self.sweep_streams(desk, now),
+            Talk::H2(_) => self.sweep_streams(state, now),
         }
     }
 
-    fn sweep_streams(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        let late = |pending: &Pending| now.saturating_duration_since(pending.heard) > desk.plan.timeout;
+    fn sweep_streams(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let late = |pending: &Pending| now.saturating_duration_since(pending.heard) > state.plan.timeout;
         // Bounded by the streams: each pass takes one away.
         while let Some(at) = self.pending.iter().position(late) {
             let Some(pending) = self.pending.remove(at) else { break };
             if let Talk::H2(client) = &mut self.talk {
                 client.cancel(pending.stream);
             }
-            self.fail(desk, &pending, Fault::Timeout, now);
+            self.fail(state, &pending, Fault::Timeout, now);
         }
-        self.flush(desk, now);
-        self.seek(desk, now);
+        self.flush(state, now);
+        self.seek(state, now);
     }
 
-    pub(super) fn fail(&mut self, desk: &mut Desk<'_>, pending: &Pending, fault: Fault, now: Instant) {
-        let url = &desk.plan.asks[pending.ask as usize].url;
-        desk.tally.failed(pending, fault, url, now);
+    pub(super) fn fail(
+        &mut self,
+        state: &mut ThreadState<'_>,
+        pending: &Pending,
+        fault: Fault,
+        now: Instant,
+    ) {
+        let url = &state.plan.asks[pending.ask as usize].url;
+        state.tally.failed(pending, fault, url, now);
         self.finished += 1;
     }
 
     /// The connection is gone, and with it everything that was asked on it.
-    pub(super) fn lose(&mut self, desk: &mut Desk<'_>, fault: Fault, now: Instant) {
+    pub(super) fn lose(&mut self, state: &mut ThreadState<'_>, fault: Fault, now: Instant) {
         let fruitless = self.served == 0;
-        if fault == Fault::Refused && desk.first == First::Expected {
-            desk.first = First::Refused(self.address(desk));
+        if fault == Fault::Refused && state.first == First::Expected {
+            state.first = First::Refused(self.address(state));
         }
-        self.drop_socket(desk);
+        self.drop_socket(state);
         self.unsent = 0;
         // Bounded by the depth.
         while let Some(pending) = self.pending.pop_front() {
             let fault =
                 if pending.first_byte.is_some() && fault == Fault::Reset { Fault::ShortBody } else { fault };
-            self.fail(desk, &pending, fault, now);
+            self.fail(state, &pending, fault, now);
         }
         self.served = 0;
         if fruitless {
             self.rest_until = now + BACK_OFF;
         }
-        self.ask_wake(desk, self.rest_until);
+        self.ask_wake(state, self.rest_until);
     }
 
     /// Closes a connection on which nothing is owed.
-    pub(super) fn hang_up(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        self.drop_socket(desk);
+    pub(super) fn hang_up(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        self.drop_socket(state);
         self.since = now;
         self.served = 0;
     }
 
-    fn drop_socket(&mut self, desk: &mut Desk<'_>) {
+    fn drop_socket(&mut self, state: &mut ThreadState<'_>) {
         if let Some(socket) = self.socket.take() {
-            if matches!(desk.plan.shape.closing, Closing::AbortAfter(_)) {
+            if matches!(state.plan.shape.closing, Closing::AbortAfter(_)) {
                 socket::reset_on_close(&socket);
             }
             if self.stage != Stage::Connecting {
-                desk.tally.closed();
+                state.tally.closed();
             }
         }
         if self.stage != Stage::Retired {
@@ -447,27 +453,33 @@ impl Connection {
     }
 
     /// An answer is complete, and has been counted: what becomes of the connection.
-    pub(super) fn answered(&mut self, desk: &mut Desk<'_>, intended: Instant, after: After, now: Instant) {
+    pub(super) fn answered(
+        &mut self,
+        state: &mut ThreadState<'_>,
+        intended: Instant,
+        after: After,
+        now: Instant,
+    ) {
         self.served += 1;
         self.finished += 1;
-        let asked_to_close = match desk.plan.reuse {
+        let asked_to_close = match state.plan.reuse {
             Reuse::KeepAlive => false,
             Reuse::PerRequest => true,
             Reuse::Session(requests) => self.served >= requests,
         };
         match (after, asked_to_close) {
-            (After::Stays, false) => desk.tally.kept(intended),
+            (After::Stays, false) => state.tally.kept(intended),
             (After::Closes, _) => self.end(now),
             // The server was not told that a session has a length, so it is us who close. In HTTP/1 with
             // one request it was told, and whoever closes first keeps the port.
-            (After::Stays, true) => match (desk.plan.reuse, &self.talk) {
+            (After::Stays, true) => match (state.plan.reuse, &self.talk) {
                 (Reuse::PerRequest, Talk::H1(_)) => self.end(now),
-                _ => self.hang_up(desk, now),
+                _ => self.hang_up(state, now),
             },
         }
-        if !desk.plan.think.most.is_zero() && self.pending.is_empty() {
-            self.rest_until = now + desk.pause();
-            self.ask_wake(desk, self.rest_until);
+        if !state.plan.think.most.is_zero() && self.pending.is_empty() {
+            self.rest_until = now + state.pause();
+            self.ask_wake(state, self.rest_until);
         }
     }
 
@@ -480,9 +492,9 @@ impl Connection {
     }
 
     /// A server that leaves owes nothing.
-    pub(super) fn end_now(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn end_now(&mut self, state: &mut ThreadState<'_>) {
         let now = self.since;
-        self.hang_up(desk, now);
+        self.hang_up(state, now);
     }
 
     /// The server has not begun with it: it is asked for again, with its first intended start.

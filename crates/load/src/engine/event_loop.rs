@@ -13,7 +13,7 @@ use rustix::time::{
 };
 
 use super::connection::Connection;
-use super::desk::{Desk, First, is_open};
+use super::thread_state::{First, ThreadState, is_open};
 use super::{Beat, Listener};
 use crate::plan::Plan;
 
@@ -26,39 +26,39 @@ const SWEEP: Duration = Duration::from_millis(100);
 ///
 /// Errors: those of epoll itself.
 pub fn run<'p>(
-    mut desk: Desk<'p>,
+    mut state: ThreadState<'p>,
     mut connections: Vec<Connection>,
     first_at: &[Instant],
     stop: &AtomicBool,
     listener: Option<&Listener>,
-) -> std::io::Result<Desk<'p>> {
+) -> std::io::Result<ThreadState<'p>> {
     // The kernel may be 50 microseconds late otherwise; where it refuses, it is.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let alarm = Alarm::new(&desk.epoll)?;
+    let alarm = Alarm::new(&state.epoll)?;
     for (index, at) in first_at.iter().enumerate() {
-        desk.wake(*at, index);
+        state.wake(*at, index);
     }
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
     let mut now = Instant::now();
     let mut next_sweep = now + SWEEP;
     let mut told = 0;
-    while !stop.load(Ordering::Relaxed) && !matches!(desk.first, First::Refused(_)) {
-        give_work(&mut desk, &mut connections, now);
-        wake(&mut desk, &mut connections, now);
+    while !stop.load(Ordering::Relaxed) && !matches!(state.first, First::Refused(_)) {
+        give_work(&mut state, &mut connections, now);
+        wake(&mut state, &mut connections, now);
         if now >= next_sweep {
             next_sweep = now + SWEEP;
-            if sweep(&mut desk, &mut connections, now) == 0 {
+            if sweep(&mut state, &mut connections, now) == 0 {
                 break;
             }
-            told = tell(&desk, listener, told, now);
+            told = tell(&state, listener, told, now);
         }
-        let mut timeout = pause(&desk, next_sweep, now);
+        let mut timeout = pause(&state, next_sweep, now);
         if !timeout.subsec_nanos().is_multiple_of(MILLISECOND) && next_sweep > now + timeout {
             alarm.ring_after(timeout)?;
             timeout = next_sweep - now;
         }
         events.clear();
-        match epoll::wait(&desk.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timespec(timeout)))
+        match epoll::wait(&state.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timespec(timeout)))
         {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -66,18 +66,18 @@ pub fn run<'p>(
         now = Instant::now();
         for event in &events {
             if let Some(connection) = connections.get_mut(event.data.u64() as usize) {
-                connection.turn(&mut desk, event.flags, now);
+                connection.turn(&mut state, event.flags, now);
             }
         }
     }
     for connection in &connections {
-        desk.tally.measured.per_client.record(connection.finished);
+        state.tally.measured.per_client.record(connection.finished);
     }
     let cpu = clock_gettime(ClockId::ThreadCPUTime);
     let micros = cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1000;
-    desk.tally.measured.cpu_micros = micros;
-    desk.tally.measured.busiest_micros = micros;
-    Ok(desk)
+    state.tally.measured.cpu_micros = micros;
+    state.tally.measured.busiest_micros = micros;
+    Ok(state)
 }
 
 /// What wakes a thread between two milliseconds, which epoll's own timeout cannot: a request that is due
@@ -102,9 +102,9 @@ impl Alarm {
 }
 
 /// How long nothing has to be done.
-fn pause(desk: &Desk<'_>, next_sweep: Instant, now: Instant) -> Duration {
-    let wake = desk.wakes.peek().map(|Reverse((at, _))| *at);
-    match [desk.next_due(), wake].into_iter().flatten().min() {
+fn pause(state: &ThreadState<'_>, next_sweep: Instant, now: Instant) -> Duration {
+    let wake = state.wakes.peek().map(|Reverse((at, _))| *at);
+    match [state.next_due(), wake].into_iter().flatten().min() {
         // The clock was read before the last events were served, and whoever is due is due by the clock.
         Some(at) => at.min(next_sweep).saturating_duration_since(Instant::now()),
         None => next_sweep.saturating_duration_since(now),
@@ -112,52 +112,52 @@ fn pause(desk: &Desk<'_>, next_sweep: Instant, now: Instant) -> Duration {
 }
 
 /// Gives what is due to the connections that wait for it; at the end, tells them that it is the end.
-fn give_work(desk: &mut Desk<'_>, connections: &mut [Connection], now: Instant) {
-    if !is_open(desk.plan) {
+fn give_work(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
+    if !is_open(state.plan) {
         return;
     }
-    let mut waiting = desk.collect(now);
+    let mut waiting = state.collect(now);
     // Bounded by the connections: each is asked once.
-    for _ in 0..desk.free.len() {
-        if !waiting && !desk.is_over(now) {
+    for _ in 0..state.free.len() {
+        if !waiting && !state.is_over(now) {
             break;
         }
-        let Some(index) = desk.free.pop_front() else { break };
+        let Some(index) = state.free.pop_front() else { break };
         connections[index].unlisted();
-        connections[index].seek(desk, now);
-        waiting = desk.has_backlog();
+        connections[index].seek(state, now);
+        waiting = state.has_backlog();
     }
 }
 
-fn wake(desk: &mut Desk<'_>, connections: &mut [Connection], now: Instant) {
+fn wake(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
     // Bounded: what is woken and wants to be woken again wants it later, or is left for the next turn.
-    for _ in 0..desk.wakes.len() {
-        match desk.wakes.peek() {
+    for _ in 0..state.wakes.len() {
+        match state.wakes.peek() {
             Some(Reverse((at, _))) if *at <= now => {}
             _ => break,
         }
-        if let Some(Reverse((_, index))) = desk.wakes.pop() {
-            connections[index].wake(desk, now);
+        if let Some(Reverse((_, index))) = state.wakes.pop() {
+            connections[index].wake(state, now);
         }
     }
 }
 
 /// How many are still at work.
-fn sweep(desk: &mut Desk<'_>, connections: &mut [Connection], now: Instant) -> usize {
+fn sweep(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) -> usize {
     for connection in connections.iter_mut() {
-        connection.sweep(desk, now);
+        connection.sweep(state, now);
     }
-    if desk.over_since(now).is_some_and(|over| over > desk.plan.timeout) {
-        desk.give_up_backlog(now);
+    if state.over_since(now).is_some_and(|over| over > state.plan.timeout) {
+        state.give_up_backlog(now);
     }
     connections.iter().filter(|connection| !connection.is_retired()).count()
 }
 
 /// Tells of every second that is over. Returns how many were told of.
-fn tell(desk: &Desk<'_>, listener: Option<&Listener>, told: usize, now: Instant) -> usize {
+fn tell(state: &ThreadState<'_>, listener: Option<&Listener>, told: usize, now: Instant) -> usize {
     let Some(listener) = listener else { return told };
-    let series = &desk.tally.measured.series;
-    let over = now.saturating_duration_since(desk.tally.begin).as_secs() as usize;
+    let series = &state.tally.measured.series;
+    let over = now.saturating_duration_since(state.tally.begin).as_secs() as usize;
     // Points grow wider in very long runs, and then nobody is watching.
     if series.width() > 1 {
         return told;

@@ -13,7 +13,7 @@ pub mod socket;
 
 pub mod wire;
 
-pub mod desk;
+pub mod thread_state;
 
 pub mod connection;
 
@@ -29,8 +29,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use connection::Connection;
-use desk::{Desk, Share};
 use tally::Tally;
+use thread_state::{Share, ThreadState};
 
 use crate::plan::{Arrivals, Check, Pace, Plan, Protocol, Reuse, Scheme, Way};
 use crate::run::{self, Measured, Point, Run, Server, Settings};
@@ -82,20 +82,20 @@ fn run_thread(
     stop: &AtomicBool,
     listener: Option<&Listener>,
 ) -> Result<Tally, String> {
-    let desk = Desk::new(plan, judge, tls, share).map_err(|error| format!("epoll: {error}"))?;
+    let state = ThreadState::new(plan, judge, tls, share).map_err(|error| format!("epoll: {error}"))?;
     let connections = (0..share.connections)
         .map(|index| Connection::new(index, share.first + index, share.start))
         .collect();
     let starts = event_loop::starts(plan, share.first, share.connections, share.start);
-    let mut desk = event_loop::run(desk, connections, &starts, stop, listener)
+    let mut state = event_loop::run(state, connections, &starts, stop, listener)
         .map_err(|error| format!("epoll: {error}"))?;
-    if let desk::First::Refused(address) = desk.first {
+    if let thread_state::First::Refused(address) = state.first {
         // The other threads would only be refused, too.
         stop.store(true, Ordering::Relaxed);
         return Err(format!("{address} refuses connections; start the server, or correct the URL"));
     }
-    desk.give_up_backlog(Instant::now());
-    Ok(desk.tally)
+    state.give_up_backlog(Instant::now());
+    Ok(state.tally)
 }
 
 /// Connections and requests are dealt out as evenly as they go.

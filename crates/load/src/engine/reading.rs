@@ -8,9 +8,9 @@ use rustix::event::epoll::EventFlags;
 
 use super::answer::{After, Cut, Event, Expected, Head, NotHttp, field};
 use super::connection::{Connection, Stage, Talk, Unread};
-use super::desk::{BUFFER, Desk};
 use super::socket::{self, Received};
 use super::tally::Pending;
+use super::thread_state::{BUFFER, ThreadState};
 use super::wire::{self, Wire};
 use crate::h2;
 use crate::run::Fault;
@@ -48,7 +48,7 @@ impl From<Fault> for Halt {
 
 impl Connection {
     /// Reads what there is, and asks for the next work.
-    pub(super) fn receive(&mut self, desk: &mut Desk<'_>, ready: EventFlags, now: Instant) {
+    pub(super) fn receive(&mut self, state: &mut ThreadState<'_>, ready: EventFlags, now: Instant) {
         let gone = ready.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         // Read anew with every look that finds something: a batch of events takes its time.
         let mut now = now;
@@ -57,51 +57,51 @@ impl Connection {
             if turn == READS_PER_TURN {
                 // It was not the edge that ended: the rest is for the next turn.
                 self.unread = Unread::Perhaps;
-                self.ask_wake(desk, now);
+                self.ask_wake(state, now);
                 break;
             }
-            match self.look(desk, &mut now) {
+            match self.look(state, &mut now) {
                 // Nothing is owed: a look would cost as much as a request, and whatever comes is a new edge.
                 Ok(Look::More) if self.pending.is_empty() && self.stage == Stage::Open && !gone => break,
                 Ok(Look::More) if self.socket.is_some() => {}
                 Ok(Look::Empty) if gone && self.socket.is_some() && self.reading.is_none() => {}
                 Ok(Look::More | Look::Empty) => break,
                 Ok(Look::End) => {
-                    self.ended(desk, now);
+                    self.ended(state, now);
                     break;
                 }
                 Err(Halt::Fault(fault)) => {
-                    self.lose(desk, fault, now);
+                    self.lose(state, fault, now);
                     break;
                 }
                 Err(Halt::Enough) => {
-                    self.abort(desk, now);
+                    self.abort(state, now);
                     break;
                 }
                 Err(Halt::Closed) => break,
             }
         }
-        self.seek(desk, now);
+        self.seek(state, now);
     }
 
-    fn look(&mut self, desk: &mut Desk<'_>, now: &mut Instant) -> Result<Look, Halt> {
+    fn look(&mut self, state: &mut ThreadState<'_>, now: &mut Instant) -> Result<Look, Halt> {
         let Some(socket) = &self.socket else { return Err(Halt::Closed) };
         let mut allowed = usize::MAX;
         if let Some(ration) = &mut self.reading {
             allowed = ration.due(*now);
             if allowed == 0 {
                 let next = ration.next(*now);
-                self.ask_wake(desk, next);
+                self.ask_wake(state, next);
                 return Ok(Look::Empty);
             }
         }
-        let discard = self.discardable(desk);
+        let discard = self.discardable(state);
         let (received, wanted) = if discard >= DISCARD_MIN {
-            let wanted = discard.min(desk.void.len() as u64).min(allowed as u64) as usize;
-            (socket::discard(socket, &mut desk.void[..wanted]), wanted)
+            let wanted = discard.min(state.discard_buffer.len() as u64).min(allowed as u64) as usize;
+            (socket::discard(socket, &mut state.discard_buffer[..wanted]), wanted)
         } else {
-            let wanted = self.wanted(desk).min(allowed);
-            (socket::receive(socket, &mut desk.buffer[..wanted]), wanted)
+            let wanted = self.wanted(state).min(allowed);
+            (socket::receive(socket, &mut state.buffer[..wanted]), wanted)
         };
         let count = match received {
             Received::Bytes(count) => count,
@@ -114,31 +114,31 @@ impl Connection {
             ration.take(count);
         }
         if discard >= DISCARD_MIN {
-            self.skip(desk, count, *now)?;
+            self.skip(state, count, *now)?;
         } else {
-            let buffer = std::mem::take(&mut desk.buffer);
-            let fed = self.take(desk, &buffer[..count], *now);
-            desk.buffer = buffer;
+            let buffer = std::mem::take(&mut state.buffer);
+            let fed = self.take(state, &buffer[..count], *now);
+            state.buffer = buffer;
             fed?;
         }
         // A limited read is short of what the socket has, and no edge will tell of the rest.
         Ok(if count == wanted || self.reading.is_some() { Look::More } else { Look::Empty })
     }
 
-    fn wanted(&self, desk: &Desk<'_>) -> usize {
+    fn wanted(&self, state: &ThreadState<'_>) -> usize {
         match (&self.wire, self.pending.front()) {
             (Wire::Plain, Some(first)) if first.first_byte.is_none() && first.sum.is_none() => {
-                desk.first_read(first.ask)
+                state.first_read_size(first.ask)
             }
             _ => BUFFER,
         }
     }
 
     /// Bytes that are body, and that nobody need look at.
-    fn discardable(&self, desk: &Desk<'_>) -> u64 {
+    fn discardable(&self, state: &ThreadState<'_>) -> u64 {
         match (&self.wire, &self.talk, self.pending.front()) {
             (Wire::Plain, Talk::H1(reader), Some(first)) if first.sum.is_none() => {
-                match desk.plan.shape.closing {
+                match state.plan.shape.closing {
                     Closing::AbortAfter(limit) => {
                         reader.discardable().min(limit.saturating_sub(first.body_bytes))
                     }
@@ -149,19 +149,19 @@ impl Connection {
         }
     }
 
-    fn skip(&mut self, desk: &mut Desk<'_>, count: usize, now: Instant) -> Result<(), Halt> {
+    fn skip(&mut self, state: &mut ThreadState<'_>, count: usize, now: Instant) -> Result<(), Halt> {
         if let (Talk::H1(reader), Some(first)) = (&mut self.talk, self.pending.front_mut()) {
             reader.discarded(count as u64);
             first.body_bytes += count as u64;
             first.heard = now;
-            enough(desk.plan.shape.closing, first.body_bytes)?;
+            enough(state.plan.shape.closing, first.body_bytes)?;
         }
-        self.read_h1(desk, &[], now)
+        self.read_h1(state, &[], now)
     }
 
-    fn take(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+    fn take(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         if matches!(self.wire, Wire::Plain) {
-            return self.feed(desk, bytes, now);
+            return self.feed(state, bytes, now);
         }
         match std::mem::replace(&mut self.wire, Wire::BeingRead) {
             Wire::Plain | Wire::BeingRead => Err(Halt::Closed),
@@ -174,24 +174,24 @@ impl Connection {
                         if tls.is_handshaking() {
                             continue;
                         }
-                        self.shook_hands(desk, &tls, now);
+                        self.shook_hands(state, &tls, now);
                         self.wire = Wire::Tls(tls);
-                        self.begin(desk, now);
+                        self.begin(state, now);
                         match std::mem::replace(&mut self.wire, Wire::BeingRead) {
                             Wire::Tls(same) => tls = same,
                             Wire::Plain | Wire::BeingRead => return Err(Halt::Closed),
                         }
                     }
-                    let mut plain = std::mem::take(&mut desk.plain);
-                    let fed = self.take_plain(desk, &mut tls, &mut plain, now);
-                    desk.plain = plain;
+                    let mut plain = std::mem::take(&mut state.plain);
+                    let fed = self.take_plain(state, &mut tls, &mut plain, now);
+                    state.plain = plain;
                     fed?;
                     if self.socket.is_none() {
                         return Ok(());
                     }
                 }
                 self.wire = Wire::Tls(tls);
-                self.flush(desk, now);
+                self.flush(state, now);
                 Ok(())
             }
         }
@@ -199,7 +199,7 @@ impl Connection {
 
     fn take_plain(
         &mut self,
-        desk: &mut Desk<'_>,
+        state: &mut ThreadState<'_>,
         tls: &mut rustls::ClientConnection,
         plain: &mut [u8],
         now: Instant,
@@ -208,22 +208,22 @@ impl Connection {
         while self.socket.is_some() {
             match wire::plain(tls, plain)? {
                 0 => break,
-                count => self.feed(desk, &plain[..count], now)?,
+                count => self.feed(state, &plain[..count], now)?,
             }
         }
         Ok(())
     }
 
-    fn feed(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+    fn feed(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         match (self.stage, &self.talk) {
             // Behind its last answer a server may say goodbye in its own way.
             (Stage::Ending, _) => Ok(()),
-            (_, Talk::H1(_)) => self.read_h1(desk, bytes, now),
-            (_, Talk::H2(_)) => self.read_h2(desk, bytes, now),
+            (_, Talk::H1(_)) => self.read_h1(state, bytes, now),
+            (_, Talk::H2(_)) => self.read_h2(state, bytes, now),
         }
     }
 
-    fn read_h1(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+    fn read_h1(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         let mut rest = bytes;
         // Bounded by the bytes: every pass takes some, or ends an answer.
         loop {
@@ -231,7 +231,7 @@ impl Connection {
                 // An answer to nothing.
                 return if rest.is_empty() { Ok(()) } else { Err(Halt::Fault(Fault::Malformed)) };
             };
-            let (known, tally, _, plan) = desk.reading();
+            let (known, tally, _, plan) = state.reading();
             let mut unknown = super::answer::Known::default();
             let known = known.get_mut(first.ask as usize).unwrap_or(&mut unknown);
             let ask = &plan.asks[first.ask as usize];
@@ -267,7 +267,7 @@ impl Connection {
                 }
                 Event::End => {
                     let surplus = self.pending.len() == 1 && !rest.is_empty();
-                    self.complete_h1(desk, if surplus { Err(Fault::WrongLength) } else { Ok(()) }, now)?;
+                    self.complete_h1(state, if surplus { Err(Fault::WrongLength) } else { Ok(()) }, now)?;
                     if self.stage != Stage::Open {
                         return Ok(());
                     }
@@ -279,29 +279,29 @@ impl Connection {
     /// The first of those that are pending has its whole answer.
     fn complete_h1(
         &mut self,
-        desk: &mut Desk<'_>,
+        state: &mut ThreadState<'_>,
         framing: Result<(), Fault>,
         now: Instant,
     ) -> Result<(), Halt> {
         let Some(mut done) = self.pending.pop_front() else { return Ok(()) };
-        desk.learn(&done);
-        let judged = desk.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
+        state.remember_size(&done);
+        let judged = state.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
         match framing.and(judged) {
-            Ok(()) => desk.tally.done(&done, now),
+            Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
-                let url = &desk.plan.asks[done.ask as usize].url;
-                desk.tally.failed(&done, fault, url, now);
+                let url = &state.plan.asks[done.ask as usize].url;
+                state.tally.failed(&done, fault, url, now);
             }
         }
-        self.answered(desk, done.intended, self.after, now);
+        self.answered(state, done.intended, self.after, now);
         // What stands behind the answer belongs to nothing: nobody knows where the next one begins.
         if framing.is_err() && self.socket.is_some() {
-            self.hang_up(desk, now);
+            self.hang_up(state, now);
         }
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
 
-    fn read_h2(&mut self, desk: &mut Desk<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
+    fn read_h2(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         let mut rest = bytes;
         // Bounded by the bytes: every pass takes some, or ends an answer.
         loop {
@@ -312,7 +312,7 @@ impl Connection {
                 h2::Event::More if rest.is_empty() => break,
                 h2::Event::More => continue,
                 h2::Event::Leaving { last } => {
-                    self.leave(desk, last);
+                    self.leave(state, last);
                     continue;
                 }
                 h2::Event::Head { stream, .. }
@@ -331,95 +331,95 @@ impl Connection {
                     pending.announced = length;
                     pending.head_bytes += bytes;
                     pending.plain_head_bytes += plain_bytes;
-                    if desk.tally.server_name.is_none() {
-                        desk.tally.server_name = Some(client.server_name().to_owned());
+                    if state.tally.server_name.is_none() {
+                        state.tally.server_name = Some(client.server_name().to_owned());
                     }
-                    enough(desk.plan.shape.closing, 0)?;
+                    enough(state.plan.shape.closing, 0)?;
                 }
                 h2::Event::Body { data, .. } => {
                     pending.body_bytes += data.len() as u64;
                     if let Some(sum) = &mut pending.sum {
                         sum.update(data);
                     }
-                    enough(desk.plan.shape.closing, pending.body_bytes)?;
+                    enough(state.plan.shape.closing, pending.body_bytes)?;
                 }
-                h2::Event::End { .. } => self.complete_h2(desk, at, now)?,
+                h2::Event::End { .. } => self.complete_h2(state, at, now)?,
                 h2::Event::Reset { why: h2::Why::Refused, .. } => self.ask_again(at),
                 h2::Event::Reset { .. } => {
                     if let Some(pending) = self.pending.remove(at) {
                         let fault = if pending.status > 0 { Fault::ShortBody } else { Fault::Reset };
-                        self.fail(desk, &pending, fault, now);
+                        self.fail(state, &pending, fault, now);
                     }
                 }
                 h2::Event::More | h2::Event::Leaving { .. } => {}
             }
         }
-        self.flush(desk, now);
+        self.flush(state, now);
         Ok(())
     }
 
-    fn complete_h2(&mut self, desk: &mut Desk<'_>, at: usize, now: Instant) -> Result<(), Halt> {
+    fn complete_h2(&mut self, state: &mut ThreadState<'_>, at: usize, now: Instant) -> Result<(), Halt> {
         let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
-        let judged = desk.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
-        match framing_h2(&done, desk.plan.asks[done.ask as usize].answer_has_body()).and(judged) {
-            Ok(()) => desk.tally.done(&done, now),
+        let judged = state.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
+        match framing_h2(&done, state.plan.asks[done.ask as usize].answer_has_body()).and(judged) {
+            Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
-                let url = &desk.plan.asks[done.ask as usize].url;
-                desk.tally.failed(&done, fault, url, now);
+                let url = &state.plan.asks[done.ask as usize].url;
+                state.tally.failed(&done, fault, url, now);
             }
         }
         let leaving = matches!(&self.talk, Talk::H2(client) if client.is_leaving());
         let after = if leaving && self.pending.is_empty() { After::Closes } else { After::Stays };
-        self.answered(desk, done.intended, after, now);
+        self.answered(state, done.intended, after, now);
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
 
     /// The server will not answer streams above `last`; they are asked for elsewhere.
-    fn leave(&mut self, desk: &mut Desk<'_>, last: u32) {
+    fn leave(&mut self, state: &mut ThreadState<'_>, last: u32) {
         // Bounded by the streams: each pass takes one away.
         while let Some(at) = self.pending.iter().position(|pending| pending.stream > last) {
             self.ask_again(at);
         }
         if self.pending.is_empty() {
-            self.end_now(desk);
+            self.end_now(state);
         }
     }
 
     /// The socket has said its last.
-    fn ended(&mut self, desk: &mut Desk<'_>, now: Instant) {
+    fn ended(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if self.stage == Stage::Ending {
-            return self.hang_up(desk, now);
+            return self.hang_up(state, now);
         }
         if self.stage == Stage::Handshake {
-            return self.lose(desk, Fault::Handshake, now);
+            return self.lose(state, Fault::Handshake, now);
         }
         let Talk::H1(reader) = &mut self.talk else {
             return match self.pending.is_empty() {
-                true => self.hang_up(desk, now),
-                false => self.lose(desk, Fault::Reset, now),
+                true => self.hang_up(state, now),
+                false => self.lose(state, Fault::Reset, now),
             };
         };
         match reader.cut() {
-            Cut::Between if self.pending.is_empty() => self.hang_up(desk, now),
-            Cut::Between | Cut::InHead => self.lose(desk, Fault::Reset, now),
-            Cut::InBody => self.lose(desk, Fault::ShortBody, now),
+            Cut::Between if self.pending.is_empty() => self.hang_up(state, now),
+            Cut::Between | Cut::InHead => self.lose(state, Fault::Reset, now),
+            Cut::InBody => self.lose(state, Fault::ShortBody, now),
             Cut::End => {
                 // The end is already here; nothing more is waited for.
-                let _ = self.complete_h1(desk, Ok(()), now);
-                self.hang_up(desk, now);
+                let _ = self.complete_h1(state, Ok(()), now);
+                self.hang_up(state, now);
             }
         }
     }
 
     /// The client has had enough, as it was told to: its request went the way it should.
-    fn abort(&mut self, desk: &mut Desk<'_>, now: Instant) {
+    fn abort(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         // Bounded by the depth.
         while let Some(pending) = self.pending.pop_front() {
-            desk.tally.done(&pending, now);
+            state.tally.done(&pending, now);
             self.finished += 1;
         }
         self.served += 1;
-        self.hang_up(desk, now);
+        self.hang_up(state, now);
     }
 }
 

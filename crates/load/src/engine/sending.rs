@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use super::connection::{Connection, Stage, Talk};
-use super::desk::Desk;
 use super::socket;
+use super::thread_state::ThreadState;
 use super::wire::{self, Wire};
 use crate::run::Fault;
 use crate::shape::{Closing, Ration};
@@ -22,8 +22,8 @@ pub(super) struct Out {
 
 impl Connection {
     /// Hands what has not been sent to the socket.
-    pub(super) fn send(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        let plan = desk.plan;
+    pub(super) fn send(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let plan = state.plan;
         let first = self.pending.len() - self.unsent;
         if let (Wire::Plain, Talk::H1(_), 1, true, true) =
             (&self.wire, &self.talk, self.unsent, self.out.bytes.is_empty(), plan.shape.is_plain())
@@ -35,12 +35,12 @@ impl Connection {
             self.unsent = 0;
             match socket::send(socket, &ask.bytes) {
                 Ok(count) => {
-                    desk.tally.sent(count);
+                    state.tally.sent(count);
                     if count < ask.bytes.len() {
                         self.out.bytes.extend_from_slice(&ask.bytes[count..]);
                     }
                 }
-                Err(fault) => self.lose(desk, fault, now),
+                Err(fault) => self.lose(state, fault, now),
             }
             return;
         }
@@ -56,17 +56,17 @@ impl Connection {
             }
         }
         self.unsent = 0;
-        self.flush(desk, now);
+        self.flush(state, now);
     }
 
     /// Sends until everything is sent, or the socket or the rate allows no more.
-    pub(super) fn flush(&mut self, desk: &mut Desk<'_>, now: Instant) {
-        if let Err(fault) = self.try_flush(desk, now) {
-            self.lose(desk, fault, now);
+    pub(super) fn flush(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        if let Err(fault) = self.try_flush(state, now) {
+            self.lose(state, fault, now);
         }
     }
 
-    fn try_flush(&mut self, desk: &mut Desk<'_>, now: Instant) -> Result<(), Fault> {
+    fn try_flush(&mut self, state: &mut ThreadState<'_>, now: Instant) -> Result<(), Fault> {
         let (Some(socket), false) = (&self.socket, matches!(self.wire, Wire::BeingRead)) else {
             return Ok(());
         };
@@ -77,8 +77,8 @@ impl Connection {
         while self.out.at < self.out.bytes.len() {
             let rest = &self.out.bytes[self.out.at..];
             let (rate, end) = match self.out.head_end.checked_sub(self.out.at) {
-                Some(head @ 1..) => (desk.plan.shape.write_head, head),
-                _ => (desk.plan.shape.write_body, rest.len()),
+                Some(head @ 1..) => (state.plan.shape.write_head, head),
+                _ => (state.plan.shape.write_body, rest.len()),
             };
             let mut allowed = end.min(rest.len());
             if let Some(rate) = rate {
@@ -86,7 +86,7 @@ impl Connection {
                 allowed = allowed.min(ration.due(now));
                 if allowed == 0 {
                     let at = ration.next(now);
-                    self.ask_wake(desk, at);
+                    self.ask_wake(state, at);
                     return Ok(());
                 }
                 ration.take(allowed);
@@ -103,7 +103,7 @@ impl Connection {
             if count == 0 {
                 return Ok(());
             }
-            desk.tally.sent(count);
+            state.tally.sent(count);
             self.out.at += count;
             if self.out.at == self.out.head_end {
                 self.out.ration = None;
@@ -122,7 +122,7 @@ impl Connection {
         if !self.out.bytes.is_empty() {
             self.out = Out { bytes: std::mem::take(&mut self.out.bytes), ..Out::default() };
             self.out.bytes.clear();
-            if desk.plan.shape.closing == Closing::HalfClose && self.stage == Stage::Open {
+            if state.plan.shape.closing == Closing::HalfClose && self.stage == Stage::Open {
                 socket::shut_down_writing(socket);
             }
         }

@@ -18,7 +18,7 @@ use crate::run::Fault;
 use crate::verify::Judge;
 
 /// Never written to, so its pages never exist; it only says how much to throw away at once.
-const VOID: usize = 1 << 20;
+const DISCARD_BUFFER: usize = 1 << 20;
 /// Bytes that are read at once where they must be looked at.
 pub const BUFFER: usize = 64 * 1024;
 /// Requests that are due and have no connection; those that come on top are given up.
@@ -26,7 +26,7 @@ const BACKLOG_MAX: usize = 1 << 20;
 /// Requests of a plan whose last head is remembered.
 const KNOWN_MAX: usize = 1 << 16;
 /// An answer below this is read at once, head and body; of a longer one only the head is read.
-const WHOLE: u32 = 32 * 1024;
+const SMALL_RESPONSE: u32 = 32 * 1024;
 /// Room for the head of a long answer.
 const HEAD_READ: usize = 1024;
 
@@ -64,7 +64,7 @@ pub enum First {
     Refused(String),
 }
 
-pub struct Desk<'p> {
+pub struct ThreadState<'p> {
     pub first: First,
     pub plan: &'p Plan,
     pub judge: &'p Judge,
@@ -77,7 +77,7 @@ pub struct Desk<'p> {
     pub wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     pub buffer: Vec<u8>,
     pub plain: Vec<u8>,
-    pub void: Vec<u8>,
+    pub discard_buffer: Vec<u8>,
     picker: Picker,
     schedule: Schedule,
     backlog: VecDeque<Due>,
@@ -89,17 +89,17 @@ pub struct Desk<'p> {
     cursor: usize,
 }
 
-impl<'p> Desk<'p> {
+impl<'p> ThreadState<'p> {
     pub fn new(
         plan: &'p Plan,
         judge: &'p Judge,
         tls: Option<Arc<rustls::ClientConfig>>,
         share: Share,
-    ) -> std::io::Result<Desk<'p>> {
+    ) -> std::io::Result<ThreadState<'p>> {
         let begin = share.start + plan.warm_up;
         let mut random = Random::new(plan.seed.wrapping_add(share.index as u64));
         let schedule = Schedule::new(plan, share.index, share.start, &mut random);
-        Ok(Desk {
+        Ok(ThreadState {
             first: if share.index == 0 { First::Expected } else { First::Made },
             plan,
             judge,
@@ -111,7 +111,7 @@ impl<'p> Desk<'p> {
             wakes: BinaryHeap::new(),
             buffer: vec![0; BUFFER],
             plain: vec![0; BUFFER],
-            void: vec![0; VOID],
+            discard_buffer: vec![0; DISCARD_BUFFER],
             picker: Picker::new(plan.asks.iter().map(|ask| ask.weight)),
             schedule,
             backlog: VecDeque::new(),
@@ -131,12 +131,12 @@ impl<'p> Desk<'p> {
                 if self.has_ended(now) {
                     return Next::Over;
                 }
-                self.spend(now);
-                Next::Start(self.choose(cursor), now)
+                self.count_start(now);
+                Next::Start(self.pick(cursor), now)
             }
             Schedule::Rate(_) | Schedule::Log { .. } => match self.backlog.pop_front() {
                 Some(due) => {
-                    let ask = due.ask.unwrap_or_else(|| self.choose(cursor));
+                    let ask = due.ask.unwrap_or_else(|| self.pick(cursor));
                     Next::Start(ask, due.intended)
                 }
                 None if self.is_over(now) => Next::Over,
@@ -152,7 +152,7 @@ impl<'p> Desk<'p> {
             // What would start at the very end starts no more.
             let until = self.deadline.map_or(now, |deadline| now.min(deadline - Duration::from_nanos(1)));
             let Some(due) = self.schedule.due(self.plan, until, &mut self.random) else { break };
-            self.spend(due.intended);
+            self.count_start(due.intended);
             self.tally.started(due.intended);
             match self.backlog.len() < BACKLOG_MAX {
                 true => self.backlog.push_back(due),
@@ -210,15 +210,15 @@ impl<'p> Desk<'p> {
 
     /// How much to read at once when the answer to this request begins.
     #[inline]
-    pub fn first_read(&self, ask: u32) -> usize {
+    pub fn first_read_size(&self, ask: u32) -> usize {
         match self.sizes.get(ask as usize) {
-            Some(&size) if size > WHOLE => HEAD_READ,
-            _ => WHOLE as usize,
+            Some(&size) if size > SMALL_RESPONSE => HEAD_READ,
+            _ => SMALL_RESPONSE as usize,
         }
     }
 
     #[inline]
-    pub fn learn(&mut self, pending: &Pending) {
+    pub fn remember_size(&mut self, pending: &Pending) {
         if let Some(size) = self.sizes.get_mut(pending.ask as usize) {
             *size = u32::try_from(pending.body_bytes).unwrap_or(u32::MAX);
         }
@@ -236,7 +236,7 @@ impl<'p> Desk<'p> {
     }
 
     #[inline]
-    fn spend(&mut self, intended: Instant) {
+    fn count_start(&mut self, intended: Instant) {
         if let Some(left) = &mut self.left
             && intended >= self.tally.begin
         {
@@ -245,7 +245,7 @@ impl<'p> Desk<'p> {
     }
 
     #[inline]
-    fn choose(&mut self, cursor: &mut usize) -> u32 {
+    fn pick(&mut self, cursor: &mut usize) -> u32 {
         match &self.plan.order {
             Order::Random => self.picker.pick(&mut self.random),
             Order::InOrder(steps) => {
