@@ -49,8 +49,8 @@ fn run(asked: &Asked) -> Result<ExitCode, String> {
     let stop = stop_at_interrupt()?;
     let measured = if asked.workers.is_empty() {
         let watcher = progress::watch(asked.output.progress, &built.plan);
-        let listener = watcher.as_ref().map(|watcher| watcher.listener.clone());
-        let measured = engine::run(&built.plan, &stop, listener);
+        let sender = watcher.as_ref().map(|watcher| watcher.sender.clone());
+        let measured = engine::run(&built.plan, &stop, sender);
         if let Some(watcher) = watcher {
             watcher.end();
         }

@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::engine::Beat;
+use crate::engine::SecondReport;
 use crate::flags::Progress;
 use crate::plan::{Pace, Plan};
 use crate::run::Point;
 
 /// Seconds that wait for a slow terminal; further ones wait with their threads' next look.
-const BEATS: usize = 4096;
+const REPORTS_MAX: usize = 4096;
 
 /// Characters of the bar.
 const BAR: usize = 30;
@@ -23,7 +23,7 @@ const CLEAR: &str = "\r\x1b[K";
 
 /// Ends when all senders are gone.
 pub struct Watcher {
-    pub listener: SyncSender<Beat>,
+    pub sender: SyncSender<SecondReport>,
     printer: JoinHandle<()>,
 }
 
@@ -32,16 +32,16 @@ pub fn watch(progress: Progress, plan: &Plan) -> Option<Watcher> {
     if progress == Progress::Never || !std::io::stderr().is_terminal() {
         return None;
     }
-    let (listener, beats) = sync_channel(BEATS);
+    let (sender, reports) = sync_channel(REPORTS_MAX);
     let (goal, threads) = (Goal::of(plan), plan.threads);
-    let printer = thread::spawn(move || print(&beats, goal, threads));
-    Some(Watcher { listener, printer })
+    let printer = thread::spawn(move || print(&reports, goal, threads));
+    Some(Watcher { sender, printer })
 }
 
 impl Watcher {
     /// Waits until the last line is printed.
     pub fn end(self) {
-        drop(self.listener);
+        drop(self.sender);
         // A printer that panicked has printed what it could.
         let _ = self.printer.join();
     }
@@ -72,21 +72,21 @@ impl Goal {
     }
 }
 
-fn print(beats: &Receiver<Beat>, goal: Goal, threads: usize) {
+fn print(reports: &Receiver<SecondReport>, goal: Goal, threads: usize) {
     let mut finished = 0;
     // A terminal that was closed shows nothing, and the run goes on.
     let show = |text: &str| _ = write!(std::io::stderr(), "{CLEAR}{text}");
     show(&goal.reached(0, 0).map_or(String::new(), |part| bar(part, 0)));
     let mut seconds: BTreeMap<u64, (usize, Point)> = BTreeMap::new();
-    while let Ok(beat) = beats.recv() {
-        let (told, point) = seconds.entry(beat.second).or_default();
-        *told += 1;
-        point.merge(&beat.point);
-        if *told == threads {
-            let text = line(beat.second, point);
+    while let Ok(report) = reports.recv() {
+        let (reported, point) = seconds.entry(report.second).or_default();
+        *reported += 1;
+        point.merge(&report.point);
+        if *reported == threads {
+            let text = line(report.second, point);
             finished += point.done + point.failed;
-            seconds.remove(&beat.second);
-            let elapsed = beat.second + 1;
+            seconds.remove(&report.second);
+            let elapsed = report.second + 1;
             let bar = goal.reached(elapsed, finished).map_or(String::new(), |part| bar(part, elapsed));
             show(&format!("{text}\n{bar}"));
         }

@@ -14,7 +14,7 @@ use rustix::time::{
 
 use super::connection::Connection;
 use super::thread_state::{First, ThreadState, is_open};
-use super::{Beat, Listener};
+use super::{ReportSender, SecondReport};
 use crate::plan::Plan;
 
 const EVENTS_PER_TURN: usize = 512;
@@ -30,7 +30,7 @@ pub fn run<'p>(
     mut connections: Vec<Connection>,
     first_at: &[Instant],
     stop: &AtomicBool,
-    listener: Option<&Listener>,
+    sender: Option<&ReportSender>,
 ) -> std::io::Result<ThreadState<'p>> {
     // The kernel may be 50 microseconds late otherwise; where it refuses, it is.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -41,7 +41,7 @@ pub fn run<'p>(
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
     let mut now = Instant::now();
     let mut next_sweep = now + SWEEP;
-    let mut told = 0;
+    let mut reported = 0;
     while !stop.load(Ordering::Relaxed) && !matches!(state.first, First::Refused(_)) {
         give_work(&mut state, &mut connections, now);
         wake(&mut state, &mut connections, now);
@@ -50,7 +50,7 @@ pub fn run<'p>(
             if sweep(&mut state, &mut connections, now) == 0 {
                 break;
             }
-            told = tell(&state, listener, told, now);
+            reported = report_seconds(&state, sender, reported, now);
         }
         let mut timeout = pause(&state, next_sweep, now);
         if !timeout.subsec_nanos().is_multiple_of(MILLISECOND) && next_sweep > now + timeout {
@@ -154,20 +154,25 @@ fn sweep(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Insta
 }
 
 /// Tells of every second that is over. Returns how many were told of.
-fn tell(state: &ThreadState<'_>, listener: Option<&Listener>, told: usize, now: Instant) -> usize {
-    let Some(listener) = listener else { return told };
+fn report_seconds(
+    state: &ThreadState<'_>,
+    sender: Option<&ReportSender>,
+    reported: usize,
+    now: Instant,
+) -> usize {
+    let Some(sender) = sender else { return reported };
     let series = &state.tally.measured.series;
     let over = now.saturating_duration_since(state.tally.begin).as_secs() as usize;
     // Points grow wider in very long runs, and then nobody is watching.
     if series.width() > 1 {
-        return told;
+        return reported;
     }
-    for second in told..over {
+    for second in reported..over {
         let point = series.points().get(second).cloned().unwrap_or_default();
         // Who does not listen any more misses nothing that is not in the report.
-        let _ = listener.send(Beat { second: second as u64, point });
+        let _ = sender.send(SecondReport { second: second as u64, point });
     }
-    told.max(over)
+    reported.max(over)
 }
 
 fn timespec(duration: Duration) -> Timespec {

@@ -39,18 +39,18 @@ use crate::verify::Judge;
 
 /// What was finished in one second, by one thread.
 #[derive(Debug, Clone)]
-pub struct Beat {
+pub struct SecondReport {
     pub second: u64,
     pub point: Point,
 }
 
 /// Where beats are sent to while a run lasts.
-pub type Listener = std::sync::mpsc::SyncSender<Beat>;
+pub type ReportSender = std::sync::mpsc::SyncSender<SecondReport>;
 
 /// Runs the plan to its end, or until `stop` is true.
 ///
 /// Errors: a sentence about what was wrong before the first request.
-pub fn run(plan: &Plan, stop: &AtomicBool, listener: Option<Listener>) -> Result<Run, String> {
+pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Result<Run, String> {
     let judge = Judge::new(plan)?;
     let needs_tls = plan.targets.iter().any(|target| target.scheme == Scheme::Https);
     let tls = if needs_tls { Some(tls::config(plan)?) } else { None };
@@ -62,8 +62,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, listener: Option<Listener>) -> Result
         let threads: Vec<_> = shares
             .iter()
             .map(|&share| {
-                let (judge, tls, listener) = (&judge, tls.clone(), listener.clone());
-                scope.spawn(move || run_thread(plan, judge, tls, share, stop, listener.as_ref()))
+                let (judge, tls, sender) = (&judge, tls.clone(), sender.clone());
+                scope.spawn(move || run_thread(plan, judge, tls, share, stop, sender.as_ref()))
             })
             .collect();
         threads
@@ -80,14 +80,14 @@ fn run_thread(
     tls: Option<Arc<rustls::ClientConfig>>,
     share: Share,
     stop: &AtomicBool,
-    listener: Option<&Listener>,
+    sender: Option<&ReportSender>,
 ) -> Result<Tally, String> {
     let state = ThreadState::new(plan, judge, tls, share).map_err(|error| format!("epoll: {error}"))?;
     let connections = (0..share.connections)
         .map(|index| Connection::new(index, share.first + index, share.start))
         .collect();
     let starts = event_loop::starts(plan, share.first, share.connections, share.start);
-    let mut state = event_loop::run(state, connections, &starts, stop, listener)
+    let mut state = event_loop::run(state, connections, &starts, stop, sender)
         .map_err(|error| format!("epoll: {error}"))?;
     if let thread_state::First::Refused(address) = state.first {
         // The other threads would only be refused, too.
