@@ -31,17 +31,17 @@ enum Digest {
 
 /// What is known of the right body of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Right {
+struct ReferenceBody {
     /// `None`: a manifest knows no lengths.
     length: Option<u64>,
     digest: Option<Digest>,
 }
 
 #[derive(Debug)]
-pub struct Judge {
+pub struct Verifier {
     statuses: GoodStatuses,
     kind: Kind,
-    right: Vec<OnceLock<Right>>,
+    reference: Vec<OnceLock<ReferenceBody>>,
 }
 
 /// What has to be computed while a body comes in.
@@ -86,12 +86,12 @@ impl Sum {
     }
 }
 
-impl Judge {
+impl Verifier {
     /// Reads the references that are files.
     ///
     /// Errors: a sentence that names the file, or the URL that no file belongs to.
-    pub fn new(plan: &Plan) -> Result<Judge, String> {
-        let right: Vec<OnceLock<Right>> = plan.asks.iter().map(|_| OnceLock::new()).collect();
+    pub fn new(plan: &Plan) -> Result<Verifier, String> {
+        let reference: Vec<OnceLock<ReferenceBody>> = plan.asks.iter().map(|_| OnceLock::new()).collect();
         let kind = match &plan.check {
             Check::Nothing => Kind::Nothing,
             Check::Length => Kind::Length,
@@ -101,22 +101,22 @@ impl Judge {
                     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let sums =
                     manifest(&text).map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
-                for (ask, right) in plan.asks.iter().zip(&right) {
+                for (ask, reference) in plan.asks.iter().zip(&reference) {
                     let sum = sums
                         .get(file_path(&ask.path))
                         .ok_or_else(|| format!("{} has no sum for {}", path.display(), ask.url))?;
-                    let _ = right.set(Right { length: None, digest: Some(Digest::Sha256(*sum)) });
+                    let _ = reference.set(ReferenceBody { length: None, digest: Some(Digest::Sha256(*sum)) });
                 }
                 Kind::Sha256
             }
             Check::Checksum(Reference::Folder(folder)) => {
-                for (ask, right) in plan.asks.iter().zip(&right) {
-                    let _ = right.set(file(folder, ask)?);
+                for (ask, reference) in plan.asks.iter().zip(&reference) {
+                    let _ = reference.set(file(folder, ask)?);
                 }
                 Kind::Xxh3
             }
         };
-        Ok(Judge { statuses: plan.statuses.clone(), kind, right })
+        Ok(Verifier { statuses: plan.statuses.clone(), kind, reference })
     }
 
     /// What the bytes of the next body have to be added to; `None`: nobody need look at them.
@@ -130,7 +130,7 @@ impl Judge {
 
     /// About a complete answer, whose own framing was right.
     #[inline]
-    pub fn judge(&self, ask: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
+    pub fn verify(&self, ask: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
         if !self.statuses.contains(status) {
             return Err(Fault::Status);
         }
@@ -143,13 +143,13 @@ impl Judge {
     }
 
     fn compare(&self, ask: u32, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
-        let Some(right) = self.right.get(ask as usize) else { return Ok(()) };
-        let found = Right { length: Some(length), digest: sum.map(Sum::finish) };
-        let right = right.get_or_init(|| found.clone());
-        if right.length.is_some_and(|right| right != length) {
+        let Some(reference) = self.reference.get(ask as usize) else { return Ok(()) };
+        let found = ReferenceBody { length: Some(length), digest: sum.map(Sum::finish) };
+        let reference = reference.get_or_init(|| found.clone());
+        if reference.length.is_some_and(|reference| reference != length) {
             return Err(Fault::WrongLength);
         }
-        if right.digest != found.digest { Err(Fault::WrongBody) } else { Ok(()) }
+        if reference.digest != found.digest { Err(Fault::WrongBody) } else { Ok(()) }
     }
 }
 
@@ -185,19 +185,19 @@ fn file_path(path: &str) -> &str {
     path.strip_prefix("./").unwrap_or(path).trim_start_matches('/')
 }
 
-fn file(folder: &Path, ask: &Ask) -> Result<Right, String> {
+fn file(folder: &Path, ask: &Ask) -> Result<ReferenceBody, String> {
     let decoded = decoded(file_path(&ask.path)).ok_or_else(|| format!("{} is no path of a file", ask.url))?;
     let mut path = folder.join(&decoded);
     if decoded.as_os_str().is_empty() || ask.path.split('?').next().is_some_and(|path| path.ends_with('/')) {
         path.push("index.html");
     }
-    let read = || -> io::Result<Right> {
+    let read = || -> io::Result<ReferenceBody> {
         let (mut file, mut sum, mut length) = (File::open(&path)?, Sum::xxh3(), 0);
         let mut buffer = vec![0; 64 * 1024];
         // Bounded by the file.
         loop {
             match file.read(&mut buffer)? {
-                0 => return Ok(Right { length: Some(length), digest: Some(sum.finish()) }),
+                0 => return Ok(ReferenceBody { length: Some(length), digest: Some(sum.finish()) }),
                 count => {
                     sum.update(&buffer[..count]);
                     length += count as u64;

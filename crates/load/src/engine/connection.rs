@@ -164,7 +164,7 @@ impl Connection {
                 self.hang_up(state, now);
             }
             let mut pending = Pending::new(ask, intended);
-            pending.sum = state.judge.sum();
+            pending.sum = state.verifier.sum();
             self.pending.push_back(pending);
             self.unsent += 1;
             if self.socket.is_none() {

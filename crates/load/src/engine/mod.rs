@@ -35,7 +35,7 @@ use thread_state::{Share, ThreadState};
 use crate::plan::{Arrivals, Check, Pace, Plan, Protocol, Reuse, Scheme, Way};
 use crate::run::{self, Measured, Point, Run, Server, Settings};
 use crate::tls;
-use crate::verify::Judge;
+use crate::verify::Verifier;
 
 /// What was finished in one second, by one thread.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub type ReportSender = std::sync::mpsc::SyncSender<SecondReport>;
 ///
 /// Errors: a sentence about what was wrong before the first request.
 pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Result<Run, String> {
-    let judge = Judge::new(plan)?;
+    let verifier = Verifier::new(plan)?;
     let needs_tls = plan.targets.iter().any(|target| target.scheme == Scheme::Https);
     let tls = if needs_tls { Some(tls::config(plan)?) } else { None };
     socket::raise_descriptor_limit();
@@ -62,8 +62,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Resu
         let threads: Vec<_> = shares
             .iter()
             .map(|&share| {
-                let (judge, tls, sender) = (&judge, tls.clone(), sender.clone());
-                scope.spawn(move || run_thread(plan, judge, tls, share, stop, sender.as_ref()))
+                let (verifier, tls, sender) = (&verifier, tls.clone(), sender.clone());
+                scope.spawn(move || run_thread(plan, verifier, tls, share, stop, sender.as_ref()))
             })
             .collect();
         threads
@@ -76,13 +76,13 @@ pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Resu
 
 fn run_thread(
     plan: &Plan,
-    judge: &Judge,
+    verifier: &Verifier,
     tls: Option<Arc<rustls::ClientConfig>>,
     share: Share,
     stop: &AtomicBool,
     sender: Option<&ReportSender>,
 ) -> Result<Tally, String> {
-    let state = ThreadState::new(plan, judge, tls, share).map_err(|error| format!("epoll: {error}"))?;
+    let state = ThreadState::new(plan, verifier, tls, share).map_err(|error| format!("epoll: {error}"))?;
     let connections = (0..share.connections)
         .map(|index| Connection::new(index, share.first + index, share.start))
         .collect();

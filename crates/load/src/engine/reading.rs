@@ -285,8 +285,8 @@ impl Connection {
     ) -> Result<(), Halt> {
         let Some(mut done) = self.pending.pop_front() else { return Ok(()) };
         state.remember_size(&done);
-        let judged = state.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
-        match framing.and(judged) {
+        let verified = state.verifier.verify(done.ask, done.status, done.body_bytes, done.sum.take());
+        match framing.and(verified) {
             Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
                 let url = &state.plan.asks[done.ask as usize].url;
@@ -360,8 +360,8 @@ impl Connection {
 
     fn complete_h2(&mut self, state: &mut ThreadState<'_>, at: usize, now: Instant) -> Result<(), Halt> {
         let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
-        let judged = state.judge.judge(done.ask, done.status, done.body_bytes, done.sum.take());
-        match framing_h2(&done, state.plan.asks[done.ask as usize].answer_has_body()).and(judged) {
+        let verified = state.verifier.verify(done.ask, done.status, done.body_bytes, done.sum.take());
+        match framing_h2(&done, state.plan.asks[done.ask as usize].answer_has_body()).and(verified) {
             Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
                 let url = &state.plan.asks[done.ask as usize].url;

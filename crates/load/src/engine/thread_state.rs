@@ -15,7 +15,7 @@ use super::schedule::{Due, Schedule};
 use super::tally::{Pending, Tally};
 use crate::plan::{Order, Pace, Plan, Reuse};
 use crate::run::Fault;
-use crate::verify::Judge;
+use crate::verify::Verifier;
 
 /// Never written to, so its pages never exist; it only says how much to throw away at once.
 const DISCARD_BUFFER: usize = 1 << 20;
@@ -67,7 +67,7 @@ pub enum First {
 pub struct ThreadState<'p> {
     pub first: First,
     pub plan: &'p Plan,
-    pub judge: &'p Judge,
+    pub verifier: &'p Verifier,
     pub tls: Option<Arc<rustls::ClientConfig>>,
     pub epoll: OwnedFd,
     pub tally: Tally,
@@ -92,7 +92,7 @@ pub struct ThreadState<'p> {
 impl<'p> ThreadState<'p> {
     pub fn new(
         plan: &'p Plan,
-        judge: &'p Judge,
+        verifier: &'p Verifier,
         tls: Option<Arc<rustls::ClientConfig>>,
         share: Share,
     ) -> std::io::Result<ThreadState<'p>> {
@@ -102,7 +102,7 @@ impl<'p> ThreadState<'p> {
         Ok(ThreadState {
             first: if share.index == 0 { First::Expected } else { First::Made },
             plan,
-            judge,
+            verifier,
             tls,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             tally: Tally::new(begin),
@@ -204,8 +204,8 @@ impl<'p> ThreadState<'p> {
 
     /// The parts that reading an answer needs at the same time.
     #[inline]
-    pub fn reading(&mut self) -> (&mut [Known], &mut Tally, &Judge, &Plan) {
-        (&mut self.known, &mut self.tally, self.judge, self.plan)
+    pub fn reading(&mut self) -> (&mut [Known], &mut Tally, &Verifier, &Plan) {
+        (&mut self.known, &mut self.tally, self.verifier, self.plan)
     }
 
     /// How much to read at once when the answer to this request begins.
