@@ -13,7 +13,7 @@ use super::sending::Out;
 use super::socket::{self, Opened};
 use super::tally::Pending;
 use super::thread_state::{First, Next, ThreadState};
-use super::wire::Wire;
+use super::transport::Transport;
 use crate::h2::Client;
 use crate::plan::{Protocol, Reuse, Scheme, Way};
 use crate::run::Fault;
@@ -41,7 +41,7 @@ pub enum Stage {
 }
 
 /// How the bytes of a connection are understood.
-pub enum Talk {
+pub enum Codec {
     H1(Reader),
     H2(Box<Client>),
 }
@@ -67,8 +67,8 @@ pub struct Connection {
     number: usize,
     pub(super) stage: Stage,
     pub(super) socket: Option<OwnedFd>,
-    pub(super) wire: Wire,
-    pub(super) talk: Talk,
+    pub(super) transport: Transport,
+    pub(super) codec: Codec,
     /// Where `socket` leads.
     pub(super) target: usize,
     /// Oldest first; in HTTP/1 the first one is being answered.
@@ -102,8 +102,8 @@ impl Connection {
             number,
             stage: Stage::Down,
             socket: None,
-            wire: Wire::Plain,
-            talk: Talk::H1(Reader::new()),
+            transport: Transport::Plain,
+            codec: Codec::H1(Reader::new()),
             target: 0,
             pending: VecDeque::new(),
             unsent: 0,
@@ -183,9 +183,9 @@ impl Connection {
             Reuse::PerRequest => 1,
             Reuse::Session(requests) => requests,
         };
-        let room = match &self.talk {
-            Talk::H1(_) => state.plan.protocol.depth(),
-            Talk::H2(client) => client.room().min(state.plan.protocol.depth()),
+        let room = match &self.codec {
+            Codec::H1(_) => state.plan.protocol.depth(),
+            Codec::H2(client) => client.room().min(state.plan.protocol.depth()),
         };
         !matches!(self.stage, Stage::Ending | Stage::Retired)
             && self.pending.len() < room
@@ -254,7 +254,7 @@ impl Connection {
         match (plan.targets[self.target].scheme, &state.tls) {
             (Scheme::Https, Some(config)) => match tls::connection(config, plan, self.target) {
                 Ok(connection) => {
-                    self.wire = Wire::Tls(Box::new(connection));
+                    self.transport = Transport::Tls(Box::new(connection));
                     self.stage = Stage::Handshake;
                     self.flush(state, now);
                 }
@@ -267,9 +267,9 @@ impl Connection {
     /// The first byte of HTTP may be sent.
     fn ready(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         self.stage = Stage::Open;
-        self.talk = match state.plan.protocol {
-            Protocol::Http2 { .. } => Talk::H2(Box::default()),
-            Protocol::Http10 | Protocol::Http11 { .. } => Talk::H1(Reader::new()),
+        self.codec = match state.plan.protocol {
+            Protocol::Http2 { .. } => Codec::H2(Box::default()),
+            Protocol::Http10 | Protocol::Http11 { .. } => Codec::H1(Reader::new()),
         };
         self.send(state, now);
     }
@@ -285,7 +285,7 @@ impl Connection {
 
     /// After the handshake, with the wire in its place again.
     pub(super) fn begin(&mut self, state: &mut ThreadState<'_>, now: Instant) {
-        if let (Protocol::Http2 { .. }, Wire::Tls(tls)) = (state.plan.protocol, &self.wire)
+        if let (Protocol::Http2 { .. }, Transport::Tls(tls)) = (state.plan.protocol, &self.transport)
             && tls.alpn_protocol() != Some(b"h2")
         {
             return self.lose(state, Fault::Handshake, now);
@@ -364,7 +364,7 @@ impl Connection {
         let over = state.over_since(now);
         let Some(first) = self.pending.front() else { return };
         let silent = now.saturating_duration_since(first.heard);
-        match &self.talk {
+        match &self.codec {
             _ if over > Some(LAST_BYTES) && first.first_byte.is_some() && silent < LAST_BYTES => {
                 // It is under way, and nothing says that it is wrong.
                 for pending in self.pending.drain(..) {
@@ -373,9 +373,9 @@ impl Connection {
                 self.unsent = 0;
                 self.retire(state);
             }
-            Talk::H1(_) if silent > state.plan.timeout => self.lose(state, Fault::Timeout, now),
-            Talk::H1(_) => {}
-            Talk::H2(_) => self.sweep_streams(state, now),
+            Codec::H1(_) if silent > state.plan.timeout => self.lose(state, Fault::Timeout, now),
+            Codec::H1(_) => {}
+            Codec::H2(_) => self.sweep_streams(state, now),
         }
     }
 
@@ -384,7 +384,7 @@ impl Connection {
         // Bounded by the streams: each pass takes one away.
         while let Some(at) = self.pending.iter().position(late) {
             let Some(pending) = self.pending.remove(at) else { break };
-            if let Talk::H2(client) = &mut self.talk {
+            if let Codec::H2(client) = &mut self.codec {
                 client.cancel(pending.stream);
             }
             self.fail(state, &pending, Fault::Timeout, now);
@@ -445,8 +445,8 @@ impl Connection {
         if self.stage != Stage::Retired {
             self.stage = Stage::Down;
         }
-        self.wire = Wire::Plain;
-        self.talk = Talk::H1(Reader::new());
+        self.transport = Transport::Plain;
+        self.codec = Codec::H1(Reader::new());
         self.out = Out::default();
         self.reading = None;
         self.cursor = 0;
@@ -472,8 +472,8 @@ impl Connection {
             (After::Closes, _) => self.end(now),
             // The server was not told that a session has a length, so it is us who close. In HTTP/1 with
             // one request it was told, and whoever closes first keeps the port.
-            (After::Stays, true) => match (state.plan.reuse, &self.talk) {
-                (Reuse::PerRequest, Talk::H1(_)) => self.end(now),
+            (After::Stays, true) => match (state.plan.reuse, &self.codec) {
+                (Reuse::PerRequest, Codec::H1(_)) => self.end(now),
                 _ => self.hang_up(state, now),
             },
         }

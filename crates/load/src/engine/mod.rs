@@ -11,7 +11,7 @@ pub mod tally;
 
 pub mod socket;
 
-pub mod wire;
+pub mod transport;
 
 pub mod thread_state;
 

@@ -7,11 +7,11 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 
 use super::answer::{After, Cut, Event, Expected, Head, NotHttp, field};
-use super::connection::{Connection, Stage, Talk, Unread};
+use super::connection::{Codec, Connection, Stage, Unread};
 use super::socket::{self, Received};
 use super::tally::Pending;
 use super::thread_state::{BUFFER, ThreadState};
-use super::wire::{self, Wire};
+use super::transport::{self, Transport};
 use crate::h2;
 use crate::run::Fault;
 use crate::shape::Closing;
@@ -126,8 +126,8 @@ impl Connection {
     }
 
     fn wanted(&self, state: &ThreadState<'_>) -> usize {
-        match (&self.wire, self.pending.front()) {
-            (Wire::Plain, Some(first)) if first.first_byte.is_none() && first.sum.is_none() => {
+        match (&self.transport, self.pending.front()) {
+            (Transport::Plain, Some(first)) if first.first_byte.is_none() && first.sum.is_none() => {
                 state.first_read_size(first.ask)
             }
             _ => BUFFER,
@@ -136,8 +136,8 @@ impl Connection {
 
     /// Bytes that are body, and that nobody need look at.
     fn discardable(&self, state: &ThreadState<'_>) -> u64 {
-        match (&self.wire, &self.talk, self.pending.front()) {
-            (Wire::Plain, Talk::H1(reader), Some(first)) if first.sum.is_none() => {
+        match (&self.transport, &self.codec, self.pending.front()) {
+            (Transport::Plain, Codec::H1(reader), Some(first)) if first.sum.is_none() => {
                 match state.plan.shape.closing {
                     Closing::AbortAfter(limit) => {
                         reader.discardable().min(limit.saturating_sub(first.body_bytes))
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     fn skip(&mut self, state: &mut ThreadState<'_>, count: usize, now: Instant) -> Result<(), Halt> {
-        if let (Talk::H1(reader), Some(first)) = (&mut self.talk, self.pending.front_mut()) {
+        if let (Codec::H1(reader), Some(first)) = (&mut self.codec, self.pending.front_mut()) {
             reader.discarded(count as u64);
             first.body_bytes += count as u64;
             first.heard = now;
@@ -160,26 +160,26 @@ impl Connection {
     }
 
     fn take(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
-        if matches!(self.wire, Wire::Plain) {
+        if matches!(self.transport, Transport::Plain) {
             return self.feed(state, bytes, now);
         }
-        match std::mem::replace(&mut self.wire, Wire::BeingRead) {
-            Wire::Plain | Wire::BeingRead => Err(Halt::Closed),
-            Wire::Tls(mut tls) => {
+        match std::mem::replace(&mut self.transport, Transport::InUse) {
+            Transport::Plain | Transport::InUse => Err(Halt::Closed),
+            Transport::Tls(mut tls) => {
                 let mut rest = bytes;
                 // Bounded by the bytes: each pass takes some.
                 while !rest.is_empty() {
-                    wire::take(&mut tls, &mut rest)?;
+                    transport::take(&mut tls, &mut rest)?;
                     if self.stage == Stage::Handshake {
                         if tls.is_handshaking() {
                             continue;
                         }
                         self.shook_hands(state, &tls, now);
-                        self.wire = Wire::Tls(tls);
+                        self.transport = Transport::Tls(tls);
                         self.begin(state, now);
-                        match std::mem::replace(&mut self.wire, Wire::BeingRead) {
-                            Wire::Tls(same) => tls = same,
-                            Wire::Plain | Wire::BeingRead => return Err(Halt::Closed),
+                        match std::mem::replace(&mut self.transport, Transport::InUse) {
+                            Transport::Tls(same) => tls = same,
+                            Transport::Plain | Transport::InUse => return Err(Halt::Closed),
                         }
                     }
                     let mut plain = std::mem::take(&mut state.plain);
@@ -190,7 +190,7 @@ impl Connection {
                         return Ok(());
                     }
                 }
-                self.wire = Wire::Tls(tls);
+                self.transport = Transport::Tls(tls);
                 self.flush(state, now);
                 Ok(())
             }
@@ -206,7 +206,7 @@ impl Connection {
     ) -> Result<(), Halt> {
         // Bounded by one call's records.
         while self.socket.is_some() {
-            match wire::plain(tls, plain)? {
+            match transport::plain(tls, plain)? {
                 0 => break,
                 count => self.feed(state, &plain[..count], now)?,
             }
@@ -215,11 +215,11 @@ impl Connection {
     }
 
     fn feed(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
-        match (self.stage, &self.talk) {
+        match (self.stage, &self.codec) {
             // Behind its last answer a server may say goodbye in its own way.
             (Stage::Ending, _) => Ok(()),
-            (_, Talk::H1(_)) => self.read_h1(state, bytes, now),
-            (_, Talk::H2(_)) => self.read_h2(state, bytes, now),
+            (_, Codec::H1(_)) => self.read_h1(state, bytes, now),
+            (_, Codec::H2(_)) => self.read_h2(state, bytes, now),
         }
     }
 
@@ -227,7 +227,7 @@ impl Connection {
         let mut rest = bytes;
         // Bounded by the bytes: every pass takes some, or ends an answer.
         loop {
-            let (Talk::H1(reader), Some(first)) = (&mut self.talk, self.pending.front_mut()) else {
+            let (Codec::H1(reader), Some(first)) = (&mut self.codec, self.pending.front_mut()) else {
                 // An answer to nothing.
                 return if rest.is_empty() { Ok(()) } else { Err(Halt::Fault(Fault::Malformed)) };
             };
@@ -305,7 +305,7 @@ impl Connection {
         let mut rest = bytes;
         // Bounded by the bytes: every pass takes some, or ends an answer.
         loop {
-            let Talk::H2(client) = &mut self.talk else { return Ok(()) };
+            let Codec::H2(client) = &mut self.codec else { return Ok(()) };
             let (used, event) = client.next(rest).map_err(|_| Halt::Fault(Fault::Malformed))?;
             rest = &rest[used..];
             let stream = match event {
@@ -368,7 +368,7 @@ impl Connection {
                 state.tally.failed(&done, fault, url, now);
             }
         }
-        let leaving = matches!(&self.talk, Talk::H2(client) if client.is_leaving());
+        let leaving = matches!(&self.codec, Codec::H2(client) if client.is_leaving());
         let after = if leaving && self.pending.is_empty() { After::Closes } else { After::Stays };
         self.answered(state, done.intended, after, now);
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
@@ -393,7 +393,7 @@ impl Connection {
         if self.stage == Stage::Handshake {
             return self.lose(state, Fault::Handshake, now);
         }
-        let Talk::H1(reader) = &mut self.talk else {
+        let Codec::H1(reader) = &mut self.codec else {
             return match self.pending.is_empty() {
                 true => self.hang_up(state, now),
                 false => self.lose(state, Fault::Reset, now),

@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use super::connection::{Connection, Stage, Talk};
+use super::connection::{Codec, Connection, Stage};
 use super::socket;
 use super::thread_state::ThreadState;
-use super::wire::{self, Wire};
+use super::transport::{self, Transport};
 use crate::run::Fault;
 use crate::shape::{Closing, Ration};
 
@@ -25,8 +25,8 @@ impl Connection {
     pub(super) fn send(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let plan = state.plan;
         let first = self.pending.len() - self.unsent;
-        if let (Wire::Plain, Talk::H1(_), 1, true, true) =
-            (&self.wire, &self.talk, self.unsent, self.out.bytes.is_empty(), plan.shape.is_plain())
+        if let (Transport::Plain, Codec::H1(_), 1, true, true) =
+            (&self.transport, &self.codec, self.unsent, self.out.bytes.is_empty(), plan.shape.is_plain())
             && let (Some(pending), Some(socket)) = (self.pending.get_mut(first), &self.socket)
         {
             // The way of nearly every request: nothing is copied.
@@ -47,12 +47,12 @@ impl Connection {
         for pending in self.pending.range_mut(first..) {
             (pending.sent, pending.heard) = (now, now);
             let ask = &plan.asks[pending.ask as usize];
-            match &mut self.talk {
-                Talk::H1(_) => {
+            match &mut self.codec {
+                Codec::H1(_) => {
                     self.out.bytes.extend_from_slice(&ask.bytes);
                     self.out.head_end = self.out.bytes.len() - ask.body.len();
                 }
-                Talk::H2(client) => pending.stream = client.request(ask, &plan.targets[ask.target]),
+                Codec::H2(client) => pending.stream = client.request(ask, &plan.targets[ask.target]),
             }
         }
         self.unsent = 0;
@@ -67,10 +67,10 @@ impl Connection {
     }
 
     fn try_flush(&mut self, state: &mut ThreadState<'_>, now: Instant) -> Result<(), Fault> {
-        let (Some(socket), false) = (&self.socket, matches!(self.wire, Wire::BeingRead)) else {
+        let (Some(socket), false) = (&self.socket, matches!(self.transport, Transport::InUse)) else {
             return Ok(());
         };
-        if let Talk::H2(client) = &mut self.talk {
+        if let Codec::H2(client) = &mut self.codec {
             client.drain_into(&mut self.out.bytes);
         }
         // Bounded by the bytes: every pass sends some, or ends.
@@ -91,12 +91,12 @@ impl Connection {
                 }
                 ration.take(allowed);
             }
-            let count = match &mut self.wire {
-                Wire::BeingRead => 0,
-                Wire::Plain => socket::send(socket, &rest[..allowed])?,
-                Wire::Tls(tls) => {
-                    let count = wire::write(tls, &rest[..allowed])?;
-                    wire::push(tls, socket)?;
+            let count = match &mut self.transport {
+                Transport::InUse => 0,
+                Transport::Plain => socket::send(socket, &rest[..allowed])?,
+                Transport::Tls(tls) => {
+                    let count = transport::write(tls, &rest[..allowed])?;
+                    transport::push(tls, socket)?;
                     count
                 }
             };
@@ -116,8 +116,8 @@ impl Connection {
                 }
             }
         }
-        if let Wire::Tls(tls) = &mut self.wire {
-            wire::push(tls, socket)?;
+        if let Transport::Tls(tls) = &mut self.transport {
+            transport::push(tls, socket)?;
         }
         if !self.out.bytes.is_empty() {
             self.out = Out { bytes: std::mem::take(&mut self.out.bytes), ..Out::default() };
@@ -130,9 +130,9 @@ impl Connection {
     }
 
     pub(super) fn has_output(&self) -> bool {
-        match &self.wire {
-            Wire::Plain => !self.out.bytes.is_empty(),
-            Wire::Tls(_) | Wire::BeingRead => true,
+        match &self.transport {
+            Transport::Plain => !self.out.bytes.is_empty(),
+            Transport::Tls(_) | Transport::InUse => true,
         }
     }
 }

@@ -8,11 +8,11 @@ use rustls::ClientConnection;
 use super::socket;
 use crate::run::Fault;
 
-pub enum Wire {
+pub enum Transport {
     Plain,
     Tls(Box<ClientConnection>),
     /// TLS is in the hands of who reads from it; what is to be sent waits until it is back.
-    BeingRead,
+    InUse,
 }
 
 /// Hands bytes of the socket to TLS; `rest` is what it did not take yet. Ask for `plain` before the next call.
