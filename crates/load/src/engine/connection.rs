@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustls::ClientConnection;
 
-use super::answer::{After, Reader};
+use super::response::{Persistence, ResponseReader};
 use super::sending::Out;
 use super::socket::{self, Opened};
 use super::tally::Pending;
@@ -24,7 +24,7 @@ use crate::tls;
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// How long the server's end of a connection is waited for after its last answer.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// After the end of a run, what is still coming in is let go of after this; what is silent is waited for.
+/// Persistence the end of a run, what is still coming in is let go of after this; what is silent is waited for.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Stage {
 
 /// How the bytes of a connection are understood.
 pub enum Codec {
-    H1(Reader),
+    H1(ResponseReader),
     H2(Box<Client>),
 }
 
@@ -92,7 +92,7 @@ pub struct Connection {
     pub(super) reading: Option<Ration>,
     pub(super) unread: Unread,
     /// What the last head said of the connection.
-    pub(super) after: After,
+    pub(super) persistence: Persistence,
 }
 
 impl Connection {
@@ -103,7 +103,7 @@ impl Connection {
             stage: Stage::Down,
             socket: None,
             transport: Transport::Plain,
-            codec: Codec::H1(Reader::new()),
+            codec: Codec::H1(ResponseReader::new()),
             target: 0,
             pending: VecDeque::new(),
             unsent: 0,
@@ -119,7 +119,7 @@ impl Connection {
             listed: Listed::Not,
             reading: None,
             unread: Unread::Nothing,
-            after: After::Stays,
+            persistence: Persistence::KeepAlive,
         }
     }
 
@@ -269,7 +269,7 @@ impl Connection {
         self.stage = Stage::Open;
         self.codec = match state.plan.protocol {
             Protocol::Http2 { .. } => Codec::H2(Box::default()),
-            Protocol::Http10 | Protocol::Http11 { .. } => Codec::H1(Reader::new()),
+            Protocol::Http10 | Protocol::Http11 { .. } => Codec::H1(ResponseReader::new()),
         };
         self.send(state, now);
     }
@@ -283,7 +283,7 @@ impl Connection {
         self.stage = Stage::Open;
     }
 
-    /// After the handshake, with the wire in its place again.
+    /// Persistence the handshake, with the wire in its place again.
     pub(super) fn begin(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if let (Protocol::Http2 { .. }, Transport::Tls(tls)) = (state.plan.protocol, &self.transport)
             && tls.alpn_protocol() != Some(b"h2")
@@ -446,7 +446,7 @@ impl Connection {
             self.stage = Stage::Down;
         }
         self.transport = Transport::Plain;
-        self.codec = Codec::H1(Reader::new());
+        self.codec = Codec::H1(ResponseReader::new());
         self.out = Out::default();
         self.reading = None;
         self.cursor = 0;
@@ -457,7 +457,7 @@ impl Connection {
         &mut self,
         state: &mut ThreadState<'_>,
         intended: Instant,
-        after: After,
+        persistence: Persistence,
         now: Instant,
     ) {
         self.served += 1;
@@ -467,12 +467,12 @@ impl Connection {
             Reuse::PerRequest => true,
             Reuse::Session(requests) => self.served >= requests,
         };
-        match (after, asked_to_close) {
-            (After::Stays, false) => state.tally.kept(intended),
-            (After::Closes, _) => self.end(now),
+        match (persistence, asked_to_close) {
+            (Persistence::KeepAlive, false) => state.tally.kept(intended),
+            (Persistence::Close, _) => self.end(now),
             // The server was not told that a session has a length, so it is us who close. In HTTP/1 with
             // one request it was told, and whoever closes first keeps the port.
-            (After::Stays, true) => match (state.plan.reuse, &self.codec) {
+            (Persistence::KeepAlive, true) => match (state.plan.reuse, &self.codec) {
                 (Reuse::PerRequest, Codec::H1(_)) => self.end(now),
                 _ => self.hang_up(state, now),
             },

@@ -1,7 +1,7 @@
 //! The engine: one thread per core, each with its own epoll, connections, schedule and tally. Nothing is
 //! shared while it runs but the references of the verification and the wish to stop.
 
-pub mod answer;
+pub mod response;
 
 pub mod pick;
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 
-use super::answer::{After, Cut, Event, Expected, Head, NotHttp, field};
 use super::connection::{Codec, Connection, Stage, Unread};
+use super::response::{Eof, Event, Expected, Head, NotHttp, Persistence, field};
 use super::socket::{self, Received};
 use super::tally::Pending;
 use super::thread_state::{BUFFER, ThreadState};
@@ -231,12 +231,12 @@ impl Connection {
                 // An answer to nothing.
                 return if rest.is_empty() { Ok(()) } else { Err(Halt::Fault(Fault::Malformed)) };
             };
-            let (known, tally, _, plan) = state.reading();
-            let mut unknown = super::answer::Known::default();
-            let known = known.get_mut(first.ask as usize).unwrap_or(&mut unknown);
+            let (cached_heads, tally, _, plan) = state.reading();
+            let mut unknown = super::response::CachedHead::default();
+            let cached_head = cached_heads.get_mut(first.ask as usize).unwrap_or(&mut unknown);
             let ask = &plan.asks[first.ask as usize];
             let expected = if ask.answer_has_body() { Expected::Whole } else { Expected::HeadOnly };
-            let result = reader.next(rest, expected, known);
+            let result = reader.next(rest, expected, cached_head);
             if !bytes.is_empty() {
                 first.heard = now;
                 first.first_byte.get_or_insert(now);
@@ -247,11 +247,11 @@ impl Connection {
             match event {
                 Event::More if rest.is_empty() => return Ok(()),
                 Event::More => {}
-                Event::Head(Head { status, after, .. }, length) => {
+                Event::Head(Head { status, persistence, .. }, length) => {
                     first.status = status;
                     first.head_bytes = length as u32;
                     first.plain_head_bytes = length as u32;
-                    self.after = after;
+                    self.persistence = persistence;
                     if tally.server_name.is_none() {
                         let name = field(input, "server").map(String::from_utf8_lossy);
                         tally.server_name = Some(name.unwrap_or_default().into_owned());
@@ -293,7 +293,7 @@ impl Connection {
                 state.tally.failed(&done, fault, url, now);
             }
         }
-        self.answered(state, done.intended, self.after, now);
+        self.answered(state, done.intended, self.persistence, now);
         // What stands behind the answer belongs to nothing: nobody knows where the next one begins.
         if framing.is_err() && self.socket.is_some() {
             self.hang_up(state, now);
@@ -369,8 +369,9 @@ impl Connection {
             }
         }
         let leaving = matches!(&self.codec, Codec::H2(client) if client.is_leaving());
-        let after = if leaving && self.pending.is_empty() { After::Closes } else { After::Stays };
-        self.answered(state, done.intended, after, now);
+        let persistence =
+            if leaving && self.pending.is_empty() { Persistence::Close } else { Persistence::KeepAlive };
+        self.answered(state, done.intended, persistence, now);
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
 
@@ -399,11 +400,11 @@ impl Connection {
                 false => self.lose(state, Fault::Reset, now),
             };
         };
-        match reader.cut() {
-            Cut::Between if self.pending.is_empty() => self.hang_up(state, now),
-            Cut::Between | Cut::InHead => self.lose(state, Fault::Reset, now),
-            Cut::InBody => self.lose(state, Fault::ShortBody, now),
-            Cut::End => {
+        match reader.on_eof() {
+            Eof::Between if self.pending.is_empty() => self.hang_up(state, now),
+            Eof::Between | Eof::InHead => self.lose(state, Fault::Reset, now),
+            Eof::InBody => self.lose(state, Fault::ShortBody, now),
+            Eof::End => {
                 // The end is already here; nothing more is waited for.
                 let _ = self.complete_h1(state, Ok(()), now);
                 self.hang_up(state, now);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags};
 
-use super::answer::Known;
 use super::pick::{Picker, Random};
+use super::response::CachedHead;
 use super::schedule::{Due, Schedule};
 use super::tally::{Pending, Tally};
 use crate::plan::{Order, Pace, Plan, Reuse};
@@ -24,7 +24,7 @@ pub const BUFFER: usize = 64 * 1024;
 /// Requests that are due and have no connection; those that come on top are given up.
 const BACKLOG_MAX: usize = 1 << 20;
 /// Requests of a plan whose last head is remembered.
-const KNOWN_MAX: usize = 1 << 16;
+const CACHED_MAX: usize = 1 << 16;
 /// An answer below this is read at once, head and body; of a longer one only the head is read.
 const SMALL_RESPONSE: u32 = 32 * 1024;
 /// Room for the head of a long answer.
@@ -81,7 +81,7 @@ pub struct ThreadState<'p> {
     picker: Picker,
     schedule: Schedule,
     backlog: VecDeque<Due>,
-    known: Vec<Known>,
+    cached_heads: Vec<CachedHead>,
     /// Bytes of the last answer to each request.
     sizes: Vec<u32>,
     left: Option<u64>,
@@ -115,7 +115,7 @@ impl<'p> ThreadState<'p> {
             picker: Picker::new(plan.asks.iter().map(|ask| ask.weight)),
             schedule,
             backlog: VecDeque::new(),
-            known: vec![Known::default(); plan.asks.len().min(KNOWN_MAX)],
+            cached_heads: vec![CachedHead::default(); plan.asks.len().min(CACHED_MAX)],
             sizes: vec![0; plan.asks.len()],
             left: share.requests,
             deadline: plan.stop.time.map(|time| begin + time),
@@ -204,8 +204,8 @@ impl<'p> ThreadState<'p> {
 
     /// The parts that reading an answer needs at the same time.
     #[inline]
-    pub fn reading(&mut self) -> (&mut [Known], &mut Tally, &Verifier, &Plan) {
-        (&mut self.known, &mut self.tally, self.verifier, self.plan)
+    pub fn reading(&mut self) -> (&mut [CachedHead], &mut Tally, &Verifier, &Plan) {
+        (&mut self.cached_heads, &mut self.tally, self.verifier, self.plan)
     }
 
     /// How much to read at once when the answer to this request begins.

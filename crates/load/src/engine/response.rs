@@ -8,14 +8,14 @@ use http::chunked::{self, ChunkLimits, Decoder};
 pub const HEAD_MAX: usize = 64 * 1024;
 
 /// A head that was seen before is compared and not parsed; longer ones than this are parsed each time.
-const KNOWN_MAX: usize = 2048;
+const CACHED_MAX: usize = 2048;
 
 /// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
     pub framing: Framing,
-    pub after: After,
+    pub persistence: Persistence,
 }
 
 /// Where the body ends (RFC 9112 §6.3).
@@ -28,9 +28,9 @@ pub enum Framing {
 
 /// What the server says becomes of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    Stays,
-    Closes,
+pub enum Persistence {
+    KeepAlive,
+    Close,
 }
 
 /// Whether there can be a body at all.
@@ -60,7 +60,7 @@ pub struct NotHttp;
 
 /// What an end of the connection means where it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum Eof {
     /// Between answers.
     Between,
     /// The body lasts until here: a good end.
@@ -71,13 +71,13 @@ pub enum Cut {
 
 /// The last head of one request, as bytes: answers to the same request mostly differ once a second.
 #[derive(Debug, Default, Clone)]
-pub struct Known {
+pub struct CachedHead {
     bytes: Vec<u8>,
     head: Option<Head>,
 }
 
 #[derive(Debug)]
-pub struct Reader {
+pub struct ResponseReader {
     state: State,
     /// The beginning of a head that has not come as a whole, and interim heads.
     partial: Vec<u8>,
@@ -93,15 +93,15 @@ enum State {
     UntilClose,
 }
 
-impl Default for Reader {
-    fn default() -> Reader {
-        Reader::new()
+impl Default for ResponseReader {
+    fn default() -> ResponseReader {
+        ResponseReader::new()
     }
 }
 
-impl Reader {
-    pub const fn new() -> Reader {
-        Reader { state: State::Head, partial: Vec::new(), interim: 0 }
+impl ResponseReader {
+    pub const fn new() -> ResponseReader {
+        ResponseReader { state: State::Head, partial: Vec::new(), interim: 0 }
     }
 
     /// Reads up to the next event. The number is how many bytes of `input` are used up.
@@ -109,10 +109,10 @@ impl Reader {
         &mut self,
         input: &'a [u8],
         expected: Expected,
-        known: &mut Known,
+        cached_head: &mut CachedHead,
     ) -> Result<(usize, Event<'a>), NotHttp> {
         match &mut self.state {
-            State::Head => self.head(input, expected, known),
+            State::Head => self.head(input, expected, cached_head),
             State::Length(0) => {
                 self.state = State::Head;
                 Ok((0, Event::End))
@@ -152,15 +152,15 @@ impl Reader {
     }
 
     /// What it means if nothing more comes.
-    pub fn cut(&mut self) -> Cut {
+    pub fn on_eof(&mut self) -> Eof {
         match self.state {
-            State::Head if self.partial.is_empty() && self.interim == 0 => Cut::Between,
-            State::Head => Cut::InHead,
+            State::Head if self.partial.is_empty() && self.interim == 0 => Eof::Between,
+            State::Head => Eof::InHead,
             State::UntilClose => {
                 self.state = State::Head;
-                Cut::End
+                Eof::End
             }
-            State::Length(_) | State::Chunked(_) => Cut::InBody,
+            State::Length(_) | State::Chunked(_) => Eof::InBody,
         }
     }
 
@@ -168,18 +168,18 @@ impl Reader {
         &mut self,
         input: &'a [u8],
         expected: Expected,
-        known: &mut Known,
+        cached_head: &mut CachedHead,
     ) -> Result<(usize, Event<'a>), NotHttp> {
         if self.partial.is_empty() {
-            if let (Some(head), true) = (known.head, input.starts_with(&known.bytes)) {
-                return Ok((known.bytes.len(), self.begin(head, known.bytes.len(), expected)));
+            if let (Some(head), true) = (cached_head.head, input.starts_with(&cached_head.bytes)) {
+                return Ok((cached_head.bytes.len(), self.begin(head, cached_head.bytes.len(), expected)));
             }
             let Some(length) = end_of_head(input, 0) else { return self.keep(input) };
             let head = parse(&input[..length])?;
-            if head.status >= 200 && length <= KNOWN_MAX {
-                known.bytes.clear();
-                known.bytes.extend_from_slice(&input[..length]);
-                known.head = Some(head);
+            if head.status >= 200 && length <= CACHED_MAX {
+                cached_head.bytes.clear();
+                cached_head.bytes.extend_from_slice(&input[..length]);
+                cached_head.head = Some(head);
             }
             return Ok((length, self.begin(head, length, expected)));
         }
@@ -253,7 +253,7 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
     let mut length = None;
     let mut chunked = false;
     let mut other_coding = false;
-    let mut after = if minor == b'0' { After::Closes } else { After::Stays };
+    let mut persistence = if minor == b'0' { Persistence::Close } else { Persistence::KeepAlive };
     for line in lines {
         let colon = line.iter().position(|&byte| byte == b':').ok_or(NotHttp)?;
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -263,7 +263,7 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
         match name.len() {
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let this = decimal(value).ok_or(NotHttp)?;
-                if length.is_some_and(|known| known != this) {
+                if length.is_some_and(|cached_head| cached_head != this) {
                     return Err(NotHttp);
                 }
                 length = Some(this);
@@ -275,9 +275,9 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                     if option.eq_ignore_ascii_case(b"close") {
-                        after = After::Closes;
+                        persistence = Persistence::Close;
                     } else if option.eq_ignore_ascii_case(b"keep-alive") && minor == b'0' {
-                        after = After::Stays;
+                        persistence = Persistence::KeepAlive;
                     }
                 }
             }
@@ -292,12 +292,12 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
         (false, Some(length)) => Framing::Length(length),
         (false, None) => Framing::UntilClose,
     };
-    let after = if framing == Framing::UntilClose && !matches!(status, 204 | 304) && status >= 200 {
-        After::Closes
+    let persistence = if framing == Framing::UntilClose && !matches!(status, 204 | 304) && status >= 200 {
+        Persistence::Close
     } else {
-        after
+        persistence
     };
-    Ok(Head { status, framing, after })
+    Ok(Head { status, framing, persistence })
 }
 
 /// `HTTP/1.1 200 OK`; the words may be missing, the space before them too.
@@ -341,11 +341,12 @@ mod tests {
 
     /// What is read of `bytes` when they come in pieces of `size`: heads, bodies and ends as text.
     fn read(bytes: &[u8], size: usize, expected: Expected) -> String {
-        let (mut reader, mut known, mut out) = (Reader::new(), Known::default(), String::new());
+        let (mut reader, mut cached_head, mut out) =
+            (ResponseReader::new(), CachedHead::default(), String::new());
         for piece in bytes.chunks(size) {
             let mut rest = piece;
             loop {
-                match reader.next(rest, expected, &mut known) {
+                match reader.next(rest, expected, &mut cached_head) {
                     Err(NotHttp) => return out + "!",
                     Ok((used, event)) => {
                         rest = &rest[used..];
@@ -360,11 +361,11 @@ mod tests {
                 }
             }
         }
-        out + match reader.cut() {
-            Cut::Between => "",
-            Cut::End => "]eof",
-            Cut::InHead => "..head",
-            Cut::InBody => "..body",
+        out + match reader.on_eof() {
+            Eof::Between => "",
+            Eof::End => "]eof",
+            Eof::InHead => "..head",
+            Eof::InBody => "..body",
         }
     }
 
@@ -424,17 +425,17 @@ mod tests {
 
     #[test]
     fn a_connection_stays_unless_it_is_said_otherwise() {
-        use After::{Closes, Stays};
+        use Persistence::{Close, KeepAlive};
         for (head, expected) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Stays),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: Close\r\n\r\n", Closes),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: x, close\r\n\r\n", Closes),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", Closes),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", Stays),
-            ("HTTP/1.1 200 OK\r\n\r\n", Closes),
-            ("HTTP/1.1 304 Not Modified\r\n\r\n", Stays),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", KeepAlive),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: Close\r\n\r\n", Close),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: x, close\r\n\r\n", Close),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", Close),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", KeepAlive),
+            ("HTTP/1.1 200 OK\r\n\r\n", Close),
+            ("HTTP/1.1 304 Not Modified\r\n\r\n", KeepAlive),
         ] {
-            assert_eq!(parse(head.as_bytes()).map(|head| head.after), Ok(expected), "{head}");
+            assert_eq!(parse(head.as_bytes()).map(|head| head.persistence), Ok(expected), "{head}");
         }
     }
 
@@ -446,13 +447,13 @@ mod tests {
 
     #[test]
     fn a_known_head_is_understood_again_and_another_is_not_confused_with_it() {
-        let (mut reader, mut known) = (Reader::new(), Known::default());
+        let (mut reader, mut cached_head) = (ResponseReader::new(), CachedHead::default());
         for (bytes, length) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 1),
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 1),
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nxy", 2),
         ] {
-            let (used, event) = reader.next(bytes.as_bytes(), Expected::Whole, &mut known).unwrap();
+            let (used, event) = reader.next(bytes.as_bytes(), Expected::Whole, &mut cached_head).unwrap();
             assert!(
                 matches!(event, Event::Head(head, 38) if head.framing == Framing::Length(length)),
                 "{bytes}"
@@ -460,7 +461,7 @@ mod tests {
             assert_eq!(reader.discardable(), length);
             reader.discarded(length);
             assert_eq!(used, 38);
-            assert_eq!(reader.next(b"", Expected::Whole, &mut known), Ok((0, Event::End)));
+            assert_eq!(reader.next(b"", Expected::Whole, &mut cached_head), Ok((0, Event::End)));
         }
     }
 
