@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use rustls::ClientConnection;
 
 use super::response::{Persistence, ResponseReader};
-use super::sending::Out;
+use super::sending::SendQueue;
 use super::socket::{self, Opened};
 use super::tally::Pending;
 use super::thread_state::{First, Next, ThreadState};
@@ -23,9 +23,9 @@ use crate::tls;
 /// A server that refuses is not stormed.
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// How long the server's end of a connection is waited for after its last answer.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Persistence the end of a run, what is still coming in is let go of after this; what is silent is waited for.
-const LAST_BYTES: Duration = Duration::from_secs(2);
+const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -75,15 +75,15 @@ pub struct Connection {
     pub(super) pending: VecDeque<Pending>,
     /// Of `pending`, so many at the end have not been handed to the socket.
     pub(super) unsent: usize,
-    pub(super) out: Out,
+    pub(super) send_queue: SendQueue,
     /// When the stage began.
     since: Instant,
     /// Answers on this connection.
     pub(super) served: u64,
     pub finished: u64,
     /// Taken from the state for another target, or not answered before the server closed as announced.
-    held: VecDeque<(u32, Instant)>,
-    rest_until: Instant,
+    deferred: VecDeque<(u32, Instant)>,
+    paused_until: Instant,
     /// The earliest moment at which it will be woken, so that it does not ask twice.
     next_wake: Option<Instant>,
     cursor: usize,
@@ -107,12 +107,12 @@ impl Connection {
             target: 0,
             pending: VecDeque::new(),
             unsent: 0,
-            out: Out::default(),
+            send_queue: SendQueue::default(),
             since: now,
             served: 0,
             finished: 0,
-            held: VecDeque::new(),
-            rest_until: now,
+            deferred: VecDeque::new(),
+            paused_until: now,
             next_wake: None,
             cursor: 0,
             opened: 0,
@@ -128,19 +128,19 @@ impl Connection {
     }
 
     /// The state has taken it off its list of free ones.
-    pub fn unlisted(&mut self) {
+    pub fn mark_taken(&mut self) {
         self.listed = Listed::Not;
     }
 
     /// Takes what there is to be done, as far as there is room, and sends it.
-    pub fn seek(&mut self, state: &mut ThreadState<'_>, now: Instant) {
-        if matches!(self.stage, Stage::Ending | Stage::Retired) || now < self.rest_until {
+    pub fn start_requests(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        if matches!(self.stage, Stage::Ending | Stage::Retired) || now < self.paused_until {
             return;
         }
         // Bounded by the depth.
-        while self.has_room(state) && now >= self.rest_until {
-            let (ask, intended) = match self.held.pop_front() {
-                Some(held) => held,
+        while self.has_room(state) && now >= self.paused_until {
+            let (ask, intended) = match self.deferred.pop_front() {
+                Some(deferred) => deferred,
                 None => match state.next(now, &mut self.cursor) {
                     Next::Start(ask, intended) => {
                         if state.counts_starts() {
@@ -149,7 +149,7 @@ impl Connection {
                         (ask, intended)
                     }
                     Next::Wait => {
-                        self.list(state);
+                        self.mark_free(state);
                         break;
                     }
                     Next::Over if self.pending.is_empty() => return self.retire(state),
@@ -158,10 +158,10 @@ impl Connection {
             };
             if self.socket.is_some() && state.plan.asks[ask as usize].target != self.target {
                 if !self.pending.is_empty() {
-                    self.held.push_back((ask, intended));
+                    self.deferred.push_back((ask, intended));
                     break;
                 }
-                self.hang_up(state, now);
+                self.close(state, now);
             }
             let mut pending = Pending::new(ask, intended);
             pending.sum = state.verifier.sum();
@@ -192,7 +192,7 @@ impl Connection {
             && self.served + (self.pending.len() as u64) < limit
     }
 
-    fn list(&mut self, state: &mut ThreadState<'_>) {
+    fn mark_free(&mut self, state: &mut ThreadState<'_>) {
         if self.listed == Listed::Not {
             self.listed = Listed::Free;
             state.free.push_back(self.index);
@@ -221,10 +221,10 @@ impl Connection {
         let (socket, connected) = match opened {
             Ok(Opened::Connected(socket)) => (socket, true),
             Ok(Opened::Connecting(socket)) => (socket, false),
-            Err(fault) => return self.lose(state, fault, now),
+            Err(fault) => return self.fail_connection(state, fault, now),
         };
         if let Err(fault) = socket::watch(&state.epoll, &socket, self.index) {
-            return self.lose(state, fault, now);
+            return self.fail_connection(state, fault, now);
         }
         self.socket = Some(socket);
         self.stage = Stage::Connecting;
@@ -258,7 +258,7 @@ impl Connection {
                     self.stage = Stage::Handshake;
                     self.flush(state, now);
                 }
-                Err(fault) => self.lose(state, fault, now),
+                Err(fault) => self.fail_connection(state, fault, now),
             },
             _ => self.ready(state, now),
         }
@@ -274,9 +274,9 @@ impl Connection {
         self.send(state, now);
     }
 
-    pub(super) fn shook_hands(&mut self, state: &mut ThreadState<'_>, tls: &ClientConnection, now: Instant) {
+    pub(super) fn on_handshake(&mut self, state: &mut ThreadState<'_>, tls: &ClientConnection, now: Instant) {
         let resumed = tls::is_resumed(tls);
-        state.tally.shook_hands(self.since, now, resumed);
+        state.tally.on_handshake(self.since, now, resumed);
         if state.tally.tls.is_none() {
             state.tally.tls = tls::names(tls);
         }
@@ -288,18 +288,18 @@ impl Connection {
         if let (Protocol::Http2 { .. }, Transport::Tls(tls)) = (state.plan.protocol, &self.transport)
             && tls.alpn_protocol() != Some(b"h2")
         {
-            return self.lose(state, Fault::Handshake, now);
+            return self.fail_connection(state, Fault::Handshake, now);
         }
         self.ready(state, now);
     }
 
     /// What epoll told.
-    pub fn turn(&mut self, state: &mut ThreadState<'_>, ready: EventFlags, now: Instant) {
+    pub fn on_event(&mut self, state: &mut ThreadState<'_>, ready: EventFlags, now: Instant) {
         match self.stage {
             Stage::Connecting => {
                 let Some(socket) = &self.socket else { return };
                 match socket::pending_error(socket) {
-                    Some(fault) => self.lose(state, fault, now),
+                    Some(fault) => self.fail_connection(state, fault, now),
                     None if ready.contains(EventFlags::OUT) => self.connected(state, now),
                     None => {}
                 }
@@ -317,7 +317,7 @@ impl Connection {
     }
 
     /// Wants to be woken at this moment, or before.
-    pub(super) fn ask_wake(&mut self, state: &mut ThreadState<'_>, at: Instant) {
+    pub(super) fn schedule_wake(&mut self, state: &mut ThreadState<'_>, at: Instant) {
         if self.next_wake.is_none_or(|next| next > at) {
             self.next_wake = Some(at);
             state.wake(at, self.index);
@@ -325,7 +325,7 @@ impl Connection {
     }
 
     /// A moment has come for which it asked; what for, its state says.
-    pub fn wake(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+    pub fn on_timer(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if self.next_wake.is_some_and(|next| next <= now) {
             self.next_wake = None;
         }
@@ -337,35 +337,35 @@ impl Connection {
                 self.receive(state, EventFlags::empty(), now);
             }
         }
-        self.seek(state, now);
-        if now < self.rest_until {
-            self.ask_wake(state, self.rest_until);
+        self.start_requests(state, now);
+        if now < self.paused_until {
+            self.schedule_wake(state, self.paused_until);
         }
     }
 
     /// Looks for what has lasted too long.
-    pub fn sweep(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+    pub fn check_timeouts(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let timeout = state.plan.timeout;
         let old = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
         match self.stage {
             Stage::Connecting | Stage::Handshake if old(self.since, timeout) => {
-                self.lose(state, Fault::Timeout, now);
+                self.fail_connection(state, Fault::Timeout, now);
             }
-            Stage::Open => self.sweep_pending(state, now),
-            Stage::Ending if old(self.since, FAREWELL) => {
-                self.hang_up(state, now);
-                self.seek(state, now);
+            Stage::Open => self.check_pending(state, now),
+            Stage::Ending if old(self.since, CLOSE_TIMEOUT) => {
+                self.close(state, now);
+                self.start_requests(state, now);
             }
             _ => {}
         }
     }
 
-    fn sweep_pending(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+    fn check_pending(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let over = state.over_since(now);
         let Some(first) = self.pending.front() else { return };
-        let silent = now.saturating_duration_since(first.heard);
+        let silent = now.saturating_duration_since(first.last_activity);
         match &self.codec {
-            _ if over > Some(LAST_BYTES) && first.first_byte.is_some() && silent < LAST_BYTES => {
+            _ if over > Some(DRAIN_TIME) && first.first_byte.is_some() && silent < DRAIN_TIME => {
                 // It is under way, and nothing says that it is wrong.
                 for pending in self.pending.drain(..) {
                     state.tally.cut_off(&pending);
@@ -373,14 +373,15 @@ impl Connection {
                 self.unsent = 0;
                 self.retire(state);
             }
-            Codec::H1(_) if silent > state.plan.timeout => self.lose(state, Fault::Timeout, now),
+            Codec::H1(_) if silent > state.plan.timeout => self.fail_connection(state, Fault::Timeout, now),
             Codec::H1(_) => {}
-            Codec::H2(_) => self.sweep_streams(state, now),
+            Codec::H2(_) => self.check_streams(state, now),
         }
     }
 
-    fn sweep_streams(&mut self, state: &mut ThreadState<'_>, now: Instant) {
-        let late = |pending: &Pending| now.saturating_duration_since(pending.heard) > state.plan.timeout;
+    fn check_streams(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+        let late =
+            |pending: &Pending| now.saturating_duration_since(pending.last_activity) > state.plan.timeout;
         // Bounded by the streams: each pass takes one away.
         while let Some(at) = self.pending.iter().position(late) {
             let Some(pending) = self.pending.remove(at) else { break };
@@ -390,7 +391,7 @@ impl Connection {
             self.fail(state, &pending, Fault::Timeout, now);
         }
         self.flush(state, now);
-        self.seek(state, now);
+        self.start_requests(state, now);
     }
 
     pub(super) fn fail(
@@ -406,8 +407,8 @@ impl Connection {
     }
 
     /// The connection is gone, and with it everything that was asked on it.
-    pub(super) fn lose(&mut self, state: &mut ThreadState<'_>, fault: Fault, now: Instant) {
-        let fruitless = self.served == 0;
+    pub(super) fn fail_connection(&mut self, state: &mut ThreadState<'_>, fault: Fault, now: Instant) {
+        let unused = self.served == 0;
         if fault == Fault::Refused && state.first == First::Expected {
             state.first = First::Refused(self.address(state));
         }
@@ -420,14 +421,14 @@ impl Connection {
             self.fail(state, &pending, fault, now);
         }
         self.served = 0;
-        if fruitless {
-            self.rest_until = now + BACK_OFF;
+        if unused {
+            self.paused_until = now + BACK_OFF;
         }
-        self.ask_wake(state, self.rest_until);
+        self.schedule_wake(state, self.paused_until);
     }
 
     /// Closes a connection on which nothing is owed.
-    pub(super) fn hang_up(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+    pub(super) fn close(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         self.drop_socket(state);
         self.since = now;
         self.served = 0;
@@ -447,13 +448,13 @@ impl Connection {
         }
         self.transport = Transport::Plain;
         self.codec = Codec::H1(ResponseReader::new());
-        self.out = Out::default();
+        self.send_queue = SendQueue::default();
         self.reading = None;
         self.cursor = 0;
     }
 
     /// An answer is complete, and has been counted: what becomes of the connection.
-    pub(super) fn answered(
+    pub(super) fn on_response(
         &mut self,
         state: &mut ThreadState<'_>,
         intended: Instant,
@@ -474,12 +475,12 @@ impl Connection {
             // one request it was told, and whoever closes first keeps the port.
             (Persistence::KeepAlive, true) => match (state.plan.reuse, &self.codec) {
                 (Reuse::PerRequest, Codec::H1(_)) => self.end(now),
-                _ => self.hang_up(state, now),
+                _ => self.close(state, now),
             },
         }
         if !state.plan.think.most.is_zero() && self.pending.is_empty() {
-            self.rest_until = now + state.pause();
-            self.ask_wake(state, self.rest_until);
+            self.paused_until = now + state.pause();
+            self.schedule_wake(state, self.paused_until);
         }
     }
 
@@ -487,20 +488,20 @@ impl Connection {
         self.stage = Stage::Ending;
         self.since = now;
         // What was sent behind the last request that the server wanted will be asked again.
-        self.held.extend(self.pending.drain(..).map(|pending| (pending.ask, pending.intended)));
+        self.deferred.extend(self.pending.drain(..).map(|pending| (pending.ask, pending.intended)));
         self.unsent = 0;
     }
 
     /// A server that leaves owes nothing.
-    pub(super) fn end_now(&mut self, state: &mut ThreadState<'_>) {
+    pub(super) fn close_now(&mut self, state: &mut ThreadState<'_>) {
         let now = self.since;
-        self.hang_up(state, now);
+        self.close(state, now);
     }
 
     /// The server has not begun with it: it is asked for again, with its first intended start.
-    pub(super) fn ask_again(&mut self, at: usize) {
+    pub(super) fn retry(&mut self, at: usize) {
         if let Some(pending) = self.pending.remove(at) {
-            self.held.push_back((pending.ask, pending.intended));
+            self.deferred.push_back((pending.ask, pending.intended));
         }
     }
 }

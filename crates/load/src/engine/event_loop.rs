@@ -20,7 +20,7 @@ use crate::plan::Plan;
 const EVENTS_PER_TURN: usize = 512;
 const MILLISECOND: u32 = 1_000_000;
 /// How often the connections are looked through for what has lasted too long.
-const SWEEP: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs one thread's share to its end.
 ///
@@ -34,28 +34,28 @@ pub fn run<'p>(
 ) -> std::io::Result<ThreadState<'p>> {
     // The kernel may be 50 microseconds late otherwise; where it refuses, it is.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let alarm = Alarm::new(&state.epoll)?;
+    let timer = Timer::new(&state.epoll)?;
     for (index, at) in first_at.iter().enumerate() {
         state.wake(*at, index);
     }
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
     let mut now = Instant::now();
-    let mut next_sweep = now + SWEEP;
+    let mut next_check = now + CHECK_INTERVAL;
     let mut reported = 0;
     while !stop.load(Ordering::Relaxed) && !matches!(state.first, First::Refused(_)) {
-        give_work(&mut state, &mut connections, now);
-        wake(&mut state, &mut connections, now);
-        if now >= next_sweep {
-            next_sweep = now + SWEEP;
-            if sweep(&mut state, &mut connections, now) == 0 {
+        assign_requests(&mut state, &mut connections, now);
+        run_timers(&mut state, &mut connections, now);
+        if now >= next_check {
+            next_check = now + CHECK_INTERVAL;
+            if check_timeouts(&mut state, &mut connections, now) == 0 {
                 break;
             }
             reported = report_seconds(&state, sender, reported, now);
         }
-        let mut timeout = pause(&state, next_sweep, now);
-        if !timeout.subsec_nanos().is_multiple_of(MILLISECOND) && next_sweep > now + timeout {
-            alarm.ring_after(timeout)?;
-            timeout = next_sweep - now;
+        let mut timeout = pause(&state, next_check, now);
+        if !timeout.subsec_nanos().is_multiple_of(MILLISECOND) && next_check > now + timeout {
+            timer.set(timeout)?;
+            timeout = next_check - now;
         }
         events.clear();
         match epoll::wait(&state.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timespec(timeout)))
@@ -66,7 +66,7 @@ pub fn run<'p>(
         now = Instant::now();
         for event in &events {
             if let Some(connection) = connections.get_mut(event.data.u64() as usize) {
-                connection.turn(&mut state, event.flags, now);
+                connection.on_event(&mut state, event.flags, now);
             }
         }
     }
@@ -82,19 +82,19 @@ pub fn run<'p>(
 
 /// What wakes a thread between two milliseconds, which epoll's own timeout cannot: a request that is due
 /// must not be late because of that.
-struct Alarm(OwnedFd);
+struct Timer(OwnedFd);
 
-impl Alarm {
-    fn new(epoll: &OwnedFd) -> Result<Alarm, Errno> {
+impl Timer {
+    fn new(epoll: &OwnedFd) -> Result<Timer, Errno> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         // Edge-triggered: that it has rung need not be read. It is no connection's.
         epoll::add(epoll, &timer, EventData::new_u64(u64::MAX), EventFlags::IN | EventFlags::ET)?;
-        Ok(Alarm(timer))
+        Ok(Timer(timer))
     }
 
     /// Once, in place of any other time.
-    fn ring_after(&self, pause: Duration) -> Result<(), Errno> {
+    fn set(&self, pause: Duration) -> Result<(), Errno> {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = Itimerspec { it_interval: never, it_value: timespec(pause) };
         timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time).map(drop)
@@ -102,17 +102,17 @@ impl Alarm {
 }
 
 /// How long nothing has to be done.
-fn pause(state: &ThreadState<'_>, next_sweep: Instant, now: Instant) -> Duration {
+fn pause(state: &ThreadState<'_>, next_check: Instant, now: Instant) -> Duration {
     let wake = state.wakes.peek().map(|Reverse((at, _))| *at);
     match [state.next_due(), wake].into_iter().flatten().min() {
         // The clock was read before the last events were served, and whoever is due is due by the clock.
-        Some(at) => at.min(next_sweep).saturating_duration_since(Instant::now()),
-        None => next_sweep.saturating_duration_since(now),
+        Some(at) => at.min(next_check).saturating_duration_since(Instant::now()),
+        None => next_check.saturating_duration_since(now),
     }
 }
 
 /// Gives what is due to the connections that wait for it; at the end, tells them that it is the end.
-fn give_work(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
+fn assign_requests(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
     if !is_open(state.plan) {
         return;
     }
@@ -123,13 +123,13 @@ fn give_work(state: &mut ThreadState<'_>, connections: &mut [Connection], now: I
             break;
         }
         let Some(index) = state.free.pop_front() else { break };
-        connections[index].unlisted();
-        connections[index].seek(state, now);
+        connections[index].mark_taken();
+        connections[index].start_requests(state, now);
         waiting = state.has_backlog();
     }
 }
 
-fn wake(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
+fn run_timers(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
     // Bounded: what is woken and wants to be woken again wants it later, or is left for the next turn.
     for _ in 0..state.wakes.len() {
         match state.wakes.peek() {
@@ -137,15 +137,15 @@ fn wake(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instan
             _ => break,
         }
         if let Some(Reverse((_, index))) = state.wakes.pop() {
-            connections[index].wake(state, now);
+            connections[index].on_timer(state, now);
         }
     }
 }
 
 /// How many are still at work.
-fn sweep(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) -> usize {
+fn check_timeouts(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) -> usize {
     for connection in connections.iter_mut() {
-        connection.sweep(state, now);
+        connection.check_timeouts(state, now);
     }
     if state.over_since(now).is_some_and(|over| over > state.plan.timeout) {
         state.give_up_backlog(now);

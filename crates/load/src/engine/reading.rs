@@ -26,13 +26,13 @@ const DISCARD_MIN: u64 = 4096;
 enum Halt {
     Fault(Fault),
     /// As much was read as the client wanted.
-    Enough,
+    AbortLimit,
     /// All is said, and it was closed.
     Closed,
 }
 
 /// What one look at the socket gave.
-enum Look {
+enum ReadOutcome {
     /// More may be there.
     More,
     /// The socket is empty, and what comes later is a new edge.
@@ -57,42 +57,44 @@ impl Connection {
             if turn == READS_PER_TURN {
                 // It was not the edge that ended: the rest is for the next turn.
                 self.unread = Unread::Perhaps;
-                self.ask_wake(state, now);
+                self.schedule_wake(state, now);
                 break;
             }
-            match self.look(state, &mut now) {
+            match self.read_once(state, &mut now) {
                 // Nothing is owed: a look would cost as much as a request, and whatever comes is a new edge.
-                Ok(Look::More) if self.pending.is_empty() && self.stage == Stage::Open && !gone => break,
-                Ok(Look::More) if self.socket.is_some() => {}
-                Ok(Look::Empty) if gone && self.socket.is_some() && self.reading.is_none() => {}
-                Ok(Look::More | Look::Empty) => break,
-                Ok(Look::End) => {
-                    self.ended(state, now);
+                Ok(ReadOutcome::More) if self.pending.is_empty() && self.stage == Stage::Open && !gone => {
+                    break;
+                }
+                Ok(ReadOutcome::More) if self.socket.is_some() => {}
+                Ok(ReadOutcome::Empty) if gone && self.socket.is_some() && self.reading.is_none() => {}
+                Ok(ReadOutcome::More | ReadOutcome::Empty) => break,
+                Ok(ReadOutcome::End) => {
+                    self.on_eof(state, now);
                     break;
                 }
                 Err(Halt::Fault(fault)) => {
-                    self.lose(state, fault, now);
+                    self.fail_connection(state, fault, now);
                     break;
                 }
-                Err(Halt::Enough) => {
-                    self.abort(state, now);
+                Err(Halt::AbortLimit) => {
+                    self.finish_aborted(state, now);
                     break;
                 }
                 Err(Halt::Closed) => break,
             }
         }
-        self.seek(state, now);
+        self.start_requests(state, now);
     }
 
-    fn look(&mut self, state: &mut ThreadState<'_>, now: &mut Instant) -> Result<Look, Halt> {
+    fn read_once(&mut self, state: &mut ThreadState<'_>, now: &mut Instant) -> Result<ReadOutcome, Halt> {
         let Some(socket) = &self.socket else { return Err(Halt::Closed) };
         let mut allowed = usize::MAX;
         if let Some(ration) = &mut self.reading {
             allowed = ration.due(*now);
             if allowed == 0 {
                 let next = ration.next(*now);
-                self.ask_wake(state, next);
-                return Ok(Look::Empty);
+                self.schedule_wake(state, next);
+                return Ok(ReadOutcome::Empty);
             }
         }
         let discard = self.discardable(state);
@@ -105,8 +107,8 @@ impl Connection {
         };
         let count = match received {
             Received::Bytes(count) => count,
-            Received::Nothing => return Ok(Look::Empty),
-            Received::End => return Ok(Look::End),
+            Received::Nothing => return Ok(ReadOutcome::Empty),
+            Received::End => return Ok(ReadOutcome::End),
             Received::Lost(fault) => return Err(Halt::Fault(fault)),
         };
         *now = Instant::now();
@@ -122,7 +124,7 @@ impl Connection {
             fed?;
         }
         // A limited read is short of what the socket has, and no edge will tell of the rest.
-        Ok(if count == wanted || self.reading.is_some() { Look::More } else { Look::Empty })
+        Ok(if count == wanted || self.reading.is_some() { ReadOutcome::More } else { ReadOutcome::Empty })
     }
 
     fn wanted(&self, state: &ThreadState<'_>) -> usize {
@@ -153,8 +155,8 @@ impl Connection {
         if let (Codec::H1(reader), Some(first)) = (&mut self.codec, self.pending.front_mut()) {
             reader.discarded(count as u64);
             first.body_bytes += count as u64;
-            first.heard = now;
-            enough(state.plan.shape.closing, first.body_bytes)?;
+            first.last_activity = now;
+            check_abort_limit(state.plan.shape.closing, first.body_bytes)?;
         }
         self.read_h1(state, &[], now)
     }
@@ -174,7 +176,7 @@ impl Connection {
                         if tls.is_handshaking() {
                             continue;
                         }
-                        self.shook_hands(state, &tls, now);
+                        self.on_handshake(state, &tls, now);
                         self.transport = Transport::Tls(tls);
                         self.begin(state, now);
                         match std::mem::replace(&mut self.transport, Transport::InUse) {
@@ -238,7 +240,7 @@ impl Connection {
             let expected = if ask.answer_has_body() { Expected::Whole } else { Expected::HeadOnly };
             let result = reader.next(rest, expected, cached_head);
             if !bytes.is_empty() {
-                first.heard = now;
+                first.last_activity = now;
                 first.first_byte.get_or_insert(now);
             }
             let (used, event) = result.map_err(|NotHttp| Halt::Fault(Fault::Malformed))?;
@@ -256,14 +258,14 @@ impl Connection {
                         let name = field(input, "server").map(String::from_utf8_lossy);
                         tally.server_name = Some(name.unwrap_or_default().into_owned());
                     }
-                    enough(plan.shape.closing, 0)?;
+                    check_abort_limit(plan.shape.closing, 0)?;
                 }
                 Event::Body(data) => {
                     first.body_bytes += data.len() as u64;
                     if let Some(sum) = &mut first.sum {
                         sum.update(data);
                     }
-                    enough(plan.shape.closing, first.body_bytes)?;
+                    check_abort_limit(plan.shape.closing, first.body_bytes)?;
                 }
                 Event::End => {
                     let surplus = self.pending.len() == 1 && !rest.is_empty();
@@ -293,10 +295,10 @@ impl Connection {
                 state.tally.failed(&done, fault, url, now);
             }
         }
-        self.answered(state, done.intended, self.persistence, now);
+        self.on_response(state, done.intended, self.persistence, now);
         // What stands behind the answer belongs to nothing: nobody knows where the next one begins.
         if framing.is_err() && self.socket.is_some() {
-            self.hang_up(state, now);
+            self.close(state, now);
         }
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
@@ -312,7 +314,7 @@ impl Connection {
                 h2::Event::More if rest.is_empty() => break,
                 h2::Event::More => continue,
                 h2::Event::Leaving { last } => {
-                    self.leave(state, last);
+                    self.on_goaway(state, last);
                     continue;
                 }
                 h2::Event::Head { stream, .. }
@@ -323,7 +325,7 @@ impl Connection {
             // Of streams that were given up, some bytes may still come.
             let Some(at) = self.pending.iter().position(|pending| pending.stream == stream) else { continue };
             let pending = &mut self.pending[at];
-            pending.heard = now;
+            pending.last_activity = now;
             pending.first_byte.get_or_insert(now);
             match event {
                 h2::Event::Head { status, length, bytes, plain_bytes, .. } => {
@@ -334,17 +336,17 @@ impl Connection {
                     if state.tally.server_name.is_none() {
                         state.tally.server_name = Some(client.server_name().to_owned());
                     }
-                    enough(state.plan.shape.closing, 0)?;
+                    check_abort_limit(state.plan.shape.closing, 0)?;
                 }
                 h2::Event::Body { data, .. } => {
                     pending.body_bytes += data.len() as u64;
                     if let Some(sum) = &mut pending.sum {
                         sum.update(data);
                     }
-                    enough(state.plan.shape.closing, pending.body_bytes)?;
+                    check_abort_limit(state.plan.shape.closing, pending.body_bytes)?;
                 }
                 h2::Event::End { .. } => self.complete_h2(state, at, now)?,
-                h2::Event::Reset { why: h2::Why::Refused, .. } => self.ask_again(at),
+                h2::Event::Reset { why: h2::Why::Refused, .. } => self.retry(at),
                 h2::Event::Reset { .. } => {
                     if let Some(pending) = self.pending.remove(at) {
                         let fault = if pending.status > 0 { Fault::ShortBody } else { Fault::Reset };
@@ -371,56 +373,56 @@ impl Connection {
         let leaving = matches!(&self.codec, Codec::H2(client) if client.is_leaving());
         let persistence =
             if leaving && self.pending.is_empty() { Persistence::Close } else { Persistence::KeepAlive };
-        self.answered(state, done.intended, persistence, now);
+        self.on_response(state, done.intended, persistence, now);
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
 
     /// The server will not answer streams above `last`; they are asked for elsewhere.
-    fn leave(&mut self, state: &mut ThreadState<'_>, last: u32) {
+    fn on_goaway(&mut self, state: &mut ThreadState<'_>, last: u32) {
         // Bounded by the streams: each pass takes one away.
         while let Some(at) = self.pending.iter().position(|pending| pending.stream > last) {
-            self.ask_again(at);
+            self.retry(at);
         }
         if self.pending.is_empty() {
-            self.end_now(state);
+            self.close_now(state);
         }
     }
 
     /// The socket has said its last.
-    fn ended(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+    fn on_eof(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if self.stage == Stage::Ending {
-            return self.hang_up(state, now);
+            return self.close(state, now);
         }
         if self.stage == Stage::Handshake {
-            return self.lose(state, Fault::Handshake, now);
+            return self.fail_connection(state, Fault::Handshake, now);
         }
         let Codec::H1(reader) = &mut self.codec else {
             return match self.pending.is_empty() {
-                true => self.hang_up(state, now),
-                false => self.lose(state, Fault::Reset, now),
+                true => self.close(state, now),
+                false => self.fail_connection(state, Fault::Reset, now),
             };
         };
         match reader.on_eof() {
-            Eof::Between if self.pending.is_empty() => self.hang_up(state, now),
-            Eof::Between | Eof::InHead => self.lose(state, Fault::Reset, now),
-            Eof::InBody => self.lose(state, Fault::ShortBody, now),
+            Eof::Between if self.pending.is_empty() => self.close(state, now),
+            Eof::Between | Eof::InHead => self.fail_connection(state, Fault::Reset, now),
+            Eof::InBody => self.fail_connection(state, Fault::ShortBody, now),
             Eof::End => {
                 // The end is already here; nothing more is waited for.
                 let _ = self.complete_h1(state, Ok(()), now);
-                self.hang_up(state, now);
+                self.close(state, now);
             }
         }
     }
 
     /// The client has had enough, as it was told to: its request went the way it should.
-    fn abort(&mut self, state: &mut ThreadState<'_>, now: Instant) {
+    fn finish_aborted(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         // Bounded by the depth.
         while let Some(pending) = self.pending.pop_front() {
             state.tally.done(&pending, now);
             self.finished += 1;
         }
         self.served += 1;
-        self.hang_up(state, now);
+        self.close(state, now);
     }
 }
 
@@ -437,9 +439,9 @@ fn framing_h2(done: &Pending, has_body: bool) -> Result<(), Fault> {
     }
 }
 
-fn enough(closing: Closing, bytes: u64) -> Result<(), Halt> {
+fn check_abort_limit(closing: Closing, bytes: u64) -> Result<(), Halt> {
     match closing {
-        Closing::AbortAfter(limit) if bytes >= limit => Err(Halt::Enough),
+        Closing::AbortAfter(limit) if bytes >= limit => Err(Halt::AbortLimit),
         _ => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use crate::shape::{Closing, Ration};
 
 /// What is to be sent and was not taken yet.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct SendQueue {
     pub(super) bytes: Vec<u8>,
     pub(super) at: usize,
     /// Of `bytes`, those before belong to a head: they may have a rate of their own.
@@ -25,32 +25,36 @@ impl Connection {
     pub(super) fn send(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let plan = state.plan;
         let first = self.pending.len() - self.unsent;
-        if let (Transport::Plain, Codec::H1(_), 1, true, true) =
-            (&self.transport, &self.codec, self.unsent, self.out.bytes.is_empty(), plan.shape.is_plain())
-            && let (Some(pending), Some(socket)) = (self.pending.get_mut(first), &self.socket)
+        if let (Transport::Plain, Codec::H1(_), 1, true, true) = (
+            &self.transport,
+            &self.codec,
+            self.unsent,
+            self.send_queue.bytes.is_empty(),
+            plan.shape.is_plain(),
+        ) && let (Some(pending), Some(socket)) = (self.pending.get_mut(first), &self.socket)
         {
             // The way of nearly every request: nothing is copied.
-            (pending.sent, pending.heard) = (now, now);
+            (pending.sent, pending.last_activity) = (now, now);
             let ask = &plan.asks[pending.ask as usize];
             self.unsent = 0;
             match socket::send(socket, &ask.bytes) {
                 Ok(count) => {
                     state.tally.sent(count);
                     if count < ask.bytes.len() {
-                        self.out.bytes.extend_from_slice(&ask.bytes[count..]);
+                        self.send_queue.bytes.extend_from_slice(&ask.bytes[count..]);
                     }
                 }
-                Err(fault) => self.lose(state, fault, now),
+                Err(fault) => self.fail_connection(state, fault, now),
             }
             return;
         }
         for pending in self.pending.range_mut(first..) {
-            (pending.sent, pending.heard) = (now, now);
+            (pending.sent, pending.last_activity) = (now, now);
             let ask = &plan.asks[pending.ask as usize];
             match &mut self.codec {
                 Codec::H1(_) => {
-                    self.out.bytes.extend_from_slice(&ask.bytes);
-                    self.out.head_end = self.out.bytes.len() - ask.body.len();
+                    self.send_queue.bytes.extend_from_slice(&ask.bytes);
+                    self.send_queue.head_end = self.send_queue.bytes.len() - ask.body.len();
                 }
                 Codec::H2(client) => pending.stream = client.request(ask, &plan.targets[ask.target]),
             }
@@ -62,7 +66,7 @@ impl Connection {
     /// Sends until everything is sent, or the socket or the rate allows no more.
     pub(super) fn flush(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if let Err(fault) = self.try_flush(state, now) {
-            self.lose(state, fault, now);
+            self.fail_connection(state, fault, now);
         }
     }
 
@@ -71,22 +75,22 @@ impl Connection {
             return Ok(());
         };
         if let Codec::H2(client) = &mut self.codec {
-            client.drain_into(&mut self.out.bytes);
+            client.drain_into(&mut self.send_queue.bytes);
         }
         // Bounded by the bytes: every pass sends some, or ends.
-        while self.out.at < self.out.bytes.len() {
-            let rest = &self.out.bytes[self.out.at..];
-            let (rate, end) = match self.out.head_end.checked_sub(self.out.at) {
+        while self.send_queue.at < self.send_queue.bytes.len() {
+            let rest = &self.send_queue.bytes[self.send_queue.at..];
+            let (rate, end) = match self.send_queue.head_end.checked_sub(self.send_queue.at) {
                 Some(head @ 1..) => (state.plan.shape.write_head, head),
                 _ => (state.plan.shape.write_body, rest.len()),
             };
             let mut allowed = end.min(rest.len());
             if let Some(rate) = rate {
-                let ration = self.out.ration.get_or_insert_with(|| Ration::new(rate, now));
+                let ration = self.send_queue.ration.get_or_insert_with(|| Ration::new(rate, now));
                 allowed = allowed.min(ration.due(now));
                 if allowed == 0 {
                     let at = ration.next(now);
-                    self.ask_wake(state, at);
+                    self.schedule_wake(state, at);
                     return Ok(());
                 }
                 ration.take(allowed);
@@ -104,13 +108,13 @@ impl Connection {
                 return Ok(());
             }
             state.tally.sent(count);
-            self.out.at += count;
-            if self.out.at == self.out.head_end {
-                self.out.ration = None;
+            self.send_queue.at += count;
+            if self.send_queue.at == self.send_queue.head_end {
+                self.send_queue.ration = None;
             }
             if let Some(first) = self.pending.front_mut() {
                 // A slow writer is not kept waiting by the server while it writes.
-                first.heard = now;
+                first.last_activity = now;
                 if rate.is_some() {
                     first.sent = now;
                 }
@@ -119,9 +123,10 @@ impl Connection {
         if let Transport::Tls(tls) = &mut self.transport {
             transport::push(tls, socket)?;
         }
-        if !self.out.bytes.is_empty() {
-            self.out = Out { bytes: std::mem::take(&mut self.out.bytes), ..Out::default() };
-            self.out.bytes.clear();
+        if !self.send_queue.bytes.is_empty() {
+            self.send_queue =
+                SendQueue { bytes: std::mem::take(&mut self.send_queue.bytes), ..SendQueue::default() };
+            self.send_queue.bytes.clear();
             if state.plan.shape.closing == Closing::HalfClose && self.stage == Stage::Open {
                 socket::shut_down_writing(socket);
             }
@@ -131,7 +136,7 @@ impl Connection {
 
     pub(super) fn has_output(&self) -> bool {
         match &self.transport {
-            Transport::Plain => !self.out.bytes.is_empty(),
+            Transport::Plain => !self.send_queue.bytes.is_empty(),
             Transport::Tls(_) | Transport::InUse => true,
         }
     }

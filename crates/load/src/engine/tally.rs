@@ -18,7 +18,7 @@ pub struct Pending {
     pub sent: Instant,
     pub first_byte: Option<Instant>,
     /// When anything of it moved last.
-    pub heard: Instant,
+    pub last_activity: Instant,
     pub head_bytes: u32,
     pub plain_head_bytes: u32,
     pub body_bytes: u64,
@@ -54,7 +54,7 @@ impl Pending {
             intended,
             sent: intended,
             first_byte: None,
-            heard: intended,
+            last_activity: intended,
             head_bytes: 0,
             plain_head_bytes: 0,
             body_bytes: 0,
@@ -101,7 +101,7 @@ impl Tally {
         self.open = self.open.saturating_sub(1);
     }
 
-    pub fn shook_hands(&mut self, since: Instant, now: Instant, resumed: bool) {
+    pub fn on_handshake(&mut self, since: Instant, now: Instant, resumed: bool) {
         if self.counts(since) {
             self.measured.handshake.record(micros(now - since));
             self.measured.resumed += u64::from(resumed);
@@ -125,7 +125,7 @@ impl Tally {
         measured.answer.record(micros(now.saturating_duration_since(pending.sent)));
         measured.total.record(total);
         measured.longest = measured.longest.max(total);
-        let bytes = answered(measured, pending);
+        let bytes = count_response(measured, pending);
         measured.series.done(micros(now.saturating_duration_since(self.begin)), total, bytes);
         self.first_length.get_or_insert(pending.body_bytes);
         self.last = now;
@@ -140,7 +140,7 @@ impl Tally {
         let measured = &mut self.measured;
         measured.fail(fault, url);
         measured.longest = measured.longest.max(total);
-        let bytes = answered(measured, pending);
+        let bytes = count_response(measured, pending);
         measured.series.failed(micros(now.saturating_duration_since(self.begin)), total, bytes);
         self.last = now;
     }
@@ -163,7 +163,7 @@ impl Tally {
 
 /// Counts what came of an answer, right or wrong, and says how many bytes that was.
 #[inline]
-fn answered(measured: &mut Measured, pending: &Pending) -> u64 {
+fn count_response(measured: &mut Measured, pending: &Pending) -> u64 {
     if pending.status > 0 {
         measured.statuses.count(pending.status);
     }
