@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const MODEM: u64 = 33_600 / 8;
 
 /// How often a slow reader or writer comes back, unless a single byte takes longer.
-pub const VISIT: Duration = Duration::from_millis(100);
+pub const INTERVAL: Duration = Duration::from_millis(100);
 
 /// What every connection does otherwise than a fast and polite one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Closing {
 
 /// Bytes of a rate that have become due.
 #[derive(Debug, Clone, Copy)]
-pub struct Ration {
+pub struct RateLimiter {
     per_second: u64,
     since: Instant,
     taken: u64,
@@ -49,9 +49,9 @@ impl Shape {
     }
 }
 
-impl Ration {
-    pub const fn new(per_second: u64, now: Instant) -> Ration {
-        Ration { per_second, since: now, taken: 0 }
+impl RateLimiter {
+    pub const fn new(per_second: u64, now: Instant) -> RateLimiter {
+        RateLimiter { per_second, since: now, taken: 0 }
     }
 
     /// Bytes that may be moved now. A pause longer than a second is not made up for: nobody reads faster
@@ -72,7 +72,7 @@ impl Ration {
     /// When it is worth coming back.
     pub fn next(&self, now: Instant) -> Instant {
         let one_byte = Duration::from_nanos(1_000_000_000 / self.per_second.max(1) + 1);
-        now + one_byte.max(VISIT)
+        now + one_byte.max(INTERVAL)
     }
 
     fn owed(&self, now: Instant) -> u64 {
@@ -90,17 +90,17 @@ mod tests {
     fn a_ration_is_a_rate_and_does_not_make_up_for_pauses() {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut ration = Ration::new(1000, start);
-        assert_eq!(ration.due(at(0)), 0);
-        assert_eq!(ration.due(at(100)), 100);
-        ration.take(60);
-        assert_eq!(ration.due(at(100)), 40);
-        ration.take(40);
-        assert_eq!(ration.due(at(600)), 500);
-        assert_eq!(ration.due(at(60_000)), 1000);
-        ration.take(1000);
-        assert_eq!(ration.due(at(60_000)), 0);
-        assert_eq!(ration.next(at(0)), at(100));
-        assert!(Ration::new(1, start).next(start) > at(999));
+        let mut limiter = RateLimiter::new(1000, start);
+        assert_eq!(limiter.due(at(0)), 0);
+        assert_eq!(limiter.due(at(100)), 100);
+        limiter.take(60);
+        assert_eq!(limiter.due(at(100)), 40);
+        limiter.take(40);
+        assert_eq!(limiter.due(at(600)), 500);
+        assert_eq!(limiter.due(at(60_000)), 1000);
+        limiter.take(1000);
+        assert_eq!(limiter.due(at(60_000)), 0);
+        assert_eq!(limiter.next(at(0)), at(100));
+        assert!(RateLimiter::new(1, start).next(start) > at(999));
     }
 }

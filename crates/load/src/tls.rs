@@ -30,9 +30,7 @@ pub fn config(plan: &Plan) -> Result<Arc<ClientConfig>, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?;
     let builder = match &plan.tls.trust {
-        Trust::Anybody => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Credulous { provider }))
-        }
+        Trust::Any => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny { provider })),
         Trust::File(path) => builder.with_root_certificates(Arc::new(authorities(path)?)),
         Trust::System => builder.with_root_certificates(Arc::new(system()?)),
     };
@@ -93,11 +91,11 @@ fn system() -> Result<RootCertStore, String> {
 /// Believes every certificate, as who measures a test server wants it; signatures are still verified, for
 /// they cost what is measured.
 #[derive(Debug)]
-struct Credulous {
+struct AcceptAny {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

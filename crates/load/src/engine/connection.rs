@@ -17,7 +17,7 @@ use super::transport::Transport;
 use crate::h2::Client;
 use crate::plan::{Protocol, Reuse, Scheme, Way};
 use crate::run::Fault;
-use crate::shape::{Closing, Ration};
+use crate::shape::{Closing, RateLimiter};
 use crate::tls;
 
 /// A server that refuses is not stormed.
@@ -89,7 +89,7 @@ pub struct Connection {
     cursor: usize,
     opened: usize,
     listed: Listed,
-    pub(super) reading: Option<Ration>,
+    pub(super) reading: Option<RateLimiter>,
     pub(super) unread: Unread,
     /// What the last head said of the connection.
     pub(super) persistence: Persistence,
@@ -250,7 +250,7 @@ impl Connection {
         state.first = First::Made;
         self.served = 0;
         self.since = now;
-        self.reading = plan.shape.read.map(|rate| Ration::new(rate, now));
+        self.reading = plan.shape.read.map(|rate| RateLimiter::new(rate, now));
         match (plan.targets[self.target].scheme, &state.tls) {
             (Scheme::Https, Some(config)) => match tls::connection(config, plan, self.target) {
                 Ok(connection) => {

@@ -89,10 +89,10 @@ impl Connection {
     fn read_once(&mut self, state: &mut ThreadState<'_>, now: &mut Instant) -> Result<ReadOutcome, Halt> {
         let Some(socket) = &self.socket else { return Err(Halt::Closed) };
         let mut allowed = usize::MAX;
-        if let Some(ration) = &mut self.reading {
-            allowed = ration.due(*now);
+        if let Some(limiter) = &mut self.reading {
+            allowed = limiter.due(*now);
             if allowed == 0 {
-                let next = ration.next(*now);
+                let next = limiter.next(*now);
                 self.schedule_wake(state, next);
                 return Ok(ReadOutcome::Empty);
             }
@@ -112,8 +112,8 @@ impl Connection {
             Received::Lost(fault) => return Err(Halt::Fault(fault)),
         };
         *now = Instant::now();
-        if let Some(ration) = &mut self.reading {
-            ration.take(count);
+        if let Some(limiter) = &mut self.reading {
+            limiter.take(count);
         }
         if discard >= DISCARD_MIN {
             self.skip(state, count, *now)?;

@@ -8,7 +8,7 @@ use super::socket;
 use super::thread_state::ThreadState;
 use super::transport::{self, Transport};
 use crate::run::Fault;
-use crate::shape::{Closing, Ration};
+use crate::shape::{Closing, RateLimiter};
 
 /// What is to be sent and was not taken yet.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct SendQueue {
     pub(super) at: usize,
     /// Of `bytes`, those before belong to a head: they may have a rate of their own.
     pub(super) head_end: usize,
-    pub(super) ration: Option<Ration>,
+    pub(super) limiter: Option<RateLimiter>,
 }
 
 impl Connection {
@@ -86,14 +86,14 @@ impl Connection {
             };
             let mut allowed = end.min(rest.len());
             if let Some(rate) = rate {
-                let ration = self.send_queue.ration.get_or_insert_with(|| Ration::new(rate, now));
-                allowed = allowed.min(ration.due(now));
+                let limiter = self.send_queue.limiter.get_or_insert_with(|| RateLimiter::new(rate, now));
+                allowed = allowed.min(limiter.due(now));
                 if allowed == 0 {
-                    let at = ration.next(now);
+                    let at = limiter.next(now);
                     self.schedule_wake(state, at);
                     return Ok(());
                 }
-                ration.take(allowed);
+                limiter.take(allowed);
             }
             let count = match &mut self.transport {
                 Transport::InUse => 0,
@@ -110,7 +110,7 @@ impl Connection {
             state.tally.sent(count);
             self.send_queue.at += count;
             if self.send_queue.at == self.send_queue.head_end {
-                self.send_queue.ration = None;
+                self.send_queue.limiter = None;
             }
             if let Some(first) = self.pending.front_mut() {
                 // A slow writer is not kept waiting by the server while it writes.

@@ -249,7 +249,7 @@ impl Given {
                 options.shape.closing =
                     Closing::AbortAfter(amount(value).ok_or_else(|| wrong("a number of bytes"))?)
             }
-            Key::Insecure => options.trust = Trust::Anybody,
+            Key::Insecure => options.trust = Trust::Any,
             Key::Ca => options.trust = Trust::File(value.into()),
             Key::ServerName => options.server_name = Some(value.to_owned()),
             Key::NoResumption => options.resumption = Resumption::Off,

@@ -8,7 +8,7 @@ use super::options::{Body, CloseWord, Options, OrderWord, TIME, VersionWord};
 use super::target::Url;
 use super::{Ask, Order, Pace, Plan, Protocol, Reuse, Stop, Target, TlsSettings, Way, pattern};
 use crate::shape::Closing;
-use crate::urls::{Entry, Outside, list, log};
+use crate::urls::{Entry, Environment, list, log};
 
 /// A plan, and what should be told before it begins.
 #[derive(Debug)]
@@ -18,16 +18,20 @@ pub struct Built {
 }
 
 /// Errors: a sentence that says what to change.
-pub fn build(options: &Options, outside: &dyn Outside) -> Result<Built, String> {
+pub fn build(options: &Options, environment: &dyn Environment) -> Result<Built, String> {
     contradictions(options)?;
     let mut notes = Vec::new();
-    let entries = entries(options, outside, &mut notes)?;
-    let plan = build_from(options, &entries, outside)?;
+    let entries = entries(options, environment, &mut notes)?;
+    let plan = build_from(options, &entries, environment)?;
     Ok(Built { plan, notes })
 }
 
 /// The same, when what the lists and logs hold is known already.
-pub fn build_from(options: &Options, entries: &[Entry], outside: &dyn Outside) -> Result<Plan, String> {
+pub fn build_from(
+    options: &Options,
+    entries: &[Entry],
+    environment: &dyn Environment,
+) -> Result<Plan, String> {
     let protocol = match options.version {
         VersionWord::Http10 => Protocol::Http10,
         VersionWord::Http11 => Protocol::Http11 { pipelined: options.pipelined },
@@ -40,7 +44,7 @@ pub fn build_from(options: &Options, entries: &[Entry], outside: &dyn Outside) -
         (Some(CloseWord::AfterEach | CloseWord::After(1)), Closing::Polite) => Reuse::PerRequest,
         (Some(CloseWord::After(requests)), Closing::Polite) => Reuse::Session(requests),
     };
-    let mut gathered = Gathered::new(options, outside)?;
+    let mut gathered = Gathered::new(options, environment)?;
     for entry in entries {
         gathered.add(entry)?;
     }
@@ -131,9 +135,13 @@ fn contradictions(options: &Options) -> Result<(), String> {
     }
 }
 
-fn entries(options: &Options, outside: &dyn Outside, notes: &mut Vec<String>) -> Result<Vec<Entry>, String> {
+fn entries(
+    options: &Options,
+    environment: &dyn Environment,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Entry>, String> {
     let text = |path: &Path| {
-        let bytes = outside.read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let bytes = environment.read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
     };
     if let Some(path) = &options.log {
@@ -149,7 +157,7 @@ fn entries(options: &Options, outside: &dyn Outside, notes: &mut Vec<String>) ->
     let mut entries = Vec::new();
     for path in &options.lists {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let read = list::parse(&text(path)?, folder, outside)
+        let read = list::parse(&text(path)?, folder, environment)
             .map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
         if read.is_empty() {
             return Err(format!("{}: no URL in it", path.display()));
@@ -177,7 +185,7 @@ struct Gathered<'o> {
 }
 
 impl<'o> Gathered<'o> {
-    fn new(options: &'o Options, outside: &dyn Outside) -> Result<Gathered<'o>, String> {
+    fn new(options: &'o Options, environment: &dyn Environment) -> Result<Gathered<'o>, String> {
         let base = match options.urls.first() {
             Some(url) if !options.lists.is_empty() || options.log.is_some() => Some(Url::parse(url)?),
             _ => None,
@@ -186,7 +194,7 @@ impl<'o> Gathered<'o> {
             None => Vec::new(),
             Some(Body::Text(text)) => text.as_bytes().to_vec(),
             Some(Body::File(path)) => {
-                outside.read(path).map_err(|error| format!("{}: {error}", path.display()))?
+                environment.read(path).map_err(|error| format!("{}: {error}", path.display()))?
             }
         };
         Ok(Gathered {
@@ -303,7 +311,7 @@ mod tests {
 
     struct Files;
 
-    impl Outside for Files {
+    impl Environment for Files {
         fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
             let line = |second: u32, path: &str| {
                 format!("h - - [01/Jan/2020:00:00:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 1\n")

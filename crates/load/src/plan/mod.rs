@@ -158,7 +158,7 @@ pub enum Trust {
     /// Those in a file.
     File(PathBuf),
     /// Anybody.
-    Anybody,
+    Any,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

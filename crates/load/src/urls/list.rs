@@ -12,14 +12,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Entry, Outside, Variables};
+use super::{Entry, Environment, Variables};
 use crate::plan::pattern;
 
 /// Entries of one file.
 const ENTRIES_MAX: usize = 4_000_000;
 
 /// Errors: line and sentence.
-pub fn parse(text: &str, folder: &Path, outside: &dyn Outside) -> Result<Vec<Entry>, (usize, String)> {
+pub fn parse(
+    text: &str,
+    folder: &Path,
+    environment: &dyn Environment,
+) -> Result<Vec<Entry>, (usize, String)> {
     let mut variables = Variables::new();
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -29,12 +33,12 @@ pub fn parse(text: &str, folder: &Path, outside: &dyn Outside) -> Result<Vec<Ent
             continue;
         }
         if let Some((name, value)) = assignment(line) {
-            let value = substituted(value, &variables, outside).map_err(told)?;
+            let value = substituted(value, &variables, environment).map_err(told)?;
             variables.insert(name.to_owned(), value);
             continue;
         }
-        let line = substituted(line, &variables, outside).map_err(told)?;
-        entries.extend(entry(&line, folder, outside).map_err(told)?);
+        let line = substituted(line, &variables, environment).map_err(told)?;
+        entries.extend(entry(&line, folder, environment).map_err(told)?);
         if entries.len() > ENTRIES_MAX {
             return Err(told(format!("more than {ENTRIES_MAX} URLs")));
         }
@@ -53,7 +57,7 @@ fn assignment(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Bounded by the line: what is put in is not looked through again.
-fn substituted(line: &str, variables: &Variables, outside: &dyn Outside) -> Result<String, String> {
+fn substituted(line: &str, variables: &Variables, environment: &dyn Environment) -> Result<String, String> {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find("$(").or_else(|| rest.find("${")) {
@@ -61,7 +65,7 @@ fn substituted(line: &str, variables: &Variables, outside: &dyn Outside) -> Resu
         let Some((name, after)) = rest[at + 2..].split_once(close) else {
             return Err(format!("\"{}\" has no closing {close}", &rest[at..]));
         };
-        let value = variables.get(name).cloned().or_else(|| outside.variable(name));
+        let value = variables.get(name).cloned().or_else(|| environment.variable(name));
         let value =
             value.ok_or_else(|| format!("nothing says what $({name}) is; write a line {name}=value"))?;
         out.push_str(&rest[..at]);
@@ -73,7 +77,7 @@ fn substituted(line: &str, variables: &Variables, outside: &dyn Outside) -> Resu
 }
 
 /// A line can stand for several entries, by its pattern.
-fn entry(line: &str, folder: &Path, outside: &dyn Outside) -> Result<Vec<Entry>, String> {
+fn entry(line: &str, folder: &Path, environment: &dyn Environment) -> Result<Vec<Entry>, String> {
     let (weight, line) = match line.split_once(char::is_whitespace) {
         Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
             let weight = number.parse().map_err(|_| format!("{number} is too large for a weight"))?;
@@ -96,7 +100,7 @@ fn entry(line: &str, folder: &Path, outside: &dyn Outside) -> Result<Vec<Entry>,
     let (body, content_type) = match body.trim().strip_prefix('<') {
         Some(name) => {
             let path = folder.join(PathBuf::from(name.trim()));
-            let bytes = outside.read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let bytes = environment.read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             (Some(bytes), Some(kind(&path).to_owned()))
         }
         None if body.is_empty() => (None, None),
@@ -136,7 +140,7 @@ mod tests {
 
     struct One;
 
-    impl Outside for One {
+    impl Environment for One {
         fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
             match path.to_str() {
                 Some("/in/a.json") => Ok(b"{}".to_vec()),

@@ -26,7 +26,7 @@ pub struct Entry {
 pub type Variables = BTreeMap<String, String>;
 
 /// What reading a source needs from outside.
-pub trait Outside {
+pub trait Environment {
     fn read(&self, path: &Path) -> std::io::Result<Vec<u8>>;
     /// A variable of the environment.
     fn variable(&self, name: &str) -> Option<String>;
@@ -36,7 +36,7 @@ pub trait Outside {
 #[derive(Debug, Clone, Copy)]
 pub struct System;
 
-impl Outside for System {
+impl Environment for System {
     fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         std::fs::read(path)
     }

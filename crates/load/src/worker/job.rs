@@ -9,7 +9,7 @@ use crate::flags::{self, Asked, Command, UsageError};
 use crate::plan::build::{Built, build_from};
 use crate::plan::options::{Body, Options};
 use crate::plan::{Check, Order, Pace, Plan, Reference, Trust};
-use crate::urls::{Entry, Outside};
+use crate::urls::{Entry, Environment};
 
 /// One worker's part of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Job {
 /// A worker reads nothing for others.
 struct Nothing;
 
-impl Outside for Nothing {
+impl Environment for Nothing {
     fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
         Err(std::io::ErrorKind::PermissionDenied.into())
     }
