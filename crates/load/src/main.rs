@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use load::flags::{self, Asked, Command, Output, UsageError};
+use load::flags::{self, Command, Output, RunArguments, UsageError};
 use load::plan::build::build;
 use load::report::{Form, Ink, read};
 use load::run::Run;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Err(UsageError(why)) => return refuse(&why),
     };
     let done = match command {
-        Command::Run(asked) => run(&asked),
+        Command::Run(arguments) => run(&arguments),
         Command::Merge { files, output } => merge(&files, &output),
         Command::Worker(worker) => worker::serve(&worker).map(|()| ExitCode::SUCCESS),
         Command::Man => print(&flags::man()),
@@ -41,14 +41,14 @@ fn refuse(why: &str) -> ExitCode {
     ExitCode::from(NOT_RUN)
 }
 
-fn run(asked: &Asked) -> Result<ExitCode, String> {
-    let built = build(&asked.options, &System)?;
+fn run(arguments: &RunArguments) -> Result<ExitCode, String> {
+    let built = build(&arguments.options, &System)?;
     for note in &built.notes {
         eprintln!("taipan-bench: {note}");
     }
     let stop = stop_at_interrupt()?;
-    let measured = if asked.workers.is_empty() {
-        let watcher = progress::watch(asked.output.progress, &built.plan);
+    let measured = if arguments.workers.is_empty() {
+        let watcher = progress::watch(arguments.output.progress, &built.plan);
         let sender = watcher.as_ref().map(|watcher| watcher.sender.clone());
         let measured = engine::run(&built.plan, &stop, sender);
         if let Some(watcher) = watcher {
@@ -56,9 +56,9 @@ fn run(asked: &Asked) -> Result<ExitCode, String> {
         }
         measured?
     } else {
-        worker::command(asked, &built, &stop)?
+        worker::command(arguments, &built, &stop)?
     };
-    let code = report(&measured, &asked.output)?;
+    let code = report(&measured, &arguments.output)?;
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { code })
 }
 

@@ -31,7 +31,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::engine;
-use crate::flags::{Asked, Worker};
+use crate::flags::{RunArguments, Worker};
 use crate::plan::build::Built;
 use crate::report::{Form, Ink, read};
 use crate::run::Run;
@@ -74,11 +74,11 @@ pub fn serve(worker: &Worker) -> Result<(), String> {
 /// Has the plan carried out by the workers, each with its part.
 ///
 /// Errors: a sentence naming the worker.
-pub fn command(asked: &Asked, built: &Built, stop: &AtomicBool) -> Result<Run, String> {
-    let key = key(asked.secret.as_deref())?;
-    let jobs = job::deal(asked, built)?;
+pub fn command(arguments: &RunArguments, built: &Built, stop: &AtomicBool) -> Result<Run, String> {
+    let key = key(arguments.secret.as_deref())?;
+    let jobs = job::deal(arguments, built)?;
     let mut links = Vec::new();
-    for (address, job) in asked.workers.iter().zip(&jobs) {
+    for (address, job) in arguments.workers.iter().zip(&jobs) {
         let named = |why: io::Error| format!("worker {address}: {why}");
         let mut link = Link::to(address).map_err(named)?;
         link.introduce(&key).map_err(named)?;

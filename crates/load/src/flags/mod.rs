@@ -22,7 +22,7 @@ pub use help::{help, man};
 /// What the program is asked to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    Run(Box<Asked>),
+    Run(Box<RunArguments>),
     /// Several reports become one.
     Merge {
         files: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub enum Command {
 
 /// A run, and what becomes of its report.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct RunArguments {
     pub options: Options,
     pub output: Output,
     /// Where the load comes from, if not from here alone: addresses of workers.
@@ -74,7 +74,7 @@ pub struct Worker {
 pub struct UsageError(pub String);
 
 /// What was given so far.
-struct Given {
+struct ParsedFlags {
     options: Options,
     output: Output,
     arguments: Vec<OsString>,
@@ -91,7 +91,7 @@ struct Given {
 /// Errors: what is wrong with the command line.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
     use lexopt::Arg;
-    let mut given = Given {
+    let mut parsed = ParsedFlags {
         options: Options::default(),
         output: Output { form: Form::Page, file: None, availability: 100.0, progress: Progress::IfSeen },
         arguments: Vec::new(),
@@ -112,7 +112,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         };
         let flag = match argument {
             Arg::Value(value) => {
-                given.arguments.push(value);
+                parsed.arguments.push(value);
                 continue;
             }
             Arg::Long(name) => flags().find(|flag| flag.long == name).ok_or_else(|| unknown(&typed))?,
@@ -129,12 +129,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Some(_) => text(parser.value().map_err(usage)?)?,
             None => String::new(),
         };
-        given.set(flag, &typed, &value)?;
+        parsed.set(flag, &typed, &value)?;
     }
-    given.command()
+    parsed.command()
 }
 
-impl Given {
+impl ParsedFlags {
     fn set(&mut self, flag: &'static FlagRow, typed: &str, value: &str) -> Result<(), UsageError> {
         let wrong = |expected: &str| UsageError(format!("{typed} takes {expected}, not \"{value}\""));
         self.used.push(flag.key);
@@ -310,7 +310,7 @@ impl Given {
                 let options = Options { urls, ..self.options };
                 let (output, workers, secret, forwarded) =
                     (self.output, self.workers, self.secret, self.forwarded);
-                Ok(Command::Run(Box::new(Asked { options, output, workers, secret, forwarded })))
+                Ok(Command::Run(Box::new(RunArguments { options, output, workers, secret, forwarded })))
             }
         }
     }
@@ -413,7 +413,7 @@ mod tests {
 
     fn options(line: &str) -> Options {
         match parsed(line) {
-            Ok(Command::Run(asked)) => asked.options,
+            Ok(Command::Run(arguments)) => arguments.options,
             other => panic!("{line}: {other:?}"),
         }
     }

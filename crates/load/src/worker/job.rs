@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::flags::{self, Asked, Command, UsageError};
+use crate::flags::{self, Command, RunArguments, UsageError};
 use crate::plan::build::{Built, build_from};
 use crate::plan::options::{Body, Options};
 use crate::plan::{Check, Order, Pace, Plan, Reference, Trust};
@@ -34,8 +34,8 @@ impl Environment for Nothing {
 /// Divides requests, connections and rate among the workers; each asks in an order of its own.
 ///
 /// Errors: what cannot be divided.
-pub fn deal(asked: &Asked, built: &Built) -> Result<Vec<Job>, String> {
-    let (plan, options, count) = (&built.plan, &asked.options, asked.workers.len());
+pub fn deal(arguments: &RunArguments, built: &Built) -> Result<Vec<Job>, String> {
+    let (plan, options, count) = (&built.plan, &arguments.options, arguments.workers.len());
     if matches!(plan.pace, Pace::Replay(_)) {
         return Err("a replay is made by one machine: leave --workers out".to_owned());
     }
@@ -63,7 +63,7 @@ pub fn deal(asked: &Asked, built: &Built) -> Result<Vec<Job>, String> {
         |whole: u64, index: usize| whole / count as u64 + u64::from((index as u64) < whole % count as u64);
     Ok((0..count)
         .map(|index| {
-            let mut flags = asked.forwarded.clone();
+            let mut flags = arguments.forwarded.clone();
             flags.push(format!("--connections={}", part(plan.connections as u64, index)));
             flags.push(format!("--seed={}", options.seed.wrapping_add(index as u64 * 1000)));
             if let Some(requests) = options.requests {
@@ -109,7 +109,7 @@ impl Job {
     pub fn plan(&self) -> Result<Plan, String> {
         let words = self.flags.iter().map(|flag| flag.into()).chain(["http://in.the.entries/".into()]);
         let options = match flags::parse(words) {
-            Ok(Command::Run(asked)) if asked.workers.is_empty() => asked.options,
+            Ok(Command::Run(arguments)) if arguments.workers.is_empty() => arguments.options,
             Ok(_) => return Err("that is not a run".to_owned()),
             Err(UsageError(why)) => return Err(why),
         };
@@ -155,8 +155,8 @@ mod tests {
 
     fn dealt(line: &str) -> Result<Vec<Job>, String> {
         let words = line.split_whitespace().map(Into::into);
-        let Ok(Command::Run(asked)) = flags::parse(words) else { panic!("{line}") };
-        deal(&asked, &build(&asked.options, &System).unwrap())
+        let Ok(Command::Run(arguments)) = flags::parse(words) else { panic!("{line}") };
+        deal(&arguments, &build(&arguments.options, &System).unwrap())
     }
 
     #[test]

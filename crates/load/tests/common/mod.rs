@@ -206,11 +206,11 @@ pub fn try_run(line: &str) -> Result<Run, String> {
 
 fn run_or_fail(line: &str, stop: &AtomicBool) -> Result<Run, String> {
     let words = line.split_whitespace().map(Into::into);
-    let asked = match flags::parse(words) {
-        Ok(Command::Run(asked)) => asked,
+    let arguments = match flags::parse(words) {
+        Ok(Command::Run(arguments)) => arguments,
         other => panic!("{line}: {other:?}"),
     };
-    let built = build(&asked.options, &System).unwrap();
+    let built = build(&arguments.options, &System).unwrap();
     engine::run(&built.plan, stop, None)
 }
 
