@@ -10,7 +10,7 @@ use std::thread;
 
 use load::flags::{self, Command, Output, RunArguments, UsageError};
 use load::plan::build::build;
-use load::report::{Form, Ink, read};
+use load::report::{Format, Style, read};
 use load::run::Run;
 use load::urls::System;
 use load::{engine, progress, worker};
@@ -100,9 +100,9 @@ fn merge(files: &[PathBuf], output: &Output) -> Result<ExitCode, String> {
 
 /// The report, and the exit code that says whether the server was available enough.
 fn report(run: &Run, output: &Output) -> Result<ExitCode, String> {
-    let coloured = output.file.is_none() && output.form == Form::Page && io::stdout().is_terminal();
-    let ink = if coloured { Ink::Colour } else { Ink::Plain };
-    let text = output.form.render(run, ink);
+    let coloured = output.file.is_none() && output.format == Format::Page && io::stdout().is_terminal();
+    let style = if coloured { Style::Colour } else { Style::Plain };
+    let text = output.format.render(run, style);
     match &output.file {
         Some(file) => {
             fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;

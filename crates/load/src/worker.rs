@@ -33,7 +33,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::engine;
 use crate::flags::{RunArguments, Worker};
 use crate::plan::build::Built;
-use crate::report::{Form, Ink, read};
+use crate::report::{Format, Style, read};
 use crate::run::Run;
 use job::Job;
 
@@ -153,7 +153,7 @@ fn obey(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
             return sent;
         }
     };
-    let sent = link.send(Form::Json.render(&run, Ink::Plain).as_bytes()).map_err(told);
+    let sent = link.send(Format::Json.render(&run, Style::Plain).as_bytes()).map_err(told);
     link.close();
     // It ends with the connection.
     let _ = listening.join();

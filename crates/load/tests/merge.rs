@@ -3,7 +3,7 @@
 
 mod sample;
 
-use load::report::{Form, Ink, read};
+use load::report::{Format, Style, read};
 use load::run::{Fault, Measured, Pace, Reuse, Run, Series, Times, WRONG_KEPT};
 use sample::Dice;
 
@@ -72,10 +72,10 @@ fn runs_that_went_through_files_merge_alike() {
         })
         .collect();
     let mut direct = runs[0].clone();
-    let mut through_files = read::run(Form::Json.render(&runs[0], Ink::Plain).as_bytes()).unwrap();
+    let mut through_files = read::run(Format::Json.render(&runs[0], Style::Plain).as_bytes()).unwrap();
     for run in &runs[1..] {
         direct.merge(run);
-        through_files.merge(&read::run(Form::Json.render(run, Ink::Plain).as_bytes()).unwrap());
+        through_files.merge(&read::run(Format::Json.render(run, Style::Plain).as_bytes()).unwrap());
     }
     assert_eq!(through_files, direct);
     assert_eq!(direct.generators, 3);
@@ -110,16 +110,16 @@ fn a_run_is_read_as_it_was_written() {
     run.server.tls = Some(load::run::Tls { version: "TLSv1.3".to_owned(), cipher: "X".to_owned() });
     run.measured.handshake.record(123);
     for run in [run, Run { generators: 1, ..Run::default() }] {
-        let text = Form::Json.render(&run, Ink::Plain);
+        let text = Format::Json.render(&run, Style::Plain);
         let again = read::run(text.as_bytes()).unwrap();
         assert_eq!(again, run);
-        assert_eq!(Form::Json.render(&again, Ink::Plain), text);
+        assert_eq!(Format::Json.render(&again, Style::Plain), text);
     }
 }
 
 #[test]
 fn what_is_no_run_is_refused_and_named() {
-    let text = Form::Json.render(&sample::run(), Ink::Plain);
+    let text = Format::Json.render(&sample::run(), Style::Plain);
     let histogram = "\"histogram\": \"HIST";
     for (from, to, expected) in [
         ("{", "[", "line 2, column 11: not JSON"),
@@ -178,7 +178,7 @@ fn what_is_no_run_is_refused_and_named() {
 /// A file may claim anything, and none of it may cost more than the file itself.
 #[test]
 fn a_histogram_that_claims_too_much_is_refused() {
-    let text = Form::Json.render(&Run { generators: 1, ..Run::default() }, Ink::Plain);
+    let text = Format::Json.render(&Run { generators: 1, ..Run::default() }, Style::Plain);
     let empty = "HISTFAAAAB94nJNpmSzMwMDAyAABzFAazL82eQmD/QeoCABVgwSI";
     assert!(text.contains(empty));
     for claim in ["", "AAAA", "HISTFAAAAB94", "HISTFH////94nJNpmSzMwMDAyAABzFAazL82eQmD/QeoCABVgwSI"] {
@@ -195,7 +195,7 @@ fn no_damaged_file_is_a_panic() {
     }
     sample::wrong(&mut measured, 2_900_000, 70, Fault::Status, "/");
     let run = Run { measured, settings: sample::settings(), server: sample::server(), generators: 1 };
-    let text = Form::Json.render(&run, Ink::Plain).into_bytes();
+    let text = Format::Json.render(&run, Style::Plain).into_bytes();
     let mut dice = Dice(99);
     let mut readable = 0;
     for _ in 0..150 {
@@ -206,8 +206,8 @@ fn no_damaged_file_is_a_panic() {
             readable += 1;
             let mut twice = run.clone();
             twice.merge(&run);
-            for form in Form::ALL {
-                form.render(&twice, Ink::Plain);
+            for format in Format::ALL {
+                format.render(&twice, Style::Plain);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::{Act, Server, answer, folder, ok};
-use load::report::{Form, read};
+use load::report::{Format, read};
 use load::run::Fault;
 
 fn program(words: &str) -> Command {
@@ -47,13 +47,13 @@ fn exit_codes_say_how_it_went() {
 #[test]
 fn every_form_can_be_written_to_a_file() {
     let server = Server::start(|_| ok("hello"));
-    let folder = folder("forms");
-    for form in Form::ALL {
-        let file = folder.join(form.name());
+    let folder = folder("formats");
+    for format in Format::ALL {
+        let file = folder.join(format.name());
         let output =
-            output(&format!("-n 20 --format {} -o {} {}", form.name(), file.display(), server.url("/")));
-        assert!(output.status.success() && output.stdout.is_empty(), "{}", form.name());
-        assert!(fs::metadata(&file).unwrap().len() > 100, "{}", form.name());
+            output(&format!("-n 20 --format {} -o {} {}", format.name(), file.display(), server.url("/")));
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", format.name());
+        assert!(fs::metadata(&file).unwrap().len() > 100, "{}", format.name());
     }
 }
 

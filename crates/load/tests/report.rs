@@ -2,11 +2,11 @@
 
 mod sample;
 
-use load::report::{Form, Ink};
+use load::report::{Format, Style};
 use load::run::{Fault, Measured, Pace, Run};
 
 fn page(run: &Run) -> String {
-    Form::Page.render(run, Ink::Plain)
+    Format::Page.render(run, Style::Plain)
 }
 
 const PAGE: &str = "\
@@ -53,7 +53,7 @@ fn the_page_is_one_screen() {
 #[test]
 fn colour_changes_no_word() {
     let mut plain = String::new();
-    let coloured = Form::Page.render(&sample::run(), Ink::Colour);
+    let coloured = Format::Page.render(&sample::run(), Style::Colour);
     let mut letters = coloured.chars();
     while let Some(letter) = letters.next() {
         if letter == '\u{1b}' {
@@ -81,8 +81,10 @@ fn the_limit_of_the_client_is_said_in_plain_words() {
 ";
     let page = page(&run);
     assert!(page.ends_with(expected), "{page}");
-    for form in [Form::Ab, Form::HttpLoad, Form::Siege, Form::ZeusBench, Form::Wrk, Form::H2load] {
-        let text = form.render(&run, Ink::Plain);
+    for format in
+        [Format::Ab, Format::HttpLoad, Format::Siege, Format::ZeusBench, Format::Wrk, Format::H2load]
+    {
+        let text = format.render(&run, Style::Plain);
         assert!(text.contains("1234 of the failures are the client's own"), "{text}");
     }
 }
@@ -92,40 +94,40 @@ fn the_limit_of_the_client_is_said_in_plain_words() {
 fn no_form_gives_a_rate_alone() {
     let mut run = sample::run();
     run.measured.longest = 7_654_000;
-    let availability = [(Form::Html, "99.89 %"), (Form::Page, "99.89 %"), (Form::Json, "99.885")];
-    for form in Form::ALL {
-        let text = form.render(&run, Ink::Plain);
+    let availability = [(Format::Html, "99.89 %"), (Format::Page, "99.89 %"), (Format::Json, "99.885")];
+    for format in Format::ALL {
+        let text = format.render(&run, Style::Plain);
         let longest = ["7.65", "7654.000", "7654000"].iter().any(|figure| text.contains(figure));
         // The series has no figure for the whole run, so it has each point's.
-        assert!(longest || form == Form::Csv, "{}:\n{text}", form.name());
-        let expected = availability.iter().find(|(known, _)| *known == form).map(|(_, figure)| *figure);
-        let expected = expected.unwrap_or(match form {
-            Form::Siege | Form::SiegeJson => "99.88",
-            Form::Csv => "availability_percent",
+        assert!(longest || format == Format::Csv, "{}:\n{text}", format.name());
+        let expected = availability.iter().find(|(known, _)| *known == format).map(|(_, figure)| *figure);
+        let expected = expected.unwrap_or(match format {
+            Format::Siege | Format::SiegeJson => "99.88",
+            Format::Csv => "availability_percent",
             _ => "availability 99.89 %",
         });
-        assert!(text.contains(expected), "{}:\n{text}", form.name());
+        assert!(text.contains(expected), "{}:\n{text}", format.name());
     }
 }
 
 #[test]
 fn nothing_measured_is_no_division_by_nothing() {
-    for form in Form::ALL {
-        let text = form.render(&Run::default(), Ink::Plain);
+    for format in Format::ALL {
+        let text = format.render(&Run::default(), Style::Plain);
         for nonsense in ["NaN", "inf", "-0"] {
-            assert!(!text.contains(nonsense), "{}: {nonsense}\n{text}", form.name());
+            assert!(!text.contains(nonsense), "{}: {nonsense}\n{text}", format.name());
         }
-        assert!(text.ends_with('\n'), "{}", form.name());
+        assert!(text.ends_with('\n'), "{}", format.name());
     }
 }
 
 #[test]
 fn forms_are_found_by_their_names() {
-    for form in Form::ALL {
-        assert_eq!(Form::from_name(form.name()), Some(form));
+    for format in Format::ALL {
+        assert_eq!(Format::from_name(format.name()), Some(format));
     }
     for name in ["", "AB", "ab ", "httperf"] {
-        assert_eq!(Form::from_name(name), None);
+        assert_eq!(Format::from_name(name), None);
     }
 }
 
@@ -154,7 +156,7 @@ fn the_browser_report_is_one_file_that_fetches_nothing() {
     run.settings.url = "http://h/<script>alert(1)</script>\"'&".to_owned();
     run.server.name = "<img src=x>".to_owned();
     run.measured.fail(Fault::WrongBody, "/<b>");
-    let html = Form::Html.render(&run, Ink::Plain);
+    let html = Format::Html.render(&run, Style::Plain);
     for fetching in ["<script", "<link", "<img", " src=\"", "url(", "@import", "href=", "<b>/", "/<b>"] {
         assert!(!html.contains(fetching), "{fetching}");
     }
@@ -174,7 +176,7 @@ fn the_browser_report_stays_small_when_the_run_was_long() {
         sample::right(&mut measured, second * 1_000_000, 1_000 + second * 100);
     }
     let run = Run { measured, settings: sample::settings(), server: sample::server(), generators: 1 };
-    assert!(Form::Html.render(&run, Ink::Plain).len() < 120_000);
+    assert!(Format::Html.render(&run, Style::Plain).len() < 120_000);
 }
 
 #[test]
@@ -191,5 +193,5 @@ second,requests_per_second,done,failed,availability_percent,received_bytes_per_s
 1,0.00,0,0,,0,,,0
 2,2.00,1,0,100.0000,5296,10,10,10
 ";
-    assert_eq!(Form::Csv.render(&run, Ink::Plain), expected);
+    assert_eq!(Format::Csv.render(&run, Style::Plain), expected);
 }

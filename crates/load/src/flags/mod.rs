@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::plan::options::{Body, CloseWord, Options, OrderWord, VersionWord};
 use crate::plan::{Arrivals, Check, GoodStatuses, Reference, Resumption, Think, Trust};
-use crate::report::Form;
+use crate::report::Format;
 use crate::shape::{Closing, MODEM};
 use table::{FlagRow, Key, Sent, flags};
 
@@ -48,7 +48,7 @@ pub struct RunArguments {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    pub form: Form,
+    pub format: Format,
     /// `None`: standard output.
     pub file: Option<PathBuf>,
     /// In per cent; below it, the exit code is 1.
@@ -93,7 +93,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     use lexopt::Arg;
     let mut parsed = ParsedFlags {
         options: Options::default(),
-        output: Output { form: Form::Page, file: None, availability: 100.0, progress: Progress::IfSeen },
+        output: Output { format: Format::Page, file: None, availability: 100.0, progress: Progress::IfSeen },
         arguments: Vec::new(),
         workers: Vec::new(),
         secret: None,
@@ -254,9 +254,9 @@ impl ParsedFlags {
             Key::ServerName => options.server_name = Some(value.to_owned()),
             Key::NoResumption => options.resumption = Resumption::Off,
             Key::Format => {
-                let names: Vec<&str> = Form::ALL.iter().map(|form| form.name()).collect();
-                self.output.form =
-                    Form::from_name(value).ok_or_else(|| wrong(&format!("one of {}", names.join(", "))))?;
+                let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+                self.output.format =
+                    Format::from_name(value).ok_or_else(|| wrong(&format!("one of {}", names.join(", "))))?;
             }
             Key::Output => self.output.file = Some(value.into()),
             Key::MinAvailability => {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::run::{Fault, Reuse, Run, Times};
 
-use super::{CONNECTING, WAITING, complete, push_truth};
+use super::{CONNECTING, WAITING, complete, push_availability};
 
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
@@ -19,7 +19,7 @@ pub fn render(run: &Run) -> String {
         let _ = write_times(&mut out, run);
     }
     out.push('\n');
-    push_truth(&mut out, &run.measured);
+    push_availability(&mut out, &run.measured);
     out
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::run::Run;
 
-use super::{WAITING, complete, push_truth};
+use super::{WAITING, complete, push_availability};
 
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
@@ -12,7 +12,7 @@ pub fn render(run: &Run) -> String {
     let _ = write_head(&mut out, run);
     let _ = write_figures(&mut out, run);
     let _ = write_times(&mut out, run);
-    push_truth(&mut out, &run.measured);
+    push_availability(&mut out, &run.measured);
     out
 }
 

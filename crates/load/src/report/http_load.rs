@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use crate::run::{Check, Fault, Run, Times};
 
-use super::{WAITING, complete, push_truth};
+use super::{WAITING, complete, push_availability};
 
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut out, run);
-    push_truth(&mut out, &run.measured);
+    push_availability(&mut out, &run.measured);
     out
 }
 

@@ -34,12 +34,12 @@ pub mod h2load;
 
 use crate::run::{Fault, Measured, Run};
 
-pub use page::Ink;
+pub use page::Style;
 pub use warnings::warnings;
 
 /// The forms of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum Format {
     /// For people, in a terminal.
     #[default]
     Page,
@@ -58,62 +58,62 @@ pub enum Form {
     H2load,
 }
 
-impl Form {
-    pub const ALL: [Form; 11] = [
-        Form::Page,
-        Form::Json,
-        Form::Csv,
-        Form::Html,
-        Form::Ab,
-        Form::HttpLoad,
-        Form::Siege,
-        Form::SiegeJson,
-        Form::ZeusBench,
-        Form::Wrk,
-        Form::H2load,
+impl Format {
+    pub const ALL: [Format; 11] = [
+        Format::Page,
+        Format::Json,
+        Format::Csv,
+        Format::Html,
+        Format::Ab,
+        Format::HttpLoad,
+        Format::Siege,
+        Format::SiegeJson,
+        Format::ZeusBench,
+        Format::Wrk,
+        Format::H2load,
     ];
 
     /// The word for it on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Form::Page => "page",
-            Form::Json => "json",
-            Form::Csv => "csv",
-            Form::Html => "html",
-            Form::Ab => "ab",
-            Form::HttpLoad => "http_load",
-            Form::Siege => "siege",
-            Form::SiegeJson => "siege-json",
-            Form::ZeusBench => "zeusbench",
-            Form::Wrk => "wrk",
-            Form::H2load => "h2load",
+            Format::Page => "page",
+            Format::Json => "json",
+            Format::Csv => "csv",
+            Format::Html => "html",
+            Format::Ab => "ab",
+            Format::HttpLoad => "http_load",
+            Format::Siege => "siege",
+            Format::SiegeJson => "siege-json",
+            Format::ZeusBench => "zeusbench",
+            Format::Wrk => "wrk",
+            Format::H2load => "h2load",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Form> {
-        Self::ALL.into_iter().find(|form| form.name() == name)
+    pub fn from_name(name: &str) -> Option<Format> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
     /// The run in this form, ending with a newline. `ink` is for the page; the others have no colour.
-    pub fn render(self, run: &Run, ink: Ink) -> String {
+    pub fn render(self, run: &Run, style: Style) -> String {
         match self {
-            Form::Page => page::render(run, ink),
-            Form::Json => json::render(run),
-            Form::Csv => csv::render(run),
-            Form::Html => html::render(run),
-            Form::Ab => ab::render(run),
-            Form::HttpLoad => http_load::render(run),
-            Form::Siege => siege::render(run),
-            Form::SiegeJson => siege::render_json(run),
-            Form::ZeusBench => zeusbench::render(run),
-            Form::Wrk => wrk::render(run),
-            Form::H2load => h2load::render(run),
+            Format::Page => page::render(run, style),
+            Format::Json => json::render(run),
+            Format::Csv => csv::render(run),
+            Format::Html => html::render(run),
+            Format::Ab => ab::render(run),
+            Format::HttpLoad => http_load::render(run),
+            Format::Siege => siege::render(run),
+            Format::SiegeJson => siege::render_json(run),
+            Format::ZeusBench => zeusbench::render(run),
+            Format::Wrk => wrk::render(run),
+            Format::H2load => h2load::render(run),
         }
     }
 }
 
 /// Adds what no rate may be without to a form that has no place for it.
-fn push_truth(out: &mut String, measured: &Measured) {
+fn push_availability(out: &mut String, measured: &Measured) {
     let availability = units::availability(measured);
     let longest = measured.longest as f64 / 1000.0;
     out.push_str(&format!("taipan-bench: availability {availability}, longest request {longest:.3} ms\n"));

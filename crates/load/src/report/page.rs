@@ -7,18 +7,18 @@ use super::{units, warnings};
 
 /// Whether a page may have colour and weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ink {
+pub enum Style {
     #[default]
     Plain,
     /// With the escape sequences of terminals.
     Colour,
 }
 
-impl Ink {
+impl Style {
     fn paint(self, code: &str, text: &str) -> String {
         match self {
-            Ink::Plain => text.to_owned(),
-            Ink::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
+            Style::Plain => text.to_owned(),
+            Style::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
         }
     }
 
@@ -48,25 +48,25 @@ const WIDTH: usize = 80;
 /// Wrong URLs that are named on the page; the others are in JSON.
 const WRONG_SHOWN: usize = 5;
 
-pub fn render(run: &Run, ink: Ink) -> String {
+pub fn render(run: &Run, style: Style) -> String {
     let mut out = String::new();
-    push_head(&mut out, run, ink);
-    push_verdict(&mut out, run, ink);
-    push_times(&mut out, run, ink);
-    push_course(&mut out, run, ink);
-    push_failures(&mut out, run, ink);
+    push_head(&mut out, run, style);
+    push_verdict(&mut out, run, style);
+    push_times(&mut out, run, style);
+    push_course(&mut out, run, style);
+    push_failures(&mut out, run, style);
     for warning in warnings(run) {
         out.push('\n');
-        push_wrapped(&mut out, &warning, ink);
+        push_wrapped(&mut out, &warning, style);
     }
     out
 }
 
-fn push_head(out: &mut String, run: &Run, ink: Ink) {
+fn push_head(out: &mut String, run: &Run, style: Style) {
     let settings = &run.settings;
-    out.push_str(&format!("{}\n", ink.strong(&printable(&settings.url))));
+    out.push_str(&format!("{}\n", style.strong(&printable(&settings.url))));
     for line in [asked(run), answered(run)] {
-        out.push_str(&format!("{}\n", ink.quiet(&line)));
+        out.push_str(&format!("{}\n", style.quiet(&line)));
     }
     out.push('\n');
 }
@@ -127,12 +127,12 @@ pub(super) fn answered(run: &Run) -> String {
     parts.join(", ")
 }
 
-fn push_verdict(out: &mut String, run: &Run, ink: Ink) {
+fn push_verdict(out: &mut String, run: &Run, style: Style) {
     let measured = &run.measured;
     let availability = pad(&units::availability(measured));
     let availability = match measured.failed() {
-        0 if measured.done > 0 => ink.good(&availability),
-        _ => ink.bad(&availability),
+        0 if measured.done > 0 => style.good(&availability),
+        _ => style.bad(&availability),
     };
     let finished = measured.finished();
     let outcome = match measured.failed() {
@@ -158,7 +158,7 @@ fn push_verdict(out: &mut String, run: &Run, ink: Ink) {
         ),
         (
             "Rate",
-            ink.strong(&pad(&rate)),
+            style.strong(&pad(&rate)),
             match measured.failed() {
                 0 => format!("on {}", plural(measured.connections, "connection")),
                 _ => format!("right ones only, on {}", plural(measured.connections, "connection")),
@@ -176,13 +176,13 @@ fn push_verdict(out: &mut String, run: &Run, ink: Ink) {
         ),
     ];
     for (name, value, remark) in rows {
-        out.push_str(&format!("  {name:<14}{value}{}\n", ink.quiet(&remark)));
+        out.push_str(&format!("  {name:<14}{value}{}\n", style.quiet(&remark)));
     }
     if measured.cpu_micros > 0 {
         let each = measured.cpu_micros as f64 / finished.max(1) as f64;
         let busy = units::share(measured.busiest_micros as f64, measured.micros as f64);
         let remark = format!("processor time per request; busiest thread {busy:.0} %");
-        out.push_str(&format!("  {:<14}{}{}\n", "Client", pad(&units::micros(each)), ink.quiet(&remark)));
+        out.push_str(&format!("  {:<14}{}{}\n", "Client", pad(&units::micros(each)), style.quiet(&remark)));
     }
 }
 
@@ -225,26 +225,26 @@ pub(super) fn rows(run: &Run) -> Vec<(&'static str, &Times, &'static str)> {
     rows
 }
 
-fn push_times(out: &mut String, run: &Run, ink: Ink) {
+fn push_times(out: &mut String, run: &Run, style: Style) {
     let rows = rows(run);
     if rows.is_empty() {
         return;
     }
     let titles: String = COLUMNS.iter().map(|title| format!("{title:>9}")).collect();
-    out.push_str(&format!("\n  {}\n", ink.strong(&format!("{:<12}{titles}", "Times"))));
+    out.push_str(&format!("\n  {}\n", style.strong(&format!("{:<12}{titles}", "Times"))));
     for (name, times, _) in &rows {
         let cells: String = cells(times).iter().map(|cell| format!("{cell:>9}")).collect();
         let row = format!("{name:<12}{cells}");
-        out.push_str(&format!("  {}\n", if *name == "Total" { ink.strong(&row) } else { row }));
+        out.push_str(&format!("  {}\n", if *name == "Total" { style.strong(&row) } else { row }));
     }
     if let Some((name, _, meaning)) = rows.last() {
-        out.push_str(&format!("  {}\n", ink.quiet(&format!("{name}: {meaning}."))));
+        out.push_str(&format!("  {}\n", style.quiet(&format!("{name}: {meaning}."))));
     }
 }
 
 /// The rate and the 99th percentile over time as rows of blocks, when there are at least three whole
 /// points and anything went right.
-fn push_course(out: &mut String, run: &Run, ink: Ink) {
+fn push_course(out: &mut String, run: &Run, style: Style) {
     let measured = &run.measured;
     let series = &measured.series;
     let rates: Vec<f64> = series.whole_rates(measured.micros, |point| point.done).collect();
@@ -263,7 +263,7 @@ fn push_course(out: &mut String, run: &Run, ink: Ink) {
         let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
         let highest = values.iter().copied().fold(0.0, f64::max);
         let remark = format!("{} to {}", words(lowest), words(highest));
-        out.push_str(&format!("  {name:<14}{}  {}\n", blocks(values, highest), ink.quiet(&remark)));
+        out.push_str(&format!("  {name:<14}{}  {}\n", blocks(values, highest), style.quiet(&remark)));
     }
 }
 
@@ -276,7 +276,7 @@ fn blocks(values: &[f64], highest: f64) -> String {
     values.chunks(values.len().div_ceil(MOST)).map(|few| BLOCKS[height(peak(few))]).collect()
 }
 
-fn push_failures(out: &mut String, run: &Run, ink: Ink) {
+fn push_failures(out: &mut String, run: &Run, style: Style) {
     let measured = &run.measured;
     let statuses: Vec<String> = measured
         .statuses
@@ -289,12 +289,12 @@ fn push_failures(out: &mut String, run: &Run, ink: Ink) {
     if measured.failed() > 0 {
         out.push_str(&format!(
             "\n  {}\n",
-            ink.bad(&format!("Failed {:>16}", units::count(measured.failed())))
+            style.bad(&format!("Failed {:>16}", units::count(measured.failed())))
         ));
     }
     for (fault, count) in measured.faults.iter() {
         let words = match fault.side() {
-            Side::Client => ink.doubtful(fault.words()),
+            Side::Client => style.doubtful(fault.words()),
             Side::Server => fault.words().to_owned(),
         };
         out.push_str(&format!("  {:>23}  {words}\n", units::count(count)));
@@ -304,9 +304,9 @@ fn push_failures(out: &mut String, run: &Run, ink: Ink) {
     }
     let mut wrong: Vec<_> = measured.wrong.iter().collect();
     wrong.sort_by_key(|(_, wrong)| std::cmp::Reverse(wrong.count));
-    out.push_str(&format!("\n  {}\n", ink.strong("Wrong answers")));
+    out.push_str(&format!("\n  {}\n", style.strong("Wrong answers")));
     for (url, entry) in wrong.iter().take(WRONG_SHOWN) {
-        let remark = ink.quiet(entry.first.words());
+        let remark = style.quiet(entry.first.words());
         out.push_str(&format!(
             "  {:>23}  {}  {remark}\n",
             units::count(entry.count),
@@ -323,7 +323,7 @@ fn push_failures(out: &mut String, run: &Run, ink: Ink) {
 }
 
 /// A warning behind an exclamation mark, its lines no wider than the page.
-fn push_wrapped(out: &mut String, text: &str, ink: Ink) {
+fn push_wrapped(out: &mut String, text: &str, style: Style) {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -336,8 +336,8 @@ fn push_wrapped(out: &mut String, text: &str, ink: Ink) {
         }
     }
     for (index, line) in lines.iter().enumerate() {
-        let mark = if index == 0 { ink.doubtful("!") } else { " ".to_owned() };
-        out.push_str(&format!("  {mark} {}\n", ink.paint("33", line)));
+        let mark = if index == 0 { style.doubtful("!") } else { " ".to_owned() };
+        out.push_str(&format!("  {mark} {}\n", style.paint("33", line)));
     }
 }
 

@@ -7,13 +7,13 @@ use std::fmt::Write;
 
 use crate::run::{Fault, Point, Run, Times};
 
-use super::{CONNECTING, WAITING, complete, push_truth};
+use super::{CONNECTING, WAITING, complete, push_availability};
 
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut out, run);
-    push_truth(&mut out, &run.measured);
+    push_availability(&mut out, &run.measured);
     out
 }
 

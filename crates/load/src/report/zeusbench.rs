@@ -5,14 +5,14 @@ use std::fmt::Write;
 
 use crate::run::{Run, Times};
 
-use super::{complete, push_truth};
+use super::{complete, push_availability};
 
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut out, run);
     out.push('\n');
-    push_truth(&mut out, &run.measured);
+    push_availability(&mut out, &run.measured);
     out
 }
 

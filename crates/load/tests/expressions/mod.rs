@@ -35,7 +35,7 @@ pub const fn words(name: &'static str, expression: &'static str) -> Line {
 }
 
 /// The line of ours that old scripts do not see.
-pub const TRUTH: &str = "^taipan-bench: availability (none|[0-9.]+ %), longest request [0-9.]+ ms$";
+pub const AVAILABILITY: &str = "^taipan-bench: availability (none|[0-9.]+ %), longest request [0-9.]+ ms$";
 
 /// The lines of a text by the names of their expressions, and in their order. A line that no
 /// expression knows fails the test.

@@ -7,14 +7,14 @@ mod expressions;
 use std::collections::BTreeMap;
 
 use expressions::*;
-use load::report::{Form, Ink};
+use load::report::{Format, Style};
 use load::run::{Fault, Measured, Reuse, Run, Server, Settings, Times, Tls};
 use regex::Regex;
 
 /// The real sample and our rendering of the run parse alike.
-fn check(form: Form, run: &Run, real: &str, lines: &[Line], passed_over: &[&str]) {
-    let ours = form.render(run, Ink::Plain);
-    let passed_over: Vec<&str> = passed_over.iter().copied().chain([TRUTH]).collect();
+fn check(format: Format, run: &Run, real: &str, lines: &[Line], passed_over: &[&str]) {
+    let ours = format.render(run, Style::Plain);
+    let passed_over: Vec<&str> = passed_over.iter().copied().chain([AVAILABILITY]).collect();
     let (our_order, our_rows) = read(&ours, lines, &passed_over);
     let (real_order, real_rows) = read(real, lines, &passed_over);
     assert_eq!(our_order, real_order, "\n{ours}");
@@ -31,8 +31,8 @@ fn check(form: Form, run: &Run, real: &str, lines: &[Line], passed_over: &[&str]
             Same::Words => {}
         }
     }
-    let has_own = matches!(form, Form::Siege | Form::SiegeJson);
-    let truths = ours.lines().filter(|row| Regex::new(TRUTH).unwrap().is_match(row)).count();
+    let has_own = matches!(format, Format::Siege | Format::SiegeJson);
+    let truths = ours.lines().filter(|row| Regex::new(AVAILABILITY).unwrap().is_match(row)).count();
     assert_eq!(truths, usize::from(!has_own), "{ours}");
 }
 
@@ -85,7 +85,7 @@ fn ab_with_all_right() {
         measured,
         generators: 1,
     };
-    check(Form::Ab, &run, AB_REAL, AB, AB_PASSED_OVER);
+    check(Format::Ab, &run, AB_REAL, AB, AB_PASSED_OVER);
 }
 
 const AB_LIAR: &str = include_str!("samples/ab-failures.txt");
@@ -119,7 +119,7 @@ fn ab_with_failures_over_tls() {
     let server = Server { path: "/".to_owned(), length: 0, tls: Some(tls), ..server("liar/1", 18983) };
     let settings = Settings { reuse: Reuse::PerRequest, ..settings(4, 1) };
     let run = Run { settings, server, measured, generators: 1 };
-    check(Form::Ab, &run, AB_LIAR, &with_columns_of_rows(), AB_PASSED_OVER);
+    check(Format::Ab, &run, AB_LIAR, &with_columns_of_rows(), AB_PASSED_OVER);
 }
 
 /// The Boa manual of 1998.
@@ -150,7 +150,7 @@ fn zeusbench_of_the_boa_manual() {
         };
         (measured.connect, measured.total) = (three(connect), three(total));
         let run = Run { settings: settings(215, 1), server: server(name, 80), measured, generators: 1 };
-        check(Form::ZeusBench, &run, real, ZEUSBENCH, &[]);
+        check(Format::ZeusBench, &run, real, ZEUSBENCH, &[]);
     }
 }
 
@@ -162,7 +162,7 @@ fn http_load() {
     measured.connect = times(&[(24_488, 1), (28_600, 47), (44_243, 1)]);
     measured.first_byte = times(&[(57_803, 1), (63_000, 47), (81_624, 1)]);
     let mut run = Run { settings: settings(2, 1), server: server("", 80), measured, generators: 1 };
-    check(Form::HttpLoad, &run, real, HTTP_LOAD, &[]);
+    check(Format::HttpLoad, &run, real, HTTP_LOAD, &[]);
 
     run.measured.faults.add(Fault::WrongBody, 3);
     run.measured.faults.add(Fault::ShortBody, 2);
@@ -172,8 +172,8 @@ fn http_load() {
         [(load::run::Check::Checksum, "5 bad checksums"), (load::run::Check::Length, "2 bad byte counts")]
     {
         run.settings.check = verify;
-        let text = Form::HttpLoad.render(&run, Ink::Plain);
-        let (_, rows) = read(&text, HTTP_LOAD, &[TRUTH]);
+        let text = Format::HttpLoad.render(&run, Style::Plain);
+        let (_, rows) = read(&text, HTTP_LOAD, &[AVAILABILITY]);
         assert_eq!(rows["wrong"], [wrong]);
         assert_eq!(rows["timeouts"], ["4 timeouts"]);
         assert_eq!(rows["code"], ["  code 200 -- 52"]);
@@ -195,8 +195,8 @@ fn besieged(done: u64, micros: u64) -> Run {
 
 #[test]
 fn siege() {
-    check(Form::Siege, &besieged(2622, 1_410_000), SIEGE_REAL, SIEGE, SIEGE_PASSED_OVER);
-    assert_eq!(Form::SiegeJson.render(&besieged(3855, 1_990_000), Ink::Plain), SIEGE_JSON_REAL);
+    check(Format::Siege, &besieged(2622, 1_410_000), SIEGE_REAL, SIEGE, SIEGE_PASSED_OVER);
+    assert_eq!(Format::SiegeJson.render(&besieged(3855, 1_990_000), Style::Plain), SIEGE_JSON_REAL);
 }
 
 /// What was measured in 2009, when siege aligned with spaces.
@@ -208,7 +208,7 @@ fn siege_of_a_server_that_failed() {
     measured.total = times(&[(10_000, 1), (117_700, 74_352)]);
     measured.longest = 9_150_000;
     let run = Run { settings: settings(200, 1), server: server("lighttpd", 80), measured, generators: 1 };
-    let ours = Form::Siege.render(&run, Ink::Plain);
+    let ours = Format::Siege.render(&run, Style::Plain);
     let (our_order, ours) = read(&ours, SIEGE, &[]);
     let (real_order, real) = read(real, SIEGE, &[]);
     assert_eq!(our_order, real_order);
@@ -237,7 +237,7 @@ fn wrk() {
         ..settings(10, 2)
     };
     let run = Run { settings, server: server("SimpleHTTP/0.6", 18980), measured, generators: 1 };
-    check(Form::Wrk, &run, real, WRK, &[]);
+    check(Format::Wrk, &run, real, WRK, &[]);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn wrk_with_errors() {
     measured.total = times(&[(954, 20), (43_990, 100), (48_960, 61)]);
     let settings = Settings { stop_micros: Some(2_000_000), ..settings(4, 2) };
     let run = Run { settings, server: server("liar/1", 18980), measured, generators: 1 };
-    check(Form::Wrk, &run, real, WRK, &[]);
+    check(Format::Wrk, &run, real, WRK, &[]);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn h2load() {
     measured.per_client = times(&[(99, 2), (101, 3)]);
     let settings = Settings { stop_requests: Some(500), ..settings(5, 1) };
     let run = Run { settings, server: server("SimpleHTTP/0.6", 18980), measured, generators: 1 };
-    check(Form::H2load, &run, real, H2LOAD, H2LOAD_PASSED_OVER);
+    check(Format::H2load, &run, real, H2LOAD, H2LOAD_PASSED_OVER);
 }
 
 #[test]
@@ -281,7 +281,13 @@ fn h2load_with_failures_over_tls() {
     let settings = Settings { stop_requests: Some(26), ..settings(2, 1) };
     let tls = Tls { version: "TLSv1.3".to_owned(), cipher: "TLS_AES_256_GCM_SHA384".to_owned() };
     let server = Server { tls: Some(tls), ..server("liar/1", 18983) };
-    check(Form::H2load, &Run { settings, server, measured, generators: 1 }, real, H2LOAD, H2LOAD_PASSED_OVER);
+    check(
+        Format::H2load,
+        &Run { settings, server, measured, generators: 1 },
+        real,
+        H2LOAD,
+        H2LOAD_PASSED_OVER,
+    );
 }
 
 #[test]
@@ -291,5 +297,5 @@ fn h2load_without_a_server() {
     measured.faults.add(Fault::Refused, 10);
     let settings = Settings { stop_requests: Some(10), ..settings(2, 1) };
     let run = Run { settings, server: server("", 18981), measured, generators: 1 };
-    check(Form::H2load, &run, real, H2LOAD, H2LOAD_PASSED_OVER);
+    check(Format::H2load, &run, real, H2LOAD, H2LOAD_PASSED_OVER);
 }
