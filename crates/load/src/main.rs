@@ -56,7 +56,7 @@ fn run(arguments: &RunArguments) -> Result<ExitCode, String> {
         }
         measured?
     } else {
-        worker::command(arguments, &built, &stop)?
+        worker::run_on_workers(arguments, &built, &stop)?
     };
     let code = report(&measured, &arguments.output)?;
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { code })

@@ -42,12 +42,12 @@ const WELCOME: &str = "welcome";
 /// In place of a report, and then why there is none.
 const FAILED: &str = "failed: ";
 /// How long the other side may take for each of its lines before a run.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LINE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A job with its URLs and bodies, and a report.
 const MESSAGE_MAX: usize = 256 << 20;
 const LINE_MAX: u64 = 4096;
 /// How often a stop is looked for while workers are at work.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Makes load for whoever knows the secret, one after the other, until the process is ended.
 ///
@@ -64,7 +64,9 @@ pub fn serve(worker: &Worker) -> Result<(), String> {
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     eprintln!("taipan-bench: a worker waits on {address}");
     for stream in listener.incoming() {
-        if let Err(why) = stream.map_err(|error| error.to_string()).and_then(|stream| obey(stream, &key)) {
+        if let Err(why) =
+            stream.map_err(|error| error.to_string()).and_then(|stream| serve_controller(stream, &key))
+        {
             eprintln!("taipan-bench: {why}");
         }
     }
@@ -74,14 +76,14 @@ pub fn serve(worker: &Worker) -> Result<(), String> {
 /// Has the plan carried out by the workers, each with its part.
 ///
 /// Errors: a sentence naming the worker.
-pub fn command(arguments: &RunArguments, built: &Built, stop: &AtomicBool) -> Result<Run, String> {
+pub fn run_on_workers(arguments: &RunArguments, built: &Built, stop: &AtomicBool) -> Result<Run, String> {
     let key = key(arguments.secret.as_deref())?;
-    let jobs = job::deal(arguments, built)?;
+    let jobs = job::split(arguments, built)?;
     let mut links = Vec::new();
     for (address, job) in arguments.workers.iter().zip(&jobs) {
         let named = |why: io::Error| format!("worker {address}: {why}");
         let mut link = Link::to(address).map_err(named)?;
-        link.introduce(&key).map_err(named)?;
+        link.authenticate(&key).map_err(named)?;
         if link.line().map_err(named)? != WELCOME {
             return Err(format!("worker {address}: {}", wrong_secret()));
         }
@@ -96,7 +98,7 @@ pub fn command(arguments: &RunArguments, built: &Built, stop: &AtomicBool) -> Re
         }
     }
     for (address, link) in &mut links {
-        link.say("go").map_err(|why| format!("worker {address}: {why}"))?;
+        link.send_line("go").map_err(|why| format!("worker {address}: {why}"))?;
     }
     let mut merged: Option<Run> = None;
     for (address, link) in &mut links {
@@ -126,34 +128,34 @@ fn key(secret: Option<&Path>) -> Result<hmac::Key, String> {
 }
 
 /// One commander, from its first line to its report.
-fn obey(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
-    let told = |why: io::Error| format!("a commander was lost: {why}");
-    let mut link = Link::new(stream).map_err(told)?;
-    link.examine(key).map_err(told)?;
-    let job = link.message().map_err(told)?;
+fn serve_controller(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
+    let lost = |why: io::Error| format!("a commander was lost: {why}");
+    let mut link = Link::new(stream).map_err(lost)?;
+    link.authenticate_controller(key).map_err(lost)?;
+    let job = link.message().map_err(lost)?;
     let plan = match Job::from_json(&job).and_then(|job| job.plan()) {
         Ok(plan) => plan,
         Err(why) => {
             let line = format!("refused: {}", why.replace('\n', " "));
-            return link.say(&line).map_err(told);
+            return link.send_line(&line).map_err(lost);
         }
     };
-    link.say("ready").map_err(told)?;
-    if link.line().map_err(told)? != "go" {
+    link.send_line("ready").map_err(lost)?;
+    if link.line().map_err(lost)? != "go" {
         return Err("a commander did not go on".to_owned());
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let listening = link.stop_when_it_speaks(stop.clone()).map_err(told)?;
+    let listening = link.stop_on_any_message(stop.clone()).map_err(lost)?;
     let run = match engine::run(&plan, &stop, None) {
         Ok(run) => run,
         Err(why) => {
-            let sent = link.say(&format!("{FAILED}{}", why.replace('\n', " "))).map_err(told);
+            let sent = link.send_line(&format!("{FAILED}{}", why.replace('\n', " "))).map_err(lost);
             link.close();
             let _ = listening.join();
             return sent;
         }
     };
-    let sent = link.send(Format::Json.render(&run, Style::Plain).as_bytes()).map_err(told);
+    let sent = link.send(Format::Json.render(&run, Style::Plain).as_bytes()).map_err(lost);
     link.close();
     // It ends with the connection.
     let _ = listening.join();
@@ -168,37 +170,37 @@ struct Link {
 impl Link {
     fn to(address: &str) -> io::Result<Link> {
         let resolved = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-        Link::new(TcpStream::connect_timeout(&resolved, PATIENCE)?)
+        Link::new(TcpStream::connect_timeout(&resolved, LINE_TIMEOUT)?)
     }
 
     fn new(stream: TcpStream) -> io::Result<Link> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LINE_TIMEOUT))?;
+        stream.set_write_timeout(Some(LINE_TIMEOUT))?;
         Ok(Link { reader: BufReader::new(stream.try_clone()?), writer: stream })
     }
 
     /// The worker's side: who is there has to know the secret.
-    fn examine(&mut self, key: &hmac::Key) -> io::Result<()> {
+    fn authenticate_controller(&mut self, key: &hmac::Key) -> io::Result<()> {
         let mut nonce = [0; 32];
         SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("no random numbers"))?;
         let line = format!("{GREETING} {}", hex(&nonce));
-        self.say(&line)?;
+        self.send_line(&line)?;
         let proof = unhex(&self.line()?).ok_or_else(wrong_secret)?;
         let known = hmac::verify(key, line.as_bytes(), &proof).map_err(|_| wrong_secret());
-        self.say(if known.is_ok() { WELCOME } else { "unknown" })?;
+        self.send_line(if known.is_ok() { WELCOME } else { "unknown" })?;
         known
     }
 
     /// The commander's side.
-    fn introduce(&mut self, key: &hmac::Key) -> io::Result<()> {
+    fn authenticate(&mut self, key: &hmac::Key) -> io::Result<()> {
         let line = self.line()?;
         if !line.starts_with(GREETING) {
             return Err(io::Error::other("that is not a worker of this version"));
         }
-        self.say(&hex(hmac::sign(key, line.as_bytes()).as_ref()))
+        self.send_line(&hex(hmac::sign(key, line.as_bytes()).as_ref()))
     }
 
-    fn say(&mut self, line: &str) -> io::Result<()> {
+    fn send_line(&mut self, line: &str) -> io::Result<()> {
         self.writer.write_all(format!("{line}\n").as_bytes())
     }
 
@@ -211,7 +213,7 @@ impl Link {
     }
 
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.say(&message.len().to_string())?;
+        self.send_line(&message.len().to_string())?;
         self.writer.write_all(message)
     }
 
@@ -231,8 +233,8 @@ impl Link {
 
     /// Waits for the report for as long as the run lasts, and passes a stop on.
     fn report(&mut self, stop: &AtomicBool) -> io::Result<Vec<u8>> {
-        self.writer.set_read_timeout(Some(LOOK))?;
-        let mut told = false;
+        self.writer.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
+        let mut stop_sent = false;
         // Bounded by the run: it ends at its time, or when it is stopped, or with the connection.
         loop {
             match self.reader.fill_buf() {
@@ -241,17 +243,17 @@ impl Link {
                 }
                 Err(error) => return Err(error),
             }
-            if stop.load(Ordering::Relaxed) && !told {
-                told = true;
-                self.say("stop")?;
+            if stop.load(Ordering::Relaxed) && !stop_sent {
+                stop_sent = true;
+                self.send_line("stop")?;
             }
         }
-        self.writer.set_read_timeout(Some(PATIENCE))?;
+        self.writer.set_read_timeout(Some(LINE_TIMEOUT))?;
         self.message()
     }
 
     /// Anything that the commander says during a run, and its end, is the wish to stop.
-    fn stop_when_it_speaks(&self, stop: Arc<AtomicBool>) -> io::Result<thread::JoinHandle<()>> {
+    fn stop_on_any_message(&self, stop: Arc<AtomicBool>) -> io::Result<thread::JoinHandle<()>> {
         let mut stream = self.writer.try_clone()?;
         stream.set_read_timeout(None)?;
         Ok(thread::spawn(move || {

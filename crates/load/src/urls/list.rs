@@ -27,20 +27,20 @@ pub fn parse(
     let mut variables = Variables::new();
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let told = |why: String| (index + 1, why);
+        let at_line = |why: String| (index + 1, why);
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         if let Some((name, value)) = assignment(line) {
-            let value = substituted(value, &variables, environment).map_err(told)?;
+            let value = substituted(value, &variables, environment).map_err(at_line)?;
             variables.insert(name.to_owned(), value);
             continue;
         }
-        let line = substituted(line, &variables, environment).map_err(told)?;
-        entries.extend(entry(&line, folder, environment).map_err(told)?);
+        let line = substituted(line, &variables, environment).map_err(at_line)?;
+        entries.extend(entry(&line, folder, environment).map_err(at_line)?);
         if entries.len() > ENTRIES_MAX {
-            return Err(told(format!("more than {ENTRIES_MAX} URLs")));
+            return Err(at_line(format!("more than {ENTRIES_MAX} URLs")));
         }
     }
     Ok(entries)
@@ -201,9 +201,9 @@ mod tests {
             ("99999999999 /x", 1, "too large"),
             ("\n\n/{a..b}", 3, "range"),
         ] {
-            let (at, told) = parsed(text).unwrap_err();
+            let (at, message) = parsed(text).unwrap_err();
             assert_eq!(at, line, "{text}");
-            assert!(told.contains(why), "{text}: {told}");
+            assert!(message.contains(why), "{text}: {message}");
         }
     }
 }

@@ -34,7 +34,7 @@ impl Environment for Nothing {
 /// Divides requests, connections and rate among the workers; each asks in an order of its own.
 ///
 /// Errors: what cannot be divided.
-pub fn deal(arguments: &RunArguments, built: &Built) -> Result<Vec<Job>, String> {
+pub fn split(arguments: &RunArguments, built: &Built) -> Result<Vec<Job>, String> {
     let (plan, options, count) = (&built.plan, &arguments.options, arguments.workers.len());
     if matches!(plan.pace, Pace::Replay(_)) {
         return Err("a replay is made by one machine: leave --workers out".to_owned());
@@ -153,16 +153,16 @@ mod tests {
     use crate::plan::build::build;
     use crate::urls::System;
 
-    fn dealt(line: &str) -> Result<Vec<Job>, String> {
+    fn jobs_of(line: &str) -> Result<Vec<Job>, String> {
         let words = line.split_whitespace().map(Into::into);
         let Ok(Command::Run(arguments)) = flags::parse(words) else { panic!("{line}") };
-        deal(&arguments, &build(&arguments.options, &System).unwrap())
+        split(&arguments, &build(&arguments.options, &System).unwrap())
     }
 
     #[test]
     fn the_parts_are_the_whole() {
         let jobs =
-            dealt("--workers a:1,b:1 -c 5 -n 101 --rate 9 -m PUT -d x http://127.0.0.1:1/{1..3}").unwrap();
+            jobs_of("--workers a:1,b:1 -c 5 -n 101 --rate 9 -m PUT -d x http://127.0.0.1:1/{1..3}").unwrap();
         let plans: Vec<Plan> = jobs.iter().map(|job| job.plan().unwrap()).collect();
         assert_eq!(plans.iter().map(|plan| plan.connections).collect::<Vec<_>>(), [3, 2]);
         assert_eq!(plans.iter().filter_map(|plan| plan.stop.requests).collect::<Vec<_>>(), [51, 50]);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_job_survives_the_way() {
-        for job in dealt("--workers a:1 --order sequence -H a:b http://127.0.0.1:1/{1..3}").unwrap() {
+        for job in jobs_of("--workers a:1 --order sequence -H a:b http://127.0.0.1:1/{1..3}").unwrap() {
             assert_eq!(Job::from_json(&job.to_json()), Ok(job));
         }
         for text in ["", "[]", "{\"flags\":[1],\"entries\":[]}", "{\"flags\":[],\"entries\":[{}]}"] {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_divided_is_refused() {
-        assert!(dealt("--workers a:1,b:1 -c 1 http://127.0.0.1:1/").is_err());
-        assert!(dealt("--workers a:1,b:1 -n 1 http://127.0.0.1:1/").is_err());
+        assert!(jobs_of("--workers a:1,b:1 -c 1 http://127.0.0.1:1/").is_err());
+        assert!(jobs_of("--workers a:1,b:1 -n 1 http://127.0.0.1:1/").is_err());
     }
 }
