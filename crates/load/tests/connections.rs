@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Act, Request, Server, answer, faults, ok, run, run_until};
+use common::{Action, Request, Server, answer, faults, ok, run, run_until};
 
-fn hello(_: &Request) -> Act {
+fn hello(_: &Request) -> Action {
     ok("hello")
 }
 
@@ -36,7 +36,7 @@ fn connections_are_kept_or_renewed_as_asked() {
 #[test]
 fn a_server_that_says_close_is_believed() {
     let server = Server::start(|request| match request.on_connection {
-        9 => Act::Last(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()),
+        9 => Action::Last(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()),
         _ => ok(""),
     });
     for flags in ["", "--pipeline 4"] {
@@ -48,7 +48,7 @@ fn a_server_that_says_close_is_believed() {
 
 #[test]
 fn an_idle_connection_that_is_closed_is_no_failure() {
-    let server = Server::start(|_| Act::Last(answer("200 OK", b"hello")));
+    let server = Server::start(|_| Action::Last(answer("200 OK", b"hello")));
     // Long enough for a busy server to close in.
     let run = run(&format!("-c 1 -n 5 --think 400ms {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run)), (5, vec![]));
@@ -56,7 +56,7 @@ fn an_idle_connection_that_is_closed_is_no_failure() {
 
 #[test]
 fn a_body_without_length_lasts_until_the_end() {
-    let server = Server::start(|_| Act::Last(b"HTTP/1.0 200 OK\r\n\r\nhello".to_vec()));
+    let server = Server::start(|_| Action::Last(b"HTTP/1.0 200 OK\r\n\r\nhello".to_vec()));
     let run = run(&format!("-c 2 -n 10 --check checksum {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run), run.measured.body_bytes), (10, vec![], 50));
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{Act, Far, Request, Script, answer, faults, folder, ok, run};
+use common::{Action, Request, Script, ServerStream, answer, faults, folder, ok, run};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http_types::{Response, StatusCode};
@@ -61,11 +61,11 @@ impl Write for Secure {
     }
 }
 
-impl Far for Secure {
+impl ServerStream for Secure {
     fn reset(self) {}
 }
 
-fn start_tls(config: Arc<ServerConfig>, script: fn(&Request) -> Act) -> SocketAddr {
+fn start_tls(config: Arc<ServerConfig>, script: fn(&Request) -> Action) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let script: Script = Arc::new(script);
@@ -84,7 +84,7 @@ fn start_tls(config: Arc<ServerConfig>, script: fn(&Request) -> Act) -> SocketAd
     address
 }
 
-fn hello(_: &Request) -> Act {
+fn hello(_: &Request) -> Action {
     ok("hello")
 }
 
@@ -134,7 +134,7 @@ fn nobody_is_believed_without_reason() {
 #[test]
 fn large_bodies_come_through_tls() {
     let identity = identity(b"http/1.1");
-    let address = start_tls(identity.config, |_| Act::Send(answer("200 OK", &vec![7; 1_000_000])));
+    let address = start_tls(identity.config, |_| Action::Send(answer("200 OK", &vec![7; 1_000_000])));
     let run = https(address, "-k -c 2 -n 6 --check checksum");
     assert_eq!((run.measured.done, run.measured.body_bytes, faults(&run)), (6, 6_000_000, vec![]));
 }

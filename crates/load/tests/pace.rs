@@ -5,7 +5,7 @@ mod common;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{Act, Server, answer, faults, ok, run};
+use common::{Action, Server, answer, faults, ok, run};
 
 /// Answers at once, but for one second in which it answers nobody. That begins with a request.
 fn stalling() -> Server {
@@ -19,7 +19,7 @@ fn stalling() -> Server {
         } else {
             Duration::ZERO
         };
-        Act::Wait(wait, answer("200 OK", b"hello"))
+        Action::Wait(wait, answer("200 OK", b"hello"))
     })
 }
 
@@ -63,7 +63,7 @@ fn a_rate_is_kept() {
 
 #[test]
 fn what_was_due_and_never_sent_is_a_failure() {
-    let server = Server::start(|_| Act::Silence);
+    let server = Server::start(|_| Action::Silence);
     let run =
         run(&format!("--rate 100 --arrivals even -n 10 -z 200ms -c 1 --timeout 300ms {}", server.url("/")));
     assert_eq!(run.measured.started, 10);

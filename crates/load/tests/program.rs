@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Act, Server, answer, folder, ok};
+use common::{Action, Server, answer, folder, ok};
 use load::report::{Format, read};
 use load::run::Fault;
 
@@ -31,7 +31,7 @@ fn check(words: &str, code: i32, in_error: &str) {
 fn exit_codes_say_how_it_went() {
     let good = Server::start(|_| ok("hello"));
     let bad = Server::start(|request| match request.number % 10 {
-        9 => Act::Send(answer("500 Oops", b"")),
+        9 => Action::Send(answer("500 Oops", b"")),
         _ => ok("hello"),
     });
     check(&format!("-n 20 {}", good.url("/")), 0, "");

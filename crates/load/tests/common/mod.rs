@@ -30,7 +30,7 @@ pub struct Request {
 }
 
 /// What is done about it.
-pub enum Act {
+pub enum Action {
     Send(Vec<u8>),
     /// And then the connection is closed.
     Last(Vec<u8>),
@@ -47,10 +47,10 @@ pub struct Server {
     pub connections: Arc<AtomicUsize>,
 }
 
-pub type Script = Arc<dyn Fn(&Request) -> Act + Send + Sync>;
+pub type Script = Arc<dyn Fn(&Request) -> Action + Send + Sync>;
 
 impl Server {
-    pub fn start(script: impl Fn(&Request) -> Act + Send + Sync + 'static) -> Server {
+    pub fn start(script: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server {
             address: listener.local_addr().unwrap(),
@@ -87,7 +87,7 @@ impl Server {
 }
 
 /// The same on a Unix socket.
-pub fn start_unix(path: &Path, script: impl Fn(&Request) -> Act + Send + Sync + 'static) {
+pub fn start_unix(path: &Path, script: impl Fn(&Request) -> Action + Send + Sync + 'static) {
     let listener = UnixListener::bind(path).unwrap();
     let (script, number): (Script, Arc<AtomicUsize>) = (Arc::new(script), Arc::default());
     thread::spawn(move || {
@@ -101,24 +101,24 @@ pub fn start_unix(path: &Path, script: impl Fn(&Request) -> Act + Send + Sync + 
     });
 }
 
-pub trait Far: Write {
+pub trait ServerStream: Write {
     /// Closes with RST where there is such a thing.
     fn reset(self);
 }
 
-impl Far for TcpStream {
+impl ServerStream for TcpStream {
     fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self, Some(Duration::ZERO)).unwrap();
     }
 }
 
-impl Far for UnixStream {
+impl ServerStream for UnixStream {
     fn reset(self) {}
 }
 
 pub fn serve(
     reader: impl Read,
-    mut writer: impl Far,
+    mut writer: impl ServerStream,
     script: &Script,
     requests: &Mutex<Vec<Request>>,
     number: &AtomicUsize,
@@ -130,12 +130,12 @@ pub fn serve(
         request.on_connection = on_connection;
         requests.lock().unwrap().push(request.clone());
         let sent = match script(&request) {
-            Act::Send(bytes) => writer.write_all(&bytes),
-            Act::Last(bytes) => {
+            Action::Send(bytes) => writer.write_all(&bytes),
+            Action::Last(bytes) => {
                 let _ = writer.write_all(&bytes);
                 return;
             }
-            Act::Reset(bytes) => {
+            Action::Reset(bytes) => {
                 let _ = writer.write_all(&bytes);
                 // Otherwise the reset may overtake what was sent.
                 if !bytes.is_empty() {
@@ -143,11 +143,11 @@ pub fn serve(
                 }
                 return writer.reset();
             }
-            Act::Silence => {
+            Action::Silence => {
                 let _ = reader.read(&mut [0; 1]);
                 return;
             }
-            Act::Wait(time, bytes) => {
+            Action::Wait(time, bytes) => {
                 thread::sleep(time);
                 writer.write_all(&bytes)
             }
@@ -186,8 +186,8 @@ pub fn answer(status: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-pub fn ok(body: &str) -> Act {
-    Act::Send(answer("200 OK", body.as_bytes()))
+pub fn ok(body: &str) -> Action {
+    Action::Send(answer("200 OK", body.as_bytes()))
 }
 
 /// Runs a command line, with the words divided at spaces.

@@ -4,11 +4,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Act, Request, Server, answer, faults, ok, run};
+use common::{Action, Request, Server, answer, faults, ok, run};
 
 /// One connection and a script: what is counted. `None`: the kinds of failures are as given, and all else is
 /// right.
-fn check(flags: &str, requests: u64, script: fn(&Request) -> Act, expected: &[(&'static str, u64)]) {
+fn check(flags: &str, requests: u64, script: fn(&Request) -> Action, expected: &[(&'static str, u64)]) {
     let server = Server::start(script);
     let run = run(&format!("-c 1 -n {requests} {flags} {}", server.url("/x")));
     assert_eq!(faults(&run), expected);
@@ -31,7 +31,7 @@ fn an_honest_server_has_no_failures() {
 #[test]
 fn a_status_above_399_is_a_failure() {
     let script = |request: &Request| match every_tenth(request) {
-        true => Act::Send(answer("500 Internal Server Error", b"sorry")),
+        true => Action::Send(answer("500 Internal Server Error", b"sorry")),
         false => ok("hello"),
     };
     check("", 50, script, &[("status", 5)]);
@@ -56,12 +56,12 @@ fn other_bytes_are_a_failure_if_sums_are_checked() {
 #[test]
 fn a_body_that_ends_early_is_a_failure() {
     let script = |request: &Request| match every_tenth(request) {
-        true => Act::Last(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel".to_vec()),
+        true => Action::Last(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel".to_vec()),
         false => ok("hello"),
     };
     check("", 50, script, &[("short_body", 5)]);
     let script = |request: &Request| match every_tenth(request) {
-        true => Act::Reset(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel".to_vec()),
+        true => Action::Reset(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel".to_vec()),
         false => ok("hello"),
     };
     check("", 50, script, &[("short_body", 5)]);
@@ -70,7 +70,7 @@ fn a_body_that_ends_early_is_a_failure() {
 #[test]
 fn a_body_that_is_longer_than_announced_is_a_failure() {
     let script = |request: &Request| match every_tenth(request) {
-        true => Act::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!".to_vec()),
+        true => Action::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!".to_vec()),
         false => ok("hello"),
     };
     check("", 50, script, &[("wrong_length", 5)]);
@@ -78,22 +78,24 @@ fn a_body_that_is_longer_than_announced_is_a_failure() {
 
 #[test]
 fn a_connection_that_is_lost_is_a_failure() {
-    let reset = |request: &Request| if every_tenth(request) { Act::Reset(Vec::new()) } else { ok("hello") };
+    let reset =
+        |request: &Request| if every_tenth(request) { Action::Reset(Vec::new()) } else { ok("hello") };
     check("", 50, reset, &[("reset", 5)]);
-    let closed = |request: &Request| if every_tenth(request) { Act::Last(Vec::new()) } else { ok("hello") };
+    let closed =
+        |request: &Request| if every_tenth(request) { Action::Last(Vec::new()) } else { ok("hello") };
     check("", 50, closed, &[("reset", 5)]);
 }
 
 #[test]
 fn who_never_answers_is_given_up() {
-    let script = |request: &Request| if every_tenth(request) { Act::Silence } else { ok("hello") };
+    let script = |request: &Request| if every_tenth(request) { Action::Silence } else { ok("hello") };
     check("--timeout 2s", 20, script, &[("timeout", 2)]);
 }
 
 #[test]
 fn who_is_slow_is_not_given_up() {
     let script = |request: &Request| match every_tenth(request) {
-        true => Act::Wait(Duration::from_millis(200), answer("200 OK", b"hello")),
+        true => Action::Wait(Duration::from_millis(200), answer("200 OK", b"hello")),
         false => ok("hello"),
     };
     let server = Server::start(script);
@@ -106,7 +108,7 @@ fn who_is_slow_is_not_given_up() {
 #[test]
 fn what_is_no_http_is_a_failure() {
     let script = |request: &Request| match every_tenth(request) {
-        true => Act::Last(b"SMTP ready\r\n\r\n".to_vec()),
+        true => Action::Last(b"SMTP ready\r\n\r\n".to_vec()),
         false => ok("hello"),
     };
     check("", 50, script, &[("malformed", 5)]);
@@ -150,7 +152,7 @@ fn later_refusals_are_counted() {
 #[test]
 fn a_wrong_answer_is_named_by_its_url() {
     let server = Server::start(|request| match request.line.contains("/2") {
-        true => Act::Send(answer("404 Not Found", b"")),
+        true => Action::Send(answer("404 Not Found", b"")),
         false => ok("hello"),
     });
     let run = run(&format!("-c 2 -n 30 --order sequence -t 1 {}", server.url("/{1..3}")));
