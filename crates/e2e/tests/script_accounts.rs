@@ -270,6 +270,30 @@ fn an_account_comes_from_the_route_or_else_from_scripts_and_changes_with_a_reloa
 }
 
 #[test]
+fn an_application_has_the_user_and_the_group_that_it_names() {
+    if !can_change_accounts() {
+        return;
+    }
+    let (own, user, group) = (account(of_the_server()), of_scripts(), of_scripts() + 1);
+    let site = Site::new().config(&format!(
+        "{own}[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+         command = [\"/bin/sleep\", \"1000\"]\nuser = \"{user}\"\ngroup = \"{group}\"\n"
+    ));
+    open_to_all(site.home());
+    let server = site.start();
+    let (uids, gids) = (
+        format!("Uid:{}\n", format!("\t{user}").repeat(4)),
+        format!("Gid:{}\n", format!("\t{group}").repeat(4)),
+    );
+    let has_both = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains(&uids) && status.contains(&gids)
+    };
+    let has_one = || server.serving_pids().into_iter().any(has_both);
+    assert!(becomes(PATIENCE, has_one), "no process has them: {}", server.stderr());
+}
+
+#[test]
 fn a_script_of_another_account_is_in_a_control_group_of_its_own() {
     if !can_change_accounts() {
         return;

@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 use rustix::fs::{Access, access};
 use site::application::Application;
 use site::memory::{self, Use};
-use site::model::{Account, Interpreter, Site};
+use site::model::{Account, Interpreter, Scripts, Site};
 
 use crate::files::roots::OpenRoots;
 use crate::runner::cgroup;
@@ -46,6 +46,7 @@ pub fn check(path: &Path) -> ExitCode {
     terminal::out(format_args!("\nDescriptors at worst:"));
     print_uses(&descriptors, |n| n.to_string());
     tell_budget(&site, workers, memory::total(&descriptors));
+    tell_spool(&site);
     terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
     ExitCode::SUCCESS
 }
@@ -96,8 +97,9 @@ fn accounts(site: &Site) -> Vec<String> {
 /// What is started as the account that also serves.
 fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
     let user = |account: &Account| privilege::user_of(account).ok();
-    let own = match &site.user {
-        Some(user_name) => user(&Account { user: user_name.clone(), group: site.group.clone() }),
+    let by_root = || privilege::own_account().filter(|_| geteuid().is_root()).map(str::to_owned);
+    let own = match site.user.clone().or_else(by_root) {
+        Some(own) => user(&Account { user: own, group: site.group.clone() }),
         None => Some(geteuid()),
     };
     let shares = |account: Option<&Account>| account.is_none_or(|account| user(account) == own);
@@ -128,6 +130,26 @@ fn tell_budget(site: &Site, workers: usize, needed: u64) {
     terminal::out(format_args!(
         "  Raise `ulimit -Hn` (LimitNOFILE in a unit), or lower `connections` in [limits]."
     ));
+}
+
+/// What bodies of unknown length take of a disk.
+fn tell_spool(site: &Site) {
+    if !site.has_scripts() {
+        return;
+    }
+    let Scripts { spool, spool_bytes, .. } = &site.scripts;
+    let (most, folder) = (bytes(*spool_bytes), spool.display());
+    terminal::out(format_args!("\nDisk at worst:"));
+    terminal::out(format_args!(
+        "  {most:>10}  request bodies of unknown length, in {folder} (`spool_bytes`)"
+    ));
+    let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
+    for route in routes.filter(|route| route.script.is_some() && route.max_body > *spool_bytes) {
+        let (name, body) = (route.name(), bytes(route.max_body));
+        terminal::out(format_args!(
+            "  but the route {name} takes bodies of {body}: those of unknown length are refused beyond {most}"
+        ));
+    }
 }
 
 fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {

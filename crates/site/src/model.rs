@@ -348,6 +348,8 @@ pub struct Scripts {
     pub account: Option<Account>,
     /// The folder of files without a name, for bodies whose length is not known before their end.
     pub spool: PathBuf,
+    /// Bytes of all such files together.
+    pub spool_bytes: u64,
     /// Whether a query without `=` becomes the script's arguments.
     pub query_arguments: QueryArguments,
     /// Lines of a script's error stream per second that are logged.
@@ -665,6 +667,7 @@ impl Default for Scripts {
             cgroups: None,
             account: None,
             spool: "/var/tmp".into(),
+            spool_bytes: 256 * 1024 * 1024,
             query_arguments: QueryArguments::Withheld,
             stderr_lines: 10,
             stderr_line: 1024,

@@ -1366,6 +1366,17 @@ static KEYS: &[Key] = &[
                know O_TMPFILE, as most do.",
     },
     Key {
+        name: "spool_bytes",
+        scopes: SCRIPTS,
+        kind: Kind::Size { min: 0, max: 1 << 50 },
+        initial: Initial::Value("\"256MiB\""),
+        example: "\"2GiB\"",
+        meaning: "Bytes that all such bodies take together; a request whose body does not fit beside the others is \
+                  answered with 503 and `Retry-After`.",
+        more: "A body that is longer than this alone is answered with 413, whatever `max_body` says. A body counts \
+               until its script has ended. After a reload the processes before count theirs by themselves.",
+    },
+    Key {
         name: "query_arguments",
         scopes: SCRIPTS,
         kind: Kind::Flag,

@@ -38,6 +38,7 @@ pub fn scripts(top: &Section) -> Scripts {
         cgroups: cgroups(&section),
         account: account(&section),
         spool: section.path("spool").unwrap_or(defaults.spool),
+        spool_bytes: section.size("spool_bytes").unwrap_or(defaults.spool_bytes),
         query_arguments: match arguments {
             Some(true) => QueryArguments::Passed,
             Some(false) | None => defaults.query_arguments,

@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use http::reply::CONTINUE;
@@ -21,6 +22,7 @@ use super::{Broken, Part, Task, Waited, answer_call, poll_receive};
 use crate::disk::Work;
 use crate::log;
 use crate::pool::Refusal;
+use crate::serve::cgi::collected::{Collected, NoRoom, Room};
 use crate::serve::cgi::order::Order;
 use crate::serve::cgi::{self, Call, Conversation, Feed, Input, Outcome, Repeats, Run};
 use crate::stats::Count;
@@ -29,12 +31,6 @@ use crate::worker::Worker;
 /// A collected body is written when there is this much of it; the next read brings it to what an answer may have
 /// at most, for which there is no need yet.
 const COLLECT: usize = 32 * 1024;
-
-/// A body that has been collected.
-struct Collected {
-    file: OwnedFd,
-    length: u64,
-}
 
 impl Task {
     /// Has a script run, and notes what it leads to.
@@ -88,7 +84,7 @@ impl Task {
             return Ok(Err(Status::SERVICE_UNAVAILABLE));
         };
         let input = match (collected, content) {
-            (Some(collected), _) => Input::File(collected.file),
+            (Some(collected), _) => Input::File(collected),
             (None, Content::Sized(_)) => Input::Pipe,
             (None, _) => Input::Nothing,
         };
@@ -113,6 +109,7 @@ impl Task {
             .application(&worker)
             .and_then(|id| Some((worker.site.applications.get(id)?, worker.pools.get(id)?)));
         let Some((application, pool)) = found else { return Ok(Err(Status::SERVICE_UNAVAILABLE)) };
+        let collected = collected.map(Rc::new);
         let (mut failed, mut again, mut crowded) = (None, true, false);
         loop {
             let way = match self.unless_left(pool.connection(failed)).await? {
@@ -120,10 +117,7 @@ impl Task {
                 Err(refusal) => return Ok(Err(self.refused(order, application, refusal))),
             };
             let body = match (&collected, content) {
-                (Some(Collected { file, length }), _) => match file.try_clone() {
-                    Ok(file) => cgi::Body::File(file, *length),
-                    Err(_) => return Ok(Err(Status::SERVICE_UNAVAILABLE)),
-                },
+                (Some(collected), _) => cgi::Body::File(collected.clone()),
                 (None, Content::Sized(_)) => cgi::Body::Coming,
                 (None, _) => cgi::Body::Nothing,
             };
@@ -223,7 +217,7 @@ impl Task {
                 return Ok(Err(Status::LENGTH_REQUIRED));
             }
         };
-        let mut length = 0;
+        let mut room = Room::none();
         loop {
             let mut bytes = Vec::new();
             let progress = loop {
@@ -235,15 +229,30 @@ impl Task {
                 self.wait_for(Part::Body);
                 self.read().await?;
             };
-            length += bytes.len() as u64;
+            let limit = self.worker.site.scripts.spool_bytes;
+            match room.grow(bytes.len() as u64, limit) {
+                Ok(()) => {}
+                Err(NoRoom::TooLong) => return Ok(Err(Status::CONTENT_TOO_LARGE)),
+                Err(NoRoom::Taken) => return Ok(Err(self.no_room(limit))),
+            }
             file = match self.spool(file, bytes).await? {
                 Ok(file) => file,
                 Err(status) => return Ok(Err(status)),
             };
             if matches!(progress, Progress::Through) {
-                return Ok(Ok(Collected { file, length }));
+                return Ok(Ok(Collected::new(file, room)));
             }
         }
+    }
+
+    fn no_room(&self, limit: u64) -> Status {
+        let folder = self.worker.site.scripts.spool.display();
+        log::error(format_args!(
+            "a chunked body has no room in {folder}: others take the {limit} bytes that all may take together; raise \
+             `spool_bytes` in [scripts], or lower `max_body`"
+        ));
+        self.worker.counts.add(Count::ScriptsRefused, 1);
+        Status::SERVICE_UNAVAILABLE
     }
 
     /// Writes on a helper thread, and goes back to the start of the file, from where a script reads.

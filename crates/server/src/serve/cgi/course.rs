@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::collected::Room;
 use super::errors::Errors;
 use super::turn::Turn;
 use crate::log;
@@ -109,15 +110,15 @@ pub struct Watch {
     pub started: Started,
     pub stderr: OwnedFd,
     pub who: Rc<str>,
-    /// Until the script has ended.
-    pub turn: Turn,
+    /// Until the script has ended: it runs, and has its body's file open.
+    pub held: (Turn, Option<Room>),
 }
 
 impl Watch {
     pub async fn run(self) {
-        let Watch { worker, course, mut started, stderr, who, turn } = self;
+        let Watch { worker, course, mut started, stderr, who, held } = self;
         let mut errors = Errors::new(stderr, who.clone(), &worker.site.scripts);
-        let mut turn = Some(turn);
+        let mut held = Some(held);
         let mut late = std::pin::pin!(tokio::time::sleep_until(Instant::now() + worker.site.scripts.total));
         loop {
             let change = course.change();
@@ -132,7 +133,7 @@ impl Watch {
             tokio::select! {
                 ended = started.ended(), if runs => {
                     errors.take_all();
-                    turn.take();
+                    held.take();
                     let killed = matches!(ended, Ended::Killed(_) | Ended::OutOfMemory);
                     worker.counts.add(Count::ScriptsKilled, u64::from(killed));
                     course.ended.set(Some(ended));

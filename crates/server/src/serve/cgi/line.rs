@@ -4,7 +4,6 @@
 //! Knows nothing of what is in an answer.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -21,6 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
+use super::collected::Collected;
 use super::errors::Lines;
 use super::order::{Call, Order};
 use crate::disk::Work;
@@ -89,7 +89,7 @@ enum Body {
     /// Somebody has it, and sends it.
     Coming,
     /// It has been collected: at so many bytes, and so many more.
-    File(Rc<File>, u64, u64),
+    File(Rc<Collected>, u64, u64),
     Sent,
 }
 
@@ -97,7 +97,7 @@ enum Body {
 pub enum Content {
     Nothing,
     Coming,
-    File(OwnedFd, u64),
+    File(Rc<Collected>),
 }
 
 impl Speech {
@@ -137,7 +137,7 @@ impl Speech {
         let body = match content {
             Content::Nothing => Body::Sent,
             Content::Coming => Body::Coming,
-            Content::File(file, length) => Body::File(Rc::new(file.into()), 0, length),
+            Content::File(collected) => Body::File(collected.clone(), 0, collected.length),
         };
         let limits = &worker.site.scripts;
         let errors = Lines::new(limits.stderr_line, limits.stderr_lines);
@@ -253,9 +253,9 @@ impl Speech {
                 // Whoever reads finds out what is the matter.
                 return std::future::pending().await;
             }
-            let Some((file, at, left)) = self.collected() else { return std::future::pending().await };
+            let Some((collected, at, left)) = self.collected() else { return std::future::pending().await };
             let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
-            let file = file.try_clone();
+            let file = collected.file.try_clone();
             // It has been written by this machine, wherever that is kept.
             let read = move || file.and_then(|file| file.read_exact_at(&mut piece, at)).map(|()| piece);
             let piece = match self.worker.disk.run((0, 0), Work::File, read).await {
@@ -302,9 +302,9 @@ impl Speech {
     }
 
     /// What is left of a collected body, and where.
-    fn collected(&self) -> Option<(Rc<File>, u64, u64)> {
+    fn collected(&self) -> Option<(Rc<Collected>, u64, u64)> {
         match &self.state.borrow().body {
-            Body::File(file, at, left) => Some((file.clone(), *at, *left)),
+            Body::File(collected, at, left) => Some((collected.clone(), *at, *left)),
             Body::Coming | Body::Sent => None,
         }
     }

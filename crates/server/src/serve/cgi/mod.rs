@@ -4,6 +4,7 @@
 //!
 //! Knows nothing of the client's connection. The request's body is handed to `Feed` by whoever reads it.
 
+pub mod collected;
 mod content;
 mod course;
 pub mod errors;
@@ -29,6 +30,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
+use self::collected::Collected;
 use self::course::{Course, State, Watch};
 use self::line::{Came, Line, Speech};
 use self::order::{Order, Program};
@@ -60,7 +62,7 @@ pub enum Input {
     /// From a body, as it comes.
     Pipe,
     /// From a file that has it already.
-    File(OwnedFd),
+    File(Collected),
 }
 
 /// A script that is asked.
@@ -202,29 +204,30 @@ pub async fn start(
         }
     };
     let pipes = || -> io::Result<_> {
-        let (stdin, feed) = match input {
-            Input::File(file) => (file, None),
+        let (stdin, feed, room) = match input {
+            Input::File(Collected { file, room, .. }) => (file.into(), None, Some(room)),
             // Whoever reads from it finds its end at once.
-            Input::Nothing => (pipe_with(PipeFlags::CLOEXEC)?.0, None),
+            Input::Nothing => (pipe_with(PipeFlags::CLOEXEC)?.0, None, None),
             Input::Pipe => {
                 let (stdin, feed) = pipe_with(PipeFlags::CLOEXEC)?;
-                (stdin, Some(sys::watch(unblocked(feed)?, Interest::WRITABLE)?))
+                (stdin, Some(sys::watch(unblocked(feed)?, Interest::WRITABLE)?), None)
             }
         };
         let (stdout, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
         let stdout = sys::watch(unblocked(stdout)?, Interest::READABLE)?;
-        Ok((stdin, feed, stdout, writes, unblocked(stderr)?, complains))
+        Ok((stdin, feed, room, stdout, writes, unblocked(stderr)?, complains))
     };
-    let (stdin, feed, stdout, writes, stderr, complains) = pipes().map_err(failed)?;
+    let (stdin, feed, room, stdout, writes, stderr, complains) = pipes().map_err(failed)?;
     let arguments = program.arguments();
     let launched = runner.start(&program.launch(&arguments), stdin, writes, complains).await;
     let started = launched.map_err(failed)?;
     worker.counts.add(Count::Scripts, 1);
     let who = order.who.clone();
     let course = Course::new();
+    let held = (turn, room);
     let watch =
-        Watch { worker: worker.clone(), course: course.clone(), started, stderr, who: who.clone(), turn };
+        Watch { worker: worker.clone(), course: course.clone(), started, stderr, who: who.clone(), held };
     tokio::task::spawn_local(watch.run());
     let began = Instant::now();
     let feed = feed.map(|pipe| Feed { way: Way::Pipe(pipe), course: course.clone() });

@@ -1,0 +1,128 @@
+//! Bodies of unknown length, which are kept in files until a script may begin: what all of them take together.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use e2e::{Client, PATIENCE, Response, Rows, Server, Site, becomes, path_of, run};
+
+const APP: &str = include_str!("programs/scgi_app.py");
+/// Of all bodies together.
+const LIMIT: usize = 64 * 1024;
+const KIB: usize = 1024;
+
+/// Answers with the length of the body, as soon as there is the file that the query names, if it names one.
+const COUNT: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nif test -n \"$QUERY_STRING\"; then\n: >\"$DOCUMENT_ROOT/began\"\n\
+     until test -e \"$DOCUMENT_ROOT/$QUERY_STRING\"; do sleep 0.05; done\nfi\nwc -c\n";
+
+fn start() -> Server {
+    let site = Site::new().script("a.cgi", COUNT).beside("spool/none", "").beside("app.py", APP);
+    fs::set_permissions(site.home().join("spool"), Permissions::from_mode(0o777)).unwrap();
+    let (home, python) = (site.home().display().to_string(), path_of("python3"));
+    site.config(&format!(
+        "workers = 2\nmax_body = \"1MiB\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\nprotocol = \"scgi\"\ncommand = [\"{python}\", \"-B\", \"{home}/app.py\"]\n\
+         folder = \"{home}\"\n[scripts]\nspool = \"spool\"\nspool_bytes = {LIMIT}\n"
+    ))
+    .start()
+}
+
+/// In chunks, without the end.
+fn begun(target: &str, length: usize) -> Vec<u8> {
+    let chunk = format!("{:x}\r\n{}\r\n", KIB, "x".repeat(KIB));
+    let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    [head, chunk.repeat(length / KIB)].concat().into_bytes()
+}
+
+fn whole(target: &str, length: usize) -> Vec<u8> {
+    [begun(target, length), b"0\r\n\r\n".to_vec()].concat()
+}
+
+fn post(server: &Server, target: &str, length: usize) -> Response {
+    server.ask(whole(target, length))
+}
+
+fn is_counted(response: &Response, length: usize) -> bool {
+    response.status == 200 && response.text().trim() == length.to_string()
+}
+
+/// Room comes back a moment after what has taken it has ended.
+fn wait_for_room(server: &Server) {
+    let is_back = || is_counted(&post(server, "/a.cgi", LIMIT), LIMIT);
+    assert!(becomes(PATIENCE, is_back), "it is not given back:\n{}", server.stderr());
+}
+
+#[test]
+fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
+    let server = start();
+    let mut first = server.connect();
+    first.send(whole("/a.cgi?go", 40 * KIB));
+    let began = server.root().join("began");
+    assert!(becomes(PATIENCE, || began.exists()), "the script does not begin:\n{}", server.stderr());
+    // Its script has all of the body, and the disk still has it, too. The workers share what there is.
+    for _ in 0..4 {
+        let refused = post(&server, "/a.cgi", 40 * KIB);
+        assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")), "{refused}");
+        let small = post(&server, "/a.cgi", 8 * KIB);
+        assert!(is_counted(&small, 8 * KIB), "{small}");
+    }
+    let sized =
+        format!("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: {LIMIT}\r\n\r\n{}", "x".repeat(LIMIT));
+    let sized = server.ask(sized);
+    assert!(is_counted(&sized, LIMIT), "a body whose length is known is not kept: {sized}");
+    let line = server.wait_for_line("spool_bytes", PATIENCE);
+    assert!(line.contains("65536 bytes") && line.contains("raise `spool_bytes` in [scripts]"), "{line}");
+    server.files().file("www/go", "");
+    assert_eq!(first.read_response().text().trim(), (40 * KIB).to_string());
+    wait_for_room(&server);
+}
+
+#[test]
+fn room_is_given_back_whatever_becomes_of_a_request() {
+    let server = start();
+    let mut rows = Rows::new();
+    rows.check("longer than all may take", post(&server, "/a.cgi", LIMIT + KIB).status, 413);
+    wait_for_room(&server);
+    // Its client has more to send, and leaves.
+    let mut unfinished = server.connect();
+    unfinished.send(begun("/a.cgi", 48 * KIB));
+    let is_taken = || post(&server, "/a.cgi", 48 * KIB).status == 503;
+    rows.holds("unfinished", "it takes room", becomes(PATIENCE, is_taken));
+    drop(unfinished);
+    wait_for_room(&server);
+    // The script is there no more.
+    let left: Vec<Client> = (0..3)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send(whole("/a.cgi?never", 20 * KIB));
+            client
+        })
+        .collect();
+    rows.holds("left alone", "they take room", becomes(PATIENCE, is_taken));
+    drop(left);
+    wait_for_room(&server);
+    for _ in 0..4 {
+        let response = post(&server, "/app/echo", 48 * KIB);
+        rows.check("to an application", (response.status, response.body.len()), (200, 48 * KIB));
+    }
+    wait_for_room(&server);
+}
+
+#[test]
+fn check_says_what_bodies_may_take_of_the_disk() {
+    let check = |config: &str| {
+        let site = Site::new().config(config);
+        let output = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let scripts = "[[route]]\npath = \"*.cgi\"\ncgi = true\nmax_body = \"3GiB\"\n[scripts]\n";
+    let line = "request bodies of unknown length, in /var/tmp (`spool_bytes`)";
+    assert!(!check("").contains(line), "there is none without scripts");
+    let said = check(scripts);
+    assert!(said.contains(&format!("256.0 MiB  {line}")), "{said}");
+    let longer =
+        "but the route *.cgi takes bodies of 3.0 GiB: those of unknown length are refused beyond 256.0 MiB";
+    assert!(said.contains(longer), "{said}");
+    let said = check(&format!("{scripts}spool_bytes = \"4GiB\"\n"));
+    assert!(said.contains(&format!("4.0 GiB  {line}")) && !said.contains("refused beyond"), "{said}");
+}
