@@ -2,9 +2,9 @@
 //! shell, nobody is given a proxy, every string is whole, and what walks down a path loses nothing of it.
 
 use http::head::Field;
-use http::target::SafePath;
+use http::target::{SafePath, Scheme};
 use script::arguments::arguments;
-use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, Scheme};
+use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits};
 use script::walk::{Stands, Verdict, splits, walk};
 
 use crate::cuts::first_line;
@@ -41,6 +41,7 @@ pub fn environment(data: &[u8]) {
             software: "s",
             server: None,
             remote: None,
+            remote_port: None,
             remote_host: None,
             user: None,
             script_name: &script_name,

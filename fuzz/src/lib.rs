@@ -11,6 +11,7 @@ mod cuts;
 mod dates;
 mod environment;
 mod fastcgi;
+mod forwarded;
 mod head;
 mod listing;
 mod log_line;
@@ -24,6 +25,7 @@ pub use config::config;
 pub use dates::dates;
 pub use environment::environment;
 pub use fastcgi::fastcgi;
+pub use forwarded::forwarded;
 pub use head::head;
 pub use listing::listing;
 pub use log_line::log_line;
@@ -36,9 +38,10 @@ pub use target_path::target_path;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also that of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("head", head),
     ("target_path", target_path),
+    ("forwarded", forwarded),
     ("chunked", chunked),
     ("range", range),
     ("dates", dates),

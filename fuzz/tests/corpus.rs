@@ -64,6 +64,11 @@ fn chunked() {
 }
 
 #[test]
+fn forwarded() {
+    run("forwarded");
+}
+
+#[test]
 fn range() {
     run("range");
 }

@@ -372,7 +372,7 @@ fn a_connection_is_not_kept_where_the_end_of_an_answer_is_not_sure() {
 }
 
 #[test]
-fn bytes_behind_an_answer_are_nobodys_even_where_another_request_waits_for_the_connection() {
+fn unread_bytes_close_a_connection_even_where_another_request_waits_for_it() {
     // The answer fills the buffer that it is read into, so that what follows it is still in the kernel.
     let head = "HTTP/1.1 200 OK\r\nContent-Length: ";
     let body = (64 << 10) - head.len() - "65535\r\n\r\n".len();

@@ -234,7 +234,7 @@ fn is_port(port: &[u8]) -> bool {
 }
 
 /// At most five digits.
-fn port_number(port: &[u8]) -> Option<u16> {
+pub(crate) fn port_number(port: &[u8]) -> Option<u16> {
     if !(1..=5).contains(&port.len()) {
         return None;
     }

@@ -1,7 +1,16 @@
 //! What proxies say of the requests that they pass on: who has made one, by which scheme, and of which host. Anyone
 //! can send such a field, so it counts only from a proxy that is trusted. Knows nothing of which those are.
+//!
+//! What is malformed is never believed, and neither is anything that stands before it: each proxy adds behind what it
+//! was sent.
 
-use crate::fields::is_name;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use arrayvec::ArrayVec;
+
+use crate::fields::{is_authority, is_name, is_token, list, port_number, trim_ows, unquoted};
+use crate::head::{Field, Head, Names};
+use crate::target::Scheme;
 
 /// The fields that are read from a trusted proxy (RFC 7239, and those that were there before it).
 const READ: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
@@ -53,9 +62,356 @@ pub fn is_claim(name: &[u8]) -> bool {
     begins || CLAIMS.iter().any(|known| is_name(name, known))
 }
 
+/// Elements of one line of `Forwarded`: more are not read, as if it were malformed.
+const MAX_ELEMENTS: usize = 32;
+
+/// What proxies say of one request; what they do not say is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Said<'a> {
+    /// The nearest address that is not a trusted proxy's; if all are, the first of them. Its port may be unknown.
+    pub client: Option<(IpAddr, Option<u16>)>,
+    pub scheme: Option<Scheme>,
+    /// A valid authority.
+    pub host: Option<&'a [u8]>,
+}
+
+/// What `X-Forwarded-For`, `-Proto` and `-Host` say; `None`: there is none of them. `trusts` says of an address
+/// whether it is that of a proxy that is believed.
+///
+/// The addresses are read from the last to the first, up to the first one that is not trusted, or not an address. Of
+/// several schemes and hosts the last counts, for that is the nearest proxy's.
+pub fn x_forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Said<'a>> {
+    let [mut addresses, mut schemes, mut hosts] =
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
+            .map(|name| members(head.fields, name).peekable());
+    if [&mut addresses, &mut schemes, &mut hosts].into_iter().all(|members| members.peek().is_none()) {
+        return None;
+    }
+    let mut client = None;
+    for address in addresses {
+        let Some(node) = node(address) else { break };
+        client = Some(node);
+        if !trusts(node.0) {
+            break;
+        }
+    }
+    let scheme = schemes.next().and_then(Scheme::from_bytes);
+    Some(Said { client, scheme, host: hosts.next().filter(|host| is_authority(host)) })
+}
+
+/// What `Forwarded` says (RFC 7239); `None`: there is none. `trusts` as for [`x_forwarded`].
+///
+/// Elements are read from the last to the first, up to the first one whose address is not trusted, or that names none:
+/// it is absent, `unknown` or obfuscated. Scheme and host are those of the element that is reached.
+pub fn forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Said<'a>> {
+    if !head.names.contains(Names::FORWARDED) {
+        return None;
+    }
+    let mut said = Said::default();
+    for line in lines(head.fields, "forwarded") {
+        let Some(elements) = elements(line) else { break };
+        for Element { client, scheme, host } in elements.into_iter().rev() {
+            (said.scheme, said.host) = (scheme, host);
+            let Some(node) = client else { return Some(said) };
+            said.client = Some(node);
+            if !trusts(node.0) {
+                return Some(said);
+            }
+        }
+    }
+    Some(said)
+}
+
+/// The values of all lines of this name, the last one first.
+fn lines<'a>(fields: &[Field<'a>], name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    fields.iter().rev().filter(move |field| is_name(field.name, name)).map(|field| field.value)
+}
+
+/// The members of a list without quotes, the last one first.
+fn members<'a>(fields: &[Field<'a>], name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    let members = lines(fields, name).flat_map(|line| line.rsplit(|byte| *byte == b','));
+    members.map(trim_ows).filter(|member| !member.is_empty())
+}
+
+/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`; a port may be obfuscated (RFC
+/// 7239 §6). `None`: not an address.
+fn node(text: &[u8]) -> Option<(IpAddr, Option<u16>)> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some((address.to_canonical(), None));
+    }
+    let (address, port) = match text.strip_prefix('[') {
+        Some(text) => {
+            let (address, rest) = text.split_once(']')?;
+            let address = IpAddr::V6(address.parse::<Ipv6Addr>().ok()?);
+            match rest {
+                "" => (address, None),
+                rest => (address, Some(rest.strip_prefix(':')?)),
+            }
+        }
+        None => {
+            let (address, port) = text.split_once(':')?;
+            (IpAddr::V4(address.parse::<Ipv4Addr>().ok()?), Some(port))
+        }
+    };
+    let port = match port {
+        Some(port) if is_obfuscated(port) => None,
+        Some(port) => Some(port_number(port.as_bytes())?),
+        None => None,
+    };
+    Some((address.to_canonical(), port))
+}
+
+/// RFC 7239 §6.3.
+fn is_obfuscated(text: &str) -> bool {
+    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.strip_prefix('_').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_of_it))
+}
+
+/// What one proxy says of the request that it was sent.
+#[derive(Debug, Clone, Copy)]
+struct Element<'a> {
+    /// `None`: absent, `unknown`, obfuscated, or not a node.
+    client: Option<(IpAddr, Option<u16>)>,
+    scheme: Option<Scheme>,
+    host: Option<&'a [u8]>,
+}
+
+/// `None`: the line is malformed in any of its elements. A quote that a client leaves open takes what a proxy adds
+/// behind it in, and then nothing of the line can be believed.
+fn elements(line: &[u8]) -> Option<ArrayVec<Element<'_>, MAX_ELEMENTS>> {
+    let mut elements = ArrayVec::new();
+    for member in list([line]) {
+        elements.try_push(element(member)?).ok()?;
+    }
+    Some(elements)
+}
+
+/// RFC 7239 §4: `[ token "=" value ] *( ";" [ token "=" value ] )`, and each name once.
+fn element(mut rest: &[u8]) -> Option<Element<'_>> {
+    let [mut client, mut by, mut scheme, mut host] = [None; 4];
+    while !rest.is_empty() {
+        let (pair, behind) = match unquoted(rest, b';') {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, &b""[..]),
+        };
+        rest = behind;
+        let pair = trim_ows(pair);
+        if pair.is_empty() {
+            continue;
+        }
+        let (name, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
+        let value = value_of(&value[1..])?;
+        if !is_token(name) {
+            return None;
+        }
+        let known = [("for", &mut client), ("by", &mut by), ("proto", &mut scheme), ("host", &mut host)];
+        if let Some((_, place)) = known.into_iter().find(|(known, _)| is_name(name, known))
+            && place.replace(value).is_some()
+        {
+            return None;
+        }
+    }
+    // An IPv6 address has brackets here.
+    let has_brackets = |(address, _): &(IpAddr, _), text: &[u8]| address.is_ipv4() || text.starts_with(b"[");
+    Some(Element {
+        client: client.and_then(|text| node(text).filter(|node| has_brackets(node, text))),
+        scheme: scheme.and_then(Scheme::from_bytes),
+        host: host.filter(|host| is_authority(host)),
+    })
+}
+
+/// A token, or what is between quotes. Nothing that can be said here needs an escape, so there is none.
+fn value_of(text: &[u8]) -> Option<&[u8]> {
+    match text {
+        [b'"', value @ .., b'"'] => (!value.contains(&b'"') && !value.contains(&b'\\')).then_some(value),
+        token => is_token(token).then_some(token),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::head::{FieldStore, Limits, parse};
+
+    type Read = for<'a> fn(&Head<'a>, fn(IpAddr) -> bool) -> Option<Said<'a>>;
+
+    /// What is said in these lines to one who trusts all of 10.0.0.0/8: `192.0.2.1:80 https host`, or `-` for what
+    /// is not said.
+    fn said(lines: &str, read: Read) -> String {
+        let trusts = |address| matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 10);
+        let bytes = format!("GET / HTTP/1.1\r\nHost: own\r\n{lines}\r\n");
+        let mut store = FieldStore::new();
+        let (head, _) = parse(bytes.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+        let Some(Said { client, scheme, host }) = read(&head, trusts) else { return "none".to_owned() };
+        let client = match client {
+            None => "-".to_owned(),
+            Some((address, None)) => address.to_string(),
+            Some((address, Some(port))) => format!("{address} port {port}"),
+        };
+        let host = host.map_or("-", |host| std::str::from_utf8(host).unwrap());
+        format!("{client} {} {host}", scheme.map_or("-", Scheme::as_str))
+    }
+
+    #[test]
+    fn the_nearest_address_that_is_not_a_proxys_is_the_clients() {
+        let check = |value: &str, expected: &str| {
+            let found = said(&format!("X-Forwarded-For: {value}\r\n"), x_forwarded);
+            assert_eq!(found, format!("{expected} - -"), "{value}");
+        };
+        check("192.0.2.1", "192.0.2.1");
+        check("192.0.2.9, 192.0.2.1", "192.0.2.1");
+        check("192.0.2.1, 10.0.0.1,10.0.0.2", "192.0.2.1");
+        check("192.0.2.9,192.0.2.1, 10.0.0.1", "192.0.2.1");
+        check("10.0.0.3, 10.0.0.2", "10.0.0.3");
+        check("192.0.2.1:4711", "192.0.2.1 port 4711");
+        check("2001:db8::1", "2001:db8::1");
+        check("[2001:db8::1]", "2001:db8::1");
+        check("[2001:DB8::1]:4711 , 10.0.0.1", "2001:db8::1 port 4711");
+        check("::ffff:192.0.2.1", "192.0.2.1");
+        check("192.0.2.1, ::ffff:10.0.0.1", "192.0.2.1");
+        check(" , 192.0.2.1, ,", "192.0.2.1");
+        // Nothing in front of what is not an address is believed.
+        check("192.0.2.1, unknown", "-");
+        check("192.0.2.1, unknown, 10.0.0.1", "10.0.0.1");
+        check("192.0.2.1, _hidden, 10.0.0.1", "10.0.0.1");
+        for bad in [
+            "",
+            ",",
+            "x",
+            "192.0.2.256",
+            "192.0.2.01",
+            "0xc0.0.2.1",
+            "3221225985",
+            "192.0.2.1:",
+            "192.0.2.1:x",
+            "192.0.2.1:65536",
+            "192.0.2.1:+1",
+            "[192.0.2.1]",
+            "[2001:db8::1",
+            "2001:db8::1]",
+            "[2001:db8::1]x",
+            "[2001:db8::1]:",
+            "fe80::1%eth0",
+            "\"192.0.2.1\"",
+            "192.0.2.1 192.0.2.2",
+            "é",
+            "192.0.2.1;x",
+        ] {
+            if !matches!(bad, "" | ",") {
+                check(bad, "-");
+            }
+            check(
+                &format!("192.0.2.9, {bad}{}10.0.0.1", if bad.ends_with(',') { "" } else { "," }),
+                match bad {
+                    "" | "," => "192.0.2.9",
+                    _ => "10.0.0.1",
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn lines_of_x_forwarded_are_one_list_and_the_last_scheme_and_host_count() {
+        let check = |lines: &str, expected: &str| {
+            assert_eq!(said(lines, x_forwarded), expected, "{lines}");
+        };
+        check("", "none");
+        check("X-Forwarded-For: \r\n", "none");
+        check("Forwarded: for=192.0.2.1\r\n", "none");
+        check("X-Forwarded-For: 192.0.2.9\r\nx-forwarded-for: 192.0.2.1, 10.0.0.1\r\n", "192.0.2.1 - -");
+        check("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 10.0.0.1\r\n", "192.0.2.1 - -");
+        check("X-Forwarded-Proto: HTTPS\r\n", "- https -");
+        check("X-Forwarded-Proto: https, http\r\n", "- http -");
+        check("X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\n", "- http -");
+        for bad in ["ftp", "https://", "on", "\"https\"", "https http"] {
+            check(&format!("X-Forwarded-Proto: https, {bad}\r\n"), "- - -");
+        }
+        check("X-Forwarded-Host: evil, www.example:8443\r\n", "- - www.example:8443");
+        check("X-Forwarded-Host: [2001:db8::1]:80\r\n", "- - [2001:db8::1]:80");
+        for bad in ["a/b", "a b", "user@a", "a:65536", "\"a\"", "é"] {
+            check(&format!("X-Forwarded-Host: {bad}\r\n"), "- - -");
+        }
+    }
+
+    #[test]
+    fn forwarded_is_read_as_rfc_7239_has_it() {
+        let check = |value: &str, expected: &str| {
+            let found = said(&format!("Forwarded: {value}\r\n"), forwarded);
+            assert_eq!(found, expected, "{value}");
+        };
+        check("for=192.0.2.1", "192.0.2.1 - -");
+        check("For=\"192.0.2.1\";PROTO=https;by=10.0.0.1;Host=\"a:81\"", "192.0.2.1 https a:81");
+        check("for=\"192.0.2.1:4711\"", "192.0.2.1 port 4711 - -");
+        check("for=\"[2001:db8::1]\"", "2001:db8::1 - -");
+        check("for=\"[2001:db8::1]:4711\"", "2001:db8::1 port 4711 - -");
+        check("for=\"[2001:db8::1]:_hidden\"", "2001:db8::1 - -");
+        check("for=192.0.2.9;proto=https, for=192.0.2.1;proto=http", "192.0.2.1 http -");
+        check("for=192.0.2.1;proto=https;host=a, for=10.0.0.1;proto=http;host=b", "192.0.2.1 https a");
+        check("for=192.0.2.1, for=10.0.0.1;proto=https", "192.0.2.1 - -");
+        check("for=192.0.2.1;secret=\"x,;y\"; proto=https", "192.0.2.1 https -");
+        check("for=192.0.2.1;;proto=http;", "192.0.2.1 http -");
+        // The element is the proxy's, even if it does not know its client.
+        check("for=unknown;proto=https;host=a", "- https a");
+        check("for=_hidden;proto=https, for=10.0.0.1", "10.0.0.1 https -");
+        check("proto=https", "- https -");
+        check("for=192.0.2.9, for=unknown", "- - -");
+        check("for=\"2001:db8::1\"", "- - -");
+        // Malformed in any of its elements.
+        for bad in [
+            "192.0.2.1",
+            "for",
+            "for=",
+            "=x",
+            "for=192.0.2.1:80",
+            "for=[2001:db8::1]",
+            "for=192.0.2.1;for=192.0.2.2",
+            "for=\"192.0.2.1",
+            "for=192.0.2.1\"",
+            "for=\"192.0.2.1\"x",
+            "for=\"192\\.0.2.1\"",
+            "for =192.0.2.1",
+            "for= 192.0.2.1",
+            "f(r=x",
+            "for=192.0.2.1 proto=https",
+            "for=\"a\", \"",
+            "for=é",
+        ] {
+            check(bad, "- - -");
+            check(&format!("for=192.0.2.9;proto=https, {bad}"), "- - -");
+            check(&format!("{bad}, for=192.0.2.9"), "- - -");
+        }
+        // What a client leaves open takes in what the proxy adds.
+        check("for=192.0.2.9;x=\", for=\"[2001:db8::1]\"", "- - -");
+        check(&vec!["for=10.0.0.1"; MAX_ELEMENTS].join(","), "10.0.0.1 - -");
+        check(&vec!["for=10.0.0.1"; MAX_ELEMENTS + 1].join(","), "- - -");
+    }
+
+    #[test]
+    fn a_line_of_forwarded_that_a_proxy_adds_is_read_by_itself() {
+        let check = |lines: &str, expected: &str| {
+            assert_eq!(said(lines, forwarded), expected, "{lines}");
+        };
+        check("X-Forwarded-For: 192.0.2.1\r\n", "none");
+        check("Forwarded: for=\"x\r\nForwarded: for=192.0.2.1\r\n", "192.0.2.1 - -");
+        check("Forwarded: for=\"x\r\nForwarded: for=10.0.0.1;proto=https\r\n", "10.0.0.1 https -");
+        check("Forwarded: for=192.0.2.1;host=a\r\nForwarded: for=10.0.0.1\r\n", "192.0.2.1 - a");
+        check("Forwarded: \r\n", "- - -");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_before_it_the_last_address_counts(before in "[ -~]{0,40}") {
+            let x = said(&format!("X-Forwarded-For: {before}, 192.0.2.1\r\n"), x_forwarded);
+            prop_assert_eq!(x, "192.0.2.1 - -");
+            let one = said(&format!("Forwarded: {before}, for=192.0.2.1\r\n"), forwarded);
+            prop_assert!(one == "192.0.2.1 - -" || one == "- - -", "{}", one);
+            let two = said(&format!("Forwarded: {before}\r\nForwarded: for=192.0.2.1\r\n"), forwarded);
+            prop_assert_eq!(two, "192.0.2.1 - -");
+        }
+    }
 
     #[test]
     fn claims_are_known_in_any_case() {

@@ -15,7 +15,7 @@ use crate::fields::{
 use crate::framing::{self, Framing, FramingError};
 use crate::rule::rules;
 use crate::status::Status;
-use crate::target::{Target, TargetError, escape};
+use crate::target::{Scheme, Target, TargetError, escape};
 
 /// The hard ceiling of `Limits::fields`.
 pub const MAX_FIELDS: usize = 256;
@@ -94,6 +94,8 @@ pub struct Head<'a> {
     /// The request target as sent.
     pub raw_target: &'a str,
     pub target: Target<'a>,
+    /// That of the connection, which is plain, until a trusted proxy names another.
+    pub scheme: Scheme,
     pub version: Version,
     pub fields: &'a [Field<'a>],
     pub names: Names,
@@ -470,6 +472,7 @@ impl<'a> Cursor<'a> {
             token,
             raw_target,
             target,
+            scheme: Scheme::Http,
             version,
             fields: store,
             names,

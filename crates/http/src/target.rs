@@ -21,6 +21,13 @@ pub enum Target<'a> {
     Asterisk,
 }
 
+/// By which a request is made (RFC 9110 §4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
 /// The broken rule of RFC 9112 §3.2 or RFC 9110 §4.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TargetError {
@@ -59,6 +66,30 @@ pub enum PathError {
     NotUtf8,
     /// More `..` than segments before them.
     AboveRoot,
+}
+
+impl Scheme {
+    /// In any case (RFC 3986 §3.1).
+    pub fn from_bytes(bytes: &[u8]) -> Option<Scheme> {
+        [Scheme::Http, Scheme::Https]
+            .into_iter()
+            .find(|one| bytes.eq_ignore_ascii_case(one.as_str().as_bytes()))
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+
+    /// The port of a URL that names none.
+    pub const fn port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
 }
 
 impl<'a> Target<'a> {
@@ -825,7 +856,7 @@ mod tests {
         }
 
         #[test]
-        fn who_resolves_nothing_finds_the_same_path(raw in raw_path()) {
+        fn a_normalized_path_needs_no_resolving(raw in raw_path()) {
             if let Ok(path) = SafePath::parse(&raw) {
                 let told = normalized(&raw);
                 prop_assert_eq!(decode(&told[1..]).unwrap(), path.as_str());

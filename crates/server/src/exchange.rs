@@ -19,7 +19,7 @@ use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::Route;
-use site::plan::{self, Plan, Scheme, Scripts, Told, Why, plan};
+use site::plan::{self, Plan, Scripts, Told, Why, plan};
 use site::route::RouteId;
 use site::walk::Verdict;
 
@@ -123,14 +123,14 @@ pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
     let host = worker.site.hosts.find(head.authority);
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return false };
     let asked = path.clone();
-    let plan = plan(&worker.site, host, path, None, head.authority, Scheme::Http);
+    let plan = plan(&worker.site, host, path, None, head.authority, head.scheme);
     let is_guarded = worker.authorizes && {
         let routes = &worker.site.hosts.at(host).routes;
         !routes.get(routes.find(&asked)).authorizers.is_empty() || !plan.route().authorizers.is_empty()
     };
     let falls_back = || {
         let fallback =
-            plan::fallback(&worker.site, host, plan.route(), &asked, None, head.authority, Scheme::Http);
+            plan::fallback(&worker.site, host, plan.route(), &asked, None, head.authority, head.scheme);
         fallback.is_some_and(|fallback| fallback.plan.may_run())
     };
     is_guarded || plan.may_run() || falls_back()
@@ -192,9 +192,9 @@ impl Exchange<'_> {
     }
 
     fn plan(&self, path: SafePath<'_>) -> Answer {
-        let Head { target, authority, .. } = *self.head;
+        let Head { target, authority, scheme, .. } = *self.head;
         let asked = path.clone();
-        let plan = plan(&self.worker.site, self.host, path, target.query(), authority, Scheme::Http);
+        let plan = plan(&self.worker.site, self.host, path, target.query(), authority, scheme);
         self.of_plan(&asked, plan, Stage::Asked)
     }
 
@@ -262,9 +262,9 @@ impl Exchange<'_> {
     }
 
     fn fallback<'s>(&'s self, asked: &SafePath<'_>, route: &'s Route) -> Option<plan::Fallback<'s>> {
-        let Head { target, authority, .. } = *self.head;
+        let Head { target, authority, scheme, .. } = *self.head;
         let site = &self.worker.site;
-        plan::fallback(site, self.host, route, asked, target.query(), authority, Scheme::Http)
+        plan::fallback(site, self.host, route, asked, target.query(), authority, scheme)
     }
 
     fn of_fallback(&self, fallback: plan::Fallback<'_>) -> Answer {
@@ -403,9 +403,8 @@ impl Exchange<'_> {
     }
 
     fn list(&self, path: &SafePath<'_>, entry: &Entry, preconditions: conditional::Verdict) -> Answer {
-        let Head { target, authority, .. } = *self.head;
-        let planned =
-            plan(&self.worker.site, self.host, path.clone(), target.query(), authority, Scheme::Http);
+        let Head { target, authority, scheme, .. } = *self.head;
+        let planned = plan(&self.worker.site, self.host, path.clone(), target.query(), authority, scheme);
         let (Some(planned), Some(folder)) = (planned.files(), entry.folder_stamp()) else {
             return self.status(self.route(path), Status::NOT_FOUND);
         };
@@ -444,8 +443,8 @@ impl Exchange<'_> {
         let Some((_, page)) = page else {
             return Answer::Now(self.finish(fixed::refusal(self.worker, Some(route), status, rule)));
         };
-        let planned =
-            plan(&self.worker.site, self.host, page.clone(), None, self.head.authority, Scheme::Http);
+        let Head { authority, scheme, .. } = *self.head;
+        let planned = plan(&self.worker.site, self.host, page.clone(), None, authority, scheme);
         if let Some(planned) = planned.files() {
             match self.find(page, &planned) {
                 Lookup::Hit(entry) => {

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use http::head::{self, FieldStore, Head, Method};
-use http::target::SafePath;
+use http::target::{SafePath, Scheme};
 use site::application::ApplicationId;
 use site::model::{Account, Host, Interpreter, Listing, Site};
-use site::plan::{self, Plan, Scheme, Told, Why, plan};
+use site::plan::{self, Plan, Told, Why, plan};
 use site::walk::{Step, Verdict, Walk};
 
 use crate::exchange::{self, Answer};
@@ -34,7 +34,9 @@ pub fn explain(asked: &Explain) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let told = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
-        runtime.block_on(async { tell(&Rc::new(Worker::new(site, roots)?.0), &request(asked)).await })
+        runtime.block_on(async {
+            tell(&Rc::new(Worker::new(site, roots)?.0), &request(asked), scheme(asked)).await
+        })
     });
     match told {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,11 +67,17 @@ fn request(asked: &Explain) -> Vec<u8> {
     bytes
 }
 
-async fn tell(worker: &Rc<Worker>, bytes: &[u8]) -> io::Result<()> {
+/// As a proxy in front would say.
+fn scheme(asked: &Explain) -> Scheme {
+    let named = asked.url.split_once("://").and_then(|(scheme, _)| Scheme::from_bytes(scheme.as_bytes()));
+    named.unwrap_or(Scheme::Http)
+}
+
+async fn tell(worker: &Rc<Worker>, bytes: &[u8], scheme: Scheme) -> io::Result<()> {
     let escaped = head::escape_target(bytes).map(|(escaped, _)| escaped);
     let mut store = FieldStore::new();
     let head = match head::parse(escaped.as_deref().unwrap_or(bytes), &mut store, &worker.site.limits.head) {
-        Ok(Some((head, _))) => head,
+        Ok(Some((head, _))) => Head { scheme, ..head },
         Ok(None) => return Err(io::Error::other("this is not a complete request")),
         Err(error) => {
             terminal::out(format_args!("request   refused: {}", error.rule()));
@@ -123,13 +131,13 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
     terminal::out(format_args!("path      /{}", path.as_str()));
     let asked = path.clone();
     let (site, query) = (&worker.site, head.target.query());
-    let plan = plan(site, host, path, query, head.authority, Scheme::Http);
+    let plan = plan(site, host, path, query, head.authority, head.scheme);
     let route = plan.route();
     let whose = tell_planned(worker, host, &asked, plan, None);
     if whose != Whose::Nothing {
         return whose;
     }
-    let fallback = plan::fallback(site, host, route, &asked, query, head.authority, Scheme::Http);
+    let fallback = plan::fallback(site, host, route, &asked, query, head.authority, head.scheme);
     let Some(plan::Fallback { path, plan, told }) = fallback else { return whose };
     terminal::out(format_args!("fallback  {path}"));
     tell_planned(worker, host, &path, plan, Some(&told))

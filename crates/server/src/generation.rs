@@ -108,7 +108,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     }
     log_panics();
     sys::keep_heap(KEPT_HEAP);
-    conn::client::limit_connections(site.limits.connections_per_client);
+    conn::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
     let (tell, told) = unbounded_channel();
     let mut crew = Crew {
         members: Vec::new(),

@@ -11,10 +11,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::status::Status;
-use http::target::SafePath;
+use http::target::{SafePath, Scheme};
 use site::memory;
 use site::model::{Limits, Route, Site};
-use site::plan::Scheme;
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot};

@@ -10,6 +10,8 @@ pub mod model;
 
 pub mod application;
 
+pub mod proxies;
+
 pub mod config;
 
 pub mod host;

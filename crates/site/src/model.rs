@@ -21,12 +21,15 @@ use crate::application::{Application, ApplicationId};
 use crate::host::Hosts;
 use crate::mime::Types;
 use crate::plan::Template;
+use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
 
 /// Everything the server does, in one value.
 #[derive(Debug, Clone)]
 pub struct Site {
     pub listeners: Vec<Listener>,
+    /// Of them it is believed on whose behalf they ask.
+    pub trusted_proxies: Proxies,
     /// `None`: one worker per core that the process may use.
     pub workers: Option<NonZeroUsize>,
     /// Given up to after the listeners are bound, when started as root.
@@ -441,6 +444,7 @@ impl Site {
         let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };
         Site {
             listeners,
+            trusted_proxies: Proxies::default(),
             workers: None,
             user: None,
             group: None,

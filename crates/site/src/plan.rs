@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 
 use http::status::Status;
-use http::target::{SafePath, encode_path};
+use http::target::{SafePath, Scheme, encode_path};
 
 use crate::application::ApplicationId;
 use crate::host::name_of;
@@ -158,21 +158,6 @@ impl fmt::Display for Why {
             Why::NoScript => "there is no such script",
             Why::Rewrite => "the rewrites do not come to an end, or to no path",
         })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
-    Http,
-    Https,
-}
-
-impl Scheme {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
     }
 }
 

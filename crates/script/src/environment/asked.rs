@@ -1,8 +1,9 @@
 //! What a script is told of a request, as plain data. Knows nothing of how it was found out.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::head::Field;
+use http::target::Scheme;
 
 /// One request for one script. What is empty or `None` is not set in the environment, except where
 /// RFC 3875 §4.1 wants a variable in any case.
@@ -28,8 +29,9 @@ pub struct Asked<'a> {
     pub software: &'a str,
     /// The server's end of the connection; none for one that has no addresses.
     pub server: Option<SocketAddr>,
-    /// The client's end.
-    pub remote: Option<SocketAddr>,
+    /// The client's address, and its port if that is known.
+    pub remote: Option<IpAddr>,
+    pub remote_port: Option<u16>,
     /// The client's name, where a look-up is switched on.
     pub remote_host: Option<&'a str>,
     pub user: Option<User<'a>>,
@@ -46,12 +48,6 @@ pub struct Asked<'a> {
     pub fields: &'a [Field<'a>],
     pub credentials: Credentials,
     pub claims: Claims,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    Http,
-    Https,
 }
 
 /// Somebody who has proved a name.
@@ -78,13 +74,4 @@ pub enum Claims {
     #[default]
     Withheld,
     Passed,
-}
-
-impl Scheme {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
-    }
 }

@@ -15,9 +15,10 @@ use std::fmt;
 use http::digits::{write_ip, write_number};
 use http::fields::is_name;
 use http::status::Status;
+use http::target::Scheme;
 
 pub use additions::{AdditionError, Additions};
-pub use asked::{Asked, Claims, Credentials, Scheme, User};
+pub use asked::{Asked, Claims, Credentials, User};
 
 /// How large an environment gets. Linux ends one string at 128 KiB, and many a FastCGI application
 /// all parameters at 64 KiB.
@@ -214,12 +215,12 @@ impl Writer<'_> {
             self.make("SERVER_ADDR", |block| write_ip(server.ip(), block))?;
         }
         match asked.remote {
-            Some(remote) => {
-                self.make("REMOTE_ADDR", |block| write_ip(remote.ip(), block))?;
-                self.make("REMOTE_PORT", |block| write_number(remote.port().into(), block))?;
-            }
+            Some(remote) => self.make("REMOTE_ADDR", |block| write_ip(remote, block))?,
             // RFC 3875 §4.1.8 wants it set.
             None => self.set("REMOTE_ADDR", "")?,
+        }
+        if let Some(port) = asked.remote_port {
+            self.make("REMOTE_PORT", |block| write_number(port.into(), block))?;
         }
         if let Some(name) = asked.remote_host {
             self.set("REMOTE_HOST", name)?;

@@ -20,7 +20,8 @@ fn asked<'a>(fields: &'a [Field<'a>]) -> Asked<'a> {
         server_port: 8080,
         software: "taipan/0.1",
         server: Some("192.0.2.1:8080".parse().unwrap()),
-        remote: Some("[2001:db8::1]:40000".parse().unwrap()),
+        remote: Some("2001:db8::1".parse().unwrap()),
+        remote_port: Some(40000),
         remote_host: None,
         user: None,
         script_name: "/cgi-bin/a.cgi",
@@ -119,11 +120,12 @@ fn what_is_known_is_said() {
         &[],
     );
     check(
-        |asked| asked.remote = Some("[::ffff:192.0.2.9]:1".parse().unwrap()),
-        &["REMOTE_ADDR=192.0.2.9", "REMOTE_PORT=1"],
-        &["REMOTE_ADDR=2001:db8::1", "REMOTE_PORT=40000"],
+        |asked| asked.remote = Some("::ffff:192.0.2.9".parse().unwrap()),
+        &["REMOTE_ADDR=192.0.2.9"],
+        &["REMOTE_ADDR=2001:db8::1"],
     );
-    check(|asked| asked.remote = None, &["REMOTE_ADDR="], &["REMOTE_ADDR=2001:db8::1", "REMOTE_PORT=40000"]);
+    check(|asked| asked.remote = None, &["REMOTE_ADDR="], &["REMOTE_ADDR=2001:db8::1"]);
+    check(|asked| asked.remote_port = None, &[], &["REMOTE_PORT=40000"]);
     check(|asked| asked.server = None, &[], &["SERVER_ADDR=192.0.2.1"]);
     check(|asked| asked.path_info = "", &["PATH_INFO="], &["PATH_INFO=/x y", "PATH_TRANSLATED=/srv/x y"]);
 }

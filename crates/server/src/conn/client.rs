@@ -9,9 +9,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use site::proxies::Proxies;
+
 use super::stream::Family;
 
-/// Who is at the other end.
+/// Who is at the other end, or at that of a proxy. A port of 0 is one that is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     Ip(SocketAddr),
@@ -34,6 +36,19 @@ impl Peer {
             Peer::Unix => None,
         }
     }
+
+    pub fn port(self) -> Option<u16> {
+        match self {
+            Peer::Ip(address) => Some(address.port()).filter(|port| *port != 0),
+            Peer::Unix => None,
+        }
+    }
+}
+
+impl From<(IpAddr, Option<u16>)> for Peer {
+    fn from((address, port): (IpAddr, Option<u16>)) -> Peer {
+        Peer::Ip(SocketAddr::new(address, port.unwrap_or(0)))
+    }
 }
 
 /// A peer for as long as its connection lasts; it is counted from its making to its end.
@@ -43,15 +58,17 @@ pub struct Client(Peer);
 /// Connections by client.
 struct Census {
     limit: usize,
+    /// Their connections are those of many clients, and not counted.
+    proxies: Proxies,
     connections: Mutex<HashMap<IpAddr, usize>>,
 }
 
 static CENSUS: OnceLock<Census> = OnceLock::new();
 
 /// Limits the connections of each client of this process, once. 0: no limit.
-pub fn limit_connections(limit: usize) {
+pub fn limit_connections(limit: usize, proxies: &Proxies) {
     if limit > 0 {
-        _ = CENSUS.set(Census { limit, connections: Mutex::default() });
+        _ = CENSUS.set(Census { limit, proxies: proxies.clone(), connections: Mutex::default() });
     }
 }
 
@@ -89,6 +106,9 @@ impl Drop for Client {
 
 impl Census {
     fn enter(&self, ip: IpAddr, limit: usize) -> bool {
+        if self.proxies.trust(Some(ip)) {
+            return true;
+        }
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let count = connections.entry(customer(ip)).or_default();
         let has_room = *count < limit;
@@ -97,6 +117,9 @@ impl Census {
     }
 
     fn leave(&self, ip: IpAddr) {
+        if self.proxies.trust(Some(ip)) {
+            return;
+        }
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let ip = customer(ip);
         if let Some(count) = connections.get_mut(&ip) {
@@ -121,14 +144,19 @@ fn customer(ip: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use site::proxies::Proxy;
+
     use super::*;
 
     #[test]
     fn each_customer_has_a_limit_and_a_place_that_is_given_back_counts_again() {
-        let census = Census { limit: 2, connections: Mutex::default() };
+        let proxies = Proxies::new(vec![Proxy::parse("10.0.0.0/8").unwrap()]);
+        let census = Census { limit: 2, proxies, connections: Mutex::default() };
         let enter = |ip: &str| census.enter(ip.parse().unwrap(), census.limit);
         assert!(enter("192.0.2.1") && enter("192.0.2.1") && !enter("192.0.2.1"));
         assert!(enter("192.0.2.2"), "another one");
+        assert!((0..9).all(|_| enter("10.0.0.1")), "a proxy");
+        census.leave("10.0.0.1".parse().unwrap());
         assert!(enter("2001:db8::1") && enter("2001:db8::2") && !enter("2001:db8:0:0:ffff::3"));
         assert!(enter("2001:db8:0:1::1"), "another 64 bits");
         census.leave("192.0.2.1".parse().unwrap());

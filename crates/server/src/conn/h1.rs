@@ -16,6 +16,7 @@ use http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version
 use http::rule::{BODY_TOO_LARGE, Rule};
 use http::status::Status;
 use http::target::TargetError;
+use site::proxies::{Origin, Via};
 
 pub use self::body::Progress;
 use self::body::Rest;
@@ -32,6 +33,9 @@ use crate::worker::Worker;
 /// Where a connection stands in its present request.
 pub struct Http1 {
     peer: Peer,
+    /// Who has made the request at hand, and how it has come: from the peer, unless that is a trusted proxy.
+    client: Peer,
+    via: Via,
     /// Requests answered so far.
     pub requests: u32,
     /// When the first byte of the request at hand came.
@@ -126,8 +130,22 @@ enum Taken {
 impl Http1 {
     pub fn new(peer: Peer, requests: u32) -> Http1 {
         let (rest, known) = (Vec::new(), Known::default());
+        let (client, via) = (peer, Via::Nothing);
         let behind = Vec::new();
-        Http1 { peer, requests, began: 0, rest, behind, held: None, known, made: None, left: 0, broken: None }
+        Http1 {
+            peer,
+            client,
+            via,
+            requests,
+            began: 0,
+            rest,
+            behind,
+            held: None,
+            known,
+            made: None,
+            left: 0,
+            broken: None,
+        }
     }
 
     /// For a connection whose one request is refused.
@@ -231,7 +249,10 @@ impl Http1 {
             Ok(None) if input.is_empty() => Taken::Partial(0, Part::All),
             Ok(None) => Taken::Partial(0, Part::Head),
             Err(error) => self.take_escaped(worker, error, input, batch),
-            Ok(Some((head, used))) => self.take_request(worker, &head, input, used, batch),
+            Ok(Some((mut head, used))) => {
+                self.find_client(worker, &mut head);
+                self.take_request(worker, &head, input, used, batch)
+            }
         }
     }
 
@@ -280,11 +301,14 @@ impl Http1 {
             Ok(None) => Taken::Partial(0, Part::Head),
             Err(error) => self.refuse_head(worker, error, input, batch),
             // What is used up takes fewer bytes as it was sent, unless it is nothing.
-            Ok(Some((head, used))) => match self.take_request(worker, &head, &escaped, used, batch) {
-                Taken::Some(n) => Taken::Some(n.saturating_sub(longer)),
-                Taken::Partial(n, part) => Taken::Partial(n.saturating_sub(longer), part),
-                Taken::Paused(next, n) => Taken::Paused(next, n.saturating_sub(longer)),
-            },
+            Ok(Some((mut head, used))) => {
+                self.find_client(worker, &mut head);
+                match self.take_request(worker, &head, &escaped, used, batch) {
+                    Taken::Some(n) => Taken::Some(n.saturating_sub(longer)),
+                    Taken::Partial(n, part) => Taken::Partial(n.saturating_sub(longer), part),
+                    Taken::Paused(next, n) => Taken::Paused(next, n.saturating_sub(longer)),
+                }
+            }
         }
     }
 
@@ -364,7 +388,7 @@ impl Http1 {
                 Err((status, rule)) => {
                     self.made = None;
                     let mut store = FieldStore::new();
-                    let head = parse_held(worker, &held.head, &mut store);
+                    let head = parse_held(worker, self.peer, &held.head, &mut store);
                     self.refuse(worker, (status, Some(rule)), head.as_ref(), batch);
                     return Taken::Some(input.len());
                 }
@@ -381,7 +405,9 @@ impl Http1 {
             }
         };
         let mut store = FieldStore::new();
-        let Some(head) = parse_held(worker, &held.head, &mut store) else { return Taken::Some(input.len()) };
+        let Some(head) = parse_held(worker, self.peer, &held.head, &mut store) else {
+            return Taken::Some(input.len());
+        };
         match self.answer(worker, &head, reading, batch) {
             None => Taken::Some(used),
             Some(next) => Taken::Paused(next, used),
@@ -421,8 +447,13 @@ impl Http1 {
     /// Has one request answered, which has its line even if that panics.
     #[inline]
     fn ask(&self, worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> (Answer, Trust) {
-        let asked =
-            Asked { peer: self.peer, head: Some(head), host, time: worker.clock.now(), began: self.began };
+        let asked = Asked {
+            client: self.client,
+            head: Some(head),
+            host,
+            time: worker.clock.now(),
+            began: self.began,
+        };
         let unanswered = Unanswered { worker, asked };
         let answer = exchange::answer(worker, host, head, &self.known);
         std::mem::forget(unanswered);
@@ -496,7 +527,7 @@ impl Http1 {
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = output::connection_line(&reply, manner, version);
         let host = head.map_or(0, |h| worker.site.hosts.find(h.authority));
-        let asked = Asked { peer: self.peer, head, host, time: worker.clock.now(), began: self.began };
+        let asked = Asked { client: self.client, head, host, time: worker.clock.now(), began: self.began };
         worker.access.record(&mut batch.records, &asked, &reply, line.len());
         batch.push(reply, manner, version, line);
     }
@@ -525,12 +556,32 @@ impl Http1 {
         input: &[u8],
         batch: &mut Batch<'_>,
     ) -> Taken {
+        self.is_from_its_peer();
         let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
         let method = if is_head { Method::Head } else { Method::Unknown };
         let reply = exchange::refuse(worker, method, error.status(), Some(error.rule()));
         self.push(worker, reply, None, Manner::Close, batch);
         batch.records.name_rule(error.rule());
         Taken::Some(input.len())
+    }
+
+    /// Notes who has made the request at hand, and gives its head the scheme and the host that it was made with.
+    #[inline]
+    fn find_client(&mut self, worker: &Worker, head: &mut Head<'_>) {
+        if worker.site.trusted_proxies.is_empty() {
+            return;
+        }
+        self.is_from_its_peer();
+        if let Some(origin) = origin(worker, self.peer, head) {
+            self.via = Via::TrustedProxy;
+            self.client = origin.client.map_or(self.peer, Peer::from);
+        }
+    }
+
+    /// Nothing says of the request at hand that another has made it. Those before it on the connection may have had
+    /// other clients.
+    fn is_from_its_peer(&mut self) {
+        (self.client, self.via) = (self.peer, Via::Nothing);
     }
 
     /// Keeps what was not used up.
@@ -553,11 +604,14 @@ impl Http1 {
             return None;
         }
         worker.clock.read();
+        if self.held.is_none() {
+            self.is_from_its_peer();
+        }
         let mut batch = Batch::new(worker, worker.desk.borrow_mut().lend());
         let rest = std::mem::take(&mut self.rest);
         let head = self.held.take().map_or(rest, |held| held.head);
         let mut store = FieldStore::new();
-        let head = parse_held(worker, &head, &mut store);
+        let head = parse_held(worker, self.peer, &head, &mut store);
         self.refuse(worker, (status, None), head.as_ref(), &mut batch);
         Some(batch)
     }
@@ -581,11 +635,22 @@ impl Drop for Unanswered<'_> {
 /// A head that was whole before, and so is now; `None` for one that never was.
 fn parse_held<'a: 's, 's>(
     worker: &Worker,
+    peer: Peer,
     bytes: &'a [u8],
     store: &'s mut FieldStore<'a>,
 ) -> Option<Head<'s>> {
     let parsed = head::parse(bytes, store, &worker.site.limits.head);
-    parsed.ok().flatten().map(|(head, _)| head)
+    let (mut head, _) = parsed.ok().flatten()?;
+    origin(worker, peer, &mut head);
+    Some(head)
+}
+
+/// Gives a head the scheme and the host that a trusted proxy names. `None`: the request is its peer's own.
+#[cold]
+fn origin<'a>(worker: &Worker, peer: Peer, head: &mut Head<'a>) -> Option<Origin<'a>> {
+    let origin = worker.site.trusted_proxies.origin(peer.ip(), head)?;
+    (head.scheme, head.authority) = (origin.scheme, origin.authority);
+    Some(origin)
 }
 
 /// Is a body that nobody wants read before its request is answered? Where the method alone is likely to be

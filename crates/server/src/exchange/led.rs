@@ -44,7 +44,11 @@ impl Led {
             Led::Elsewhere(bytes) => {
                 let mut store = FieldStore::new();
                 match parse(bytes, &mut store, &worker.site.limits.head) {
-                    Ok(Some((other, _))) => answer(worker, host, &other, known).0,
+                    Ok(Some((mut other, _))) => {
+                        // Another path of the same client's request.
+                        (other.authority, other.scheme) = (head.authority, head.scheme);
+                        answer(worker, host, &other, known).0
+                    }
                     _ => Answer::Now(exchange.finish(fixed::status(worker, None, Status::BAD_GATEWAY))),
                 }
             }

@@ -176,7 +176,8 @@ impl Lines {
 
 /// A request as far as it could be read.
 pub struct Asked<'a> {
-    pub peer: Peer,
+    /// Who has made it.
+    pub client: Peer,
     pub head: Option<&'a Head<'a>>,
     /// Index of the host that answered.
     pub host: usize,
@@ -212,7 +213,7 @@ impl Records {
     }
 
     fn take_down(&mut self, log: usize, asked: &Asked<'_>, reply: &Reply, line: usize) {
-        let client = asked.peer.ip().map_or(Client::Unix, Client::Ip);
+        let client = asked.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
             client,

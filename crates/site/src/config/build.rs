@@ -9,7 +9,7 @@ use super::error::{Errors, Place};
 use super::hosts::hosts;
 use super::keys::Scope;
 use super::scripts::scripts;
-use super::section::Section;
+use super::section::{Given, Section};
 use super::settings::account_name;
 use super::toml::Table;
 use super::value;
@@ -19,6 +19,7 @@ use crate::model::{
     AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Listener, Log, LogFormat, SERVER_HEADER,
     Sandbox, Scripts, Site, Timeouts,
 };
+use crate::proxies::{MAX_PROXIES, Proxies, Proxy};
 
 /// Addresses to listen on.
 const MAX_LISTENERS: usize = 64;
@@ -34,6 +35,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let hosts = hosts(&top, limits.body, &scripts, format, &applications);
     Some(Site {
         listeners,
+        trusted_proxies: trusted_proxies(&top),
         workers: top.count("workers").and_then(|count| NonZeroUsize::new(to_usize(count))),
         user: account_name(&top, "user"),
         group: account_name(&top, "group"),
@@ -106,6 +108,24 @@ fn refuse_overlap(top: &Section, listener: &Listener, others: &[Listener], place
     let (wide, narrow) = if other.covers(listener) { (other, listener) } else { (listener, other) };
     let what = format!("\"{listener}\" and \"{other}\" overlap: {wide} stands for every address of its kind");
     top.errors.add(place, what, format!("remove \"{narrow}\", or name each address in place of \"{wide}\""));
+}
+
+fn trusted_proxies(top: &Section) -> Proxies {
+    let texts = top.texts("trusted_proxies").unwrap_or_default();
+    if texts.len() > MAX_PROXIES {
+        let what = "\"trusted_proxies\" has too many entries";
+        let what_to_do = format!("expected at most {MAX_PROXIES}; put networks together");
+        top.errors.add(top.place_of("trusted_proxies"), what, what_to_do);
+    }
+    let read = |text: &Given<&str>| match Proxy::parse(text.value) {
+        Ok(proxy) => Some(proxy),
+        Err(error) => {
+            let what = format!("\"{}\" is not a network", text.value.escape_debug());
+            top.errors.add(text.place, what, error.to_string());
+            None
+        }
+    };
+    Proxies::new(texts.iter().take(MAX_PROXIES).filter_map(read).collect())
 }
 
 /// Every root must be in it, or nobody could reach it.

@@ -220,6 +220,8 @@ const ALSO_SAID: &[(&str, &str, &str)] = &[
     ("error_log", "log", ": its error"),
     ("access_log", "log", ": its access"),
     ("log_format", "log", ": its format"),
+    ("set_real_ip_from", "trusted_proxies", ""),
+    ("real_ip_header", "trusted_proxies", ", whose X-Forwarded-For and Forwarded are read"),
     ("worker_processes", "workers", ""),
     ("worker_connections", "limits", ": its connections"),
     ("keepalive_timeout", "timeouts", ": its idle"),
@@ -238,7 +240,8 @@ const APPLICATION_OF_A_ROUTE: &str = ": an [[application]] with an address, and 
 const ABSENT: &[(&[&str], &str)] = &[
     (
         &["tls", "ssl", "https", "certificate", "cert", "ssl_certificate", "ssl_certificate_key", "acme"],
-        "there is no TLS yet; put a proxy with TLS in front, and have it pass requests to an address of \"listen\"",
+        "there is no TLS yet; put a proxy with TLS in front, have it pass requests to an address of \"listen\", and name \
+         it in \"trusted_proxies\"",
     ),
     (
         &["auth", "auth_basic", "auth_basic_user_file", "basic_auth", "basicauth", "password", "htpasswd"],
@@ -363,6 +366,17 @@ static KEYS: &[Key] = &[
         more: "An IP address and a port, or `unix:` and the path of a socket. Names are not looked up. \
                Port 0 lets the system choose one. `[]` is for a program that is started with its sockets open, as by \
                systemd.",
+    },
+    Key {
+        name: "trusted_proxies",
+        scopes: SITE,
+        kind: Kind::Texts,
+        initial: Initial::Value("[]"),
+        example: "[\"10.0.0.0/8\", \"unix\"]",
+        meaning: "The proxies whose `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded`, say who asks, by which \
+                  scheme, and which host.",
+        more: "IP addresses, networks, and `unix` for all who come by a Unix socket. From everyone else these fields \
+               are dropped. [Behind a proxy](http.md#behind-a-proxy) says what follows from them.",
     },
     Key {
         name: "workers",
@@ -913,7 +927,8 @@ static KEYS: &[Key] = &[
         meaning: "Connections of one client address, over all workers; more are answered with 503 and closed. \
                   0 is no limit.",
         more: "Of an IPv6 address its first 64 bits count, which is what one customer has. Unix sockets have no \
-               addresses, and no such limit.",
+               addresses, and no such limit. Connections of `trusted_proxies` are not counted, for they are those of \
+               many clients: let the proxy limit each of them.",
     },
     Key {
         name: "refusals",

@@ -3,12 +3,12 @@ use std::time::Duration;
 use http::status::Status;
 use script::environment::Credentials;
 
-use http::target::SafePath;
+use http::target::{SafePath, Scheme};
 
 use super::keys::{self, Initial, Key, Kind, Scope};
 use super::*;
 use crate::model::*;
-use crate::plan::{Plan, Scheme, plan};
+use crate::plan::{Plan, plan};
 
 /// Files by path. A pattern matches by what is before and after its star.
 struct Files<'t>(&'t [(&'t str, &'t str)]);
@@ -493,6 +493,27 @@ fn a_pattern_of_files_that_matches_none_is_a_warning() {
 }
 
 #[test]
+fn a_trusted_proxy_is_an_address_a_network_or_unix() {
+    check(
+        "root = \"/\"\nlisten = []\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix\",\n\"10.0.0.1/8\", \"localhost\",\n\
+         \"10.0.0.0/33\", \"::ffff:10.0.0.1\"]",
+        &[
+            "site.toml:4: \"10.0.0.1/8\" is not a network; write \"10.0.0.0/8\", or the address alone",
+            "site.toml:4: \"localhost\" is not a network; write an IP address, a network such as \"10.0.0.0/8\" or \"2001:db8::/32\", or \"unix\"; names are not looked up",
+            "site.toml:5: \"10.0.0.0/33\" is not a network; behind the slash is a number: up to 32 for IPv4, 128 for IPv6",
+            "site.toml:5: \"::ffff:10.0.0.1\" is not a network; write it as an IPv4 address",
+        ],
+    );
+    let many = vec!["\"10.0.0.1\""; 1025].join(",");
+    check(
+        &format!("root = \"/\"\nlisten = []\ntrusted_proxies = [{many}]"),
+        &[
+            "site.toml:3: \"trusted_proxies\" has too many entries; expected at most 1024; put networks together",
+        ],
+    );
+}
+
+#[test]
 fn a_host_can_be_reached_and_has_something_to_serve() {
     check_after(
         "\n[[host]]\nroot = \"/a\"\n",
@@ -539,7 +560,7 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
 
 /// The root that `path` of `authority` is beneath, or what else is done.
 fn answer(site: &Site, authority: &str, path: &str) -> String {
-    use crate::plan::{Plan, Scheme, plan};
+    use crate::plan::{Plan, plan};
     let path = http::target::SafePath::parse(path).unwrap();
     match plan(site, site.host(authority.as_bytes()), path, None, authority.as_bytes(), Scheme::Http) {
         Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),

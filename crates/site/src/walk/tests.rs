@@ -1,12 +1,12 @@
 use std::io;
 
-use http::target::encode_path;
+use http::target::{Scheme, encode_path};
 
 use super::*;
 use crate::config::{self, Source};
 use crate::model::Interpreter;
 use crate::model::Site;
-use crate::plan::{Plan, Scheme, plan};
+use crate::plan::{Plan, plan};
 
 struct One(String);
 

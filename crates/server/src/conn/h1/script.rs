@@ -76,7 +76,7 @@ impl Http1 {
     /// Does the client of the request at hand wait for leave to send its body? If so, that is given.
     pub fn sender(&self, worker: &Worker) -> Sender {
         let mut store = FieldStore::new();
-        let head = self.held.as_ref().and_then(|held| parse_held(worker, &held.head, &mut store));
+        let head = self.held.as_ref().and_then(|held| parse_held(worker, self.peer, &held.head, &mut store));
         match head {
             // What has begun to come needs no leave.
             Some(head) if head.expects_continue && self.rest.is_empty() => Sender::Waits,
@@ -98,8 +98,9 @@ impl Http1 {
             _ => return Err(Status::INTERNAL_SERVER_ERROR),
         };
         let mut store = FieldStore::new();
-        let head = parse_held(worker, bytes, &mut store).ok_or(Status::INTERNAL_SERVER_ERROR)?;
-        run.order(worker, &head, Ends { peer: self.peer, local }, body, &self.known.variables)
+        let head = parse_held(worker, self.peer, bytes, &mut store).ok_or(Status::INTERNAL_SERVER_ERROR)?;
+        let ends = Ends { client: self.client, via: self.via, local };
+        run.order(worker, &head, ends, body, &self.known.variables)
     }
 
     /// Notes what a script has led to.
@@ -137,10 +138,11 @@ impl Http1 {
     /// The head of the request for another target that is answered in place of the one at hand. `None`:
     /// scripts have led elsewhere too often, or to nothing that can be asked.
     fn elsewhere(&mut self, worker: &Worker, target: &str) -> Option<Vec<u8>> {
+        let peer = self.peer;
         let held = self.held.as_mut().filter(|held| held.led < MAX_LED)?;
         held.led += 1;
         let mut store = FieldStore::new();
-        let head = parse_held(worker, &held.head, &mut store)?;
+        let head = parse_held(worker, peer, &held.head, &mut store)?;
         let method = if head.method == Method::Head { "HEAD" } else { "GET" };
         let mut other = format!("{method} {target} {}\r\n", head.version.as_str()).into_bytes();
         for field in head.fields {
@@ -152,7 +154,7 @@ impl Http1 {
             }
         }
         other.extend_from_slice(b"\r\n");
-        let is_head = parse_held(worker, &other, &mut FieldStore::new()).is_some();
+        let is_head = parse_held(worker, peer, &other, &mut FieldStore::new()).is_some();
         is_head.then_some(other)
     }
 }

@@ -15,10 +15,11 @@ use http::head::{Head, Method};
 use http::status::Status;
 use http::target::normalized;
 use script::arguments::arguments;
-use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, Scheme, environment};
+use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
 use site::application::{ApplicationId, Protocol};
 use site::model::{Account, Interpreter, QueryArguments, Script};
+use site::proxies::Via;
 use site::route::RouteId;
 use site::walk::{self, Step};
 
@@ -31,8 +32,6 @@ use crate::worker::Worker;
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 /// In `Via`.
 const NAME: &str = "taipan";
-/// Of a request that came over a Unix socket and named none.
-const PORT: u16 = 80;
 /// Fields that are for the next hop alone, that the server writes itself, or that programs would take for
 /// what they are not; beside those of `http::forwarded`.
 const OWN_FIELDS: [&str; 11] = [
@@ -72,10 +71,11 @@ pub enum What {
     Authorizer(ApplicationId),
 }
 
-/// Both ends of the connection that a request came by.
+/// Who has made a request, how it has come, and our end of the connection that it came by.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends {
-    pub peer: Peer,
+    pub client: Peer,
+    pub via: Via,
     pub local: Option<SocketAddr>,
 }
 
@@ -196,7 +196,7 @@ impl Run {
         let script = &script;
         // An empty body is one, too.
         let body = body.or((head.framing == Framing::Sized(0)).then_some(0));
-        let who: Rc<str> = who(head, ends.peer).into();
+        let who: Rc<str> = who(head, ends.client).into();
         let environment = || self.environment(worker, head, ends, body, script, &who);
         let application = self.application(worker).and_then(|id| worker.site.applications.get(id));
         let call = match application {
@@ -208,7 +208,7 @@ impl Run {
                     script::scgi::encode(&environment()?, body.unwrap_or(0), &mut bytes);
                     Call::Head(bytes)
                 }
-                Protocol::Http => Call::Head(request(head, ends.peer, body, !application.keep.is_zero())),
+                Protocol::Http => Call::Head(request(head, ends, body, !application.keep.is_zero())),
             },
         };
         let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
@@ -236,7 +236,11 @@ impl Run {
         let (name, port) = host_and_port(authority);
         let own_name =
             host.names.iter().find(|name| !name.starts_with('*')).map_or("localhost", String::as_str);
-        let server_port = ends.local.map(|end| end.port()).or(port).unwrap_or(PORT);
+        let server_port = match (ends.via, ends.local) {
+            (Via::Nothing, Some(local)) => local.port(),
+            // The port that the client knows is the proxy's, or is not known.
+            _ => port.unwrap_or(head.scheme.port()),
+        };
         let translated = walk::translated(host, self.path_info()).unwrap_or_default();
         let script_name = self.name();
         let (file, root) = match &self.what {
@@ -253,7 +257,7 @@ impl Run {
         let asked = Asked {
             method: head.token,
             protocol: head.version.as_str(),
-            scheme: Scheme::Http,
+            scheme: head.scheme,
             path: &normalized(head.target.path().unwrap_or("/")),
             query: head.target.query(),
             query_string: self.query(head),
@@ -262,10 +266,8 @@ impl Run {
             server_port,
             software: SOFTWARE,
             server: ends.local,
-            remote: match ends.peer {
-                Peer::Ip(address) => Some(address),
-                Peer::Unix => None,
-            },
+            remote: ends.client.ip(),
+            remote_port: ends.client.port(),
             remote_host: None,
             user: None,
             script_name: &script_name,
@@ -276,7 +278,10 @@ impl Run {
             body,
             fields: head.fields,
             credentials: script.credentials,
-            claims: Claims::Withheld,
+            claims: match ends.via {
+                Via::Nothing => Claims::Withheld,
+                Via::TrustedProxy => Claims::Passed,
+            },
         };
         environment(&asked, &script.environment, Limits::default()).map_err(|error| {
             log::warn(format_args!("{who}: {error}"));
@@ -346,7 +351,7 @@ fn additions(own: Option<&Script>, variables: &Additions, application: Option<Ap
 
 /// The head of the request as it is passed on by HTTP/1.1. The client is named by this server alone; a
 /// name with an underscore would be mistaken for one with a dash.
-fn request(head: &Head<'_>, peer: Peer, body: Option<u64>, persists: bool) -> Vec<u8> {
+fn request(head: &Head<'_>, ends: Ends, body: Option<u64>, persists: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let path = normalized(head.target.path().unwrap_or("*"));
     put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
@@ -357,20 +362,24 @@ fn request(head: &Head<'_>, peer: Peer, body: Option<u64>, persists: bool) -> Ve
     let connection = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     for field in head.fields {
         let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
-        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own)) || forwarded::is_claim(field.name);
-        if !is_own && !field.name.contains(&b'_') && !is_named() {
+        let is_claim = match ends.via {
+            Via::Nothing => forwarded::is_claim(field.name),
+            Via::TrustedProxy => forwarded::is_read(field.name),
+        };
+        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
+        if !is_own && !is_claim && !field.name.contains(&b'_') && !is_named() {
             put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
     // RFC 9110 §7.6.3, behind what others have written there.
     let received = head.version.as_str().trim_start_matches("HTTP/");
     put(&mut out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
-    if let Some(ip) = peer.ip() {
+    if let Some(ip) = ends.client.ip() {
         out.extend_from_slice(b"X-Forwarded-For: ");
         write_ip(ip, &mut out);
         out.extend_from_slice(b"\r\n");
     }
-    put(&mut out, &[b"X-Forwarded-Proto: ", Scheme::Http.as_str().as_bytes(), b"\r\n"]);
+    put(&mut out, &[b"X-Forwarded-Proto: ", head.scheme.as_str().as_bytes(), b"\r\n"]);
     put(&mut out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
     if let Some(bytes) = body {
         out.extend_from_slice(b"Content-Length: ");
@@ -386,9 +395,9 @@ fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
 }
 
 /// Whom a line of the error log is about.
-pub fn who(head: &Head<'_>, peer: Peer) -> String {
+pub fn who(head: &Head<'_>, client: Peer) -> String {
     let mut who = Vec::with_capacity(128);
-    match peer.ip() {
+    match client.ip() {
         Some(ip) => write_ip(ip, &mut who),
         None => who.extend_from_slice(b"unix"),
     }

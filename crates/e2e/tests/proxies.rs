@@ -1,0 +1,288 @@
+//! Behind a proxy: who asks, by which scheme and which host, is what trusted proxies say, everywhere; and nothing of
+//! it is believed of anyone else.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use e2e::{Beside, Client, PATIENCE, Response, Rows, Server, Site, becomes, free_port, tool};
+
+/// In the networks that the tests trust, and not.
+const PROXY: &str = "127.0.0.2";
+const STRANGER: &str = "127.0.1.1";
+
+const TRUST: &str = "trusted_proxies = [\"127.0.0.0/30\", \"10.0.0.0/8\"]\n";
+
+const ENVIRONMENT: &str = "#!/usr/bin/perl\nprint \"Content-Type: text/plain\\n\\n\";\n\
+     print \"$_=$ENV{$_}\\n\" for sort keys %ENV;\nread(STDIN, my $body, 9); print \"BODY=$body\\n\";\n";
+
+fn from(server: &Server, address: &str) -> Client {
+    Client::tcp_from(address.parse::<IpAddr>().expect("an address"), server.addr())
+}
+
+fn ask(client: &mut Client, target: &str, fields: &str) -> Response {
+    client.ask(format!("GET {target} HTTP/1.1\r\nHost: own.example:81\r\n{fields}\r\n"))
+}
+
+fn variables(response: &Response) -> BTreeMap<String, String> {
+    assert_eq!(response.status, 200, "{response}");
+    let text = response.text();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn site(top: &str, more: &str) -> Site {
+    Site::new().script("env.cgi", ENVIRONMENT).file("page.html", "page").config(&format!(
+        "{top}redirects = {{ \"/go\" = \"$scheme://$host/there\" }}\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n{more}"
+    ))
+}
+
+#[test]
+fn what_a_trusted_proxy_says_counts_for_scripts_and_of_a_stranger_nothing_does() {
+    let server = site(TRUST, "").start();
+    let port = server.addr().port().to_string();
+    let mut rows = Rows::new();
+    // Who sends what; REMOTE_ADDR, REMOTE_PORT, HTTPS, SERVER_NAME, SERVER_PORT and HTTP_HOST then.
+    let x = "X-Forwarded-For: 192.0.2.9, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";
+    let with_host = format!("{x}X-Forwarded-Host: www.example\r\n");
+    let forwarded =
+        "Forwarded: for=192.0.2.9, for=\"[2001:db8::1]:4711\";proto=https;host=\"www.example:8443\"\r\n";
+    let both = format!("{x}Forwarded: for=192.0.2.1;proto=https\r\n");
+    let contradiction = format!("{x}Forwarded: for=192.0.2.2;proto=https\r\n");
+    for (peer, fields, expected) in [
+        (PROXY, x, "192.0.2.1 - on own.example 81 own.example:81"),
+        (PROXY, &with_host, "192.0.2.1 - on www.example 443 www.example"),
+        (PROXY, forwarded, "2001:db8::1 4711 on www.example 8443 www.example:8443"),
+        (PROXY, &both, "192.0.2.1 - on own.example 81 own.example:81"),
+        (PROXY, "X-Forwarded-For: 192.0.2.1, 10.1.2.3\r\n", "192.0.2.1 - - own.example 81 own.example:81"),
+        (PROXY, "X-Forwarded-For: 192.0.2.1:5, 10.1.2.3\r\n", "192.0.2.1 5 - own.example 81 own.example:81"),
+        (PROXY, "X-Forwarded-Proto: https\r\n", "127.0.0.2 port on own.example 81 own.example:81"),
+        // What is malformed, and all before it, is not believed.
+        (PROXY, "X-Forwarded-For: 192.0.2.1, unknown\r\n", "127.0.0.2 port - own.example 81 own.example:81"),
+        (PROXY, "X-Forwarded-For: 192.0.2.1, _x, 10.0.0.1\r\n", "10.0.0.1 - - own.example 81 own.example:81"),
+        (PROXY, "Forwarded: for=192.0.2.1;host=\"\r\n", "127.0.0.2 port - own.example 81 own.example:81"),
+        (PROXY, "X-Forwarded-Proto: gopher\r\n", "127.0.0.2 port - own.example 81 own.example:81"),
+        (PROXY, "X-Forwarded-Host: a/b\r\n", "127.0.0.2 port - own.example 81 own.example:81"),
+        (PROXY, &contradiction, "127.0.0.2 port - own.example PORT own.example:81"),
+        (STRANGER, &with_host, "127.0.1.1 port - own.example PORT own.example:81"),
+        (STRANGER, forwarded, "127.0.1.1 port - own.example PORT own.example:81"),
+    ] {
+        let found = variables(&ask(&mut from(&server, peer), "/env.cgi", fields));
+        let value = |name: &str| found.get(name).cloned().unwrap_or_else(|| "-".to_owned());
+        // That of a connection is any.
+        let remote_port = match (value("REMOTE_PORT"), expected.contains(" port ")) {
+            (known, true) if known.parse::<u16>().is_ok() => "port".to_owned(),
+            (other, _) => other,
+        };
+        let names = ["HTTPS", "SERVER_NAME", "SERVER_PORT", "HTTP_HOST"].map(value);
+        let is = [value("REMOTE_ADDR"), remote_port, names.join(" ")].join(" ");
+        rows.check(format!("{peer} {fields}"), is, expected.replace("PORT", &port));
+        let scheme = if value("HTTPS") == "on" { "https" } else { "http" };
+        rows.check(format!("{peer} {fields}"), found["REQUEST_SCHEME"].as_str(), scheme);
+        for name in
+            ["HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST"]
+        {
+            rows.check(format!("{peer} {fields} {name}"), found.get(name), None);
+        }
+    }
+}
+
+#[test]
+fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_made() {
+    let server = site(
+        &format!("{TRUST}names = [\"own.example\"]\n"),
+        "[[host]]\nnames = [\"other.example\"]\nroot = \"other\"\nredirects = { \"/go\" = \"$scheme://$host/other\" }\n\
+         [log]\naccess = \"stdout\"\n",
+    )
+    .beside("other/page.html", "the other page")
+    .script("away.cgi", "#!/bin/sh\nprintf 'Location: /env.cgi\\n\\n'\n")
+    .start();
+    let mut proxy = from(&server, PROXY);
+    let mut rows = Rows::new();
+    let fields =
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: other.example\r\n";
+    rows.check("a page of the host", ask(&mut proxy, "/page.html", fields).text().as_str(), "the other page");
+    let https = "X-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\n";
+    for (fields, expected) in [
+        ("", "http://own.example/there"),
+        (https, "https://own.example/there"),
+        (fields, "https://other.example/other"),
+        ("Forwarded: for=192.0.2.3;proto=https;host=other.example\r\n", "https://other.example/other"),
+    ] {
+        rows.check(fields, ask(&mut proxy, "/go", fields).field("location"), Some(expected));
+    }
+    let of_a_stranger = ask(&mut from(&server, STRANGER), "/go", fields);
+    rows.check("a stranger", of_a_stranger.field("location"), Some("http://own.example/there"));
+    // A request with a body, which waits for it, and is answered by another script than was asked.
+    let mut client = from(&server, PROXY);
+    client.send(format!("POST /away.cgi HTTP/1.1\r\nHost: own.example\r\n{https}Content-Length: 5\r\n\r\n"));
+    client.send("hello");
+    let found = variables(&client.read_response());
+    rows.check(
+        "led elsewhere",
+        (found["REMOTE_ADDR"].as_str(), found["HTTPS"].as_str()),
+        ("192.0.2.2", "on"),
+    );
+    // Each line is of its own client, whatever connection they share.
+    let several: String = (1..=3)
+        .map(|at| format!("GET /page.html?{at} HTTP/1.1\r\nHost: own.example\r\nX-Forwarded-For: 198.51.100.{at}\r\n\r\n"))
+        .collect();
+    proxy.send(format!("{several}GET /page.html?4 HTTP/1.1\r\nHost: own.example\r\n\r\nnot HTTP\r\n\r\n"));
+    (0..4).for_each(|_| rows.check("pipelined", proxy.read_response().status, 200));
+    rows.check("no request", proxy.read_response().status, 400);
+    let line = |part: &str| server.wait_for_output(part, PATIENCE);
+    for (part, expected) in [
+        ("?1 ", "198.51.100.1 - "),
+        ("?2 ", "198.51.100.2 - "),
+        ("?3 ", "198.51.100.3 - "),
+        ("?4 ", "127.0.0.2 - "),
+        ("\"-\" 400", "127.0.0.2 - "),
+        ("POST /away.cgi", "192.0.2.2 - "),
+        ("other.example", "192.0.2.1 - "),
+    ] {
+        let line = line(part);
+        rows.holds(&line, expected, line.starts_with(expected));
+    }
+}
+
+#[test]
+fn an_application_is_told_of_the_client_and_what_else_a_trusted_proxy_says() {
+    let site = site(
+        &format!("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\n{}", TRUST.replace("[", "[\"unix\", ")),
+        "[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:app.sock\"\n",
+    );
+    let listener = UnixListener::bind(site.home().join("app.sock")).expect("it is our folder");
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                head.push(byte[0]);
+            }
+            let told =
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", head.len());
+            _ = stream.write_all(&[told.as_bytes(), &head].concat());
+        }
+    });
+    let server = site.start();
+    let fields = "X-Forwarded-For: 192.0.2.9, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: www.example\r\n\
+                  X-Forwarded-Prefix: /mount\r\nX-Real-IP: 192.0.2.1\r\n";
+    let mut rows = Rows::new();
+    let mut check = |who: &str, client: &mut Client, expected: [Option<&str>; 6]| {
+        let head = ask(client, "/app/x", fields).text();
+        let value = |name: &str| {
+            let pairs = head.lines().filter_map(|line| line.split_once(": "));
+            let values: Vec<_> = pairs.filter(|(own, _)| own.eq_ignore_ascii_case(name)).collect();
+            (!values.is_empty())
+                .then(|| values.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(", "))
+        };
+        let names = [
+            "host",
+            "x-forwarded-host",
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-prefix",
+            "x-real-ip",
+        ];
+        rows.check(who, names.map(value), expected.map(|value| value.map(str::to_owned)));
+    };
+    let of_the_client = [
+        Some("www.example"),
+        Some("www.example"),
+        Some("192.0.2.1"),
+        Some("https"),
+        Some("/mount"),
+        Some("192.0.2.1"),
+    ];
+    check("a proxy", &mut from(&server, PROXY), of_the_client);
+    check("unix", &mut Client::unix(&server.home().join("www.sock")), of_the_client);
+    let own = Some("own.example:81");
+    check("a stranger", &mut from(&server, STRANGER), [own, own, Some(STRANGER), Some("http"), None, None]);
+}
+
+#[test]
+fn explain_takes_the_scheme_of_the_url() {
+    let site = site("", "");
+    let config = site.write_config();
+    for scheme in ["http", "https"] {
+        let url = format!("{scheme}://own.example/go");
+        let told =
+            e2e::run(["explain".as_ref(), "-c".as_ref(), config.as_os_str(), "GET".as_ref(), url.as_ref()]);
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(told.contains(&format!("Location: {scheme}://own.example/there")), "{told}");
+    }
+}
+
+#[test]
+fn a_socket_is_trusted_only_where_it_is_named() {
+    for (trust, expected) in [("[\"unix\"]", "192.0.2.1"), ("[\"0.0.0.0/0\", \"::/0\"]", ""), ("[]", "")] {
+        let server =
+            site(&format!("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\ntrusted_proxies = {trust}\n"), "")
+                .start();
+        let mut client = Client::unix(&server.home().join("www.sock"));
+        let found = variables(&ask(&mut client, "/env.cgi", "X-Forwarded-For: 192.0.2.1\r\n"));
+        assert_eq!(found["REMOTE_ADDR"], expected, "{trust}");
+    }
+}
+
+#[test]
+fn connections_of_a_proxy_are_not_counted_as_those_of_one_client() {
+    let server = site(TRUST, "[limits]\nconnections_per_client = 2\n").start();
+    let open = |address: &str| {
+        let mut clients: Vec<Client> = (0..5).map(|_| from(&server, address)).collect();
+        clients.iter_mut().map(|client| client.get("/page.html").status).collect::<Vec<_>>()
+    };
+    assert_eq!(open(PROXY), [200; 5]);
+    assert!(open(STRANGER).contains(&503));
+}
+
+/// `lighttpd` in front, which sends `X-Forwarded-For` and `-Proto`, and with `forwarded` also `Forwarded`.
+fn lighttpd(server: &Server, forwarded: &str) -> (Beside, u16) {
+    let port = free_port();
+    let config = server.files().file(
+        "lighttpd.conf",
+        format!(
+            "server.document-root = \"{}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+             server.modules = (\"mod_proxy\")\n{forwarded}\n\
+             proxy.server = (\"\" => ((\"host\" => \"{}/www.sock\")))\n",
+            server.root().display(),
+            server.home().display(),
+        ),
+    );
+    let beside = Beside::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
+    assert!(becomes(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "it does not listen");
+    (beside, port)
+}
+
+#[test]
+fn a_client_behind_lighttpd_is_known_and_cannot_pass_for_another() {
+    let server =
+        site("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\ntrusted_proxies = \"unix\"\n", "").start();
+    let mut rows = Rows::new();
+    for forwarded in ["", "proxy.forwarded = (\"for\" => 1, \"proto\" => 1, \"host\" => 1)"] {
+        let (_lighttpd, port) = lighttpd(&server, forwarded);
+        let address = ([127, 0, 0, 1], port).into();
+        for (fields, expected) in [
+            ("", "127.0.3.4"),
+            ("X-Forwarded-For: 192.0.2.66\r\n", "127.0.3.4"),
+            ("X-Forwarded-For: 192.0.2.66, \r\nX-Real-IP: 192.0.2.66\r\n", "127.0.3.4"),
+            // It passes that on where it does not write it itself. Then nothing is believed of the two.
+            ("Forwarded: for=192.0.2.66\r\n", if forwarded.is_empty() { "" } else { "127.0.3.4" }),
+            ("Forwarded: for=127.0.3.4\r\n", "127.0.3.4"),
+            ("Forwarded: for=\"192.0.2.66\r\n", if forwarded.is_empty() { "" } else { "?" }),
+        ] {
+            let mut client = Client::tcp_from("127.0.3.4".parse().expect("an address"), address);
+            let found = variables(&ask(&mut client, "/env.cgi", fields));
+            let is = found["REMOTE_ADDR"].as_str();
+            let row = format!("{forwarded} {fields}");
+            match expected {
+                // Whether it repairs that, is its own affair.
+                "?" => rows.holds(row, is, matches!(is, "" | "127.0.3.4")),
+                expected => rows.check(row, is, expected),
+            }
+        }
+    }
+}
