@@ -287,7 +287,7 @@ fn a_click_sorts_without_another_request() {
         (1, "B.txt a10.txt a9.txt", "?sort=name&order=desc"),
     ] {
         if !query.is_empty() {
-            browser.click(&format!("thead th:nth-child({heading}) a"));
+            browser.click(&format!("thead th:nth-child({heading}) button"));
         }
         assert_eq!(browser.value(ORDER), order, "{query}");
         assert_eq!(browser.value("location.search"), query);
@@ -313,12 +313,102 @@ fn without_scripts_a_click_asks_the_server_to_sort() {
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     browser.open(&server.url("/"));
     // Scripts of the page do not run; ours that look at it do.
-    browser.follow("thead th:nth-child(2) a");
+    browser.follow("thead th:nth-child(2) button");
     assert_eq!(browser.value(ORDER), "a10.txt B.txt a9.txt");
-    browser.follow("thead th:nth-child(2) a");
+    browser.follow("thead th:nth-child(2) button");
     assert_eq!(browser.value(ORDER), "a9.txt B.txt a10.txt");
     browser.follow("#entries tr:first-child a");
     assert_eq!(browser.value("location.pathname"), "/zoo/");
+}
+
+#[test]
+fn names_are_filtered_while_they_are_typed() {
+    let server = server();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/"));
+    let shown = "[...document.querySelectorAll('#entries tr')].filter(row => row.getBoundingClientRect().height > 0).map(row => row.cells[0].textContent)";
+    let count = "document.querySelector('output').textContent";
+    browser.click("input[type=search]");
+    for (typed, names, of) in [
+        ("A1", json!(["a10.txt"]), "1 of 27"),
+        ("photo 1.J", json!(["photo 1.jpg", "photo 11.jpg"]), "2 of 27"),
+        // Every word, wherever it is.
+        ("jpg 20", json!(["photo 20.jpg"]), "1 of 27"),
+        ("zoo", json!(["zoo/"]), "1 of 27"),
+        ("nothing of the kind", json!([]), "0 of 27"),
+    ] {
+        browser.value("document.querySelector('input[type=search]').select()");
+        browser.call("Input.insertText", json!({ "text": typed }));
+        assert_eq!(browser.value(shown), names, "{typed}");
+        assert_eq!(browser.value(count), of, "{typed}");
+    }
+    browser.value("document.querySelector('input[type=search]').value = ''");
+    browser.value("document.querySelector('input[type=search]').dispatchEvent(new Event('input'))");
+    assert_eq!(browser.value(&format!("{shown}.length")), 27);
+    assert_eq!(browser.value(count), "");
+    // One entry needs no filter, and none works without scripts.
+    browser.open(&server.url("/zoo/"));
+    let hidden = "document.getElementById('filter').getBoundingClientRect().height";
+    assert_eq!(browser.value(hidden), 0);
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.open(&server.url("/"));
+    assert_eq!(browser.value(hidden), 0);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn times_are_those_of_the_reader() {
+    let server = server();
+    let mut browser = Browser::start();
+    let time = "[...document.querySelectorAll('#entries tr')].find(row => row.cells[0].textContent === 'a9.txt').querySelector('time').textContent";
+    let heading = "document.querySelector('th:nth-child(3)').textContent";
+    // 1,600,000,200 seconds since 1970.
+    for (zone, expected) in [
+        ("UTC", "2020-09-13 12:30"),
+        ("Europe/Berlin", "2020-09-13 14:30"),
+        ("Pacific/Auckland", "2020-09-14 00:30"),
+        ("Asia/Kathmandu", "2020-09-13 18:15"),
+    ] {
+        browser.call("Emulation.setTimezoneOverride", json!({ "timezoneId": zone }));
+        browser.open(&server.url("/"));
+        assert_eq!(browser.value(time), expected, "{zone}");
+        assert_eq!(browser.value(heading), "Modified");
+    }
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.open(&server.url("/"));
+    assert_eq!(browser.value(time), "2020-09-13 12:30");
+    assert_eq!(browser.value(heading), "Modified (UTC)");
+}
+
+#[test]
+fn an_error_page_is_styled_on_every_site() {
+    let server = Site::new()
+        .config("headers = { Content-Security-Policy = \"default-src 'none'\" }")
+        .file("a.txt", "x")
+        .start();
+    let mut browser = Browser::start();
+    let mut grounds = Vec::new();
+    for dark in [false, true] {
+        browser.phone(dark);
+        browser.open(&server.url("/nothing"));
+        assert_eq!(browser.value("document.title"), "404 Not Found");
+        assert_eq!(
+            browser.value("document.querySelector('p').textContent"),
+            "There is no page at this address."
+        );
+        assert_eq!(browser.value("document.querySelector('a').href"), server.url("/"));
+        assert_eq!(
+            browser.value("getComputedStyle(document.querySelector('h1')).marginTop"),
+            "0px",
+            "its style counts"
+        );
+        assert_eq!(browser.value("document.documentElement.scrollWidth"), 390);
+        grounds.push(browser.value("getComputedStyle(document.body).backgroundColor"));
+        // That the page is missing is an error of its own.
+        let complaints = browser.complaints();
+        assert!(complaints.iter().all(|text| text.contains("404 (Not Found)")), "{complaints:?}");
+    }
+    assert_ne!(grounds[0], grounds[1], "dark is another look than light");
 }
 
 /// Width and height of a PNG (PNG §11.2.2).

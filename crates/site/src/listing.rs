@@ -1,22 +1,25 @@
 //! The listing of a folder, as a page and as JSON. It is made in pieces, so that a folder with very many
 //! entries is sent while it is written. The page needs no script and nothing from elsewhere; with
-//! scripts, a click on a heading sorts without another request.
+//! scripts, a click on a heading sorts without another request, names can be filtered, and times are those
+//! of the reader.
 //!
 //! Knows nothing of disks: the entries come from the caller.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use http::digits::write_number;
 use http::target::encode_segment;
 
+use crate::mime::Types;
 use crate::model::Dotfiles;
 use crate::text;
 
 /// The `Content-Security-Policy` of the page: its own style and script, and nothing else.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; img-src 'self'; \
-    style-src 'sha256-Q8D98NfrdXQSvzUnrv6GRep/EhDGINnZB84mCYRQIVs='; \
-    script-src 'sha256-U7Ljld2c2tq8wj/JCl2dYpXDn/BrlMaHoCp77tsJP54='; \
-    base-uri 'none'; form-action 'none'";
+    style-src 'sha256-Qz08whwJjgMWPPA9JK4Gs+YBeWqdI0d1RqGf6ivJp+8='; \
+    script-src 'sha256-GG1n0yHf4iCHv6IYPfbiWhRnMjt811XRMCPX0RN4mVY='; \
+    base-uri 'none'; form-action 'self'";
 
 /// Bytes after which a piece ends, at the end of the next entry.
 pub const PIECE: usize = 64 * 1024;
@@ -54,8 +57,19 @@ pub struct Page {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Whole,
-    /// The folder has more entries than are listed.
-    Cut,
+    /// The first by name of so many.
+    First(u64),
+    /// The first by name of so many that were read; the folder has more.
+    FirstRead(u64),
+}
+
+/// The first names of a folder, in the order in which a page shows them.
+#[derive(Debug)]
+pub struct FirstNames {
+    limit: usize,
+    /// The last of them is on top.
+    names: BinaryHeap<ByName>,
+    seen: u64,
 }
 
 /// How files are sorted; folders come first always.
@@ -106,6 +120,50 @@ pub enum Progress {
 /// Whether an entry of this name belongs into a listing: it can be asked for, and is not hidden.
 pub fn is_listed(name: &str, dotfiles: Dotfiles) -> bool {
     can_be_requested(name) && (dotfiles == Dotfiles::Allow || !name.starts_with('.'))
+}
+
+impl FirstNames {
+    /// At most `limit` of them.
+    pub fn new(limit: usize) -> FirstNames {
+        FirstNames { limit, names: BinaryHeap::new(), seen: 0 }
+    }
+
+    pub fn add(&mut self, name: &str) {
+        self.seen += 1;
+        if self.names.len() < self.limit {
+            self.names.push(ByName(name.to_owned()));
+        } else if let Some(mut last) = self.names.peek_mut()
+            && natural(name, &last.0).is_lt()
+        {
+            *last = ByName(name.to_owned());
+        }
+    }
+
+    /// How many there were to choose from.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// In no order.
+    pub fn into_names(self) -> impl ExactSizeIterator<Item = String> {
+        self.names.into_vec().into_iter().map(|name| name.0)
+    }
+}
+
+/// A name that is compared as pages are sorted.
+#[derive(Debug, PartialEq, Eq)]
+struct ByName(String);
+
+impl Ord for ByName {
+    fn cmp(&self, other: &ByName) -> Ordering {
+        natural(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &ByName) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Order {
@@ -220,8 +278,12 @@ const HTML_BEGIN: &str = concat!(
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>",
     include_str!("listing/listing.css"),
-    "</style>\n<title>"
+    "</style>\n"
 );
+const NO_ROBOTS: &str = "<meta name=\"robots\" content=\"noindex, nofollow\">\n";
+/// Shown by the script, which does what it is for.
+const FILTER: &str = "<p id=\"filter\" hidden><input type=\"search\" placeholder=\"Filter by name\" \
+    aria-label=\"Filter by name\" autocomplete=\"off\" spellcheck=\"false\"><output></output></p>\n";
 const HTML_END: &str = concat!(
     "</tbody>\n</table>\n</main>\n<script>",
     include_str!("listing/listing.js"),
@@ -232,17 +294,24 @@ const PARENT: &str = "<tbody><tr class=\"u\"><td><a href=\"../\">Parent folder</
 
 fn html_begin(page: &Page, out: &mut Vec<u8>) {
     push(out, HTML_BEGIN);
+    // A mirror and a search engine need one order.
+    push(out, if page.order == Order::default() { "" } else { NO_ROBOTS });
+    push(out, "<title>");
     shown(&page.path, out);
     push(out, "</title>\n</head>\n<body>\n<header>\n<h1>");
     crumbs(&page.path, out);
     push(out, "</h1>\n<p>");
     total(&page.entries, out);
     push(out, "</p>\n");
-    if page.extent == Extent::Cut {
-        push(out, "<p class=\"note\">This folder has more entries; only ");
+    if let Extent::First(entries) | Extent::FirstRead(entries) = page.extent {
+        push(out, "<p class=\"note\">This folder has ");
+        push(out, if page.extent == Extent::First(entries) { "" } else { "more than " });
+        write_number(entries, out);
+        push(out, " entries. The first ");
         write_number(page.entries.len() as u64, out);
-        push(out, " of them are shown.</p>\n");
+        push(out, " by name are shown.</p>\n");
     }
+    push(out, FILTER);
     push(out, "</header>\n<main>\n<table>\n<thead><tr>");
     for by in [By::Name, By::Size, By::Date] {
         heading(by, page.order, out);
@@ -312,14 +381,15 @@ fn heading(by: By, order: Order, out: &mut Vec<u8>) {
         push(out, order.direction.aria());
         push(out, "\"");
     }
-    push(out, "><a href=\"?sort=");
+    // A form, as programs that follow links do not send forms.
+    push(out, "><form><input type=\"hidden\" name=\"sort\" value=\"");
     push(out, by.word());
-    push(out, "&amp;order=");
+    push(out, "\"><button name=\"order\" value=\"");
     let next = if chosen { order.direction.reversed() } else { by.first_direction() };
     push(out, next.word());
     push(out, "\">");
     push(out, by.title());
-    push(out, "</a></th>");
+    push(out, "</button></form></th>");
 }
 
 fn html_entry(entry: &Entry, link: &mut String, out: &mut Vec<u8>) {
@@ -330,7 +400,7 @@ fn html_entry(entry: &Entry, link: &mut String, out: &mut Vec<u8>) {
         out,
         match entry.kind {
             Kind::Folder => "<tr class=\"d\"><td><a href=\"./",
-            Kind::File => "<tr><td><a href=\"./",
+            Kind::File => icon(&entry.name).row(),
             Kind::Other => "<tr><td>",
         },
     );
@@ -427,7 +497,7 @@ fn json_end(page: &Page, out: &mut Vec<u8>) {
         out,
         match page.extent {
             Extent::Whole => "\n],\"truncated\":false}\n",
-            Extent::Cut => "\n],\"truncated\":true}\n",
+            Extent::First(_) | Extent::FirstRead(_) => "\n],\"truncated\":true}\n",
         },
     );
 }
@@ -441,6 +511,96 @@ impl Kind {
         }
     }
 }
+
+/// What a file looks like in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Icon {
+    Plain,
+    Text,
+    Image,
+    Audio,
+    Video,
+    Archive,
+    Document,
+}
+
+impl Icon {
+    /// The start of the row, up to the link. The classes are those of the style.
+    const fn row(self) -> &'static str {
+        match self {
+            Icon::Plain => "<tr><td><a href=\"./",
+            Icon::Text => "<tr class=\"t\"><td><a href=\"./",
+            Icon::Image => "<tr class=\"i\"><td><a href=\"./",
+            Icon::Audio => "<tr class=\"a\"><td><a href=\"./",
+            Icon::Video => "<tr class=\"v\"><td><a href=\"./",
+            Icon::Archive => "<tr class=\"z\"><td><a href=\"./",
+            Icon::Document => "<tr class=\"p\"><td><a href=\"./",
+        }
+    }
+}
+
+/// By the media type that the name alone has.
+fn icon(name: &str) -> Icon {
+    let Some((class, subtype)) = Types::of_name(name).and_then(|media| media.split_once('/')) else {
+        return Icon::Plain;
+    };
+    let ends = |ends: &[&str]| ends.iter().any(|end| subtype.ends_with(end));
+    match class {
+        "text" => Icon::Text,
+        "image" => Icon::Image,
+        "audio" => Icon::Audio,
+        "video" => Icon::Video,
+        "application" if ends(&["json", "xml", "yaml", "toml", "sql", "x-tex", "x-latex"]) => Icon::Text,
+        "application" if subtype == "zip" || ends(ARCHIVES) => Icon::Archive,
+        "application" if DOCUMENTS.iter().any(|begin| subtype.starts_with(begin)) => Icon::Document,
+        _ => Icon::Plain,
+    }
+}
+
+/// How the subtypes end of what is unpacked or installed.
+const ARCHIVES: &[&str] = &[
+    "7z-compressed",
+    "ms-cab-compressed",
+    "android.package-archive",
+    "java-archive",
+    "x-brotli",
+    "x-bzip2",
+    "x-cpio",
+    "debian.binary-package",
+    "x-apple-diskimage",
+    "flatpak",
+    "gzip",
+    "x-iso9660-image",
+    "lzip",
+    "x-lz4",
+    "x-lzma",
+    "x-msi",
+    "vnd.rar",
+    "x-rpm",
+    "vnd.snap",
+    "x-tar",
+    "x-xz",
+    "x-compress",
+    "zstd",
+];
+
+/// How the subtypes begin of what is read on pages or slides, or in sheets.
+const DOCUMENTS: &[&str] = &[
+    "pdf",
+    "postscript",
+    "rtf",
+    "msword",
+    "epub",
+    "x-mobipocket",
+    "vnd.ms-excel",
+    "vnd.ms-powerpoint",
+    "vnd.openxmlformats",
+    "vnd.oasis.opendocument",
+    "vnd.apple.keynote",
+    "vnd.apple.numbers",
+    "vnd.apple.pages",
+    "vnd.visio",
+];
 
 impl By {
     const fn word(self) -> &'static str {
@@ -611,8 +771,9 @@ pub(crate) mod tests {
             ("日", "%E6%97%A5", "日"),
             ("exe.\u{202e}gpj", "exe.%E2%80%AEgpj", "exe.\u{FFFD}gpj"),
         ] {
+            let class = if name == "a.txt" { " class=\"t\"" } else { "" };
             let file = format!(
-                "<tr><td><a href=\"./{link}\">{text}</a></td><td title=\"2048 bytes\">2.0 KiB</td><td>{time}</td></tr>"
+                "<tr{class}><td><a href=\"./{link}\">{text}</a></td><td title=\"2048 bytes\">2.0 KiB</td><td>{time}</td></tr>"
             );
             assert_eq!(row(entry(name, Kind::File, 2048, 60)), file);
             let folder = format!(
@@ -661,8 +822,13 @@ pub(crate) mod tests {
             entry("e\n", Kind::File, 1 << 40, 0),
         ];
         assert!(html(page("/", entries.clone())).contains("<p>1 folder, 2 files, 1 other, 1.5 KiB</p>"));
-        let cut = html(Page { extent: Extent::Cut, ..page("/", entries) });
-        assert!(cut.contains("only 4 of them are shown"));
+        for (extent, expected) in [
+            (Extent::First(9), "This folder has 9 entries. The first 4 by name are shown."),
+            (Extent::FirstRead(9), "This folder has more than 9 entries. The first 4 by name are shown."),
+        ] {
+            let cut = html(Page { extent, ..page("/", entries.clone()) });
+            assert!(cut.contains(expected), "{cut}");
+        }
     }
 
     #[test]
@@ -700,19 +866,69 @@ pub(crate) mod tests {
         for (query, expected) in [
             (
                 None,
-                "<th scope=\"col\" aria-sort=\"ascending\"><a href=\"?sort=name&amp;order=desc\">Name</a></th>\
-                 <th scope=\"col\"><a href=\"?sort=size&amp;order=desc\">Size</a></th>\
-                 <th scope=\"col\"><a href=\"?sort=date&amp;order=desc\">Modified (UTC)</a></th>",
+                [
+                    (" aria-sort=\"ascending\"", "name", "desc", "Name"),
+                    ("", "size", "desc", "Size"),
+                    ("", "date", "desc", "Modified (UTC)"),
+                ],
             ),
             (
                 Some("sort=size"),
-                "<th scope=\"col\"><a href=\"?sort=name&amp;order=asc\">Name</a></th>\
-                 <th scope=\"col\" aria-sort=\"descending\"><a href=\"?sort=size&amp;order=asc\">Size</a></th>\
-                 <th scope=\"col\"><a href=\"?sort=date&amp;order=desc\">Modified (UTC)</a></th>",
+                [
+                    ("", "name", "asc", "Name"),
+                    (" aria-sort=\"descending\"", "size", "asc", "Size"),
+                    ("", "date", "desc", "Modified (UTC)"),
+                ],
             ),
         ] {
             let html = html(Page { order: Order::from_query(query), ..page("/", Vec::new()) });
-            assert!(html.contains(expected), "{html}");
+            let heading = |(aria, sort, order, title)| {
+                format!(
+                    "<th scope=\"col\"{aria}><form><input type=\"hidden\" name=\"sort\" value=\"{sort}\">\
+                     <button name=\"order\" value=\"{order}\">{title}</button></form></th>"
+                )
+            };
+            let expected = expected.map(heading).concat();
+            assert!(html.contains(&expected), "{html}");
+            assert_eq!(html.contains(NO_ROBOTS), query.is_some(), "{query:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_the_icon_of_its_type() {
+        for (names, expected) in [
+            (&["a", "a.", ".png", "a.unknown", "a.bin", "a.woff2", "a.wasm"][..], Icon::Plain),
+            (&["README.md", "a.txt", "a.rs", "a.json", "a.yml", "a.XML", "a.css", "a.sql"], Icon::Text),
+            (&["a.png", "a.JPG", "a.svg", "a.tar.webp"], Icon::Image),
+            (&["a.mp3", "a.ogg", "a.flac"], Icon::Audio),
+            (&["a.mp4", "a.webm", "a.mkv"], Icon::Video),
+            (&["a.zip", "a.tar.gz", "a.7z", "a.xz", "a.deb", "a.iso", "a.jar", "a.tar"], Icon::Archive),
+            (&["a.pdf", "a.docx", "a.xls", "a.odt", "a.epub", "a.ppt", "a.ps"], Icon::Document),
+        ] {
+            for name in names {
+                assert_eq!(icon(name), expected, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_names_are_kept_whatever_their_order() {
+        let names = ["b10", "a", "B9", "z", "c", "a", "b1"];
+        for (limit, expected) in [
+            (0, vec![]),
+            (1, vec!["a"]),
+            (3, vec!["a", "a", "b1"]),
+            (5, vec!["a", "a", "b1", "B9", "b10"]),
+            (9, vec!["a", "a", "b1", "B9", "b10", "c", "z"]),
+        ] {
+            for turn in 0..names.len() {
+                let mut first = FirstNames::new(limit);
+                names.iter().cycle().skip(turn).take(names.len()).for_each(|name| first.add(name));
+                assert_eq!(first.seen(), 7);
+                let mut found: Vec<String> = first.into_names().collect();
+                found.sort_by(|a, b| natural(a, b));
+                assert_eq!(found, expected);
+            }
         }
     }
 
@@ -775,7 +991,7 @@ pub(crate) mod tests {
             ],
             "truncated": true,
         });
-        assert_eq!(json(Page { extent: Extent::Cut, ..page("/x \"y\"/", entries) }), expected);
+        assert_eq!(json(Page { extent: Extent::First(9), ..page("/x \"y\"/", entries) }), expected);
         let empty = serde_json::json!({ "path": "/", "entries": [], "truncated": false });
         assert_eq!(json(page("/", Vec::new())), empty);
     }

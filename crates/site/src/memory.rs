@@ -33,8 +33,8 @@ pub const CACHE_ENTRY: u64 = 512;
 pub const LOOKUP: u64 = 512;
 /// The stack of a disk thread.
 pub const DISK_STACK: u64 = 256 * 1024;
-/// An entry of a listing: a name of 255 bytes, and the rest.
-pub const LISTING_ENTRY: u64 = 320;
+/// An entry of a listing: a name of 255 bytes, its place among those that are chosen, and the rest.
+pub const LISTING_ENTRY: u64 = 352;
 /// A running script: its output, and what of a body is on its way to it.
 pub const SCRIPT: u64 = 64 * 1024;
 /// What has come on a connection that several requests share for one of them, and its client has not taken: when that

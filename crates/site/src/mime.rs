@@ -104,6 +104,14 @@ impl Types {
         Ok(())
     }
 
+    /// The media type of the built-in table for a file name, without parameters.
+    pub fn of_name(name: &str) -> Option<&'static str> {
+        let (stem, extension) = name.rsplit_once('.')?;
+        let asked = || extension.bytes().map(|byte| byte.to_ascii_lowercase());
+        let at = BUILTIN.binary_search_by(|(extension, _)| extension.bytes().cmp(asked())).ok()?;
+        (!stem.is_empty()).then(|| BUILTIN[at].1)
+    }
+
     /// The value of `Content-Type` for a file name or path, by the extension of its last segment, in
     /// any case. A name that only begins with a dot has no extension.
     pub fn lookup(&self, name: &str) -> &str {

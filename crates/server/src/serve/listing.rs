@@ -10,7 +10,8 @@ use http::target::SafePath;
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::listing::{
-    CONTENT_SECURITY_POLICY, Entry, Extent, Format, Kind, Order, Page, Progress, Render, is_listed,
+    CONTENT_SECURITY_POLICY, Entry, Extent, FirstNames, Format, Kind, Order, Page, Progress, Render,
+    is_listed,
 };
 use site::model::{Dotfiles, Route, Symlinks};
 
@@ -25,6 +26,9 @@ use crate::worker::Worker;
 
 /// A rendered listing up to this part of the cache is sent with its length, and kept.
 const PART_OF_CACHE: usize = 8;
+
+/// Names of one folder that are read at most, to find the first of them.
+const MAX_NAMES: u64 = 1_000_000;
 
 /// What is to be listed, and how.
 pub struct Wanted {
@@ -197,27 +201,39 @@ impl Job {
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = beneath::open(&self.root, &self.below, self.symlinks, flags, Wait::Allowed)?;
-        let mut entries = Vec::new();
+        let mut first = FirstNames::new(self.limit);
         let mut folder = retry_on_intr(|| calls::open_folder(&fd))?;
-        while let Some(found) = calls::next_entry(&mut folder) {
+        let mut is_read = false;
+        while first.seen() < MAX_NAMES {
+            let Some(found) = calls::next_entry(&mut folder) else {
+                is_read = true;
+                break;
+            };
             let found = found?;
             let Ok(name) = found.file_name().to_str() else { continue };
-            if name == "." || name == ".." || !is_listed(name, self.dotfiles) {
-                continue;
+            if name != "." && name != ".." && is_listed(name, self.dotfiles) {
+                first.add(name);
             }
-            if entries.len() == self.limit {
-                return Ok((entries, Extent::Cut));
-            }
+        }
+        let extent = match (is_read, first.seen()) {
+            (true, seen) if seen <= self.limit as u64 => Extent::Whole,
+            (true, seen) => Extent::First(seen),
+            (false, seen) => Extent::FirstRead(seen),
+        };
+        let names = first.into_names();
+        let mut entries = Vec::with_capacity(names.len());
+        for name in names {
             entries.extend(self.entry(&fd, name)?);
         }
-        Ok((entries, Extent::Whole))
+        Ok((entries, extent))
     }
 
     /// `None` for what has gone meanwhile, and for a link that may not be followed. Errors: whatever else
     /// keeps it from being looked at, for a listing must not seem whole without it.
-    fn entry(&self, folder: &std::os::fd::OwnedFd, name: &str) -> Result<Option<Entry>, OpenError> {
-        let look =
-            |flags| unless_gone(retry_on_intr(|| calls::statx(folder, name, flags)).map_err(OpenError::from));
+    fn entry(&self, folder: &std::os::fd::OwnedFd, name: String) -> Result<Option<Entry>, OpenError> {
+        let look = |flags| {
+            unless_gone(retry_on_intr(|| calls::statx(folder, &*name, flags)).map_err(OpenError::from))
+        };
         // What is mounted here may be dead: of that, what the kernel knows is enough. A file system without
         // a disk is asked again about what is its own.
         let asked = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
@@ -227,7 +243,7 @@ impl Job {
             st = now;
         }
         if FileType::from_raw_mode(st.stx_mode.into()) == FileType::Symlink {
-            let Some(path) = self.below.join(name) else { return Ok(None) };
+            let Some(path) = self.below.join(&name) else { return Ok(None) };
             let target = beneath::open(&self.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
             let Some(target) = unless_gone(target)? else { return Ok(None) };
             st = retry_on_intr(|| calls::statx(&target, "", AtFlags::EMPTY_PATH))?;
@@ -238,7 +254,7 @@ impl Job {
             _ => Kind::Other,
         };
         let (size, modified) = (st.stx_size, st.stx_mtime.tv_sec);
-        Ok(Some(Entry { name: name.to_owned(), kind, size, modified }))
+        Ok(Some(Entry { name, kind, size, modified }))
     }
 }
 

@@ -1052,7 +1052,7 @@ static KEYS: &[Key] = &[
         kind: Kind::Count { min: 1, max: 1_000_000 },
         initial: Initial::Value("10000"),
         example: "1000",
-        meaning: "Entries in a listing; the rest is left out, and the page says so.",
+        meaning: "Entries in a listing. Of a folder with more, the first by name are listed, and the page says so.",
         more: "",
     },
     Key {
