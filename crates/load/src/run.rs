@@ -50,7 +50,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What becomes of a connection after an answer.
+/// What becomes of a connection after a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     #[default]
@@ -70,7 +70,7 @@ pub enum Pace {
     Poisson(f64),
 }
 
-/// What an answer is held against.
+/// What a response is held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     /// Status and framing only.
@@ -83,7 +83,7 @@ pub enum Check {
 /// Who answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Server {
-    /// The `Server` field of the first answer; empty without one.
+    /// The `Server` field of the first response; empty without one.
     pub name: String,
     pub host: String,
     pub port: u16,
@@ -116,15 +116,15 @@ pub struct Measured {
     /// Measured time, without warm-up.
     pub micros: u64,
     pub started: u64,
-    /// Answered, and everything about the answer was right.
+    /// Answered, and everything about the response was right.
     pub done: u64,
     pub faults: Faults,
-    /// Answers by status, right or wrong.
+    /// Responses by status, right or wrong.
     pub statuses: Statuses,
     pub connections: u64,
     /// The most connections open at a time.
     pub most_connections: u64,
-    /// Answers after which the connection stayed open.
+    /// Responses after which the connection stayed open.
     pub kept_alive: u64,
     /// TLS handshakes that resumed a session.
     pub resumed: u64,
@@ -138,12 +138,12 @@ pub struct Measured {
     pub connect: Times,
     /// The TLS handshake; one per handshake.
     pub handshake: Times,
-    /// From the request being sent to the first byte of its answer, of right answers.
+    /// From the request being sent to the first byte of its response, of right responses.
     pub first_byte: Times,
-    /// From the request being sent to the last byte of its answer, of right answers.
-    pub answer: Times,
+    /// From the request being sent to the last byte of its response, of right responses.
+    pub response: Times,
     /// From the intended start, with connecting and waiting for one's turn, to the last byte of
-    /// the answer, of right answers. This is what somebody outside would have felt.
+    /// the response, of right responses. This is what somebody outside would have felt.
     pub total: Times,
     /// The longest that any request took from its intended start, failed ones included: who gave
     /// up has waited, too.
@@ -151,9 +151,9 @@ pub struct Measured {
     /// Requests finished per client (a client is one of `concurrency`), one record for each.
     pub per_client: Times,
     pub series: Series,
-    /// URLs with a wrong answer, by name: at most `WRONG_KEPT`.
+    /// URLs with a wrong response, by name: at most `WRONG_KEPT`.
     pub wrong: BTreeMap<String, Wrong>,
-    /// Wrong answers of URLs that are not in `wrong`, because it is full.
+    /// Wrong responses of URLs that are not in `wrong`, because it is full.
     pub wrong_unnamed: u64,
     /// Processor time of the generator, all threads.
     pub cpu_micros: u64,
@@ -168,7 +168,7 @@ pub struct Wrong {
     pub count: u64,
 }
 
-/// Answers by status code.
+/// Responses by status code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statuses(Box<[u64; Statuses::CODES]>);
 
@@ -241,10 +241,10 @@ impl Measured {
     }
 
     /// Counts a request that ended otherwise than it should have, and keeps the name of its URL if
-    /// it is the server's answer that was wrong. `url` is asked for only when the name is kept.
+    /// it is the server's response that was wrong. `url` is asked for only when the name is kept.
     pub fn fail(&mut self, fault: Fault, url: &str) {
         self.faults.count(fault);
-        if fault.is_wrong_answer() {
+        if fault.is_wrong_response() {
             self.add_wrong(url, Wrong { first: fault, count: 1 });
         }
     }
@@ -291,7 +291,7 @@ impl Measured {
         self.connect.merge(&other.connect);
         self.handshake.merge(&other.handshake);
         self.first_byte.merge(&other.first_byte);
-        self.answer.merge(&other.answer);
+        self.response.merge(&other.response);
         self.total.merge(&other.total);
         self.per_client.merge(&other.per_client);
         self.series.merge(&other.series);

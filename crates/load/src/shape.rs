@@ -23,12 +23,12 @@ pub struct Shape {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Closing {
-    /// After the answer.
+    /// After the response.
     #[default]
     Polite,
-    /// Our half is closed when the request has been sent, and the answer is awaited.
+    /// Our half is closed when the request has been sent, and the response is awaited.
     HalfClose,
-    /// The connection is reset when so many bytes of an answer have come.
+    /// The connection is reset when so many bytes of a response have come.
     AbortAfter(u64),
 }
 

@@ -1,5 +1,5 @@
-//! Whether an answer is the right one: its status, its length, its bytes. What is right is known from the
-//! first good answer, from a manifest of sums, or from the files of a folder. Shared by all threads, and
+//! Whether a response is the right one: its status, its length, its bytes. What is right is known from the
+//! first good response, from a manifest of sums, or from the files of a folder. Shared by all threads, and
 //! written to once per request of the plan.
 
 use std::collections::HashMap;
@@ -128,7 +128,7 @@ impl Verifier {
         }
     }
 
-    /// About a complete answer, whose own framing was right.
+    /// About a complete response, whose own framing was right.
     #[inline]
     pub fn verify(&self, ask: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
         if !self.statuses.contains(status) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Action, Server, answer, faults, ok, run};
 
-/// Answers at once, but for one second in which it answers nobody. That begins with a request.
+/// Responses at once, but for one second in which it responses nobody. That begins with a request.
 fn stalling() -> Server {
     let times: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::default();
     Server::start(move |_| {

@@ -22,7 +22,7 @@ use crate::tls;
 
 /// A server that refuses is not stormed.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// How long the server's end of a connection is waited for after its last answer.
+/// How long the server's end of a connection is waited for after its last response.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Persistence the end of a run, what is still coming in is let go of after this; what is silent is waited for.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ pub enum Stage {
     Connecting,
     Handshake,
     Open,
-    /// The last answer is here and the server owes its FIN.
+    /// The last response is here and the server owes its FIN.
     Ending,
     /// Nothing will ever be asked here again.
     Retired,
@@ -78,7 +78,7 @@ pub struct Connection {
     pub(super) send_queue: SendQueue,
     /// When the stage began.
     since: Instant,
-    /// Answers on this connection.
+    /// Responses on this connection.
     pub(super) served: u64,
     pub finished: u64,
     /// Taken from the state for another target, or not answered before the server closed as announced.
@@ -453,7 +453,7 @@ impl Connection {
         self.cursor = 0;
     }
 
-    /// An answer is complete, and has been counted: what becomes of the connection.
+    /// A response is complete, and has been counted: what becomes of the connection.
     pub(super) fn on_response(
         &mut self,
         state: &mut ThreadState<'_>,

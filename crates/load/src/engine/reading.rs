@@ -218,7 +218,7 @@ impl Connection {
 
     fn feed(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         match (self.stage, &self.codec) {
-            // Behind its last answer a server may say goodbye in its own way.
+            // Behind its last response a server may say goodbye in its own way.
             (Stage::Ending, _) => Ok(()),
             (_, Codec::H1(_)) => self.read_h1(state, bytes, now),
             (_, Codec::H2(_)) => self.read_h2(state, bytes, now),
@@ -227,17 +227,17 @@ impl Connection {
 
     fn read_h1(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         let mut rest = bytes;
-        // Bounded by the bytes: every pass takes some, or ends an answer.
+        // Bounded by the bytes: every pass takes some, or ends a response.
         loop {
             let (Codec::H1(reader), Some(first)) = (&mut self.codec, self.pending.front_mut()) else {
-                // An answer to nothing.
+                // A response to nothing.
                 return if rest.is_empty() { Ok(()) } else { Err(Halt::Fault(Fault::Malformed)) };
             };
             let (cached_heads, tally, _, plan) = state.reading();
             let mut unknown = super::response::CachedHead::default();
             let cached_head = cached_heads.get_mut(first.ask as usize).unwrap_or(&mut unknown);
             let ask = &plan.asks[first.ask as usize];
-            let expected = if ask.answer_has_body() { Expected::Whole } else { Expected::HeadOnly };
+            let expected = if ask.response_has_body() { Expected::Whole } else { Expected::HeadOnly };
             let result = reader.next(rest, expected, cached_head);
             if !bytes.is_empty() {
                 first.last_activity = now;
@@ -278,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// The first of those that are pending has its whole answer.
+    /// The first of those that are pending has its whole response.
     fn complete_h1(
         &mut self,
         state: &mut ThreadState<'_>,
@@ -296,7 +296,7 @@ impl Connection {
             }
         }
         self.on_response(state, done.intended, self.persistence, now);
-        // What stands behind the answer belongs to nothing: nobody knows where the next one begins.
+        // What stands behind the response belongs to nothing: nobody knows where the next one begins.
         if framing.is_err() && self.socket.is_some() {
             self.close(state, now);
         }
@@ -305,7 +305,7 @@ impl Connection {
 
     fn read_h2(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         let mut rest = bytes;
-        // Bounded by the bytes: every pass takes some, or ends an answer.
+        // Bounded by the bytes: every pass takes some, or ends a response.
         loop {
             let Codec::H2(client) = &mut self.codec else { return Ok(()) };
             let (used, event) = client.next(rest).map_err(|_| Halt::Fault(Fault::Malformed))?;
@@ -363,7 +363,7 @@ impl Connection {
     fn complete_h2(&mut self, state: &mut ThreadState<'_>, at: usize, now: Instant) -> Result<(), Halt> {
         let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
         let verified = state.verifier.verify(done.ask, done.status, done.body_bytes, done.sum.take());
-        match framing_h2(&done, state.plan.asks[done.ask as usize].answer_has_body()).and(verified) {
+        match framing_h2(&done, state.plan.asks[done.ask as usize].response_has_body()).and(verified) {
             Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
                 let url = &state.plan.asks[done.ask as usize].url;
@@ -377,7 +377,7 @@ impl Connection {
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
 
-    /// The server will not answer streams above `last`; they are asked for elsewhere.
+    /// The server will not response streams above `last`; they are asked for elsewhere.
     fn on_goaway(&mut self, state: &mut ThreadState<'_>, last: u32) {
         // Bounded by the streams: each pass takes one away.
         while let Some(at) = self.pending.iter().position(|pending| pending.stream > last) {
@@ -426,7 +426,7 @@ impl Connection {
     }
 }
 
-/// RFC 9113 §8.1.1: an answer is as long as it says, and has a head.
+/// RFC 9113 §8.1.1: a response is as long as it says, and has a head.
 fn framing_h2(done: &Pending, has_body: bool) -> Result<(), Fault> {
     match done.announced {
         _ if done.status == 0 => Err(Fault::Malformed),

@@ -1,6 +1,6 @@
-//! The answers of HTTP/1.x on one connection: bytes go in, events come out, and cutting the same bytes
+//! The responses of HTTP/1.x on one connection: bytes go in, events come out, and cutting the same bytes
 //! differently never changes the events. Strict where a mistake would be miscounted, and blind to all
-//! fields but those that say where an answer ends. Knows nothing of sockets.
+//! fields but those that say where a response ends. Knows nothing of sockets.
 
 use http::chunked::{self, ChunkLimits, Decoder};
 
@@ -50,18 +50,18 @@ pub enum Event<'a> {
     Head(Head, usize),
     /// A piece of the body.
     Body(&'a [u8]),
-    /// The answer is complete; what follows belongs to the next one.
+    /// The response is complete; what follows belongs to the next one.
     End,
 }
 
-/// The bytes are no answer.
+/// The bytes are no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotHttp;
 
 /// What an end of the connection means where it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eof {
-    /// Between answers.
+    /// Between responses.
     Between,
     /// The body lasts until here: a good end.
     End,
@@ -69,7 +69,7 @@ pub enum Eof {
     InBody,
 }
 
-/// The last head of one request, as bytes: answers to the same request mostly differ once a second.
+/// The last head of one request, as bytes: responses to the same request mostly differ once a second.
 #[derive(Debug, Default, Clone)]
 pub struct CachedHead {
     bytes: Vec<u8>,
@@ -286,7 +286,7 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
     }
     let framing = match (chunked, length) {
         _ if other_coding => return Err(NotHttp),
-        // RFC 9112 §6.3: both at once is how answers are smuggled.
+        // RFC 9112 §6.3: both at once is how responses are smuggled.
         (true, Some(_)) => return Err(NotHttp),
         (true, None) => Framing::Chunked,
         (false, Some(length)) => Framing::Length(length),

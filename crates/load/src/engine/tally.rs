@@ -22,7 +22,7 @@ pub struct Pending {
     pub head_bytes: u32,
     pub plain_head_bytes: u32,
     pub body_bytes: u64,
-    /// What the head of an HTTP/2 answer says of the body.
+    /// What the head of an HTTP/2 response says of the body.
     pub announced: Option<u64>,
     pub sum: Option<Sum>,
 }
@@ -112,7 +112,7 @@ impl Tally {
         self.measured.sent_bytes += bytes as u64;
     }
 
-    /// A right answer.
+    /// A right response.
     pub fn done(&mut self, pending: &Pending, now: Instant) {
         if !self.counts(pending.intended) {
             return;
@@ -122,7 +122,7 @@ impl Tally {
         let measured = &mut self.measured;
         measured.done += 1;
         measured.first_byte.record(micros(first.saturating_duration_since(pending.sent)));
-        measured.answer.record(micros(now.saturating_duration_since(pending.sent)));
+        measured.response.record(micros(now.saturating_duration_since(pending.sent)));
         measured.total.record(total);
         measured.longest = measured.longest.max(total);
         let bytes = count_response(measured, pending);
@@ -154,14 +154,14 @@ impl Tally {
         }
     }
 
-    /// The connection stayed open after a counted answer.
+    /// The connection stayed open after a counted response.
     #[inline]
     pub fn kept(&mut self, intended: Instant) {
         self.measured.kept_alive += u64::from(self.counts(intended));
     }
 }
 
-/// Counts what came of an answer, right or wrong, and says how many bytes that was.
+/// Counts what came of a response, right or wrong, and says how many bytes that was.
 #[inline]
 fn count_response(measured: &mut Measured, pending: &Pending) -> u64 {
     if pending.status > 0 {

@@ -25,9 +25,9 @@ pub const BUFFER: usize = 64 * 1024;
 const BACKLOG_MAX: usize = 1 << 20;
 /// Requests of a plan whose last head is remembered.
 const CACHED_MAX: usize = 1 << 16;
-/// An answer below this is read at once, head and body; of a longer one only the head is read.
+/// A response below this is read at once, head and body; of a longer one only the head is read.
 const SMALL_RESPONSE: u32 = 32 * 1024;
-/// Room for the head of a long answer.
+/// Room for the head of a long response.
 const HEAD_READ: usize = 1024;
 
 /// The part of a run that one thread has.
@@ -82,7 +82,7 @@ pub struct ThreadState<'p> {
     schedule: Schedule,
     backlog: VecDeque<Due>,
     cached_heads: Vec<CachedHead>,
-    /// Bytes of the last answer to each request.
+    /// Bytes of the last response to each request.
     sizes: Vec<u32>,
     left: Option<u64>,
     deadline: Option<Instant>,
@@ -202,13 +202,13 @@ impl<'p> ThreadState<'p> {
         self.wakes.push(Reverse((at, index)));
     }
 
-    /// The parts that reading an answer needs at the same time.
+    /// The parts that reading a response needs at the same time.
     #[inline]
     pub fn reading(&mut self) -> (&mut [CachedHead], &mut Tally, &Verifier, &Plan) {
         (&mut self.cached_heads, &mut self.tally, self.verifier, self.plan)
     }
 
-    /// How much to read at once when the answer to this request begins.
+    /// How much to read at once when the response to this request begins.
     #[inline]
     pub fn first_read_size(&self, ask: u32) -> usize {
         match self.sizes.get(ask as usize) {

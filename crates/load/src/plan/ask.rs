@@ -26,8 +26,8 @@ pub struct Ask {
 pub const USER_AGENT: &str = concat!("taipan-bench/", env!("CARGO_PKG_VERSION"));
 
 impl Ask {
-    /// Answers to HEAD have no body, whatever their head says (RFC 9110 §9.3.2).
-    pub fn answer_has_body(&self) -> bool {
+    /// Responses to HEAD have no body, whatever their head says (RFC 9110 §9.3.2).
+    pub fn response_has_body(&self) -> bool {
         self.method != "HEAD"
     }
 

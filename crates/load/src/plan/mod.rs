@@ -107,7 +107,7 @@ pub enum Protocol {
     Http2 { streams: usize },
 }
 
-/// How long a user looks at an answer: at random between the two, which may be the same.
+/// How long a user looks at a response: at random between the two, which may be the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Think {
     pub least: Duration,
@@ -122,11 +122,11 @@ pub enum GoodStatuses {
     These(Vec<u16>),
 }
 
-/// What an answer is held against, beyond its status and its own announced length.
+/// What a response is held against, beyond its status and its own announced length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     Nothing,
-    /// As long as the first good answer for the same URL.
+    /// As long as the first good response for the same URL.
     Length,
     /// The same bytes as the reference.
     Checksum(Reference),
@@ -135,7 +135,7 @@ pub enum Check {
 /// Where the right bytes are known from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// The first good answer for the same URL.
+    /// The first good response for the same URL.
     First,
     /// Lines as `sha256sum` writes them: a sum, and the path of the URL.
     Manifest(PathBuf),

@@ -2,7 +2,7 @@
 //! and says who measured. The sanity remarks about medians and means are left out.
 //!
 //! As in ab, a status outside 2xx is no failed request but has a line of its own, and a request on a
-//! reused connection took no time to connect. Times are those of right answers.
+//! reused connection took no time to connect. Times are those of right responses.
 
 use std::fmt::Write;
 
@@ -92,7 +92,7 @@ fn write_times(out: &mut String, run: &Run) -> std::fmt::Result {
     writeln!(out, "              min  mean[+/-sd] median   max")?;
     for (name, times) in [
         ("Connect:", &connect),
-        ("Processing:", &measured.answer),
+        ("Processing:", &measured.response),
         ("Waiting:", &measured.first_byte),
         ("Total:", &measured.total),
     ] {

@@ -40,7 +40,7 @@ fn named_times(run: &Run) -> [(&'static str, &Times); 6] {
         ("connect", &measured.connect),
         ("handshake", &measured.handshake),
         ("first_byte", &measured.first_byte),
-        ("answer", &measured.answer),
+        ("answer", &measured.response),
         ("total", &measured.total),
         ("requests_per_client", &measured.per_client),
     ]

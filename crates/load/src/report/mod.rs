@@ -125,7 +125,7 @@ fn push_availability(out: &mut String, measured: &Measured) {
     }
 }
 
-/// Requests whose whole answer came, whatever was in it: what the old tools call complete.
+/// Requests whose whole response came, whatever was in it: what the old tools call complete.
 fn complete(measured: &Measured) -> u64 {
     let whole = [Fault::Status, Fault::WrongLength, Fault::WrongBody];
     measured.done.saturating_add(measured.faults.of_any(&whole))
@@ -135,5 +135,5 @@ fn complete(measured: &Measured) -> u64 {
 const CONNECTING: [Fault; 5] =
     [Fault::Refused, Fault::Unreachable, Fault::Handshake, Fault::NoPorts, Fault::NoDescriptors];
 
-/// Failures of patience: no answer within the time there was.
+/// Failures of patience: no response within the time there was.
 const WAITING: [Fault; 2] = [Fault::Timeout, Fault::Unsent];

@@ -218,7 +218,7 @@ pub(super) fn rows(run: &Run) -> Vec<(&'static str, &Times, &'static str)> {
         ("Connect", &measured.connect, "until the connection was there"),
         ("TLS", &measured.handshake, "the handshake"),
         ("First byte", &measured.first_byte, "from the request sent to the first byte of its answer"),
-        ("Last byte", &measured.answer, "from the request sent to the last byte of its answer"),
+        ("Last byte", &measured.response, "from the request sent to the last byte of its answer"),
         ("Total", &measured.total, total),
     ];
     rows.retain(|(_, times, _)| !times.is_empty());

@@ -7,12 +7,12 @@ pub enum Fault {
     Refused,
     /// The host or the network cannot be reached, or there is no route.
     Unreachable,
-    /// The connection was reset, or closed before any of the answer came.
+    /// The connection was reset, or closed before any of the response came.
     Reset,
     /// The TLS handshake failed.
     Handshake,
     Timeout,
-    /// It was due, and every connection was still waiting for earlier answers when the run ended.
+    /// It was due, and every connection was still waiting for earlier responses when the run ended.
     Unsent,
     /// What came is not HTTP.
     Malformed,
@@ -105,8 +105,8 @@ impl Fault {
         }
     }
 
-    /// An answer came, and it was wrong: its URL is worth naming.
-    pub const fn is_wrong_answer(self) -> bool {
+    /// A response came, and it was wrong: its URL is worth naming.
+    pub const fn is_wrong_response(self) -> bool {
         matches!(
             self,
             Fault::Malformed | Fault::Status | Fault::ShortBody | Fault::WrongLength | Fault::WrongBody

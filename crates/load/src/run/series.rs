@@ -24,7 +24,7 @@ pub struct Point {
     pub bytes: u64,
     /// The longest total time, failed requests included, in microseconds.
     pub longest: u64,
-    /// Counts by `step(total time)`, of right answers.
+    /// Counts by `step(total time)`, of right responses.
     pub(crate) steps: Vec<u64>,
 }
 
@@ -135,7 +135,7 @@ impl Point {
         }
     }
 
-    /// So many per cent of the right answers took at most this many microseconds, to 6 %; none
+    /// So many per cent of the right responses took at most this many microseconds, to 6 %; none
     /// without any.
     pub fn percentile(&self, per_cent: f64) -> Option<u64> {
         let count = self.steps.iter().fold(0u64, |sum, &steps| sum.saturating_add(steps));
