@@ -18,7 +18,7 @@ from dataclasses import replace
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from lib import page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
-from lib.machine import Trouble  # noqa: E402
+from lib.machine import BenchError  # noqa: E402
 from lib.measure import Figures  # noqa: E402
 from lib.results import Cell, Line  # noqa: E402
 
@@ -124,7 +124,7 @@ class Pages(unittest.TestCase):
             self.assertTrue(once.startswith(f"before\n{page.BEGIN}\n") and once.endswith(f"\n{page.END}\nafter\n"))
             self.assertNotIn("old", once)
             readme.write_text("no markers")
-            with self.assertRaises(Trouble):
+            with self.assertRaises(BenchError):
                 page.put_into_readme(readme, self.results())
 
     def test_availability_is_never_rounded_up(self) -> None:
@@ -140,7 +140,7 @@ class Pages(unittest.TestCase):
             merged = results.read(files)
             self.assertEqual([found["servers"]["taipan"]["median"]["score"] for found in merged["lines"]], [5])
             files[0].write_text("{}")
-            with self.assertRaises(Trouble):
+            with self.assertRaises(BenchError):
                 results.read(files)
 
     def test_everything_shown_names_its_dashes(self) -> None:

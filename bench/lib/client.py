@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .children import Guard, started
-from .machine import Processors, Trouble
+from .machine import Processors, BenchError
 
 # A load is bounded by its own flags; this is for a client that hangs.
 HANGS_SECONDS = 30
@@ -67,9 +67,9 @@ class Clients:
                 look[1]()
             ended = family.wait(seconds + HANGS_SECONDS)
         if ended is None:
-            raise Trouble(f"taipan-bench did not end within {seconds + HANGS_SECONDS:.0f} s")
+            raise BenchError(f"taipan-bench did not end within {seconds + HANGS_SECONDS:.0f} s")
         if not report.exists():
-            raise Trouble(f"taipan-bench: {messages.read_text(errors='replace').strip()[-500:]}")
+            raise BenchError(f"taipan-bench: {messages.read_text(errors='replace').strip()[-500:]}")
         return _read(json.loads(report.read_text()))
 
     def blast(
@@ -84,7 +84,7 @@ class Clients:
         ) as family:
             ended = family.wait(seconds + HANGS_SECONDS)
         if ended != 0:
-            raise Trouble(f"blast: {messages.read_text(errors='replace').strip() or 'no end in time'}")
+            raise BenchError(f"blast: {messages.read_text(errors='replace').strip() or 'no end in time'}")
         return json.loads(report.read_text())
 
     @contextlib.contextmanager
@@ -102,12 +102,12 @@ class Clients:
         ) as family:
             if family.line(HANGS_SECONDS) != f"ready {count}\n":
                 said = messages.read_text(errors="replace").strip()[-500:]
-                raise Trouble(f"does not hold {count} idle connections: {said or 'no answer in time'}")
+                raise BenchError(f"does not hold {count} idle connections: {said or 'no answer in time'}")
             yield
             family.end_input()
             last = family.line(HANGS_SECONDS)
             if last != f"open {count}\n":
-                raise Trouble(f"idle connections were closed: {last.strip() or 'all'} of {count}")
+                raise BenchError(f"idle connections were closed: {last.strip() or 'all'} of {count}")
 
 
 def _read(report: dict) -> Load:

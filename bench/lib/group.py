@@ -9,7 +9,7 @@ import os
 import pathlib
 import time
 
-from .machine import Trouble
+from .machine import BenchError
 
 # Looks at whether an emptied group can be removed.
 LOOKS = 100
@@ -47,7 +47,7 @@ class ControlGroup:
             name, _, value = line.partition(" ")
             if name == "usage_usec":
                 return int(value) / 1e6
-        raise Trouble(f"{self.path}/cpu.stat lacks usage_usec")
+        raise BenchError(f"{self.path}/cpu.stat lacks usage_usec")
 
     def remove(self) -> None:
         # Empty by now; a zombie that is not ours may hold it for a moment.

@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 FILES_WANTED = 65536
 
 
-class Trouble(Exception):
+class BenchError(Exception):
     """The measurement cannot go on; the text says where, what, and what to do."""
 
 
@@ -124,7 +124,7 @@ def programs(taipan: str | None, tools: str | None) -> tuple[str, pathlib.Path]:
     program = os.path.abspath(taipan or built / "taipan")
     for path in (program, *(str(folder / name) for name in ("limit", "blast", "idle"))):
         if not os.access(path, os.X_OK):
-            raise Trouble(f"{path} is missing")
+            raise BenchError(f"{path} is missing")
     return program, folder
 
 
@@ -145,18 +145,18 @@ def taipan(given: str | None) -> str:
 def _executable(path: str | pathlib.Path) -> str:
     path = os.path.abspath(path)
     if not os.access(path, os.X_OK):
-        raise Trouble(f"{path} is missing")
+        raise BenchError(f"{path} is missing")
     return path
 
 
 def compile_c(source: pathlib.Path, program: pathlib.Path, *flags: str) -> None:
     """A small C program that is measured with, as its author would make it."""
     if not installed("cc"):
-        raise Trouble("cc is missing; install gcc")
+        raise BenchError("cc is missing; install gcc")
     words = ["cc", "-O2", *flags, "-o", str(program), str(source)]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
-        raise Trouble(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
+        raise BenchError(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
 
 
 def build(packages: Sequence[str]) -> None:
@@ -165,9 +165,9 @@ def build(packages: Sequence[str]) -> None:
         return
     print(f"building {', '.join(packages)}", flush=True)
     if not installed("cargo"):
-        raise Trouble("cargo is missing; install Rust as https://rustup.rs says, or name built programs by flags")
+        raise BenchError("cargo is missing; install Rust as https://rustup.rs says, or name built programs by flags")
     words = ["cargo", "build", "--release", "--locked"]
     for package in packages:
         words += ["-p", package]
     if subprocess.run(words, cwd=REPOSITORY).returncode != 0:
-        raise Trouble(f"{' '.join(words)} failed")
+        raise BenchError(f"{' '.join(words)} failed")

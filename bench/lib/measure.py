@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from . import machine, site
 from .children import Guard
 from .client import SOURCES, Clients, Load
-from .machine import Processors, Trouble
+from .machine import Processors, BenchError
 from .peers import Server, Start
 from .rows import MODEM_BYTES_PER_SECOND, Check, Connection, Effort, Kind, Part, Row
 from .running import Running, running
@@ -66,7 +66,7 @@ class Bench:
     cores: int
     effort: Effort
 
-    def measure(self, row: Row, parts: list[Part], server: Server) -> dict[str, Figures | Trouble]:
+    def measure(self, row: Row, parts: list[Part], server: Server) -> dict[str, Figures | BenchError]:
         """All parts of a row that the server can do, with one start of it."""
         start = Start(cores=self.cores, cache=row.cache, size=parts[0].size)
         if server.name == "limit" and len(parts) > 1:
@@ -74,14 +74,14 @@ class Bench:
         with running(server, start, self.work, self.guard, self.processors.server) as run:
             return self._parts(run, parts)
 
-    def _alone(self, row: Row, part: Part, server: Server) -> Figures | Trouble:
+    def _alone(self, row: Row, part: Part, server: Server) -> Figures | BenchError:
         """A start of its own, because each has one size."""
         start = Start(cores=self.cores, cache=row.cache, size=part.size)
         with running(server, start, self.work, self.guard, self.processors.server) as run:
             return self._parts(run, [part])[part.name]
 
-    def _parts(self, run: Running, parts: list[Part]) -> dict[str, Figures | Trouble]:
-        found: dict[str, Figures | Trouble] = {}
+    def _parts(self, run: Running, parts: list[Part]) -> dict[str, Figures | BenchError]:
+        found: dict[str, Figures | BenchError] = {}
         if any(part.kind is Kind.MEMORY for part in parts):
             time.sleep(SETTLE_SECONDS)
         at_start = run.family.memory()
@@ -89,8 +89,8 @@ class Bench:
             # Who cannot do one part may still do the next.
             try:
                 found[part.name] = self._part(run, part, at_start)
-            except Trouble as trouble:
-                found[part.name] = trouble
+            except BenchError as error:
+                found[part.name] = error
         return found
 
     def _part(self, run: Running, part: Part, at_start: int) -> Figures:

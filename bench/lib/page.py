@@ -6,7 +6,7 @@ from __future__ import annotations
 import pathlib
 import textwrap
 
-from .machine import MIB, Trouble
+from .machine import MIB, BenchError
 from .results import OURS
 
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
@@ -261,5 +261,5 @@ def put_into_readme(readme: pathlib.Path, results: dict) -> None:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise Trouble(f"{readme} lacks {BEGIN} and {END}")
+        raise BenchError(f"{readme} lacks {BEGIN} and {END}")
     readme.write_text(f"{before}{BEGIN}\n{readme_block(results)}\n{END}{after}")

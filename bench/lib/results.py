@@ -8,7 +8,7 @@ import pathlib
 import statistics
 from dataclasses import asdict, dataclass, field
 
-from .machine import Trouble
+from .machine import BenchError
 from .measure import Figures
 from .rows import Kind, Part, Row
 
@@ -145,9 +145,9 @@ def read(files: list[pathlib.Path]) -> dict:
         try:
             found = json.loads(file.read_text())
         except (OSError, ValueError) as error:
-            raise Trouble(f"{file}: {error}") from error
+            raise BenchError(f"{file}: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise Trouble(f"{file} is no result of bench/compare, or one of another version")
+            raise BenchError(f"{file} is no result of bench/compare, or one of another version")
         commands = [*merged.get("commands", []), *found["commands"]]
         servers = {**merged.get("servers", {}), **found["servers"]}
         quick = found["quick"] or merged.get("quick", False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from . import site
 from .children import Family, Guard, leave_if_asked, started
-from .machine import Trouble
+from .machine import BenchError
 from .peers import Place, Server, Start
 
 START_SECONDS = 20
@@ -41,9 +41,9 @@ class Running:
             connection.request("GET", path)
             answer = connection.getresponse()
             if answer.status != 200 or answer.read() != expected:
-                raise Trouble(f"{self.server.name} answers {path} with {answer.status} or other bytes")
+                raise BenchError(f"{self.server.name} answers {path} with {answer.status} or other bytes")
         except (OSError, http.client.HTTPException) as error:
-            raise Trouble(f"{self.server.name} does not answer {path}: {error or type(error).__name__}") from error
+            raise BenchError(f"{self.server.name} does not answer {path}: {error or type(error).__name__}") from error
         finally:
             connection.close()
 
@@ -84,9 +84,9 @@ def _wait_until_ready(server: Server, place: Place, family: Family, messages: pa
         leave_if_asked()
         if family.ended() is not None:
             said = messages.read_text(errors="replace").strip()[-500:]
-            raise Trouble(f"{server.name} ended at once: {said or 'without a word'}")
+            raise BenchError(f"{server.name} ended at once: {said or 'without a word'}")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", place.port), 1):
             return
         time.sleep(0.01)
     said = messages.read_text(errors="replace").strip()[-500:]
-    raise Trouble(f"{server.name} does not listen after {START_SECONDS} s: {said}")
+    raise BenchError(f"{server.name} does not listen after {START_SECONDS} s: {said}")
