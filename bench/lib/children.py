@@ -24,9 +24,9 @@ from .group import ControlGroup
 
 STOP_SECONDS = 5.0
 # How soon a signal is heeded.
-HEED_SECONDS = 0.2
+SIGNAL_CHECK_SECONDS = 0.2
 # Looks at what is left of a family after it was killed.
-LOOKS = 100
+ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -36,19 +36,19 @@ class Guard:
 
     def __init__(self) -> None:
         program = pathlib.Path(__file__).with_name("guard.py")
-        hears, self._tells = os.pipe()
+        read_end, self._write_end = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", str(program)], stdin=hears, start_new_session=True
+            [sys.executable, "-I", str(program)], stdin=read_end, start_new_session=True
         )
-        os.close(hears)
+        os.close(read_end)
 
-    def tell(self, kind: str, name: object) -> None:
+    def send(self, kind: str, name: object) -> None:
         # A guard that is gone cannot help; what it guards is ended without it.
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._tells, f"{kind} {name}\n".encode())
+            os.write(self._write_end, f"{kind} {name}\n".encode())
 
     def close(self) -> None:
-        os.close(self._tells)
+        os.close(self._write_end)
         self._process.wait()
 
 
@@ -57,11 +57,11 @@ def workplace() -> Iterator[tuple[pathlib.Path, Guard]]:
     """A folder to work in, removed at the end, whatever that is. From here on signals are heeded where
     something is waited for."""
     for number in _ENDINGS:
-        signal.signal(number, _remember)
+        signal.signal(number, _on_signal)
     guard = Guard()
     try:
         work = pathlib.Path(tempfile.mkdtemp(prefix="taipan-bench-"))
-        guard.tell("+folder", work)
+        guard.send("+folder", work)
         try:
             work.chmod(0o755)  # a peer's worker may be another user
             yield work, guard
@@ -72,21 +72,21 @@ def workplace() -> Iterator[tuple[pathlib.Path, Guard]]:
 
 
 # Signals that have come and have not been heeded yet.
-_asked_to_leave: list[int] = []
+_received_signals: list[int] = []
 
 
-def _remember(number: int, _: object) -> None:
+def _on_signal(number: int, _: object) -> None:
     # No exception here: it could come between the taking of a lock and its release, within subprocess, too.
-    _asked_to_leave.append(number)
+    _received_signals.append(number)
 
 
-def leave_if_asked() -> None:
+def exit_if_signalled() -> None:
     """An exception, so that every `finally` on the way out is run; a second signal does not cut it short."""
-    if _asked_to_leave:
-        number = _asked_to_leave[0]
+    if _received_signals:
+        number = _received_signals[0]
         for ending in _ENDINGS:
             signal.signal(ending, signal.SIG_IGN)
-        _asked_to_leave.clear()
+        _received_signals.clear()
         sys.exit(128 + number)
 
 
@@ -94,9 +94,9 @@ def _wait_for(descriptor: int, seconds: float) -> bool:
     """Whether there was something to read in time. Heeds signals."""
     give_up = time.monotonic() + seconds
     while True:
-        leave_if_asked()
+        exit_if_signalled()
         left = give_up - time.monotonic()
-        if select.select([descriptor], [], [], max(0.0, min(left, HEED_SECONDS)))[0]:
+        if select.select([descriptor], [], [], max(0.0, min(left, SIGNAL_CHECK_SECONDS)))[0]:
             return True
         if left <= 0:
             return False
@@ -209,7 +209,7 @@ class Family:
             self._kill()
 
     def _kill(self) -> None:
-        for _ in range(LOOKS):
+        for _ in range(ATTEMPTS):
             left = self._group.pids() if self._group else []
             if not left and self._process.poll() is not None:
                 break
@@ -256,7 +256,7 @@ def started(
 
     try:
         if group:
-            guard.tell("+group", group.path)
+            guard.send("+group", group.path)
         process = subprocess.Popen(
             list(command),
             stdin=stdin,
@@ -268,14 +268,14 @@ def started(
             start_new_session=True,
             preexec_fn=settle,
         )
-        guard.tell("+session", process.pid)
+        guard.send("+session", process.pid)
         family = Family(process, group)
         try:
             yield family
         finally:
             family.end()
-            guard.tell("-session", process.pid)
+            guard.send("-session", process.pid)
     finally:
         if group:
             group.remove()
-            guard.tell("-group", group.path)
+            guard.send("-group", group.path)

@@ -12,7 +12,7 @@ import time
 from .machine import BenchError
 
 # Looks at whether an emptied group can be removed.
-LOOKS = 100
+ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 _numbers = itertools.count(1)
 
@@ -51,7 +51,7 @@ class ControlGroup:
 
     def remove(self) -> None:
         # Empty by now; a zombie that is not ours may hold it for a moment.
-        for _ in range(LOOKS):
+        for _ in range(ATTEMPTS):
             with contextlib.suppress(OSError):
                 self.path.rmdir()
                 return

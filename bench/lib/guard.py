@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 # A process that forks while it is being killed needs another look.
-LOOKS = 100
+ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 
 
@@ -40,7 +40,7 @@ def main() -> None:
 def end_group(path: str) -> None:
     """A control group: its processes, then itself."""
     group = pathlib.Path(path)
-    for _ in range(LOOKS):
+    for _ in range(ATTEMPTS):
         try:
             pids = [int(word) for word in (group / "cgroup.procs").read_text().split()]
         except OSError:

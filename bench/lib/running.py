@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import site
-from .children import Family, Guard, leave_if_asked, started
+from .children import Family, Guard, exit_if_signalled, started
 from .machine import BenchError
 from .peers import Place, Server, Start
 
@@ -81,7 +81,7 @@ def free_port() -> int:
 def _wait_until_ready(server: Server, place: Place, family: Family, messages: pathlib.Path) -> None:
     give_up = time.monotonic() + START_SECONDS
     while time.monotonic() < give_up:
-        leave_if_asked()
+        exit_if_signalled()
         if family.ended() is not None:
             said = messages.read_text(errors="replace").strip()[-500:]
             raise BenchError(f"{server.name} ended at once: {said or 'without a word'}")

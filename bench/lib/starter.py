@@ -26,14 +26,14 @@ PATIENCE_SECONDS = 10.0
 STOP_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
 _ENDINGS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-_HEEDED = {*_ENDINGS, signal.SIGCHLD}
+_SIGNALS = {*_ENDINGS, signal.SIGCHLD}
 
 
 def main() -> int:
     path, processes = sys.argv[1], int(sys.argv[2])
     program, server = parted(sys.argv[3:])
     # They wait until they are asked for, so that none comes between the start of a child and our knowing it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _HEEDED)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     children: list[subprocess.Popen[bytes]] = []
     try:
         if processes:
@@ -46,7 +46,7 @@ def main() -> int:
             children.append(start(program))
             wait_for(path)
         children.append(start(server))
-        return 0 if signal.sigwait(_HEEDED) in _ENDINGS else 1
+        return 0 if signal.sigwait(_SIGNALS) in _ENDINGS else 1
     finally:
         end(children)
 
@@ -61,14 +61,14 @@ def start(words: list[str], stdin: socket.socket | IO[bytes] | None = None) -> s
     return subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL if stdin is None else stdin.fileno(),
-        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEEDED),
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),
     )
 
 
 def wait_for(path: str) -> None:
     give_up = time.monotonic() + PATIENCE_SECONDS
     while not os.path.exists(path):
-        if signal.sigpending() & _HEEDED or time.monotonic() > give_up:
+        if signal.sigpending() & _SIGNALS or time.monotonic() > give_up:
             sys.exit(f"starter: no socket {path}")
         time.sleep(PAUSE_SECONDS)
 
