@@ -260,11 +260,11 @@ if {alone!r}:
     group.ControlGroup.make = staticmethod(lambda: None)
 with workplace() as (work, guard):
     # A shell and its child, as a server and its worker.
-    with started(["sh", "-c", "sleep 1000 & wait"], guard, frozenset({{0}}), work, stdout=subprocess.DEVNULL) as family:
-        while len(family.pids()) < 2:
+    with started(["sh", "-c", "sleep 1000 & wait"], guard, frozenset({{0}}), work, stdout=subprocess.DEVNULL) as tree:
+        while len(tree.pids()) < 2:
             pass
-        print(work, *family.pids(), flush=True)
-        family.wait(1000)
+        print(work, *tree.pids(), flush=True)
+        tree.wait(1000)
 """
 
     def test_nothing_is_left_whatever_ends_the_command(self) -> None:

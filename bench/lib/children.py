@@ -1,6 +1,6 @@
-"""Processes that never outlive the command that started them, and what a family of them costs.
+"""Processes that never outlive the command that started them, and what a tree of them costs.
 
-A family is a process and all that came of it. Where the kernel lets us have a control group, the family
+A tree is a process and all that came of it. Where the kernel lets us have a control group, the tree
 is what is in it: then nobody gets lost, and the processor time of those that have ended is known.
 Elsewhere it is found by parents, and a peer that forks for every connection hides its cost."""
 
@@ -25,7 +25,7 @@ from .group import ControlGroup
 STOP_SECONDS = 5.0
 # How soon a signal is heeded.
 SIGNAL_CHECK_SECONDS = 0.2
-# Looks at what is left of a family after it was killed.
+# Looks at what is left of a tree after it was killed.
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -102,7 +102,7 @@ def _wait_for(descriptor: int, seconds: float) -> bool:
             return False
 
 
-class Family:
+class ProcessTree:
     """A process that was started here, and all that came of it."""
 
     def __init__(self, process: subprocess.Popen[str], group: ControlGroup | None) -> None:
@@ -146,7 +146,7 @@ class Family:
 
     def cpu_seconds(self) -> float:
         """What the scheduler has given to all threads of all of them. Without a control group those
-        that have ended count only if somebody of the family has waited for them."""
+        that have ended count only if somebody of the tree has waited for them."""
         if self._group:
             return self._group.cpu_seconds()
         nanoseconds, ticks = 0, 0
@@ -242,8 +242,8 @@ def started(
     sink: int | IO[bytes] = subprocess.DEVNULL,
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes] | None = None,
-) -> Iterator[Family]:
-    """Starts a program on its processors, in a session of its own, and ends its family whatever happens.
+) -> Iterator[ProcessTree]:
+    """Starts a program on its processors, in a session of its own, and ends its tree whatever happens.
     What it says goes to `sink`."""
     group = ControlGroup.make()
 
@@ -269,11 +269,11 @@ def started(
             preexec_fn=settle,
         )
         guard.send("+session", process.pid)
-        family = Family(process, group)
+        tree = ProcessTree(process, group)
         try:
-            yield family
+            yield tree
         finally:
-            family.end()
+            tree.end()
             guard.send("-session", process.pid)
     finally:
         if group:

@@ -62,10 +62,10 @@ class Clients:
         messages = self.work / "client-messages"
         with messages.open("wb") as sink, started(
             command, self.guard, self.processors.client, self.work, sink=sink
-        ) as family:
-            if look and family.wait(look[0]) is None:
+        ) as tree:
+            if look and tree.wait(look[0]) is None:
                 look[1]()
-            ended = family.wait(seconds + HANGS_SECONDS)
+            ended = tree.wait(seconds + HANGS_SECONDS)
         if ended is None:
             raise BenchError(f"taipan-bench did not end within {seconds + HANGS_SECONDS:.0f} s")
         if not report.exists():
@@ -81,8 +81,8 @@ class Clients:
         messages, report = self.work / "client-messages", self.work / "blast.json"
         with messages.open("wb") as sink, report.open("wb") as stdout, started(
             command, self.guard, self.processors.client, self.work, sink=sink, stdout=stdout
-        ) as family:
-            ended = family.wait(seconds + HANGS_SECONDS)
+        ) as tree:
+            ended = tree.wait(seconds + HANGS_SECONDS)
         if ended != 0:
             raise BenchError(f"blast: {messages.read_text(errors='replace').strip() or 'no end in time'}")
         return json.loads(report.read_text())
@@ -99,13 +99,13 @@ class Clients:
             sink=sink,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-        ) as family:
-            if family.line(HANGS_SECONDS) != f"ready {count}\n":
+        ) as tree:
+            if tree.line(HANGS_SECONDS) != f"ready {count}\n":
                 said = messages.read_text(errors="replace").strip()[-500:]
                 raise BenchError(f"does not hold {count} idle connections: {said or 'no answer in time'}")
             yield
-            family.end_input()
-            last = family.line(HANGS_SECONDS)
+            tree.end_input()
+            last = tree.line(HANGS_SECONDS)
             if last != f"open {count}\n":
                 raise BenchError(f"idle connections were closed: {last.strip() or 'all'} of {count}")
 

@@ -84,7 +84,7 @@ class Bench:
         found: dict[str, Figures | BenchError] = {}
         if any(part.kind is Kind.MEMORY for part in parts):
             time.sleep(SETTLE_SECONDS)
-        at_start = run.family.memory()
+        at_start = run.tree.memory()
         for part in parts:
             # Who cannot do one part may still do the next.
             try:
@@ -126,10 +126,10 @@ class Bench:
 
     def _load(self, run: Running, part: Part, connections: int, words: list[str], seconds: float) -> Figures:
         words = [*words, "--connections", str(connections), "--time", f"{seconds}s", *self._asked(run, part)]
-        before = run.family.cpu_seconds()
+        before = run.tree.cpu_seconds()
         load = self.clients.load(words, seconds + self.effort.timeout_seconds)
-        cpu = run.family.cpu_seconds() - before
-        return figures_of(load, cpu, connections, run.family.memory())
+        cpu = run.tree.cpu_seconds() - before
+        return figures_of(load, cpu, connections, run.tree.memory())
 
     def _asked(self, run: Running, part: Part) -> list[str]:
         """The words of taipan-bench that say what is asked for, and what is right."""
@@ -193,13 +193,13 @@ class Bench:
         seen: list[tuple[int, int]] = []
 
         def look() -> None:
-            seen.append((run.family.memory(), machine.memory_available()))
+            seen.append((run.tree.memory(), machine.memory_available()))
 
-        before = run.family.cpu_seconds()
+        before = run.tree.cpu_seconds()
         # When all are there and nobody has gone.
         look_after = effort.ramp_seconds + (effort.user_seconds - effort.ramp_seconds) / 2
         load = self.clients.load(words, seconds, (look_after, look))
-        cpu = run.family.cpu_seconds() - before
+        cpu = run.tree.cpu_seconds() - before
         if not seen:
             look()
         memory, left = seen[0]
@@ -214,18 +214,18 @@ class Bench:
             case "program":
                 return os.path.getsize(os.path.realpath(run.server.path))
             case "libraries":
-                return sum(run.family.programs().values())
+                return sum(run.tree.programs().values())
             case _:
                 return self._idle_bytes(run, part)
 
     def _idle_bytes(self, run: Running, part: Part) -> float:
         """What a connection costs that has asked once and is silent since."""
         count = min(self.effort.idle, machine.connections_possible())
-        before = run.family.own_memory()
+        before = run.tree.own_memory()
         with self.clients.idle_connections(run.place.address, part.sample, count):
             time.sleep(self.effort.silence_seconds)
             # Too little to be seen is nothing, and not less.
-            return max(0, run.family.own_memory() - before) / count
+            return max(0, run.tree.own_memory() - before) / count
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import site
-from .children import Family, Guard, exit_if_signalled, started
+from .children import ProcessTree, Guard, exit_if_signalled, started
 from .machine import BenchError
 from .peers import Place, Server, Start
 
@@ -25,7 +25,7 @@ class Running:
 
     server: Server
     place: Place
-    family: Family
+    tree: ProcessTree
 
     def url(self, target: str) -> str:
         return f"http://{self.place.address}{target}"
@@ -67,9 +67,9 @@ def running(
         words = [*before, *server.words(place, start)]
         with messages.open("wb") as sink, started(
             words, guard, processors, folder, environment=server.environment(place, start), sink=sink
-        ) as family:
-            _wait_until_ready(server, place, family, messages)
-            yield Running(server, place, family)
+        ) as tree:
+            _wait_until_ready(server, place, tree, messages)
+            yield Running(server, place, tree)
 
 
 def free_port() -> int:
@@ -78,11 +78,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _wait_until_ready(server: Server, place: Place, family: Family, messages: pathlib.Path) -> None:
+def _wait_until_ready(server: Server, place: Place, tree: ProcessTree, messages: pathlib.Path) -> None:
     give_up = time.monotonic() + START_SECONDS
     while time.monotonic() < give_up:
         exit_if_signalled()
-        if family.ended() is not None:
+        if tree.ended() is not None:
             said = messages.read_text(errors="replace").strip()[-500:]
             raise BenchError(f"{server.name} ended at once: {said or 'without a word'}")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", place.port), 1):

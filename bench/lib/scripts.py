@@ -212,7 +212,7 @@ def _shared_socket(answer: Answer) -> Callable[[Place, Start], list[str]]:
 
 
 def _beside(server: Server, application: Callable[[Place, Start], list[str]]) -> Server:
-    """A server that is started behind its application, both as one family. The application is the words of
+    """A server that is started behind its application, both as one tree. The application is the words of
     the starter: how many processes, and what they are."""
     alone: Command = server.command
 

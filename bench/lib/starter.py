@@ -1,5 +1,5 @@
 """Starts an application and the server before it, for servers that start none themselves, and ends both. So
-they are one family, and the processor time of both is counted.
+they are one tree, and the processor time of both is counted.
 
 Runs as a program of its own:
 
