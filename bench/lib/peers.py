@@ -29,12 +29,12 @@ class Cache(Enum):
     OFF = "off"
 
 
-class Patience(Enum):
+class Shedding(Enum):
     """Whether taipan refuses requests when it comes too late to answer them."""
 
-    USUAL = ""
+    ON = ""
     # Under valgrind everything is late.
-    ENDLESS = 'delay = "0s"'
+    OFF = 'delay = "0s"'
 
 
 class Ability(Enum):
@@ -67,7 +67,7 @@ class Start:
     cores: int = 1
     cache: Cache = Cache.ON
     access_log: pathlib.Path | None = None
-    patience: Patience = Patience.USUAL
+    shedding: Shedding = Shedding.ON
     # Bytes of the one answer of `limit`.
     size: int = 0
     # More for the template, by the names that it has there.
@@ -122,7 +122,7 @@ def _taipan(program: str, place: Place, start: Start) -> list[str]:
     entries = 4096 if start.cache is Cache.ON else 0
     # Where there are no scripts there is no process for them.
     scripts = _SCRIPTS if (place.root / "cgi-bin").is_dir() else ""
-    more = {"ACCESS": access, "CACHE": entries, "PATIENCE": start.patience.value, "SCRIPTS": scripts}
+    more = {"ACCESS": access, "CACHE": entries, "SHEDDING": start.shedding.value, "SCRIPTS": scripts}
     config = fill("taipan.toml", place, start, **more)
     # The files belong to whoever measures, and so must the server.
     as_root = ["--user", "root"] if os.geteuid() == 0 else []

@@ -22,7 +22,7 @@ from typing import IO
 
 BACKLOG = 4096
 # Until a program has made its socket, and until one that is asked to end has ended.
-PATIENCE_SECONDS = 10.0
+SOCKET_SECONDS = 10.0
 STOP_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
 _ENDINGS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -66,7 +66,7 @@ def start(words: list[str], stdin: socket.socket | IO[bytes] | None = None) -> s
 
 
 def wait_for(path: str) -> None:
-    give_up = time.monotonic() + PATIENCE_SECONDS
+    give_up = time.monotonic() + SOCKET_SECONDS
     while not os.path.exists(path):
         if signal.sigpending() & _SIGNALS or time.monotonic() > give_up:
             sys.exit(f"starter: no socket {path}")
