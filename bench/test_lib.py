@@ -230,7 +230,7 @@ class Scripts(unittest.TestCase):
                     lines = [one for one in text.splitlines() if not one.startswith(("#", ";"))]
                     self.assertNotRegex("\n".join(lines), "@[A-Z]+@")
                 if contender.server.name == "nginx":
-                    application, server = starter.parted(words[5:])
+                    application, server = starter.split(words[5:])
                     self.assertIn(application[0], ("/bin/php-fpm", f"{place.root}/cgi-bin/64k"))
                     self.assertEqual(server[0], "/bin/program")
 

@@ -50,9 +50,9 @@ class Clients:
     work: pathlib.Path
 
     def load(
-        self, words: Sequence[str], seconds: float, look: tuple[float, Callable[[], None]] | None = None
+        self, words: Sequence[str], seconds: float, sample: tuple[float, Callable[[], None]] | None = None
     ) -> Load:
-        """One run of taipan-bench that should last for at most so many seconds. `look` is called once
+        """One run of taipan-bench that should last for at most so many seconds. `sample` is called once
         after its seconds, while the run goes on."""
         report = self.work / "report.json"
         report.unlink(missing_ok=True)
@@ -63,8 +63,8 @@ class Clients:
         with messages.open("wb") as sink, started(
             command, self.guard, self.processors.client, self.work, sink=sink
         ) as tree:
-            if look and tree.wait(look[0]) is None:
-                look[1]()
+            if sample and tree.wait(sample[0]) is None:
+                sample[1]()
             ended = tree.wait(seconds + HANGS_SECONDS)
         if ended is None:
             raise BenchError(f"taipan-bench did not end within {seconds + HANGS_SECONDS:.0f} s")

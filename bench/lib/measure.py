@@ -192,16 +192,16 @@ class Bench:
         words += ["--time", f"{seconds}s", *self._asked(run, part)]
         seen: list[tuple[int, int]] = []
 
-        def look() -> None:
+        def sample() -> None:
             seen.append((run.tree.memory(), machine.memory_available()))
 
         before = run.tree.cpu_seconds()
         # When all are there and nobody has gone.
-        look_after = effort.ramp_seconds + (effort.user_seconds - effort.ramp_seconds) / 2
-        load = self.clients.load(words, seconds, (look_after, look))
+        sample_after = effort.ramp_seconds + (effort.user_seconds - effort.ramp_seconds) / 2
+        load = self.clients.load(words, seconds, (sample_after, sample))
         cpu = run.tree.cpu_seconds() - before
         if not seen:
-            look()
+            sample()
         memory, left = seen[0]
         return UsersStep(figures_of(load, cpu, users, memory), left)
 

@@ -302,9 +302,9 @@ def version_of(server: Server) -> str:
         asked.append(["dpkg-query", "--show", "--showformat", "${Version}", server.package])
     for words in asked:
         try:
-            told = subprocess.run(words, capture_output=True, text=True, timeout=10)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             continue
-        if found := re.search(r"\d+\.\d+[\d.]*", told.stdout + told.stderr):
+        if found := re.search(r"\d+\.\d+[\d.]*", done.stdout + done.stderr):
             return found[0]
     return ""

@@ -1,4 +1,4 @@
-"""Who answers by programs, and how each server is told to: by CGI, with an application that it starts or that
+"""Who answers by programs, and how each server is settings to: by CGI, with an application that it starts or that
 is started beside it, and with php-fpm. What is not here of a configuration is in bench/peers."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def make(www: pathlib.Path) -> None:
     (www / f"{HELLO.program}.php").write_text(PHP)
 
 
-# ---- what the templates are told -----------------------------------------------------------
+# ---- what the templates are settings -----------------------------------------------------------
 
 # More at a time than anybody asks for here, and scripts that may be silent for as long as they are held.
 _TAIPAN_CGI = """
@@ -151,7 +151,7 @@ _NGINX_UPSTREAM = "upstream application { server unix:@WORK@/application.sock; k
 _NGINX_PHP = f"location ~ \\.php$ {{ fastcgi_pass unix:@WORK@/application.sock; {_NGINX_FASTCGI} }}"
 
 # By server and kind; what is missing is in the server's template.
-_TOLD: Mapping[tuple[str, Kind], Mapping[str, str]] = {
+_SETTINGS: Mapping[tuple[str, Kind], Mapping[str, str]] = {
     ("taipan", Kind.CGI): {"SCRIPTS": _TAIPAN_CGI},
     ("taipan", Kind.PERSISTENT): {"SCRIPTS": _TAIPAN_PERSISTENT},
     ("taipan", Kind.PHP): {"SCRIPTS": _TAIPAN_PHP},
@@ -188,8 +188,8 @@ def persistent(server: Server, answer: Answer) -> list[Contender]:
     if server.name != "nginx":
         return [plain]
     beside = replace(plain, server=_beside(server, _shared_socket(answer)))
-    told = {**plain.start.more, "SCRIPTS": _NGINX_KEPT, "UPSTREAMS": _NGINX_UPSTREAM}
-    return [beside, replace(beside, name="nginx kept", start=replace(plain.start, more=told))]
+    settings = {**plain.start.more, "SCRIPTS": _NGINX_KEPT, "UPSTREAMS": _NGINX_UPSTREAM}
+    return [beside, replace(beside, name="nginx kept", start=replace(plain.start, more=settings))]
 
 
 def by_php(server: Server, php_fpm: Server) -> Contender:
@@ -203,7 +203,7 @@ def by_php(server: Server, php_fpm: Server) -> Contender:
 
 
 def _contender(name: str, server: Server, kind: Kind, answer: Answer) -> Contender:
-    more = {"PROGRAM": answer.program, "PROCESSES": str(PROCESSES), **_TOLD.get((server.name, kind), {})}
+    more = {"PROGRAM": answer.program, "PROCESSES": str(PROCESSES), **_SETTINGS.get((server.name, kind), {})}
     return Contender(name, server, Start(more=more), answer.path(kind), answer.body)
 
 

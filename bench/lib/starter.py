@@ -31,7 +31,7 @@ _SIGNALS = {*_ENDINGS, signal.SIGCHLD}
 
 def main() -> int:
     path, processes = sys.argv[1], int(sys.argv[2])
-    program, server = parted(sys.argv[3:])
+    program, server = split(sys.argv[3:])
     # They wait until they are asked for, so that none comes between the start of a child and our knowing it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     children: list[subprocess.Popen[bytes]] = []
@@ -51,7 +51,7 @@ def main() -> int:
         end(children)
 
 
-def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """What is before the `--`, and what is behind it."""
     at = words.index("--")
     return [*words[:at]], [*words[at + 1 :]]
