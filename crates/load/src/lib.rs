@@ -1,7 +1,7 @@
-//! The load generator: what is asked of a server, how it is asked, and what came of it.
+//! The load generator: flags and URLs become a plan, the engine sends its requests, and reports show the result.
 //!
-//! Uses `http` for what both sides must agree upon, and never `site` or `server`: it judges them from
-//! outside. The modules stand in the order in which a run meets them.
+//! Uses `http` for the grammar that client and server share, and never `site` or `server`: it measures them from
+//! outside. The modules stand in the order in which a run uses them.
 
 pub mod flags;
 

@@ -1,4 +1,4 @@
-//! The program: the command line in, a report and an exit code out.
+//! The program: reads the command line, prints a report and sets the exit code.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -17,7 +17,7 @@ use load::{engine, progress, worker};
 
 /// Nothing was measured.
 const NOT_RUN: u8 = 2;
-/// As shells say it of SIGINT.
+/// What shells report for SIGINT.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
@@ -62,7 +62,7 @@ fn run(arguments: &RunArguments) -> Result<ExitCode, String> {
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { code })
 }
 
-/// The first SIGINT ends the run, the second the program.
+/// The first SIGINT ends the run, the second one ends the program.
 fn stop_at_interrupt() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     let ours = stop.clone();
@@ -98,7 +98,7 @@ fn merge(files: &[PathBuf], output: &Output) -> Result<ExitCode, String> {
     report(&merged.ok_or("nothing to merge")?, output)
 }
 
-/// The report, and the exit code that says whether the server was available enough.
+/// Writes the report. The exit code tells whether the server was available enough.
 fn report(run: &Run, output: &Output) -> Result<ExitCode, String> {
     let coloured = output.file.is_none() && output.format == Format::Page && io::stdout().is_terminal();
     let style = if coloured { Style::Colour } else { Style::Plain };
@@ -117,7 +117,7 @@ fn report(run: &Run, output: &Output) -> Result<ExitCode, String> {
 
 fn print(text: &str) -> Result<ExitCode, String> {
     match io::stdout().write_all(text.as_bytes()) {
-        // `taipan-bench --help | head` is no failure.
+        // `taipan-bench --help | head` is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -1,5 +1,5 @@
-//! What is seen of a run while it lasts: one line a second, of all threads together, and beneath them how far
-//! the run has come and how long it will take. Only on a terminal; what is piped away gets nothing.
+//! Shows the progress of a run on a terminal: one line a second for all threads together, and below it a bar with
+//! the time left. Prints nothing if standard error is not a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,21 +13,21 @@ use crate::flags::Progress;
 use crate::plan::{Pace, Plan};
 use crate::run::Point;
 
-/// Seconds that wait for a slow terminal; further ones wait with their threads' next look.
+/// Reports that may wait for a slow terminal. A thread that finds the channel full waits.
 const REPORTS_MAX: usize = 4096;
 
 /// Characters of the bar.
 const BAR: usize = 30;
-/// Back to the first column, with nothing behind it.
+/// Moves to the first column and clears the line.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Ends when all senders are gone.
+/// Prints until all senders are dropped.
 pub struct Watcher {
     pub sender: SyncSender<SecondReport>,
     printer: JoinHandle<()>,
 }
 
-/// `None`: nobody is watching.
+/// `None`: no terminal, or `--quiet`.
 pub fn watch(progress: Progress, plan: &Plan) -> Option<Watcher> {
     if progress == Progress::Never || !std::io::stderr().is_terminal() {
         return None;
@@ -47,7 +47,7 @@ impl Watcher {
     }
 }
 
-/// Where a run ends; what it has neither of, ends with its input.
+/// Where a run ends. With neither, it ends with its input.
 #[derive(Debug, Clone, Copy, Default)]
 struct Goal {
     requests: Option<u64>,
@@ -63,7 +63,7 @@ impl Goal {
         Goal { requests: plan.stop.requests, time: plan.stop.time.or(replay) }
     }
 
-    /// The part of the run that is over, from 0 to 1: whichever end is nearer counts.
+    /// The part of the run that is over, from 0 to 1, by the end that comes first.
     fn reached(self, seconds: u64, finished: u64) -> Option<f64> {
         let by_requests = self.requests.map(|all| finished as f64 / all.max(1) as f64);
         let by_time = self.time.map(|time| seconds as f64 / time.as_secs_f64().max(0.001));
@@ -74,7 +74,7 @@ impl Goal {
 
 fn print(reports: &Receiver<SecondReport>, goal: Goal, threads: usize) {
     let mut finished = 0;
-    // A terminal that was closed shows nothing, and the run goes on.
+    // If the terminal was closed, the run goes on.
     let show = |text: &str| _ = write!(std::io::stderr(), "{CLEAR}{text}");
     show(&goal.reached(0, 0).map_or(String::new(), |part| bar(part, 0)));
     let mut seconds: BTreeMap<u64, (usize, Point)> = BTreeMap::new();
@@ -94,7 +94,7 @@ fn print(reports: &Receiver<SecondReport>, goal: Goal, threads: usize) {
     show("");
 }
 
-/// How far the run has come, and how long the rest takes if it goes on as it did.
+/// How much is done, and how long the rest takes at the same pace.
 fn bar(part: f64, elapsed: u64) -> String {
     let full = (part * BAR as f64) as usize;
     let mut text = format!("[{:<BAR$}] {:>3.0} %", "#".repeat(full), (part * 100.0).floor());
@@ -113,7 +113,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Never a rate without the failures and the longest time beside it.
+/// A rate never stands without the failures and the longest time.
 fn line(second: u64, point: &Point) -> String {
     let milliseconds = |micros: u64| micros as f64 / 1000.0;
     let mut text = format!("{:>5} s  {:>9} requests/s  {:>7} failed", second + 1, point.done, point.failed);
@@ -130,7 +130,7 @@ mod tests {
     use crate::run::Series;
 
     #[test]
-    fn a_bar_says_how_far_and_how_long() {
+    fn a_bar_shows_the_part_done_and_the_time_left() {
         let by_requests = Goal { requests: Some(1000), time: None };
         let by_both = Goal { time: Some(Duration::from_secs(10)), ..by_requests };
         assert_eq!(by_requests.reached(3, 250), Some(0.25));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_rate_failures_p99_and_the_longest() {
+    fn a_line_shows_rate_failures_p99_and_longest_time() {
         let mut series = Series::default();
         series.done(0, 1500, 10);
         series.failed(0, 250_000, 0);

@@ -1,5 +1,5 @@
-//! What a finished run measured, as plain data: the engine fills a `Measured` per thread, `Run` puts
-//! it beside what was asked for, and the reports read it. Knows nothing of sockets, clocks and forms.
+//! The result of a run as plain data. The engine fills one `Measured` per thread, `Run` adds the settings and the
+//! server, and the reports read it. Knows nothing of sockets, clocks and formats.
 
 mod fault;
 mod series;
@@ -12,25 +12,25 @@ pub(crate) use series::STEPS;
 pub use series::{Point, Series};
 pub use times::Times;
 
-/// How many wrong URLs are kept by name; what comes after is only counted.
+/// How many URLs with wrong responses are kept by name; further ones are only counted.
 pub const WRONG_KEPT: usize = 32;
 
-/// A finished run: what was asked for, who answered, and what was measured.
+/// A finished run: its settings, the server, and what was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub settings: Settings,
     pub server: Server,
     pub measured: Measured,
-    /// How many generators this is the sum of; 1 for a run of its own.
+    /// The number of generators whose results are merged here; 1 for a single run.
     pub generators: u32,
 }
 
-/// What was asked for.
+/// The settings of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The first URL, as given.
     pub url: String,
-    /// How many different URLs were asked for.
+    /// The number of different URLs.
     pub urls: u64,
     pub command_line: String,
     pub method: String,
@@ -42,7 +42,7 @@ pub struct Settings {
     pub reuse: Reuse,
     pub pace: Pace,
     pub check: Check,
-    /// Where the run was to stop; none: not by that.
+    /// When the run was to stop; none without such a limit.
     pub stop_requests: Option<u64>,
     pub stop_micros: Option<u64>,
     pub warm_up_micros: u64,
@@ -50,7 +50,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What becomes of a connection after a response.
+/// Whether connections are reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     #[default]
@@ -58,19 +58,19 @@ pub enum Reuse {
     PerRequest,
 }
 
-/// What decides when a request begins.
+/// What starts a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pace {
-    /// The end of the one before it: a fixed number of clients.
+    /// The end of the request before it: a fixed number of clients.
     #[default]
     Closed,
-    /// The clock, at so many per second, at even distances; times count from the intended start.
+    /// The clock, at this many per second, at even intervals; times count from the intended start.
     Even(f64),
-    /// The clock, so many per second on average, at random distances (a Poisson process).
+    /// The clock, at this many per second on average, at random intervals (a Poisson process).
     Poisson(f64),
 }
 
-/// What a response is held against.
+/// What a response is verified against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     /// Status and framing only.
@@ -80,7 +80,7 @@ pub enum Check {
     Checksum,
 }
 
-/// Who answered.
+/// The server that was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Server {
     /// The `Server` field of the first response; empty without one.
@@ -130,11 +130,11 @@ pub struct Measured {
     pub resumed: u64,
     /// Bytes of heads as received (compressed in HTTP/2), framing included.
     pub head_bytes: u64,
-    /// Bytes the same heads have in plain; equal to `head_bytes` in HTTP/1.1.
+    /// Bytes of the same heads without compression; equal to `head_bytes` in HTTP/1.1.
     pub plain_head_bytes: u64,
     pub body_bytes: u64,
     pub sent_bytes: u64,
-    /// From `connect` to the connection being there; one per connection.
+    /// From `connect` to the established connection; one per connection.
     pub connect: Times,
     /// The TLS handshake; one per handshake.
     pub handshake: Times,
@@ -142,11 +142,10 @@ pub struct Measured {
     pub first_byte: Times,
     /// From the request being sent to the last byte of its response, of right responses.
     pub response: Times,
-    /// From the intended start, with connecting and waiting for one's turn, to the last byte of
-    /// the response, of right responses. This is what somebody outside would have felt.
+    /// From the intended start, with connecting and waiting for a free connection, to the last byte of
+    /// the response, of right responses. This is what a user would have waited.
     pub total: Times,
-    /// The longest that any request took from its intended start, failed ones included: who gave
-    /// up has waited, too.
+    /// The longest time of any request from its intended start, failed requests included.
     pub longest: u64,
     /// Requests finished per client (a client is one of `concurrency`), one record for each.
     pub per_client: Times,
@@ -161,7 +160,7 @@ pub struct Measured {
     pub busiest_micros: u64,
 }
 
-/// How often a URL was answered wrongly, and how the first time.
+/// How many wrong responses a URL had, and the fault of the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wrong {
     pub first: Fault,
@@ -196,7 +195,7 @@ impl Statuses {
         (0..).zip(self.0.iter().copied()).filter(|&(_, count)| count > 0)
     }
 
-    /// How many of a class: 2 for 2xx.
+    /// The responses of a class: 2 for 2xx.
     pub fn class(&self, hundreds: u16) -> u64 {
         self.iter()
             .filter(|(status, _)| status / 100 == hundreds)
@@ -214,13 +213,12 @@ impl Measured {
         self.faults.total()
     }
 
-    /// Requests that have come to an end, good or bad.
+    /// Requests that ended, right or wrong.
     pub fn finished(&self) -> u64 {
         self.done.saturating_add(self.failed())
     }
 
-    /// Of the requests that have come to an end, those that went right, in per cent. None when none
-    /// has.
+    /// The share of right requests among those that ended, in per cent. None when none ended.
     pub fn availability(&self) -> Option<f64> {
         let finished = self.finished();
         (finished > 0).then(|| self.done as f64 * 100.0 / finished as f64)
@@ -230,7 +228,7 @@ impl Measured {
         self.micros as f64 / 1e6
     }
 
-    /// Something per second of the measured time; 0 when there was none.
+    /// An amount per second of the measured time; 0 when there was none.
     pub fn per_second(&self, amount: u64) -> f64 {
         if self.micros == 0 { 0.0 } else { amount as f64 * 1e6 / self.micros as f64 }
     }
@@ -240,8 +238,7 @@ impl Measured {
         self.head_bytes.saturating_add(self.body_bytes)
     }
 
-    /// Counts a request that ended otherwise than it should have, and keeps the name of its URL if
-    /// it is the server's response that was wrong. `url` is asked for only when the name is kept.
+    /// Counts a failed request, and keeps the name of its URL if the server's response was wrong.
     pub fn fail(&mut self, fault: Fault, url: &str) {
         self.faults.count(fault);
         if fault.is_wrong_response() {
@@ -303,7 +300,7 @@ impl Measured {
 
 impl Run {
     /// Adds the run of another generator at the same time against the same server: clients, rates
-    /// and counts add up, and what was asked for stays that of the first.
+    /// and counts are added up, and the other settings stay those of the first.
     pub fn merge(&mut self, other: &Run) {
         let (ours, theirs) = (&mut self.settings, &other.settings);
         ours.concurrency = ours.concurrency.saturating_add(theirs.concurrency);

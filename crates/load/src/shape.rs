@@ -1,15 +1,15 @@
-//! How a reader behaves that is not a fast, patient program: how slowly it reads and writes, and when it
-//! goes away. Plain data and arithmetic; the engine does what it says.
+//! The shape of a client that is not fast and patient: how slowly it reads and writes, and when it closes. Plain
+//! data and arithmetic; the engine applies it.
 
 use std::time::{Duration, Instant};
 
 /// 33.6 kbit/s, the modem of the old measurements.
 pub const MODEM: u64 = 33_600 / 8;
 
-/// How often a slow reader or writer comes back, unless a single byte takes longer.
+/// How often a slow reader or writer is served, unless a single byte takes longer.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What every connection does otherwise than a fast and polite one.
+/// How every connection differs from a fast and polite one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes per second that are read.
@@ -26,13 +26,13 @@ pub enum Closing {
     /// After the response.
     #[default]
     Polite,
-    /// Our half is closed when the request has been sent, and the response is awaited.
+    /// The client shuts down its sending half after the request, and reads the response.
     HalfClose,
-    /// The connection is reset when so many bytes of a response have come.
+    /// The client resets the connection after this many bytes of a body.
     AbortAfter(u64),
 }
 
-/// Bytes of a rate that have become due.
+/// Limits bytes to a rate.
 #[derive(Debug, Clone, Copy)]
 pub struct RateLimiter {
     per_second: u64,
@@ -54,8 +54,8 @@ impl RateLimiter {
         RateLimiter { per_second, since: now, taken: 0 }
     }
 
-    /// Bytes that may be moved now. A pause longer than a second is not made up for: nobody reads faster
-    /// because the server was slow.
+    /// Bytes that may be read or written now. A pause longer than a second is not made up for: a client does
+    /// not read faster because the server was slow.
     pub fn due(&mut self, now: Instant) -> usize {
         let due = self.owed(now);
         if due > self.per_second {
@@ -69,7 +69,7 @@ impl RateLimiter {
         self.taken += bytes as u64;
     }
 
-    /// When it is worth coming back.
+    /// When to try again.
     pub fn next(&self, now: Instant) -> Instant {
         let one_byte = Duration::from_nanos(1_000_000_000 / self.per_second.max(1) + 1);
         now + one_byte.max(INTERVAL)
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ration_is_a_rate_and_does_not_make_up_for_pauses() {
+    fn limits_a_rate_and_does_not_make_up_for_pauses() {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         let mut limiter = RateLimiter::new(1000, start);

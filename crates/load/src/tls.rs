@@ -1,4 +1,4 @@
-//! TLS as rustls does it: whom to trust, whether to resume, and what was agreed upon.
+//! TLS by rustls: trust, resumption, and the negotiated parameters.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +16,11 @@ use rustls::{
 use crate::plan::{Plan, Protocol, Resumption, Trust};
 use crate::run::{Fault, Tls};
 
-/// Where systems keep the certificates of the authorities that they trust.
+/// Where systems keep the certificates of trusted authorities.
 const SYSTEM: &[&str] =
     &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Sessions that are remembered, for all connections of a run.
+/// Sessions that are cached for all connections of a run.
 const SESSIONS: usize = 4096;
 
 /// Errors: a sentence naming the file that cannot be read.
@@ -58,7 +58,7 @@ pub fn is_resumed(connection: &ClientConnection) -> bool {
     connection.handshake_kind() == Some(HandshakeKind::Resumed)
 }
 
-/// Version and cipher, in the words of the registries.
+/// Version and cipher suite under their registered names.
 pub fn names(connection: &ClientConnection) -> Option<Tls> {
     let version = match connection.protocol_version()? {
         rustls::ProtocolVersion::TLSv1_2 => "TLSv1.2".to_owned(),
@@ -75,21 +75,23 @@ fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| named(error.to_string()))?;
-        // Systems carry some that rustls does not know how to read.
+        // Systems have certificates that rustls cannot read.
         let _ = store.add(certificate);
     }
-    if store.is_empty() { Err(named("no certificate that can be used".to_owned())) } else { Ok(store) }
+    if store.is_empty() { Err(named("no usable certificate".to_owned())) } else { Ok(store) }
 }
 
 fn system() -> Result<RootCertStore, String> {
-    let path = SYSTEM.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
-        "no certificates of authorities on this system; give --ca FILE or --insecure".to_owned()
-    })?;
+    let path = SYSTEM
+        .iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+        .ok_or_else(|| "this system has no CA certificates; give --ca FILE or --insecure".to_owned())?;
     authorities(path)
 }
 
-/// Believes every certificate, as who measures a test server wants it; signatures are still verified, for
-/// they cost what is measured.
+/// Accepts every certificate, for test servers. Signatures are still verified, because their cost is part of
+/// the measurement.
 #[derive(Debug)]
 struct AcceptAny {
     provider: Arc<CryptoProvider>,

@@ -1,6 +1,5 @@
-//! Whether a response is the right one: its status, its length, its bytes. What is right is known from the
-//! first good response, from a manifest of sums, or from the files of a folder. Shared by all threads, and
-//! written to once per request of the plan.
+//! Verifies responses: status, length, bytes. The reference is the first good response, a manifest of checksums,
+//! or the files of a folder. Shared by all threads, and written to once per request of the plan.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,10 +13,10 @@ use twox_hash::XxHash3_128;
 use crate::plan::{Ask, Check, GoodStatuses, Plan, Reference};
 use crate::run::Fault;
 
-/// A sum of a body that is being read.
+/// The checksum of a body that is being read.
 #[derive(Clone)]
 pub enum Sum {
-    /// Fast; for what nobody else has to compute.
+    /// Fast; used when no other program has to compute it.
     Xxh3(Box<XxHash3_128>),
     /// As `sha256sum` computes it.
     Sha256(Box<digest::Context>),
@@ -29,10 +28,10 @@ enum Digest {
     Sha256([u8; 32]),
 }
 
-/// What is known of the right body of one request.
+/// Length and digest of the right body of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ReferenceBody {
-    /// `None`: a manifest knows no lengths.
+    /// `None`: a manifest has no lengths.
     length: Option<u64>,
     digest: Option<Digest>,
 }
@@ -44,7 +43,7 @@ pub struct Verifier {
     reference: Vec<OnceLock<ReferenceBody>>,
 }
 
-/// What has to be computed while a body comes in.
+/// What is computed while a body arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -89,7 +88,7 @@ impl Sum {
 impl Verifier {
     /// Reads the references that are files.
     ///
-    /// Errors: a sentence that names the file, or the URL that no file belongs to.
+    /// Errors: a sentence that names the file, or the URL without one.
     pub fn new(plan: &Plan) -> Result<Verifier, String> {
         let reference: Vec<OnceLock<ReferenceBody>> = plan.asks.iter().map(|_| OnceLock::new()).collect();
         let kind = match &plan.check {
@@ -119,7 +118,7 @@ impl Verifier {
         Ok(Verifier { statuses: plan.statuses.clone(), kind, reference })
     }
 
-    /// What the bytes of the next body have to be added to; `None`: nobody need look at them.
+    /// The checksum to which the next body's bytes are added; `None` if bodies are not read.
     pub fn sum(&self) -> Option<Sum> {
         match self.kind {
             Kind::Nothing | Kind::Length => None,
@@ -128,7 +127,7 @@ impl Verifier {
         }
     }
 
-    /// About a complete response, whose own framing was right.
+    /// Verifies a complete response whose framing was right.
     #[inline]
     pub fn verify(&self, ask: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
         if !self.statuses.contains(status) {
@@ -136,7 +135,7 @@ impl Verifier {
         }
         match self.kind {
             Kind::Nothing => Ok(()),
-            // 304 has the length and bytes of what the client has already.
+            // A 304 has no body.
             _ if status == 304 => Ok(()),
             _ => self.compare(ask, length, sum),
         }
@@ -153,8 +152,8 @@ impl Verifier {
     }
 }
 
-/// Lines of `sha256sum`, in text or binary mode: 64 hexadecimal digits, two characters, a path. The paths
-/// are taken from the root of the site, however they begin.
+/// Lines of `sha256sum`, in text or binary mode: 64 hexadecimal digits, two characters, a path. All paths are
+/// relative to the root of the site.
 fn manifest(text: &str) -> Result<HashMap<&str, [u8; 32]>, (usize, &'static str)> {
     let mut sums = HashMap::new();
     for (index, line) in text.lines().enumerate() {
@@ -186,7 +185,8 @@ fn file_path(path: &str) -> &str {
 }
 
 fn file(folder: &Path, ask: &Ask) -> Result<ReferenceBody, String> {
-    let decoded = decoded(file_path(&ask.path)).ok_or_else(|| format!("{} is no path of a file", ask.url))?;
+    let decoded =
+        decoded(file_path(&ask.path)).ok_or_else(|| format!("{} is not the path of a file", ask.url))?;
     let mut path = folder.join(&decoded);
     if decoded.as_os_str().is_empty() || ask.path.split('?').next().is_some_and(|path| path.ends_with('/')) {
         path.push("index.html");
@@ -208,7 +208,7 @@ fn file(folder: &Path, ask: &Ask) -> Result<ReferenceBody, String> {
     read().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Percent-decoded, and nowhere but below: only names, no `..`.
+/// The percent-decoded path, if all its segments are names: no `..`.
 fn decoded(path: &str) -> Option<PathBuf> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_is_what_sha256sum_writes() {
+    fn reads_a_manifest_of_sha256sum() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let text = format!("{empty}  ./a.html\n\n# note\n{empty} *b/c.html\n{empty}  /d\n");
         let sums = manifest(&text).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_stays_in_its_folder() {
+    fn rejects_a_path_that_leaves_the_folder() {
         for (path, expected) in [
             ("a/b.html", Some("a/b.html")),
             ("a%20b", Some("a b")),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_does_not_depend_on_the_cuts() {
+    fn a_checksum_does_not_depend_on_the_chunks() {
         for start in [Sum::xxh3(), Sum::Sha256(Box::new(digest::Context::new(&digest::SHA256)))] {
             let (mut one, mut two) = (start.clone(), start.clone());
             one.update(b"abcdef");

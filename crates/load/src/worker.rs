@@ -1,20 +1,20 @@
-//! Several generators as one. A worker waits for a commander, makes the load that it is told to, and hands back
-//! everything it measured, histograms and all; the commander merges. Both sides prove that they know the same
-//! secret without saying it.
+//! Several generators act as one. A worker waits for a controller, runs the job that it receives, and returns
+//! everything it measured, histograms included. The controller merges. The controller proves that it knows the
+//! worker's secret without sending it.
 //!
-//! Both directions are lines, or a length as a line and so many bytes of JSON behind it:
+//! Messages are lines, or a line with a length and that many bytes of JSON:
 //!
 //! ```text
-//! worker     taipan-bench 1 NONCE
-//! commander  PROOF
-//! worker     welcome
-//! commander  LENGTH, {"flags": […], "entries": […]}
-//! worker     ready, or: refused WHY
-//! commander  go
-//! worker     LENGTH, the report as JSON; or: failed: WHY
+//! worker      taipan-bench 1 NONCE
+//! controller  PROOF
+//! worker      welcome
+//! controller  LENGTH, {"flags": […], "entries": […]}
+//! worker      ready, or: refused: WHY
+//! controller  go
+//! worker      LENGTH, the report as JSON; or: failed: WHY
 //! ```
 //!
-//! A commander that says anything else after `go`, or is gone, stops the run.
+//! Anything that the controller sends after `go` stops the run; so does the end of the connection.
 
 mod job;
 
@@ -39,19 +39,19 @@ use job::Job;
 
 const GREETING: &str = "taipan-bench 1";
 const WELCOME: &str = "welcome";
-/// In place of a report, and then why there is none.
+/// Sent in place of a report, followed by the reason.
 const FAILED: &str = "failed: ";
-/// How long the other side may take for each of its lines before a run.
+/// How long the other side may take for each line before a run.
 const LINE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A job with its URLs and bodies, and a report.
+/// Bytes of a job with its URLs and bodies, and of a report.
 const MESSAGE_MAX: usize = 256 << 20;
 const LINE_MAX: u64 = 4096;
-/// How often a stop is looked for while workers are at work.
+/// How often the stop flag is checked while the workers run.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Makes load for whoever knows the secret, one after the other, until the process is ended.
+/// Runs jobs for controllers that know the secret, one at a time, until the process ends.
 ///
-/// Errors: a sentence about what was wrong before the first commander.
+/// Errors: why the worker cannot listen.
 pub fn serve(worker: &Worker) -> Result<(), String> {
     let key = key(worker.secret.as_deref())?;
     let addresses: Vec<_> =
@@ -62,7 +62,7 @@ pub fn serve(worker: &Worker) -> Result<(), String> {
     let listener =
         TcpListener::bind(&addresses[..]).map_err(|error| format!("{}: {error}", worker.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    eprintln!("taipan-bench: a worker waits on {address}");
+    eprintln!("taipan-bench: worker listens on {address}");
     for stream in listener.incoming() {
         if let Err(why) =
             stream.map_err(|error| error.to_string()).and_then(|stream| serve_controller(stream, &key))
@@ -73,7 +73,7 @@ pub fn serve(worker: &Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// Has the plan carried out by the workers, each with its part.
+/// Divides the plan among the workers, runs it, and merges their results.
 ///
 /// Errors: a sentence naming the worker.
 pub fn run_on_workers(arguments: &RunArguments, built: &Built, stop: &AtomicBool) -> Result<Run, String> {
@@ -90,7 +90,7 @@ pub fn run_on_workers(arguments: &RunArguments, built: &Built, stop: &AtomicBool
         link.send(&job.to_json()).map_err(named)?;
         links.push((address, link));
     }
-    // All are ready before the first begins.
+    // All workers are ready before the first one starts.
     for (address, link) in &mut links {
         match link.line().map_err(|why| format!("worker {address}: {why}"))?.as_str() {
             "ready" => {}
@@ -109,7 +109,7 @@ pub fn run_on_workers(arguments: &RunArguments, built: &Built, stop: &AtomicBool
             Some(merged) => merged.merge(&run),
         }
     }
-    merged.ok_or_else(|| "--workers names none".to_owned())
+    merged.ok_or_else(|| "--workers names no worker".to_owned())
 }
 
 fn key(secret: Option<&Path>) -> Result<hmac::Key, String> {
@@ -119,7 +119,7 @@ fn key(secret: Option<&Path>) -> Result<hmac::Key, String> {
             let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             let text = text.trim_ascii().to_vec();
             if text.len() < 16 {
-                return Err(format!("{}: a secret has 16 characters at least", path.display()));
+                return Err(format!("{}: a secret needs at least 16 characters", path.display()));
             }
             text
         }
@@ -127,9 +127,9 @@ fn key(secret: Option<&Path>) -> Result<hmac::Key, String> {
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
 }
 
-/// One commander, from its first line to its report.
+/// Serves one controller, from its first line to its report.
 fn serve_controller(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
-    let lost = |why: io::Error| format!("a commander was lost: {why}");
+    let lost = |why: io::Error| format!("the connection to the controller failed: {why}");
     let mut link = Link::new(stream).map_err(lost)?;
     link.authenticate_controller(key).map_err(lost)?;
     let job = link.message().map_err(lost)?;
@@ -142,7 +142,7 @@ fn serve_controller(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
     };
     link.send_line("ready").map_err(lost)?;
     if link.line().map_err(lost)? != "go" {
-        return Err("a commander did not go on".to_owned());
+        return Err("the controller did not send \"go\"".to_owned());
     }
     let stop = Arc::new(AtomicBool::new(false));
     let listening = link.stop_on_any_message(stop.clone()).map_err(lost)?;
@@ -157,7 +157,7 @@ fn serve_controller(stream: TcpStream, key: &hmac::Key) -> Result<(), String> {
     };
     let sent = link.send(Format::Json.render(&run, Style::Plain).as_bytes()).map_err(lost);
     link.close();
-    // It ends with the connection.
+    // The thread ends with the connection.
     let _ = listening.join();
     sent
 }
@@ -179,7 +179,7 @@ impl Link {
         Ok(Link { reader: BufReader::new(stream.try_clone()?), writer: stream })
     }
 
-    /// The worker's side: who is there has to know the secret.
+    /// The worker's side: checks that the controller knows the secret.
     fn authenticate_controller(&mut self, key: &hmac::Key) -> io::Result<()> {
         let mut nonce = [0; 32];
         SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("no random numbers"))?;
@@ -191,11 +191,11 @@ impl Link {
         known
     }
 
-    /// The commander's side.
+    /// The controller's side.
     fn authenticate(&mut self, key: &hmac::Key) -> io::Result<()> {
         let line = self.line()?;
         if !line.starts_with(GREETING) {
-            return Err(io::Error::other("that is not a worker of this version"));
+            return Err(io::Error::other("this is not a worker of the same version"));
         }
         self.send_line(&hex(hmac::sign(key, line.as_bytes()).as_ref()))
     }
@@ -207,7 +207,7 @@ impl Link {
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         match (&mut self.reader).take(LINE_MAX).read_line(&mut line)? {
-            0 => Err(io::Error::other("the other side closed")),
+            0 => Err(io::Error::other("the other side closed the connection")),
             _ => Ok(line.trim_end().to_owned()),
         }
     }
@@ -223,7 +223,8 @@ impl Link {
             return Err(io::Error::other(why.to_owned()));
         }
         let length: Option<usize> = length.parse().ok().filter(|length| *length <= MESSAGE_MAX);
-        let length = length.ok_or_else(|| io::Error::other("a message of no length, or too large a one"))?;
+        let length =
+            length.ok_or_else(|| io::Error::other("a message without a length, or larger than the limit"))?;
         let mut message = Vec::new();
         match (&mut self.reader).take(length as u64).read_to_end(&mut message)? {
             count if count == length => Ok(message),
@@ -231,11 +232,11 @@ impl Link {
         }
     }
 
-    /// Waits for the report for as long as the run lasts, and passes a stop on.
+    /// Waits for the report for as long as the run lasts, and forwards a stop.
     fn report(&mut self, stop: &AtomicBool) -> io::Result<Vec<u8>> {
         self.writer.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let mut stop_sent = false;
-        // Bounded by the run: it ends at its time, or when it is stopped, or with the connection.
+        // Bounded by the run, which ends at its time, when it is stopped, or with the connection.
         loop {
             match self.reader.fill_buf() {
                 Ok(_) => break,
@@ -252,7 +253,7 @@ impl Link {
         self.message()
     }
 
-    /// Anything that the commander says during a run, and its end, is the wish to stop.
+    /// Anything that the controller sends during a run, and the end of the connection, stops the run.
     fn stop_on_any_message(&self, stop: Arc<AtomicBool>) -> io::Result<thread::JoinHandle<()>> {
         let mut stream = self.writer.try_clone()?;
         stream.set_read_timeout(None)?;
@@ -263,13 +264,13 @@ impl Link {
     }
 
     fn close(&self) {
-        // It may be closed already.
+        // The other side may have closed it already.
         let _ = self.writer.shutdown(std::net::Shutdown::Both);
     }
 }
 
 fn wrong_secret() -> io::Error {
-    io::Error::other("the secret is not the same on both sides")
+    io::Error::other("worker and controller have different secrets")
 }
 
 fn hex(bytes: &[u8]) -> String {

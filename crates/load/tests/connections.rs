@@ -1,4 +1,4 @@
-//! How connections are used: kept, renewed, filled, shaped and left.
+//! How connections are used: kept, renewed, pipelined, slowed down and aborted.
 
 mod common;
 
@@ -23,10 +23,10 @@ fn check(flags: &str, connections: usize) {
 }
 
 #[test]
-fn connections_are_kept_or_renewed_as_asked() {
+fn keeps_or_renews_connections_by_flag() {
     check("-c 4", 4);
     check("-c 4 --close", 40);
-    // One connection at a time: two that are not equally fast need another one for their remainders.
+    // One connection at a time: two of different speed may need another connection for the last requests.
     check("-c 1 --session 5", 8);
     check("-c 1 --http 1.0", 1);
     check("-c 2 --pipeline 4", 2);
@@ -34,7 +34,7 @@ fn connections_are_kept_or_renewed_as_asked() {
 }
 
 #[test]
-fn a_server_that_says_close_is_believed() {
+fn opens_a_new_connection_after_connection_close() {
     let server = Server::start(|request| match request.on_connection {
         9 => Action::Last(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()),
         _ => ok(""),
@@ -47,22 +47,22 @@ fn a_server_that_says_close_is_believed() {
 }
 
 #[test]
-fn an_idle_connection_that_is_closed_is_no_failure() {
+fn an_idle_connection_that_the_server_closes_is_not_a_failure() {
     let server = Server::start(|_| Action::Last(answer("200 OK", b"hello")));
-    // Long enough for a busy server to close in.
+    // Long enough for the server to close on a busy machine.
     let run = run(&format!("-c 1 -n 5 --think 400ms {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run)), (5, vec![]));
 }
 
 #[test]
-fn a_body_without_length_lasts_until_the_end() {
+fn a_body_without_length_ends_with_the_connection() {
     let server = Server::start(|_| Action::Last(b"HTTP/1.0 200 OK\r\n\r\nhello".to_vec()));
     let run = run(&format!("-c 2 -n 10 --check checksum {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run), run.measured.body_bytes), (10, vec![], 50));
 }
 
 #[test]
-fn a_large_body_is_counted_to_the_byte() {
+fn counts_every_byte_of_a_large_body() {
     let body = "x".repeat(3_000_000);
     let server = Server::start(move |_| ok(&body));
     for flags in ["", "--check checksum", "--pipeline 2"] {
@@ -72,7 +72,7 @@ fn a_large_body_is_counted_to_the_byte() {
 }
 
 #[test]
-fn a_unix_socket_is_a_way() {
+fn connects_to_a_unix_socket() {
     let path = common::folder("unix").join("s");
     common::start_unix(&path, hello);
     let run = run(&format!("-c 3 -n 30 --unix {} http://any.example/x", path.display()));
@@ -80,14 +80,14 @@ fn a_unix_socket_is_a_way() {
 }
 
 #[test]
-fn local_addresses_are_used_in_turn() {
+fn uses_local_addresses_in_turn() {
     let server = Server::start(hello);
     let run = run(&format!("-c 4 -n 8 --source 127.0.0.2,127.0.0.3 {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run)), (8, vec![]));
 }
 
 #[test]
-fn an_abort_is_what_was_asked_for() {
+fn an_abort_by_flag_counts_as_right() {
     let body = "x".repeat(2_000_000);
     let server = Server::start(move |_| ok(&body));
     let run = run(&format!("-c 1 -n 3 --abort 10000 {}", server.url("/")));
@@ -97,14 +97,14 @@ fn an_abort_is_what_was_asked_for() {
 }
 
 #[test]
-fn half_a_connection_is_answered() {
+fn receives_the_response_after_half_close() {
     let server = Server::start(hello);
     let run = run(&format!("-c 2 -n 6 --half-close {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run)), (6, vec![]));
 }
 
 #[test]
-fn a_slow_reader_takes_its_time() {
+fn reads_at_the_rate_of_a_slow_reader() {
     let body = "x".repeat(30_000);
     let server = Server::start(move |_| ok(&body));
     let begin = Instant::now();
@@ -114,7 +114,7 @@ fn a_slow_reader_takes_its_time() {
 }
 
 #[test]
-fn what_is_still_coming_in_at_the_end_is_neither_right_nor_wrong() {
+fn a_body_still_arriving_at_the_end_is_neither_right_nor_failed() {
     let body = "x".repeat(1_000_000);
     let server = Server::start(move |_| ok(&body));
     let run = run(&format!("-c 2 -z 1s --read-rate 10000 {}", server.url("/")));
@@ -123,7 +123,7 @@ fn what_is_still_coming_in_at_the_end_is_neither_right_nor_wrong() {
 }
 
 #[test]
-fn a_slow_writer_takes_its_time() {
+fn writes_at_the_rate_of_a_slow_writer() {
     let server = Server::start(hello);
     for (flags, least) in
         [("--slow-head 200", 300), ("--slow-body 1000 -m POST -d ".to_owned().as_str(), 300)]
@@ -137,7 +137,7 @@ fn a_slow_writer_takes_its_time() {
 }
 
 #[test]
-fn who_thinks_asks_less() {
+fn pauses_between_requests_for_the_think_time() {
     let server = Server::start(hello);
     let run = run(&format!("-c 2 -n 10 --think 40ms {}", server.url("/")));
     assert_eq!(run.measured.done, 10);
@@ -145,7 +145,7 @@ fn who_thinks_asks_less() {
 }
 
 #[test]
-fn what_happens_in_the_warm_up_is_not_counted() {
+fn does_not_count_requests_of_the_warm_up() {
     let server = Server::start(hello);
     let run = run(&format!("-c 1 -n 20 --warm-up 500ms {}", server.url("/")));
     assert_eq!(run.measured.done, 20);
@@ -153,7 +153,7 @@ fn what_happens_in_the_warm_up_is_not_counted() {
 }
 
 #[test]
-fn a_run_can_be_stopped() {
+fn ends_a_run_when_stopped() {
     let server = Server::start(hello);
     let stop = AtomicBool::new(false);
     let run = thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! TLS, and HTTP/2 over it and without it: the same engine, the same counts. The far ends are rustls and the
-//! `h2` crate.
+//! TLS, and HTTP/2 with and without TLS: the same engine, the same counts. The servers are rustls and the `h2`
+//! crate.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn identity(protocol: &[u8]) -> Identity {
     Identity { config: Arc::new(config), pem }
 }
 
-/// One stream for both directions, as a scripted server wants two.
+/// One stream for both directions; the scripted server wants a reader and a writer.
 #[derive(Clone)]
 struct Secure(Rc<RefCell<StreamOwned<ServerConnection, TcpStream>>>);
 
@@ -93,7 +93,7 @@ fn https(address: SocketAddr, flags: &str) -> Run {
 }
 
 #[test]
-fn tls_is_the_same_with_times_of_its_own() {
+fn measures_handshakes_over_tls() {
     let identity = identity(b"http/1.1");
     let address = start_tls(identity.config, hello);
     let run = https(address, "-k -c 3 -n 30 --no-resumption --check checksum");
@@ -106,7 +106,7 @@ fn tls_is_the_same_with_times_of_its_own() {
 }
 
 #[test]
-fn sessions_are_resumed_unless_they_are_not_to_be() {
+fn resumes_sessions_unless_disabled() {
     let identity = identity(b"http/1.1");
     let address = start_tls(identity.config, hello);
     let resuming = https(address, "-k -c 1 -n 6 --close");
@@ -116,7 +116,7 @@ fn sessions_are_resumed_unless_they_are_not_to_be() {
 }
 
 #[test]
-fn nobody_is_believed_without_reason() {
+fn rejects_certificates_that_are_not_trusted() {
     let identity = identity(b"http/1.1");
     let path = folder("ca").join("ca.pem");
     std::fs::write(&path, &identity.pem).unwrap();
@@ -132,7 +132,7 @@ fn nobody_is_believed_without_reason() {
 }
 
 #[test]
-fn large_bodies_come_through_tls() {
+fn receives_large_bodies_over_tls() {
     let identity = identity(b"http/1.1");
     let address = start_tls(identity.config, |_| Action::Send(answer("200 OK", &vec![7; 1_000_000])));
     let run = https(address, "-k -c 2 -n 6 --check checksum");
@@ -140,7 +140,7 @@ fn large_bodies_come_through_tls() {
 }
 
 #[test]
-fn who_does_not_speak_tls_is_named() {
+fn reports_a_handshake_fault_for_a_server_without_tls() {
     let server = common::Server::start(hello);
     let run = https(server.address, "-k -c 1 -n 2 --timeout 1s");
     assert_eq!(run.measured.failed(), 2);
@@ -148,7 +148,7 @@ fn who_does_not_speak_tls_is_named() {
     assert!(kinds == [("handshake", 2)] || kinds == [("timeout", 2)], "{kinds:?}");
 }
 
-/// What an HTTP/2 server does about each request; `number` counts on all connections.
+/// The action of an HTTP/2 server for each request; `number` counts over all connections.
 type Answer = fn(number: usize, path: &str, body: Vec<u8>, to: SendResponse<bytes::Bytes>);
 
 fn start_h2(config: Option<Arc<ServerConfig>>, answer: Answer) -> SocketAddr {
@@ -225,7 +225,7 @@ fn h2c(address: SocketAddr, flags: &str) -> Run {
 }
 
 #[test]
-fn http_2_is_the_same_over_tcp_and_over_tls() {
+fn http_2_counts_the_same_over_tcp_and_tls() {
     let answer: Answer = |_, _, _, to| reply(200, b"hello".to_vec(), to);
     let identity = identity(b"h2");
     let (plain, secure) = (start_h2(None, answer), start_h2(Some(identity.config), answer));
@@ -243,14 +243,14 @@ fn http_2_is_the_same_over_tcp_and_over_tls() {
 }
 
 #[test]
-fn more_streams_than_a_server_wants_are_no_failure() {
+fn keeps_to_the_stream_limit_of_the_server() {
     let address = start_h2(None, |_, _, _, to| reply(200, b"hello".to_vec(), to));
     let run = h2c(address, "-c 1 -n 300 -s 100");
     assert_eq!((run.measured.done, faults(&run)), (300, vec![]));
 }
 
 #[test]
-fn lies_are_found_in_streams_too() {
+fn counts_wrong_responses_on_streams() {
     let address = start_h2(None, |number, _, _, mut to| match number % 10 {
         9 => reply(500, b"sorry".to_vec(), to),
         8 => reply(200, b"jello".to_vec(), to),
@@ -263,7 +263,7 @@ fn lies_are_found_in_streams_too() {
 }
 
 #[test]
-fn a_silent_stream_is_given_up_and_the_others_go_on() {
+fn a_stream_timeout_leaves_the_other_streams_open() {
     let address = start_h2(None, |number, _, _, to| match number {
         3 => {
             tokio::spawn(async move {
@@ -279,7 +279,7 @@ fn a_silent_stream_is_given_up_and_the_others_go_on() {
 }
 
 #[test]
-fn bodies_go_both_ways() {
+fn sends_and_receives_bodies_over_http_2() {
     let address = start_h2(None, |_, _, body, to| reply(200, body, to));
     let path = folder("h2-body").join("body");
     std::fs::write(&path, vec![b'x'; 300_000]).unwrap();
@@ -288,7 +288,7 @@ fn bodies_go_both_ways() {
 }
 
 #[test]
-fn who_does_not_speak_http_2_is_named() {
+fn fails_every_request_to_a_server_without_http_2() {
     let server = common::Server::start(hello);
     let plain = h2c(server.address, "-c 1 -n 2 --timeout 1s");
     assert_eq!(plain.measured.failed(), 2);

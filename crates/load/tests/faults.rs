@@ -1,4 +1,4 @@
-//! A server that lies is found out, and every lie is counted once and under its own name.
+//! Every wrong response is counted once, under the right fault.
 
 mod common;
 
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use common::{Action, Request, Server, answer, faults, ok, run};
 
-/// One connection and a script: what is counted. `None`: the kinds of failures are as given, and all else is
-/// right.
+/// Runs a script over one connection and checks that the faults are as expected, and all other requests right.
 fn check(flags: &str, requests: u64, script: fn(&Request) -> Action, expected: &[(&'static str, u64)]) {
     let server = Server::start(script);
     let run = run(&format!("-c 1 -n {requests} {flags} {}", server.url("/x")));
@@ -23,7 +22,7 @@ fn every_tenth(request: &Request) -> bool {
 }
 
 #[test]
-fn an_honest_server_has_no_failures() {
+fn counts_no_failures_for_a_right_server() {
     check("", 50, |_| ok("hello"), &[]);
     check("--check checksum", 50, |_| ok("hello"), &[]);
 }
@@ -40,14 +39,14 @@ fn a_status_above_399_is_a_failure() {
 }
 
 #[test]
-fn another_length_is_a_failure_if_lengths_are_checked() {
+fn another_length_is_a_failure_with_check_length() {
     let script = |request: &Request| if every_tenth(request) { ok("hell") } else { ok("hello") };
     check("", 50, script, &[]);
     check("--check length", 50, script, &[("wrong_length", 5)]);
 }
 
 #[test]
-fn other_bytes_are_a_failure_if_sums_are_checked() {
+fn other_bytes_are_a_failure_with_check_checksum() {
     let script = |request: &Request| if every_tenth(request) { ok("jello") } else { ok("hello") };
     check("--check length", 50, script, &[]);
     check("--check checksum", 50, script, &[("wrong_body", 5)]);
@@ -68,7 +67,7 @@ fn a_body_that_ends_early_is_a_failure() {
 }
 
 #[test]
-fn a_body_that_is_longer_than_announced_is_a_failure() {
+fn a_body_longer_than_content_length_is_a_failure() {
     let script = |request: &Request| match every_tenth(request) {
         true => Action::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!".to_vec()),
         false => ok("hello"),
@@ -77,7 +76,7 @@ fn a_body_that_is_longer_than_announced_is_a_failure() {
 }
 
 #[test]
-fn a_connection_that_is_lost_is_a_failure() {
+fn a_connection_closed_without_a_response_is_a_failure() {
     let reset =
         |request: &Request| if every_tenth(request) { Action::Reset(Vec::new()) } else { ok("hello") };
     check("", 50, reset, &[("reset", 5)]);
@@ -87,13 +86,13 @@ fn a_connection_that_is_lost_is_a_failure() {
 }
 
 #[test]
-fn who_never_answers_is_given_up() {
+fn a_server_that_never_responds_times_out() {
     let script = |request: &Request| if every_tenth(request) { Action::Silence } else { ok("hello") };
     check("--timeout 2s", 20, script, &[("timeout", 2)]);
 }
 
 #[test]
-fn who_is_slow_is_not_given_up() {
+fn a_slow_response_within_the_timeout_is_right() {
     let script = |request: &Request| match every_tenth(request) {
         true => Action::Wait(Duration::from_millis(200), answer("200 OK", b"hello")),
         false => ok("hello"),
@@ -106,7 +105,7 @@ fn who_is_slow_is_not_given_up() {
 }
 
 #[test]
-fn what_is_no_http_is_a_failure() {
+fn a_response_that_is_not_http_is_malformed() {
     let script = |request: &Request| match every_tenth(request) {
         true => Action::Last(b"SMTP ready\r\n\r\n".to_vec()),
         false => ok("hello"),
@@ -116,15 +115,15 @@ fn what_is_no_http_is_a_failure() {
 
 #[test]
 fn gives_up_when_the_first_connection_is_refused() {
-    // Bound, so that nobody else is given the port, and not listening.
+    // Bound, so that no other process gets the port, and not listening.
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
     let socket = socket.unwrap();
     rustix::net::bind(&socket, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let nobody = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    let address = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
     for flags in ["-c 1 -n 4", "-c 50 -n 1M -t 4", "-c 4 -z 1h --rate 10 -t 2"] {
-        let words = format!("{flags} http://{nobody}/");
+        let words = format!("{flags} http://{address}/");
         let why = common::try_run(&words).map(|_| ()).unwrap_err();
-        let expected = format!("{nobody} refuses connections; start the server, or correct the URL");
+        let expected = format!("{address} refuses connections; start the server, or correct the URL");
         assert_eq!(why, expected, "{words}");
     }
     let folder = common::folder("unix");
@@ -134,7 +133,7 @@ fn gives_up_when_the_first_connection_is_refused() {
 }
 
 #[test]
-fn later_refusals_are_counted() {
+fn counts_refusals_after_the_first_connection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let server = std::thread::spawn(move || {
@@ -150,7 +149,7 @@ fn later_refusals_are_counted() {
 }
 
 #[test]
-fn a_wrong_answer_is_named_by_its_url() {
+fn names_the_url_of_a_wrong_response() {
     let server = Server::start(|request| match request.line.contains("/2") {
         true => Action::Send(answer("404 Not Found", b"")),
         false => ok("hello"),
@@ -164,7 +163,7 @@ fn a_wrong_answer_is_named_by_its_url() {
 }
 
 #[test]
-fn sums_are_known_from_a_folder_and_from_a_manifest() {
+fn verifies_bodies_by_folder_and_by_manifest() {
     let folder = common::folder("reference");
     std::fs::write(folder.join("a.html"), "hello").unwrap();
     let sum = ring::digest::digest(&ring::digest::SHA256, b"hello");

@@ -1,6 +1,6 @@
-//! The historical forms against what the real programs wrote: a script that reads the one must read
-//! the other. Each form has expressions for its lines, made from real output. A real sample and our
-//! rendering of the same figures must be the same lines, word by word and column by column.
+//! Compares the formats of other tools with real output of those tools, so that a script for the tool can read
+//! ours. Each format has expressions for its lines, made from real output. A real sample and our rendering of the
+//! same figures must have the same lines, word by word and column by column.
 
 mod expressions;
 
@@ -11,7 +11,7 @@ use load::report::{Format, Style};
 use load::run::{Fault, Measured, Reuse, Run, Server, Settings, Times, Tls};
 use regex::Regex;
 
-/// The real sample and our rendering of the run parse alike.
+/// Checks that the real sample and our rendering of the run have the same lines.
 fn check(format: Format, run: &Run, real: &str, lines: &[Line], passed_over: &[&str]) {
     let ours = format.render(run, Style::Plain);
     let passed_over: Vec<&str> = passed_over.iter().copied().chain([AVAILABILITY]).collect();
@@ -72,7 +72,7 @@ fn answers(done: u64, micros: u64, head_bytes: u64, body_bytes: u64) -> Measured
 const AB_REAL: &str = include_str!("samples/ab.txt");
 
 #[test]
-fn ab_with_all_right() {
+fn ab_without_failures() {
     let mut measured = answers(500, 257_133, 93_500, 1_224_000);
     measured.connect = times(&[(40, 500)]);
     measured.first_byte = times(&[(400, 12), (2_000, 250), (2_400, 230), (6_000, 8)]);
@@ -88,9 +88,9 @@ fn ab_with_all_right() {
     check(Format::Ab, &run, AB_REAL, AB, AB_PASSED_OVER);
 }
 
-const AB_LIAR: &str = include_str!("samples/ab-failures.txt");
+const AB_FAILURES: &str = include_str!("samples/ab-failures.txt");
 
-/// The distributions of this sample are not known, only their figures: those rows need the columns.
+/// The distributions of this sample are unknown, so only the columns of those rows are compared.
 fn with_columns_of_rows() -> Vec<Line> {
     let row = |line: &&Line| matches!(line.name, "row" | "percentile" | "longest");
     let rows = AB.iter().filter(row).map(|line| columns(line.name, line.expression));
@@ -119,7 +119,7 @@ fn ab_with_failures_over_tls() {
     let server = Server { path: "/".to_owned(), length: 0, tls: Some(tls), ..server("liar/1", 18983) };
     let settings = Settings { reuse: Reuse::PerRequest, ..settings(4, 1) };
     let run = Run { settings, server, measured, generators: 1 };
-    check(Format::Ab, &run, AB_LIAR, &with_columns_of_rows(), AB_PASSED_OVER);
+    check(Format::Ab, &run, AB_FAILURES, &with_columns_of_rows(), AB_PASSED_OVER);
 }
 
 /// The Boa manual of 1998.
@@ -128,7 +128,7 @@ const ZEUSBENCH_BOA: &str = include_str!("samples/zeusbench-boa.txt");
 const ZEUSBENCH_APACHE: &str = include_str!("samples/zeusbench-apache.txt");
 
 #[test]
-fn zeusbench_of_the_boa_manual() {
+fn zeusbench_samples_of_the_boa_manual() {
     for (real, name, seconds, kept, bytes, html, connect, total) in [
         (ZEUSBENCH_BOA, "Boa/0.93.9", 27.526, 20_091, 53_743_425, 49_182_768, [0, 2, 325], [87, 292, 5_602]),
         (
@@ -184,8 +184,8 @@ const SIEGE_REAL: &str = include_str!("samples/siege.txt");
 
 const SIEGE_JSON_REAL: &str = include_str!("samples/siege-json.txt");
 
-/// As siege would have measured: so many requests in that time, 4.95 at a time.
-fn besieged(done: u64, micros: u64) -> Run {
+/// A run of `done` requests in this time, 4.95 at a time, as in the sample of siege.
+fn siege_run(done: u64, micros: u64) -> Run {
     let mut measured = answers(done, micros, done * 187, done * 2448);
     let most = (micros as f64 * 4.95 / done as f64) as u64;
     measured.total = times(&[(900, 1), (most, done - 2), (8_500, 1)]);
@@ -195,13 +195,13 @@ fn besieged(done: u64, micros: u64) -> Run {
 
 #[test]
 fn siege() {
-    check(Format::Siege, &besieged(2622, 1_410_000), SIEGE_REAL, SIEGE, SIEGE_PASSED_OVER);
-    assert_eq!(Format::SiegeJson.render(&besieged(3855, 1_990_000), Style::Plain), SIEGE_JSON_REAL);
+    check(Format::Siege, &siege_run(2622, 1_410_000), SIEGE_REAL, SIEGE, SIEGE_PASSED_OVER);
+    assert_eq!(Format::SiegeJson.render(&siege_run(3855, 1_990_000), Style::Plain), SIEGE_JSON_REAL);
 }
 
-/// What was measured in 2009, when siege aligned with spaces.
+/// A result of 2009, when siege aligned with spaces.
 #[test]
-fn siege_of_a_server_that_failed() {
+fn siege_with_failures() {
     let real = include_str!("samples/siege-2009.txt");
     let mut measured = answers(74_353, 47_490_000, 0, (2020.14 * 1_048_576.0) as u64);
     measured.faults.add(Fault::Timeout, 1_077);
@@ -216,7 +216,7 @@ fn siege_of_a_server_that_failed() {
         Regex::new(line.expression).unwrap().captures(rows[line.name][0]).unwrap()[1].to_owned()
     };
     for line in SIEGE {
-        // siege counted some 400 responses as neither.
+        // siege counted some 400 responses as neither successful nor failed.
         if line.name != "successful" && line.name != "concurrency" {
             assert_eq!(figure(&ours, line), figure(&real, line), "{}", line.name);
         }
@@ -256,7 +256,7 @@ fn wrk_with_errors() {
 #[test]
 fn h2load() {
     let real = include_str!("samples/h2load.txt");
-    // The real program lost count of received bytes here: its total is less than its bodies.
+    // The sample of the real program has a total that is less than its bodies.
     let mut measured = answers(500, 299_348, 84_711 - 10_000, 10_000);
     measured.response = times(&[(600, 200), (2_910, 290), (6_210, 10)]);
     measured.connect = times(&[(27, 3), (39, 1), (64, 1)]);

@@ -1,4 +1,4 @@
-//! The manual has the help as it is.
+//! The manual contains the current help.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/bench
 const BEGIN: &str = "<!-- help: generated, do not edit -->\n";
 const END: &str = "<!-- /help -->";
 
-/// The page with the help of today. `None`: it has not the two marks.
+/// The page with the current help; `None` without the two marks.
 fn renewed(page: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -15,9 +15,9 @@ fn renewed(page: &str) -> Option<String> {
 }
 
 #[test]
-fn the_manual_has_the_help_as_it_is() {
+fn the_manual_contains_the_current_help() {
     let page = fs::read_to_string(PAGE).expect("docs/manual/bench.md can be read");
-    let renewed = renewed(&page).expect("the page has the two marks between which the help is");
+    let renewed = renewed(&page).expect("the page has the two marks around the help");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(Path::new(PAGE), renewed).expect("docs/manual/bench.md can be written");
     } else if page != renewed {

@@ -1,5 +1,4 @@
-//! Several generators are one: what was recorded into many runs and merged is what one run would
-//! have recorded, also when the parts went through files.
+//! Merging several runs gives what one run would have recorded, also when the parts were written to files.
 
 mod sample;
 
@@ -7,7 +6,7 @@ use load::report::{Format, Style, read};
 use load::run::{Fault, Measured, Pace, Reuse, Run, Series, Times, WRONG_KEPT};
 use sample::Dice;
 
-/// The same requests, whatever their number, dealt out to so many generators.
+/// The same requests, divided among this many generators.
 fn split(generators: usize) -> Vec<Measured> {
     let mut dice = Dice(7);
     let mut parts = vec![Measured::default(); generators];
@@ -61,7 +60,7 @@ fn merging_with_nothing_changes_nothing() {
 }
 
 #[test]
-fn runs_that_went_through_files_merge_alike() {
+fn runs_read_from_files_merge_alike() {
     let runs: Vec<Run> = split(3)
         .into_iter()
         .map(|measured| Run {
@@ -84,7 +83,7 @@ fn runs_that_went_through_files_merge_alike() {
 }
 
 #[test]
-fn rates_that_were_asked_for_add_up() {
+fn adds_up_the_wanted_rates() {
     for (ours, theirs, expected) in [
         (Pace::Closed, Pace::Closed, Pace::Closed),
         (Pace::Even(100.0), Pace::Even(50.0), Pace::Even(150.0)),
@@ -101,7 +100,7 @@ fn rates_that_were_asked_for_add_up() {
 }
 
 #[test]
-fn a_run_is_read_as_it_was_written() {
+fn reads_a_run_as_it_was_written() {
     let mut run = sample::run();
     run.settings.pace = Pace::Poisson(1234.5);
     run.settings.reuse = Reuse::PerRequest;
@@ -118,7 +117,7 @@ fn a_run_is_read_as_it_was_written() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_and_named() {
+fn rejects_what_is_not_a_run_and_names_the_value() {
     let text = Format::Json.render(&sample::run(), Style::Plain);
     let histogram = "\"histogram\": \"HIST";
     for (from, to, expected) in [
@@ -175,9 +174,9 @@ fn what_is_no_run_is_refused_and_named() {
     }
 }
 
-/// A file may claim anything, and none of it may cost more than the file itself.
+/// A file may claim any size; reading must not cost more than the file itself.
 #[test]
-fn a_histogram_that_claims_too_much_is_refused() {
+fn rejects_a_histogram_that_claims_too_much() {
     let text = Format::Json.render(&Run { generators: 1, ..Run::default() }, Style::Plain);
     let empty = "HISTFAAAAB94nJNpmSzMwMDAyAABzFAazL82eQmD/QeoCABVgwSI";
     assert!(text.contains(empty));
@@ -186,9 +185,9 @@ fn a_histogram_that_claims_too_much_is_refused() {
     }
 }
 
-/// What is damaged is refused, or is a run that every form can show.
+/// A damaged file is an error, or a run that every format can render.
 #[test]
-fn no_damaged_file_is_a_panic() {
+fn a_damaged_file_never_panics() {
     let mut measured = Measured { micros: 3_000_000, ..Measured::default() };
     for request in 0..30 {
         sample::right(&mut measured, request * 100_000, 1_000 << (request % 12));
@@ -215,7 +214,7 @@ fn no_damaged_file_is_a_panic() {
 }
 
 #[test]
-fn times_are_exact_at_the_ends_and_a_thousandth_between() {
+fn times_are_exact_at_the_ends_and_to_a_thousandth_between() {
     let mut times = Times::default();
     assert_eq!((times.shortest(), times.longest(), times.percentile(50.0), times.mean()), (0, 0, 0, 0.0));
     for micros in [123_457, 0, 7_200_000_000] {
@@ -238,7 +237,7 @@ fn long_runs_keep_a_bounded_series() {
     assert!(series.points().len() <= 3600);
     assert_eq!(series.points().iter().map(|point| point.done).sum::<u64>(), hours * 3600);
     assert_eq!(series.points()[0].done, 16);
-    // A time that no run will ever have must not cost memory either.
+    // An impossible time must not cost memory either.
     series.done(u64::MAX, 1, 0);
     assert!(series.points().len() <= 3600);
 
@@ -250,7 +249,7 @@ fn long_runs_keep_a_bounded_series() {
 }
 
 #[test]
-fn wrong_urls_are_kept_by_name_up_to_a_bound() {
+fn keeps_the_names_of_wrong_urls_up_to_a_bound() {
     let mut measured = Measured::default();
     for url in 0..WRONG_KEPT as u64 + 10 {
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! When requests start, and that a server which stalls cannot hide it.
+//! When requests start, and that a stall of the server shows in the times.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Action, Server, answer, faults, ok, run};
 
-/// Responses at once, but for one second in which it responses nobody. That begins with a request.
+/// Responds at once, except for one second that begins with a request.
 fn stalling() -> Server {
     let times: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::default();
     Server::start(move |_| {
@@ -37,7 +37,7 @@ fn an_open_loop_shows_a_stall_in_its_percentiles() {
 }
 
 #[test]
-fn a_closed_loop_hardly_notices_the_same_stall() {
+fn a_closed_loop_shows_a_stall_only_in_the_longest_time() {
     let server = stalling();
     let run = run(&format!("-z 2s -c 2 -t 1 {}", server.url("/")));
     assert!(run.measured.total.percentile(99.0) < 500_000);
@@ -45,8 +45,8 @@ fn a_closed_loop_hardly_notices_the_same_stall() {
 }
 
 #[test]
-fn a_rate_is_kept() {
-    // A generator that is slow is so in all of them, a machine that has other things to do is not.
+fn keeps_the_wanted_rate() {
+    // A slow generator fails in all rounds, a busy machine does not.
     const ROUNDS: usize = 5;
     for arrivals in ["even", "poisson"] {
         let server = Server::start(|_| ok("hello"));
@@ -62,7 +62,7 @@ fn a_rate_is_kept() {
 }
 
 #[test]
-fn what_was_due_and_never_sent_is_a_failure() {
+fn a_due_request_that_was_never_sent_is_a_failure() {
     let server = Server::start(|_| Action::Silence);
     let run =
         run(&format!("--rate 100 --arrivals even -n 10 -z 200ms -c 1 --timeout 300ms {}", server.url("/")));
@@ -72,7 +72,7 @@ fn what_was_due_and_never_sent_is_a_failure() {
 }
 
 #[test]
-fn a_log_is_replayed_at_its_pace() {
+fn replays_a_log_at_its_pace() {
     let folder = common::folder("replay");
     let line = |second: u32, path: &str| {
         format!(
@@ -86,14 +86,14 @@ fn a_log_is_replayed_at_its_pace() {
     let run = run(&format!("{flags} {}", server.url("/")));
     assert_eq!((run.measured.done, faults(&run)), (4, vec![]));
     let mut lines: Vec<String> = server.seen().into_iter().map(|request| request.line).collect();
-    // What comes on two connections may be read in any order.
+    // The server may read two connections in any order.
     lines.sort();
     assert_eq!(lines, ["GET /a HTTP/1.1", "GET /b HTTP/1.1", "GET /c HTTP/1.1", "GET /d HTTP/1.1"]);
     assert!(run.measured.micros >= 490_000, "{}", run.measured.micros);
 }
 
 #[test]
-fn a_file_of_siege_is_understood() {
+fn reads_a_url_file_of_siege() {
     let folder = common::folder("siege");
     let server = Server::start(|_| ok("hello"));
     let text =

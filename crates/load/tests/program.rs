@@ -1,4 +1,4 @@
-//! The program as its users have it: exit codes, signals, files, and several of it as one.
+//! The program as users run it: exit codes, signals, files, workers.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn check(words: &str, code: i32, in_error: &str) {
 }
 
 #[test]
-fn exit_codes_say_how_it_went() {
+fn exit_codes_tell_the_outcome() {
     let good = Server::start(|_| ok("hello"));
     let bad = Server::start(|request| match request.number % 10 {
         9 => Action::Send(answer("500 Oops", b"")),
@@ -45,7 +45,7 @@ fn exit_codes_say_how_it_went() {
 }
 
 #[test]
-fn every_form_can_be_written_to_a_file() {
+fn writes_every_format_to_a_file() {
     let server = Server::start(|_| ok("hello"));
     let folder = folder("formats");
     for format in Format::ALL {
@@ -58,7 +58,7 @@ fn every_form_can_be_written_to_a_file() {
 }
 
 #[test]
-fn reports_are_merged() {
+fn merges_reports() {
     let server = Server::start(|_| ok("hello"));
     let folder = folder("merge");
     let (a, b) = (folder.join("a.json"), folder.join("b.json"));
@@ -77,7 +77,7 @@ fn reports_are_merged() {
 }
 
 #[test]
-fn an_interrupt_prints_what_there_is() {
+fn prints_the_report_so_far_when_interrupted() {
     let server = Server::start(|_| ok("hello"));
     let child = program(&format!("-z 1h --format json {}", server.url("/")))
         .stdout(Stdio::piped())
@@ -95,7 +95,7 @@ fn an_interrupt_prints_what_there_is() {
 }
 
 #[test]
-fn a_lack_of_descriptors_is_the_clients_own_fault() {
+fn a_lack_of_descriptors_is_the_clients_fault() {
     let server = Server::start(|_| ok("hello"));
     let line = format!(
         "ulimit -n 24; exec {} -t 1 -c 40 -n 100 --format json {}",
@@ -110,7 +110,7 @@ fn a_lack_of_descriptors_is_the_clients_own_fault() {
     assert_eq!(measured.finished(), 100);
 }
 
-/// A worker, and where it waits.
+/// A worker, and its address.
 fn worker(flags: &str) -> (Child, String) {
     let mut child =
         program(&format!("worker --listen 127.0.0.1:0 {flags}")).stderr(Stdio::piped()).spawn().unwrap();
@@ -121,7 +121,7 @@ fn worker(flags: &str) -> (Child, String) {
 }
 
 #[test]
-fn workers_are_one_generator() {
+fn workers_act_as_one_generator() {
     let folder = folder("workers");
     let (right, wrong) = (folder.join("right"), folder.join("wrong"));
     fs::write(&right, "a secret of enough length\n").unwrap();
@@ -147,12 +147,12 @@ fn workers_are_one_generator() {
 }
 
 #[test]
-fn a_worker_without_a_secret_is_for_this_machine_alone() {
+fn a_worker_without_a_secret_listens_on_loopback_only() {
     check("worker --listen 0.0.0.0:0", 2, "--secret FILE");
 }
 
 #[test]
-fn a_worker_passes_on_why_nothing_was_measured() {
+fn a_worker_forwards_why_nothing_was_measured() {
     let mut worker = worker("");
     let run = output(&format!("--workers {} -n 4 http://127.0.0.1:1/", worker.1));
     worker.0.kill().unwrap();
@@ -163,11 +163,11 @@ fn a_worker_passes_on_why_nothing_was_measured() {
 }
 
 #[test]
-fn shows_how_long_it_will_take_on_a_terminal_alone() {
+fn shows_the_time_left_on_a_terminal_only() {
     let server = Server::start(|_| ok("hello"));
     let words = format!("-z 2s -c 1 --format json {}", server.url("/"));
     let line = format!("{} {words}", env!("CARGO_BIN_EXE_taipan-bench"));
-    // util-linux's script runs it on a terminal.
+    // `script` of util-linux runs it on a terminal.
     let shown =
         Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();

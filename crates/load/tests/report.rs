@@ -1,4 +1,4 @@
-//! What a reader sees: the page, the report for a browser, the series.
+//! The reports for readers: the page, the HTML report, the CSV series.
 
 mod sample;
 
@@ -44,14 +44,14 @@ Boa/0.93.9, http/1.1, 2,448 bytes, status checked
 ";
 
 #[test]
-fn the_page_is_one_screen() {
+fn the_page_fits_one_screen() {
     assert_eq!(page(&sample::run()), PAGE);
     assert!(PAGE.lines().count() <= 40);
     assert!(PAGE.lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]
-fn colour_changes_no_word() {
+fn colour_does_not_change_the_text() {
     let mut plain = String::new();
     let coloured = Format::Page.render(&sample::run(), Style::Colour);
     let mut letters = coloured.chars();
@@ -67,7 +67,7 @@ fn colour_changes_no_word() {
 }
 
 #[test]
-fn the_limit_of_the_client_is_said_in_plain_words() {
+fn says_when_the_client_was_the_limit() {
     let mut run = sample::run();
     run.measured.busiest_micros = 29_700_000;
     run.measured.faults.add(Fault::NoPorts, 1_234);
@@ -89,16 +89,16 @@ fn the_limit_of_the_client_is_said_in_plain_words() {
     }
 }
 
-/// Whatever the form, a rate never comes without availability and the longest time.
+/// Every format prints availability and the longest time with the rate.
 #[test]
-fn no_form_gives_a_rate_alone() {
+fn no_format_prints_a_rate_alone() {
     let mut run = sample::run();
     run.measured.longest = 7_654_000;
     let availability = [(Format::Html, "99.89 %"), (Format::Page, "99.89 %"), (Format::Json, "99.885")];
     for format in Format::ALL {
         let text = format.render(&run, Style::Plain);
         let longest = ["7.65", "7654.000", "7654000"].iter().any(|figure| text.contains(figure));
-        // The series has no figure for the whole run, so it has each point's.
+        // CSV has no figures for the whole run, but for each point.
         assert!(longest || format == Format::Csv, "{}:\n{text}", format.name());
         let expected = availability.iter().find(|(known, _)| *known == format).map(|(_, figure)| *figure);
         let expected = expected.unwrap_or(match format {
@@ -111,7 +111,7 @@ fn no_form_gives_a_rate_alone() {
 }
 
 #[test]
-fn nothing_measured_is_no_division_by_nothing() {
+fn renders_an_empty_run_without_dividing_by_zero() {
     for format in Format::ALL {
         let text = format.render(&Run::default(), Style::Plain);
         for nonsense in ["NaN", "inf", "-0"] {
@@ -122,7 +122,7 @@ fn nothing_measured_is_no_division_by_nothing() {
 }
 
 #[test]
-fn forms_are_found_by_their_names() {
+fn finds_formats_by_name() {
     for format in Format::ALL {
         assert_eq!(Format::from_name(format.name()), Some(format));
     }
@@ -132,7 +132,7 @@ fn forms_are_found_by_their_names() {
 }
 
 #[test]
-fn a_terminal_is_not_commanded_by_what_a_server_sends() {
+fn removes_control_characters_of_server_text() {
     let mut run = sample::run();
     run.server.name = "evil\u{1b}]0;title\u{7}".to_owned();
     run.settings.url = "http://h/\u{1b}[2J".to_owned();
@@ -142,7 +142,7 @@ fn a_terminal_is_not_commanded_by_what_a_server_sends() {
 }
 
 #[test]
-fn the_open_loop_says_what_its_times_count_from() {
+fn the_open_loop_counts_times_from_the_due_moment() {
     let mut run = sample::run();
     run.settings.pace = Pace::Poisson(2000.0);
     let page = page(&run);
@@ -151,7 +151,7 @@ fn the_open_loop_says_what_its_times_count_from() {
 }
 
 #[test]
-fn the_browser_report_is_one_file_that_fetches_nothing() {
+fn the_html_report_fetches_nothing() {
     let mut run = sample::run();
     run.settings.url = "http://h/<script>alert(1)</script>\"'&".to_owned();
     run.server.name = "<img src=x>".to_owned();
@@ -170,7 +170,7 @@ fn the_browser_report_is_one_file_that_fetches_nothing() {
 }
 
 #[test]
-fn the_browser_report_stays_small_when_the_run_was_long() {
+fn the_html_report_stays_small_for_a_long_run() {
     let mut measured = Measured { micros: 3_600_000_000, ..Measured::default() };
     for second in 0..3600 {
         sample::right(&mut measured, second * 1_000_000, 1_000 + second * 100);

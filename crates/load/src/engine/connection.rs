@@ -1,5 +1,5 @@
-//! One connection of a thread, over and over: it asks the state for work, opens a socket when it has some,
-//! sends, and is told of what happens by the loop. What comes in is read in `reading`.
+//! One client connection of a thread, opened again and again: it takes a request from the thread's schedule,
+//! opens a socket if it has none, sends, and handles the events of the event loop. `reading` receives.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -20,11 +20,12 @@ use crate::run::Fault;
 use crate::shape::{Closing, RateLimiter};
 use crate::tls;
 
-/// A server that refuses is not stormed.
+/// Pause before the next attempt after a connection without any response.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// How long the server's end of a connection is waited for after its last response.
+/// How long the client waits for the server's FIN after the last response.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Persistence the end of a run, what is still coming in is let go of after this; what is silent is waited for.
+/// After the end of a run, a response that is still arriving is cut off after this; a silent one has its full
+/// timeout.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,26 +35,26 @@ pub enum Stage {
     Connecting,
     Handshake,
     Open,
-    /// The last response is here and the server owes its FIN.
+    /// The last response is complete; the client waits for the server's FIN.
     Ending,
-    /// Nothing will ever be asked here again.
+    /// No further request will be sent.
     Retired,
 }
 
-/// How the bytes of a connection are understood.
+/// The protocol state of a connection.
 pub enum Codec {
     H1(ResponseReader),
     H2(Box<Client>),
 }
 
-/// Where a connection without work is known from.
+/// Whether a connection is in the thread's queue of free connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listed {
     Free,
     Not,
 }
 
-/// Whether the socket may hold something that no event will tell of.
+/// Whether the socket may hold data for which no event will come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unread {
     Perhaps,
@@ -61,37 +62,37 @@ pub(super) enum Unread {
 }
 
 pub struct Connection {
-    /// In its thread.
+    /// The number in its thread.
     index: usize,
-    /// In the run.
+    /// The number in the whole run.
     number: usize,
     pub(super) stage: Stage,
     pub(super) socket: Option<OwnedFd>,
     pub(super) transport: Transport,
     pub(super) codec: Codec,
-    /// Where `socket` leads.
+    /// The target that `socket` is connected to.
     pub(super) target: usize,
-    /// Oldest first; in HTTP/1 the first one is being answered.
+    /// Oldest first. In HTTP/1 the next response belongs to the first.
     pub(super) pending: VecDeque<Pending>,
-    /// Of `pending`, so many at the end have not been handed to the socket.
+    /// How many at the end of `pending` were not handed to the socket yet.
     pub(super) unsent: usize,
     pub(super) send_queue: SendQueue,
     /// When the stage began.
     since: Instant,
-    /// Responses on this connection.
+    /// Responses received on this socket.
     pub(super) served: u64,
     pub finished: u64,
-    /// Taken from the state for another target, or not answered before the server closed as announced.
+    /// Requests for another target, and requests that the server did not process before it closed as announced.
     deferred: VecDeque<(u32, Instant)>,
     paused_until: Instant,
-    /// The earliest moment at which it will be woken, so that it does not ask twice.
+    /// The earliest timer that is set, so that none is set twice.
     next_wake: Option<Instant>,
     cursor: usize,
     opened: usize,
     listed: Listed,
     pub(super) reading: Option<RateLimiter>,
     pub(super) unread: Unread,
-    /// What the last head said of the connection.
+    /// The persistence that the last head announced.
     pub(super) persistence: Persistence,
 }
 
@@ -127,12 +128,12 @@ impl Connection {
         self.stage == Stage::Retired
     }
 
-    /// The state has taken it off its list of free ones.
+    /// The event loop took it out of the queue of free connections.
     pub fn mark_taken(&mut self) {
         self.listed = Listed::Not;
     }
 
-    /// Takes what there is to be done, as far as there is room, and sends it.
+    /// Starts as many requests as are due and fit, and sends them.
     pub fn start_requests(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if matches!(self.stage, Stage::Ending | Stage::Retired) || now < self.paused_until {
             return;
@@ -233,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Where the last connection was opened to.
+    /// The address of the last connection attempt.
     fn address(&self, state: &ThreadState<'_>) -> String {
         match &state.plan.targets[self.target].way {
             Way::Tcp(addresses) => {
@@ -264,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// The first byte of HTTP may be sent.
+    /// The transport is ready for HTTP.
     fn ready(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         self.stage = Stage::Open;
         self.codec = match state.plan.protocol {
@@ -283,7 +284,7 @@ impl Connection {
         self.stage = Stage::Open;
     }
 
-    /// Persistence the handshake, with the wire in its place again.
+    /// Checks ALPN after the handshake and starts HTTP. The transport must not be in use.
     pub(super) fn begin(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if let (Protocol::Http2 { .. }, Transport::Tls(tls)) = (state.plan.protocol, &self.transport)
             && tls.alpn_protocol() != Some(b"h2")
@@ -293,7 +294,7 @@ impl Connection {
         self.ready(state, now);
     }
 
-    /// What epoll told.
+    /// Handles an event of epoll.
     pub fn on_event(&mut self, state: &mut ThreadState<'_>, ready: EventFlags, now: Instant) {
         match self.stage {
             Stage::Connecting => {
@@ -316,7 +317,7 @@ impl Connection {
         }
     }
 
-    /// Wants to be woken at this moment, or before.
+    /// Sets a timer, unless an earlier one is set.
     pub(super) fn schedule_wake(&mut self, state: &mut ThreadState<'_>, at: Instant) {
         if self.next_wake.is_none_or(|next| next > at) {
             self.next_wake = Some(at);
@@ -324,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// A moment has come for which it asked; what for, its state says.
+    /// A timer has expired; the state tells what it was set for.
     pub fn on_timer(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if self.next_wake.is_some_and(|next| next <= now) {
             self.next_wake = None;
@@ -343,7 +344,7 @@ impl Connection {
         }
     }
 
-    /// Looks for what has lasted too long.
+    /// Ends what has lasted too long.
     pub fn check_timeouts(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let timeout = state.plan.timeout;
         let old = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
@@ -366,7 +367,7 @@ impl Connection {
         let silent = now.saturating_duration_since(first.last_activity);
         match &self.codec {
             _ if over > Some(DRAIN_TIME) && first.first_byte.is_some() && silent < DRAIN_TIME => {
-                // It is under way, and nothing says that it is wrong.
+                // The response is still arriving: neither right nor wrong.
                 for pending in self.pending.drain(..) {
                     state.tally.cut_off(&pending);
                 }
@@ -406,7 +407,7 @@ impl Connection {
         self.finished += 1;
     }
 
-    /// The connection is gone, and with it everything that was asked on it.
+    /// The connection failed, and with it every pending request.
     pub(super) fn fail_connection(&mut self, state: &mut ThreadState<'_>, fault: Fault, now: Instant) {
         let unused = self.served == 0;
         if fault == Fault::Refused && state.first == First::Expected {
@@ -427,7 +428,7 @@ impl Connection {
         self.schedule_wake(state, self.paused_until);
     }
 
-    /// Closes a connection on which nothing is owed.
+    /// Closes a connection without pending requests.
     pub(super) fn close(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         self.drop_socket(state);
         self.since = now;
@@ -453,7 +454,7 @@ impl Connection {
         self.cursor = 0;
     }
 
-    /// A response is complete, and has been counted: what becomes of the connection.
+    /// A response is complete and counted: keeps or closes the connection.
     pub(super) fn on_response(
         &mut self,
         state: &mut ThreadState<'_>,
@@ -471,8 +472,9 @@ impl Connection {
         match (persistence, asked_to_close) {
             (Persistence::KeepAlive, false) => state.tally.kept(intended),
             (Persistence::Close, _) => self.end(now),
-            // The server was not told that a session has a length, so it is us who close. In HTTP/1 with
-            // one request it was told, and whoever closes first keeps the port.
+            // The server does not know the length of a session, so the client closes. With one request
+            // per connection in HTTP/1 the server was asked to close, and the side that closes first keeps
+            // the port in TIME_WAIT.
             (Persistence::KeepAlive, true) => match (state.plan.reuse, &self.codec) {
                 (Reuse::PerRequest, Codec::H1(_)) => self.end(now),
                 _ => self.close(state, now),
@@ -487,18 +489,18 @@ impl Connection {
     fn end(&mut self, now: Instant) {
         self.stage = Stage::Ending;
         self.since = now;
-        // What was sent behind the last request that the server wanted will be asked again.
+        // Pipelined requests that the server did not process are sent again.
         self.deferred.extend(self.pending.drain(..).map(|pending| (pending.ask, pending.intended)));
         self.unsent = 0;
     }
 
-    /// A server that leaves owes nothing.
+    /// Closes after a GOAWAY without open streams.
     pub(super) fn close_now(&mut self, state: &mut ThreadState<'_>) {
         let now = self.since;
         self.close(state, now);
     }
 
-    /// The server has not begun with it: it is asked for again, with its first intended start.
+    /// The server did not process the request: it is sent again and keeps its intended start.
     pub(super) fn retry(&mut self, at: usize) {
         if let Some(pending) = self.pending.remove(at) {
             self.deferred.push_back((pending.ask, pending.intended));

@@ -1,4 +1,4 @@
-//! The loop of one thread: epoll, its connections in turn, and the clock.
+//! The event loop of one thread: epoll, the connections and the timers.
 
 use std::cmp::Reverse;
 use std::os::fd::OwnedFd;
@@ -19,10 +19,10 @@ use crate::plan::Plan;
 
 const EVENTS_PER_TURN: usize = 512;
 const MILLISECOND: u32 = 1_000_000;
-/// How often the connections are looked through for what has lasted too long.
+/// How often all connections are checked for timeouts.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs one thread's share to its end.
+/// Runs one thread's share of the plan to its end.
 ///
 /// Errors: those of epoll itself.
 pub fn run<'p>(
@@ -32,7 +32,7 @@ pub fn run<'p>(
     stop: &AtomicBool,
     sender: Option<&ReportSender>,
 ) -> std::io::Result<ThreadState<'p>> {
-    // The kernel may be 50 microseconds late otherwise; where it refuses, it is.
+    // Otherwise timers fire up to 50 microseconds late. If the kernel refuses, they do.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let timer = Timer::new(&state.epoll)?;
     for (index, at) in first_at.iter().enumerate() {
@@ -80,20 +80,20 @@ pub fn run<'p>(
     Ok(state)
 }
 
-/// What wakes a thread between two milliseconds, which epoll's own timeout cannot: a request that is due
-/// must not be late because of that.
+/// Wakes the thread with a finer resolution than the milliseconds of epoll's timeout, so that a due request
+/// starts on time.
 struct Timer(OwnedFd);
 
 impl Timer {
     fn new(epoll: &OwnedFd) -> Result<Timer, Errno> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Edge-triggered: that it has rung need not be read. It is no connection's.
+        // Edge-triggered, so that the count of expirations need not be read. Its number is that of no connection.
         epoll::add(epoll, &timer, EventData::new_u64(u64::MAX), EventFlags::IN | EventFlags::ET)?;
         Ok(Timer(timer))
     }
 
-    /// Once, in place of any other time.
+    /// Fires once after `pause`; replaces the time that was set before.
     fn set(&self, pause: Duration) -> Result<(), Errno> {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = Itimerspec { it_interval: never, it_value: timespec(pause) };
@@ -101,23 +101,23 @@ impl Timer {
     }
 }
 
-/// How long nothing has to be done.
+/// How long the thread may sleep.
 fn pause(state: &ThreadState<'_>, next_check: Instant, now: Instant) -> Duration {
     let wake = state.wakes.peek().map(|Reverse((at, _))| *at);
     match [state.next_due(), wake].into_iter().flatten().min() {
-        // The clock was read before the last events were served, and whoever is due is due by the clock.
+        // `now` is older than the events that were just handled, so the clock is read again.
         Some(at) => at.min(next_check).saturating_duration_since(Instant::now()),
         None => next_check.saturating_duration_since(now),
     }
 }
 
-/// Gives what is due to the connections that wait for it; at the end, tells them that it is the end.
+/// Assigns due requests to free connections. At the end of the run, retires those connections.
 fn assign_requests(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
     if !is_open(state.plan) {
         return;
     }
     let mut waiting = state.collect(now);
-    // Bounded by the connections: each is asked once.
+    // Bounded by the connections: each is visited once.
     for _ in 0..state.free.len() {
         if !waiting && !state.is_over(now) {
             break;
@@ -130,7 +130,7 @@ fn assign_requests(state: &mut ThreadState<'_>, connections: &mut [Connection], 
 }
 
 fn run_timers(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) {
-    // Bounded: what is woken and wants to be woken again wants it later, or is left for the next turn.
+    // Bounded by the timers that are set now: a new one is later, or is left for the next turn.
     for _ in 0..state.wakes.len() {
         match state.wakes.peek() {
             Some(Reverse((at, _))) if *at <= now => {}
@@ -142,7 +142,7 @@ fn run_timers(state: &mut ThreadState<'_>, connections: &mut [Connection], now: 
     }
 }
 
-/// How many are still at work.
+/// Checks all connections for timeouts. Returns how many are still in use.
 fn check_timeouts(state: &mut ThreadState<'_>, connections: &mut [Connection], now: Instant) -> usize {
     for connection in connections.iter_mut() {
         connection.check_timeouts(state, now);
@@ -153,7 +153,7 @@ fn check_timeouts(state: &mut ThreadState<'_>, connections: &mut [Connection], n
     connections.iter().filter(|connection| !connection.is_retired()).count()
 }
 
-/// Tells of every second that is over. Returns how many were told of.
+/// Sends a report for every second that is over. Returns how many seconds were reported.
 fn report_seconds(
     state: &ThreadState<'_>,
     sender: Option<&ReportSender>,
@@ -163,13 +163,13 @@ fn report_seconds(
     let Some(sender) = sender else { return reported };
     let series = &state.tally.measured.series;
     let over = now.saturating_duration_since(state.tally.begin).as_secs() as usize;
-    // Points grow wider in very long runs, and then nobody is watching.
+    // In very long runs a point covers several seconds; such runs are not reported.
     if series.width() > 1 {
         return reported;
     }
     for second in reported..over {
         let point = series.points().get(second).cloned().unwrap_or_default();
-        // Who does not listen any more misses nothing that is not in the report.
+        // If the receiver has ended, the final report still has every point.
         let _ = sender.send(SecondReport { second: second as u64, point });
     }
     reported.max(over)
@@ -179,7 +179,7 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
 }
 
-/// When each connection of a thread begins: at once, or one after the other along the ramp.
+/// When each connection of a thread begins: at once, or spread over the ramp.
 pub fn starts(plan: &Plan, first: usize, count: usize, start: Instant) -> Vec<Instant> {
     let part = |index: usize| (first + index) as f64 / plan.connections as f64;
     let ramp = if is_open(plan) { Duration::ZERO } else { plan.ramp };

@@ -1,5 +1,5 @@
-//! The engine: one thread per core, each with its own epoll, connections, schedule and tally. Nothing is
-//! shared while it runs but the references of the verification and the wish to stop.
+//! The engine: threads, each with its own epoll, connections, schedule and tally. While they run they share
+//! only the reference bodies of the verifier and the stop flag.
 
 pub mod response;
 
@@ -37,19 +37,19 @@ use crate::run::{self, Measured, Point, Run, Server, Settings};
 use crate::tls;
 use crate::verify::Verifier;
 
-/// What was finished in one second, by one thread.
+/// What one thread finished in one second.
 #[derive(Debug, Clone)]
 pub struct SecondReport {
     pub second: u64,
     pub point: Point,
 }
 
-/// Where beats are sent to while a run lasts.
+/// Where reports are sent while a run lasts.
 pub type ReportSender = std::sync::mpsc::SyncSender<SecondReport>;
 
 /// Runs the plan to its end, or until `stop` is true.
 ///
-/// Errors: a sentence about what was wrong before the first request.
+/// Errors: why nothing was measured.
 pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Result<Run, String> {
     let verifier = Verifier::new(plan)?;
     let needs_tls = plan.targets.iter().any(|target| target.scheme == Scheme::Https);
@@ -90,7 +90,7 @@ fn run_thread(
     let mut state = event_loop::run(state, connections, &starts, stop, sender)
         .map_err(|error| format!("epoll: {error}"))?;
     if let thread_state::First::Refused(address) = state.first {
-        // The other threads would only be refused, too.
+        // The server would refuse the other threads, too.
         stop.store(true, Ordering::Relaxed);
         return Err(format!("{address} refuses connections; start the server, or correct the URL"));
     }
@@ -98,7 +98,7 @@ fn run_thread(
     Ok(state.tally)
 }
 
-/// Connections and requests are dealt out as evenly as they go.
+/// Divides connections and requests as evenly as possible.
 fn share(plan: &Plan, index: usize, start: Instant) -> Share {
     let part = |whole: usize| (whole * index / plan.threads, whole * (index + 1) / plan.threads);
     let (first, end) = part(plan.connections);
@@ -120,7 +120,7 @@ fn gather(plan: &Plan, tallies: Vec<Tally>, begin: Instant, began: SystemTime, s
         length = length.or(tally.first_length);
         tls = tls.or(tally.tls);
     }
-    // A server that stopped answering does not get a better rate for it: the time counts to its end.
+    // The whole time counts, or a server that stopped responding would get a better rate.
     let planned = plan.stop.time.filter(|_| plan.stop.requests.is_none()).unwrap_or(Duration::ZERO);
     let end = match stop.load(Ordering::Relaxed) {
         true => last.max(Instant::now()),
@@ -191,7 +191,7 @@ fn settings(plan: &Plan) -> Settings {
     }
 }
 
-/// The mean rate of a log.
+/// The mean rate of a replayed log.
 fn rate_of(steps: &[(Duration, u32)]) -> f64 {
     let lasted = steps.last().map_or(0.0, |(at, _)| at.as_secs_f64());
     steps.len() as f64 / lasted.max(1.0)

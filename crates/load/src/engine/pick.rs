@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats, and the choice of one among many by weight. Not for secrets.
+//! Random numbers that a seed repeats, and weighted choice. Not for secrets.
 
 /// SplitMix64: eight bytes of state and no division.
 #[derive(Debug, Clone)]
@@ -6,10 +6,10 @@ pub struct Random {
     state: u64,
 }
 
-/// Picks indices with the frequencies that the weights say.
+/// Picks indices in proportion to their weights.
 #[derive(Debug, Clone)]
 pub struct Picker {
-    /// Sums of the weights up to each index; empty: all are equal.
+    /// Sums of the weights up to each index; empty if all weights are equal.
     sums: Vec<u64>,
     total: u64,
 }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_every_choice_comes() {
+    fn repeats_the_order_of_a_seed_and_picks_every_choice() {
         let weights = [1; 10];
         assert_eq!(picks(1, &weights), picks(1, &weights));
         assert_ne!(picks(1, &weights), picks(2, &weights));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_frequencies() {
+    fn picks_in_proportion_to_the_weights() {
         let picks = picks(3, &[1, 0, 3]);
         let count = |choice| picks.iter().filter(|&&pick| pick == choice).count();
         assert_eq!(count(1), 0);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_above_nothing_and_at_most_one() {
+    fn a_part_is_above_zero_and_at_most_one() {
         let mut random = Random::new(5);
         assert!((0..1000).map(|_| random.part()).all(|part| part > 0.0 && part <= 1.0));
     }

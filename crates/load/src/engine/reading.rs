@@ -1,5 +1,5 @@
-//! What comes in on a connection: from the socket into the shared buffer, through the protocol, and into
-//! the tally. A body that nobody need look at is thrown away by the kernel.
+//! Receives on a connection: from the socket into the shared buffer, through the codec, into the tally. The
+//! kernel discards a body that is not verified.
 
 use std::cmp::Ordering;
 use std::time::Instant;
@@ -16,26 +16,26 @@ use crate::h2;
 use crate::run::Fault;
 use crate::shape::Closing;
 
-/// Then it is the others' turn.
+/// Reads of one connection before the other connections get their turn.
 const READS_PER_TURN: usize = 64;
-/// Below this, throwing away costs more than copying.
+/// Below this, discarding costs more than copying.
 const DISCARD_MIN: u64 = 4096;
 
-/// Why a connection is not read further.
+/// Why reading stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Halt {
     Fault(Fault),
-    /// As much was read as the client wanted.
+    /// The client read as much as `--abort` allows.
     AbortLimit,
-    /// All is said, and it was closed.
+    /// The connection is closed.
     Closed,
 }
 
-/// What one look at the socket gave.
+/// What one read of the socket gave.
 enum ReadOutcome {
     /// More may be there.
     More,
-    /// The socket is empty, and what comes later is a new edge.
+    /// The socket is empty; more data is a new edge.
     Empty,
     End,
 }
@@ -47,21 +47,21 @@ impl From<Fault> for Halt {
 }
 
 impl Connection {
-    /// Reads what there is, and asks for the next work.
+    /// Reads what has arrived, then starts the next requests.
     pub(super) fn receive(&mut self, state: &mut ThreadState<'_>, ready: EventFlags, now: Instant) {
         let gone = ready.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        // Read anew with every look that finds something: a batch of events takes its time.
+        // Updated with every read that returns data, because a batch of events takes time.
         let mut now = now;
         self.unread = Unread::Nothing;
         for turn in 0..=READS_PER_TURN {
             if turn == READS_PER_TURN {
-                // It was not the edge that ended: the rest is for the next turn.
+                // The socket may hold more; the next turn reads it.
                 self.unread = Unread::Perhaps;
                 self.schedule_wake(state, now);
                 break;
             }
             match self.read_once(state, &mut now) {
-                // Nothing is owed: a look would cost as much as a request, and whatever comes is a new edge.
+                // No response is pending: another read would cost as much as a request, and more data is a new edge.
                 Ok(ReadOutcome::More) if self.pending.is_empty() && self.stage == Stage::Open && !gone => {
                     break;
                 }
@@ -123,7 +123,7 @@ impl Connection {
             state.buffer = buffer;
             fed?;
         }
-        // A limited read is short of what the socket has, and no edge will tell of the rest.
+        // A rate-limited read leaves data in the socket, for which no new edge comes.
         Ok(if count == wanted || self.reading.is_some() { ReadOutcome::More } else { ReadOutcome::Empty })
     }
 
@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that are body, and that nobody need look at.
+    /// Bytes of the body that the kernel may discard.
     fn discardable(&self, state: &ThreadState<'_>) -> u64 {
         match (&self.transport, &self.codec, self.pending.front()) {
             (Transport::Plain, Codec::H1(reader), Some(first)) if first.sum.is_none() => {
@@ -169,7 +169,7 @@ impl Connection {
             Transport::Plain | Transport::InUse => Err(Halt::Closed),
             Transport::Tls(mut tls) => {
                 let mut rest = bytes;
-                // Bounded by the bytes: each pass takes some.
+                // Bounded by the bytes: every pass takes some.
                 while !rest.is_empty() {
                     transport::take(&mut tls, &mut rest)?;
                     if self.stage == Stage::Handshake {
@@ -206,7 +206,7 @@ impl Connection {
         plain: &mut [u8],
         now: Instant,
     ) -> Result<(), Halt> {
-        // Bounded by one call's records.
+        // Bounded by the records of one call.
         while self.socket.is_some() {
             match transport::plain(tls, plain)? {
                 0 => break,
@@ -218,7 +218,7 @@ impl Connection {
 
     fn feed(&mut self, state: &mut ThreadState<'_>, bytes: &[u8], now: Instant) -> Result<(), Halt> {
         match (self.stage, &self.codec) {
-            // Behind its last response a server may say goodbye in its own way.
+            // Data after the last response is ignored.
             (Stage::Ending, _) => Ok(()),
             (_, Codec::H1(_)) => self.read_h1(state, bytes, now),
             (_, Codec::H2(_)) => self.read_h2(state, bytes, now),
@@ -230,7 +230,7 @@ impl Connection {
         // Bounded by the bytes: every pass takes some, or ends a response.
         loop {
             let (Codec::H1(reader), Some(first)) = (&mut self.codec, self.pending.front_mut()) else {
-                // A response to nothing.
+                // A response without a request.
                 return if rest.is_empty() { Ok(()) } else { Err(Halt::Fault(Fault::Malformed)) };
             };
             let (cached_heads, tally, _, plan) = state.reading();
@@ -278,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// The first of those that are pending has its whole response.
+    /// The response to the first pending request is complete.
     fn complete_h1(
         &mut self,
         state: &mut ThreadState<'_>,
@@ -296,7 +296,7 @@ impl Connection {
             }
         }
         self.on_response(state, done.intended, self.persistence, now);
-        // What stands behind the response belongs to nothing: nobody knows where the next one begins.
+        // The bytes after the response cannot be framed.
         if framing.is_err() && self.socket.is_some() {
             self.close(state, now);
         }
@@ -322,7 +322,7 @@ impl Connection {
                 | h2::Event::End { stream }
                 | h2::Event::Reset { stream, .. } => stream,
             };
-            // Of streams that were given up, some bytes may still come.
+            // Data may still come on streams that timed out.
             let Some(at) = self.pending.iter().position(|pending| pending.stream == stream) else { continue };
             let pending = &mut self.pending[at];
             pending.last_activity = now;
@@ -377,9 +377,9 @@ impl Connection {
         if self.socket.is_none() { Err(Halt::Closed) } else { Ok(()) }
     }
 
-    /// The server will not response streams above `last`; they are asked for elsewhere.
+    /// GOAWAY: the server does not process streams above `last`; they are sent on another connection.
     fn on_goaway(&mut self, state: &mut ThreadState<'_>, last: u32) {
-        // Bounded by the streams: each pass takes one away.
+        // Bounded by the streams: every pass removes one.
         while let Some(at) = self.pending.iter().position(|pending| pending.stream > last) {
             self.retry(at);
         }
@@ -388,7 +388,7 @@ impl Connection {
         }
     }
 
-    /// The socket has said its last.
+    /// The server closed its side.
     fn on_eof(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if self.stage == Stage::Ending {
             return self.close(state, now);
@@ -407,14 +407,14 @@ impl Connection {
             Eof::Between | Eof::InHead => self.fail_connection(state, Fault::Reset, now),
             Eof::InBody => self.fail_connection(state, Fault::ShortBody, now),
             Eof::End => {
-                // The end is already here; nothing more is waited for.
+                // The end completes the body.
                 let _ = self.complete_h1(state, Ok(()), now);
                 self.close(state, now);
             }
         }
     }
 
-    /// The client has had enough, as it was told to: its request went the way it should.
+    /// The client aborts, as `--abort` demands, and the request counts as right.
     fn finish_aborted(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         // Bounded by the depth.
         while let Some(pending) = self.pending.pop_front() {
@@ -426,7 +426,7 @@ impl Connection {
     }
 }
 
-/// RFC 9113 §8.1.1: a response is as long as it says, and has a head.
+/// RFC 9113 §8.1.1: a response has a head, and a body as long as its Content-Length.
 fn framing_h2(done: &Pending, has_body: bool) -> Result<(), Fault> {
     match done.announced {
         _ if done.status == 0 => Err(Fault::Malformed),

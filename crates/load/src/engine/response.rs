@@ -1,16 +1,16 @@
-//! The responses of HTTP/1.x on one connection: bytes go in, events come out, and cutting the same bytes
-//! differently never changes the events. Strict where a mistake would be miscounted, and blind to all
-//! fields but those that say where a response ends. Knows nothing of sockets.
+//! Parses the HTTP/1.x responses of one connection. Bytes go in, events come out, and cutting the same bytes
+//! differently never changes the events. It rejects what would be miscounted and reads only the fields that
+//! frame a response. Knows nothing of sockets.
 
 use http::chunked::{self, ChunkLimits, Decoder};
 
-/// The longest head, interim ones included.
+/// Bytes of the longest head, interim responses included.
 pub const HEAD_MAX: usize = 64 * 1024;
 
-/// A head that was seen before is compared and not parsed; longer ones than this are parsed each time.
+/// A head like the last one is compared and not parsed. A longer head than this is parsed each time.
 const CACHED_MAX: usize = 2048;
 
-/// What a head says.
+/// A parsed response head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
@@ -26,14 +26,14 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What the server says becomes of the connection.
+/// Whether the server keeps the connection open after the response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     KeepAlive,
     Close,
 }
 
-/// Whether there can be a body at all.
+/// Whether the response can have a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     Whole,
@@ -41,35 +41,35 @@ pub enum Expected {
     HeadOnly,
 }
 
-/// What the bytes up to the reported one were.
+/// What the parser found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// All input is used up; more will come.
+    /// All input is used up and more is needed.
     More,
-    /// A final head, of so many bytes with all interim ones before it.
+    /// A final head, and its length in bytes with all interim heads before it.
     Head(Head, usize),
-    /// A piece of the body.
+    /// Bytes of the body.
     Body(&'a [u8]),
-    /// The response is complete; what follows belongs to the next one.
+    /// The response is complete; the next byte belongs to the next response.
     End,
 }
 
-/// The bytes are no response.
+/// The bytes are not an HTTP response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotHttp;
 
-/// What an end of the connection means where it comes.
+/// Where in a response the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eof {
     /// Between responses.
     Between,
-    /// The body lasts until here: a good end.
+    /// The end of the connection completes the body.
     End,
     InHead,
     InBody,
 }
 
-/// The last head of one request, as bytes: responses to the same request mostly differ once a second.
+/// The last response head of one request, as bytes. It mostly changes once a second, with its Date.
 #[derive(Debug, Default, Clone)]
 pub struct CachedHead {
     bytes: Vec<u8>,
@@ -79,9 +79,9 @@ pub struct CachedHead {
 #[derive(Debug)]
 pub struct ResponseReader {
     state: State,
-    /// The beginning of a head that has not come as a whole, and interim heads.
+    /// The beginning of an incomplete head.
     partial: Vec<u8>,
-    /// Bytes of interim heads before the one being read.
+    /// Bytes of the interim heads before the head that is being read.
     interim: usize,
 }
 
@@ -104,7 +104,7 @@ impl ResponseReader {
         ResponseReader { state: State::Head, partial: Vec::new(), interim: 0 }
     }
 
-    /// Reads up to the next event. The number is how many bytes of `input` are used up.
+    /// Reads up to the next event. Returns how many bytes of `input` are used up, and the event.
     pub fn next<'a>(
         &mut self,
         input: &'a [u8],
@@ -135,7 +135,7 @@ impl ResponseReader {
         }
     }
 
-    /// Bytes of the body that may be thrown away unread, all of which belong to it.
+    /// How many of the next bytes are certainly body and may be discarded unread.
     pub fn discardable(&self) -> u64 {
         match self.state {
             State::Length(left) => left,
@@ -144,14 +144,14 @@ impl ResponseReader {
         }
     }
 
-    /// So many were thrown away: no more than `discardable`.
+    /// The caller discarded this many bytes, no more than `discardable`.
     pub fn discarded(&mut self, bytes: u64) {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(bytes);
         }
     }
 
-    /// What it means if nothing more comes.
+    /// What it means that the connection ends here.
     pub fn on_eof(&mut self) -> Eof {
         match self.state {
             State::Head if self.partial.is_empty() && self.interim == 0 => Eof::Between,
@@ -218,7 +218,7 @@ impl ResponseReader {
     }
 }
 
-/// The value of a field in a complete head that was read; the first, if there are several.
+/// The value of the first field of this name in a complete head.
 pub fn field<'a>(head: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     lines(head).skip(1).find_map(|line| {
         let colon = line.iter().position(|&byte| byte == b':')?;
@@ -226,10 +226,10 @@ pub fn field<'a>(head: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// The length of the head that `bytes` begin with. `from`: nothing ends before.
+/// The length of the head that `bytes` begin with. It does not end before `from`.
 fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    // Bounded by the bytes: every pass goes behind one line feed.
+    // Bounded by the bytes: every pass moves past one line feed.
     while let Some(found) = bytes[at..].iter().position(|&byte| byte == b'\n') {
         at += found + 1;
         if bytes[..at].ends_with(b"\r\n\r\n") {
@@ -239,14 +239,14 @@ fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// So that a server which never ends its line is not waited for.
+/// Whether the bytes can begin a response. Otherwise the client would wait for a line that never ends.
 fn could_begin(bytes: &[u8]) -> bool {
     let start = b"HTTP/1.";
     let common = bytes.len().min(start.len());
     bytes[..common] == start[..common]
 }
 
-/// Errors: anything that two readers could understand differently.
+/// Errors: anything that two parsers could read differently.
 fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
     let mut lines = lines(bytes);
     let (status, minor) = status_line(lines.next().ok_or(NotHttp)?)?;
@@ -286,7 +286,7 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
     }
     let framing = match (chunked, length) {
         _ if other_coding => return Err(NotHttp),
-        // RFC 9112 §6.3: both at once is how responses are smuggled.
+        // RFC 9112 §6.3: a response with both is a smuggling attempt.
         (true, Some(_)) => return Err(NotHttp),
         (true, None) => Framing::Chunked,
         (false, Some(length)) => Framing::Length(length),
@@ -300,7 +300,7 @@ fn parse(bytes: &[u8]) -> Result<Head, NotHttp> {
     Ok(Head { status, framing, persistence })
 }
 
-/// `HTTP/1.1 200 OK`; the words may be missing, the space before them too.
+/// `HTTP/1.1 200 OK`. The reason phrase and the space before it may be missing.
 fn status_line(line: &[u8]) -> Result<(u16, u8), NotHttp> {
     let rest = line.strip_prefix(b"HTTP/1.").ok_or(NotHttp)?;
     let [minor @ (b'0' | b'1'), b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', words @ ..] = rest
@@ -314,7 +314,7 @@ fn status_line(line: &[u8]) -> Result<(u16, u8), NotHttp> {
     Ok((digit(a) * 100 + digit(b) * 10 + digit(c), *minor))
 }
 
-/// Lines without their CRLF, up to the empty one. A bare CR or LF stays in its line, where no rule admits it.
+/// Lines without their CRLF, up to the empty one. A bare CR or LF stays in its line, where the parser rejects it.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = head;
     std::iter::from_fn(move || {
@@ -339,7 +339,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What is read of `bytes` when they come in pieces of `size`: heads, bodies and ends as text.
+    /// The events, as text, of `bytes` that arrive in chunks of `size`.
     fn read(bytes: &[u8], size: usize, expected: Expected) -> String {
         let (mut reader, mut cached_head, mut out) =
             (ResponseReader::new(), CachedHead::default(), String::new());
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_end_where_their_heads_say() {
+    fn frames_responses_by_their_heads() {
         check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", "[200 38ab]");
         check(
             "HTTP/1.1 200\r\ncontent-length:0\r\n\r\nHTTP/1.0 404 \r\nContent-Length: 1\r\n\r\nx",
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_early_is_seen() {
+    fn reports_a_connection_that_ends_within_a_response() {
         check("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", "[200 38ab..body");
         check("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", "[200 47ab..body");
         check("HTTP/1.1 200 OK\r\nContent-Le", "..head");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn rejects_ambiguous_heads() {
         for head in [
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_stays_unless_it_is_said_otherwise() {
+    fn keeps_the_connection_unless_the_head_closes_it() {
         use Persistence::{Close, KeepAlive};
         for (head, expected) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", KeepAlive),
@@ -440,13 +440,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_head_has_no_body() {
+    fn a_response_to_head_has_no_body() {
         let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         assert_eq!(read(bytes, 7, Expected::HeadOnly), "[200 38]");
     }
 
     #[test]
-    fn a_known_head_is_understood_again_and_another_is_not_confused_with_it() {
+    fn reuses_a_cached_head_only_for_the_same_bytes() {
         let (mut reader, mut cached_head) = (ResponseReader::new(), CachedHead::default());
         for (bytes, length) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 1),
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_found_by_its_name() {
+    fn finds_a_field_by_name() {
         let head = b"HTTP/1.1 200 OK\r\nServer: taipan \r\n\r\n";
         assert_eq!(field(head, "server"), Some(&b"taipan"[..]));
         assert_eq!(field(head, "date"), None);

@@ -1,12 +1,12 @@
-//! When requests are to start, if it is the clock that says so. One thread's share of it. Pure: the time is
-//! handed in.
+//! When the clock starts the requests of one thread, for an open loop and for replays. Pure: the caller passes
+//! the time.
 
 use std::time::{Duration, Instant};
 
 use super::pick::Random;
 use crate::plan::{Arrivals, Pace, Plan};
 
-/// The moments at which one thread's requests are meant to start.
+/// When one thread's requests are meant to start.
 #[derive(Debug)]
 pub enum Schedule {
     /// Whenever a connection is free.
@@ -19,7 +19,7 @@ pub enum Schedule {
     },
 }
 
-/// So many a second, after a ramp.
+/// A rate per second, after a ramp.
 #[derive(Debug)]
 pub struct Rate {
     next: Instant,
@@ -29,7 +29,7 @@ pub struct Rate {
     arrivals: Arrivals,
 }
 
-/// A moment, and which request if the schedule says that, too.
+/// A due request: its intended start, and which one if the schedule decides that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
     pub intended: Instant,
@@ -37,7 +37,7 @@ pub struct Due {
 }
 
 impl Schedule {
-    /// Thread `index` of `plan.threads`: each has its share, shifted so that together they are even.
+    /// For thread `index` of `plan.threads`. The shares are shifted so that all threads together are even.
     pub fn new(plan: &Plan, index: usize, start: Instant, random: &mut Random) -> Schedule {
         match &plan.pace {
             Pace::Closed => Schedule::WhenFree,
@@ -60,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// The next request that is due by now. Call until it says `None`.
+    /// The next request that is due by now. Call until it returns `None`.
     pub fn due(&mut self, plan: &Plan, now: Instant, random: &mut Random) -> Option<Due> {
         match self {
             Schedule::WhenFree => None,
@@ -83,7 +83,7 @@ impl Schedule {
         }
     }
 
-    /// When the next one is due; `None`: never again, or whenever a connection is free.
+    /// When the next request is due. `None`: never again, or whenever a connection is free.
     pub fn next(&self, plan: &Plan) -> Option<Instant> {
         match (self, &plan.pace) {
             (Schedule::Rate(rate), _) => Some(rate.next),
@@ -98,7 +98,7 @@ impl Schedule {
 impl Rate {
     fn advance(&mut self, random: &mut Random) {
         let since = self.next.saturating_duration_since(self.start);
-        // From a hundredth of the rate, or the first request would never come.
+        // The ramp begins at a hundredth of the rate, or the first request would never come.
         let part = match self.ramp.is_zero() {
             true => 1.0,
             false => (since.as_secs_f64() / self.ramp.as_secs_f64()).clamp(0.01, 1.0),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn random_arrivals_have_the_rate_and_no_pattern() {
+    fn random_arrivals_keep_the_rate_without_a_pattern() {
         let plan = plan(|options| options.arrivals = Arrivals::Poisson);
         let found = due(&plan, Duration::from_secs(100));
         assert!((9_500..10_500).contains(&found.len()), "{}", found.len());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_begins_slowly() {
+    fn a_ramp_raises_the_rate_to_its_full_value() {
         let plan = plan(|options| (options.ramp, options.threads) = (Duration::from_secs(10), Some(1)));
         let found = due(&plan, Duration::from_secs(20));
         let within = |from: u128, to: u128| found.iter().filter(|&&at| (from..to).contains(&at)).count();

@@ -1,5 +1,5 @@
-//! What goes out on a connection: requests, into the socket or into TLS, as fast as it takes them or as slowly
-//! as the shape of the client says.
+//! Sends requests on a connection, into the socket or through TLS, at full speed or at the rate of the client's
+//! shape.
 
 use std::time::Instant;
 
@@ -10,18 +10,18 @@ use super::transport::{self, Transport};
 use crate::run::Fault;
 use crate::shape::{Closing, RateLimiter};
 
-/// What is to be sent and was not taken yet.
+/// Bytes that the transport has not taken yet.
 #[derive(Default)]
 pub(super) struct SendQueue {
     pub(super) bytes: Vec<u8>,
     pub(super) at: usize,
-    /// Of `bytes`, those before belong to a head: they may have a rate of their own.
+    /// Bytes before this position belong to a head, which may have a rate of its own.
     pub(super) head_end: usize,
     pub(super) limiter: Option<RateLimiter>,
 }
 
 impl Connection {
-    /// Hands what has not been sent to the socket.
+    /// Sends the pending requests that were not sent yet.
     pub(super) fn send(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let plan = state.plan;
         let first = self.pending.len() - self.unsent;
@@ -33,7 +33,7 @@ impl Connection {
             plan.shape.is_plain(),
         ) && let (Some(pending), Some(socket)) = (self.pending.get_mut(first), &self.socket)
         {
-            // The way of nearly every request: nothing is copied.
+            // The fast path of nearly every request: nothing is copied.
             (pending.sent, pending.last_activity) = (now, now);
             let ask = &plan.asks[pending.ask as usize];
             self.unsent = 0;
@@ -63,7 +63,7 @@ impl Connection {
         self.flush(state, now);
     }
 
-    /// Sends until everything is sent, or the socket or the rate allows no more.
+    /// Sends until the queue is empty, the socket is full or the rate is used up.
     pub(super) fn flush(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         if let Err(fault) = self.try_flush(state, now) {
             self.fail_connection(state, fault, now);
@@ -113,7 +113,7 @@ impl Connection {
                 self.send_queue.limiter = None;
             }
             if let Some(first) = self.pending.front_mut() {
-                // A slow writer is not kept waiting by the server while it writes.
+                // The timeout of the response starts when a slow writer has finished.
                 first.last_activity = now;
                 if rate.is_some() {
                     first.sent = now;

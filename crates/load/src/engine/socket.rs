@@ -1,4 +1,4 @@
-//! The system calls of a connection, and what their errors mean. Knows nothing of HTTP.
+//! The system calls of a connection, and the fault that each error means. Knows nothing of HTTP.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -15,14 +15,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::run::Fault;
 
-/// A new socket: whether the connection is already there.
+/// A new socket, connected or connecting.
 #[derive(Debug)]
 pub enum Opened {
     Connected(OwnedFd),
     Connecting(OwnedFd),
 }
 
-/// What came of a read.
+/// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     Bytes(usize),
@@ -31,11 +31,11 @@ pub enum Received {
     Lost(Fault),
 }
 
-/// Everything that a connection is ever told of. Edge-triggered: with room in the buffer, `OUT` costs nothing.
+/// All events of a connection. Edge-triggered, so `OUT` costs nothing while the send buffer has room.
 const INTEREST: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// A slow reader offers a small window, or the kernel reads ahead for it.
+/// Receive buffer of a slow reader, in bytes. A larger one would let the kernel read ahead.
 pub const SLOW_READER_BUFFER: usize = 4096;
 
 pub fn tcp(to: &SocketAddr, from: Option<IpAddr>, receive_buffer: Option<usize>) -> Result<Opened, Fault> {
@@ -46,7 +46,7 @@ pub fn tcp(to: &SocketAddr, from: Option<IpAddr>, receive_buffer: Option<usize>)
         sockopt::set_socket_recv_buffer_size(&socket, bytes).map_err(fault_of)?;
     }
     if let Some(from) = from {
-        // Otherwise a port is reserved for this address before the far end is known, and 28,000 are all.
+        // Otherwise bind reserves a port for this address regardless of the server, and there are only 28,000.
         let _ = nix::sys::socket::setsockopt(&socket, IpBindAddressNoPort, &true);
         net::bind(&socket, &SocketAddr::new(from, 0)).map_err(fault_of)?;
     }
@@ -65,7 +65,7 @@ pub fn unix(path: &Path, receive_buffer: Option<usize>) -> Result<Opened, Fault>
     }
     match net::connect(&socket, &address) {
         Ok(()) => Ok(Opened::Connected(socket)),
-        // A Unix socket does not connect in the background: its queue is full.
+        // Unix sockets do not connect in the background: the listener's queue is full.
         Err(Errno::AGAIN) => Err(Fault::Refused),
         Err(error) => Err(fault_of(error)),
     }
@@ -80,7 +80,7 @@ pub fn watch(epoll: &OwnedFd, socket: &OwnedFd, index: usize) -> Result<(), Faul
     epoll::add(epoll, socket, EventData::new_u64(index as u64), INTEREST).map_err(fault_of)
 }
 
-/// The error with which a connection attempt ended; `None`: with none.
+/// The error of a connection attempt, if it failed.
 pub fn pending_error(socket: &OwnedFd) -> Option<Fault> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => None,
@@ -93,7 +93,7 @@ pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Received {
     received(net::recv(socket, buffer, RecvFlags::empty()).map(|(count, _)| count))
 }
 
-/// Reads up to the length of `buffer`, and throws it away in the kernel: the buffer is not written to.
+/// Reads up to the length of `buffer` and discards it in the kernel; the buffer is not written to.
 #[inline]
 pub fn discard(socket: &OwnedFd, buffer: &mut [u8]) -> Received {
     received(net::recv(socket, buffer, RecvFlags::TRUNC).map(|(_, count)| count))
@@ -109,7 +109,7 @@ fn received(result: Result<usize, Errno>) -> Received {
     }
 }
 
-/// How many bytes the socket took; 0 when it takes none now.
+/// How many bytes the socket took; 0 when it is full.
 #[inline]
 pub fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Fault> {
     match net::send(socket, bytes, SendFlags::NOSIGNAL) {
@@ -120,20 +120,20 @@ pub fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Fault> {
 }
 
 pub fn shut_down_writing(socket: &OwnedFd) {
-    // If the peer is gone already, the next read says so.
+    // If the peer has closed, the next read reports it.
     let _ = net::shutdown(socket, net::Shutdown::Write);
 }
 
-/// Closing then sends RST, as from a client that crashed.
+/// Makes close send RST, as from a client that crashed.
 pub fn reset_on_close(socket: &OwnedFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// As many descriptors as the system lets us have.
+/// Raises the soft limit of descriptors to the hard limit.
 pub fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it is refused, running out is told as the client's own fault.
+    // If this fails, running out of descriptors is reported as the client's fault.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use crate::run::Side;
 
     #[test]
-    fn a_lack_on_our_side_is_our_fault() {
+    fn blames_the_client_for_its_own_limits() {
         for (error, expected, side) in [
             (Errno::ADDRNOTAVAIL, Fault::NoPorts, Side::Client),
             (Errno::ADDRINUSE, Fault::NoPorts, Side::Client),

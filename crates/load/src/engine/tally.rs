@@ -1,4 +1,4 @@
-//! What one thread counts: it knows what a finished request is, and writes it down in the form of a run.
+//! Counts the finished requests of one thread into a `Measured`.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::verify::Sum;
 #[derive(Debug)]
 pub struct Pending {
     pub ask: u32,
-    /// Of HTTP/2; 0 in HTTP/1.
+    /// The stream of HTTP/2; 0 in HTTP/1.
     pub stream: u32,
     pub status: u16,
     /// When it was meant to start.
@@ -17,12 +17,12 @@ pub struct Pending {
     /// When its last byte was handed to the socket; `intended` until then.
     pub sent: Instant,
     pub first_byte: Option<Instant>,
-    /// When anything of it moved last.
+    /// When bytes of it were last sent or received.
     pub last_activity: Instant,
     pub head_bytes: u32,
     pub plain_head_bytes: u32,
     pub body_bytes: u64,
-    /// What the head of an HTTP/2 response says of the body.
+    /// The Content-Length of an HTTP/2 response.
     pub announced: Option<u64>,
     pub sum: Option<Sum>,
 }
@@ -30,7 +30,7 @@ pub struct Pending {
 #[derive(Debug)]
 pub struct Tally {
     pub measured: Measured,
-    /// What was meant to start before is not counted.
+    /// Requests with an earlier intended start are not counted (warm-up).
     pub begin: Instant,
     /// When the last counted request ended.
     pub last: Instant,
@@ -131,7 +131,7 @@ impl Tally {
         self.last = now;
     }
 
-    /// Any other end.
+    /// A failed request.
     pub fn failed(&mut self, pending: &Pending, fault: Fault, url: &str, now: Instant) {
         if !self.counts(pending.intended) {
             return;
@@ -145,7 +145,7 @@ impl Tally {
         self.last = now;
     }
 
-    /// Still coming in when the run was over: neither right nor wrong, but its bytes came.
+    /// A response that was still arriving at the end of the run: neither right nor wrong, but its bytes count.
     pub fn cut_off(&mut self, pending: &Pending) {
         if self.counts(pending.intended) {
             self.measured.head_bytes += u64::from(pending.head_bytes);
@@ -161,7 +161,7 @@ impl Tally {
     }
 }
 
-/// Counts what came of a response, right or wrong, and says how many bytes that was.
+/// Counts the status and bytes of a response, right or wrong. Returns its bytes.
 #[inline]
 fn count_response(measured: &mut Measured, pending: &Pending) -> u64 {
     if pending.status > 0 {

@@ -1,5 +1,4 @@
-//! What the connections of one thread share: what comes next, the buffers, the tally, and the times at which
-//! somebody wants to be woken.
+//! What the connections of one thread share: the schedule of requests, the buffers, the tally and the timers.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,25 +16,25 @@ use crate::plan::{Order, Pace, Plan, Reuse};
 use crate::run::Fault;
 use crate::verify::Verifier;
 
-/// Never written to, so its pages never exist; it only says how much to throw away at once.
+/// How much is discarded at once. The buffer is never written to, so its pages are never allocated.
 const DISCARD_BUFFER: usize = 1 << 20;
-/// Bytes that are read at once where they must be looked at.
+/// Bytes of one read that are parsed.
 pub const BUFFER: usize = 64 * 1024;
-/// Requests that are due and have no connection; those that come on top are given up.
+/// Due requests that may wait for a connection. Further ones are counted as unsent.
 const BACKLOG_MAX: usize = 1 << 20;
-/// Requests of a plan whose last head is remembered.
+/// Requests of a plan whose last response head is cached.
 const CACHED_MAX: usize = 1 << 16;
-/// A response below this is read at once, head and body; of a longer one only the head is read.
+/// A response below this size is read in one call, head and body. Of a longer one the first call reads the head.
 const SMALL_RESPONSE: u32 = 32 * 1024;
-/// Room for the head of a long response.
+/// Bytes that the first read of a long response takes: about its head.
 const HEAD_READ: usize = 1024;
 
-/// The part of a run that one thread has.
+/// One thread's part of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
-    /// Which thread.
+    /// The number of the thread.
     pub index: usize,
-    /// Of its connections, the first one's number in the whole run.
+    /// The number, in the whole run, of its first connection.
     pub first: usize,
     pub connections: usize,
     /// Requests to start, warm-up excluded.
@@ -43,24 +42,24 @@ pub struct Share {
     pub start: Instant,
 }
 
-/// What a connection that is free may do.
+/// What a free connection does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Start(u32, Instant),
     /// Nothing is due.
     Wait,
-    /// No request will ever start again.
+    /// No further request starts.
     Over,
 }
 
-/// What became of the first connection of a run.
+/// The outcome of the first connection of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First {
-    /// It is not known yet.
+    /// Not known yet.
     Expected,
-    /// It was made, or another thread looks.
+    /// It was established, or belongs to another thread.
     Made,
-    /// Refused by this address.
+    /// This address refused it.
     Refused(String),
 }
 
@@ -72,7 +71,7 @@ pub struct ThreadState<'p> {
     pub epoll: OwnedFd,
     pub tally: Tally,
     pub random: Random,
-    /// Connections that wait until something is due.
+    /// Connections that wait for a request to become due.
     pub free: VecDeque<usize>,
     pub wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     pub buffer: Vec<u8>,
@@ -82,7 +81,7 @@ pub struct ThreadState<'p> {
     schedule: Schedule,
     backlog: VecDeque<Due>,
     cached_heads: Vec<CachedHead>,
-    /// Bytes of the last response to each request.
+    /// Body bytes of the last response to each request.
     sizes: Vec<u32>,
     left: Option<u64>,
     deadline: Option<Instant>,
@@ -123,7 +122,7 @@ impl<'p> ThreadState<'p> {
         })
     }
 
-    /// What a free connection does now. `cursor`: how far its session has come.
+    /// What a free connection does now. `cursor` is the position of its session in the list of URLs.
     #[inline]
     pub fn next(&mut self, now: Instant, cursor: &mut usize) -> Next {
         match self.schedule {
@@ -145,11 +144,11 @@ impl<'p> ThreadState<'p> {
         }
     }
 
-    /// Moves what has become due into the backlog. Returns whether anything waits there.
+    /// Moves due requests into the backlog. Returns whether any wait there.
     pub fn collect(&mut self, now: Instant) -> bool {
         // Bounded by the rate and the time since the last call.
         while self.left != Some(0) {
-            // What would start at the very end starts no more.
+            // A request that is due exactly at the end does not start.
             let until = self.deadline.map_or(now, |deadline| now.min(deadline - Duration::from_nanos(1)));
             let Some(due) = self.schedule.due(self.plan, until, &mut self.random) else { break };
             self.count_start(due.intended);
@@ -162,7 +161,7 @@ impl<'p> ThreadState<'p> {
         !self.backlog.is_empty()
     }
 
-    /// The next moment at which something becomes due.
+    /// When the next request becomes due.
     pub fn next_due(&self) -> Option<Instant> {
         match self.left {
             Some(0) => None,
@@ -170,7 +169,7 @@ impl<'p> ThreadState<'p> {
         }
     }
 
-    /// Nothing will start any more, not even what is due already.
+    /// No request will start any more, and none waits in the backlog.
     pub fn is_over(&self, now: Instant) -> bool {
         match self.schedule {
             Schedule::WhenFree => self.has_ended(now),
@@ -178,12 +177,12 @@ impl<'p> ThreadState<'p> {
         }
     }
 
-    /// How long ago the last request should have been started; `None`: some may still start.
+    /// How long ago the time for starting requests ended; `None` if it has not.
     pub fn over_since(&self, now: Instant) -> Option<Duration> {
         self.deadline.and_then(|deadline| now.checked_duration_since(deadline))
     }
 
-    /// Counts everything that is due and was never sent.
+    /// Counts the due requests that were never sent.
     pub fn give_up_backlog(&mut self, now: Instant) {
         while let Some(due) = self.backlog.pop_front() {
             self.give_up(due, now);
@@ -202,13 +201,13 @@ impl<'p> ThreadState<'p> {
         self.wakes.push(Reverse((at, index)));
     }
 
-    /// The parts that reading a response needs at the same time.
+    /// The parts that parsing a response borrows at the same time.
     #[inline]
     pub fn reading(&mut self) -> (&mut [CachedHead], &mut Tally, &Verifier, &Plan) {
         (&mut self.cached_heads, &mut self.tally, self.verifier, self.plan)
     }
 
-    /// How much to read at once when the response to this request begins.
+    /// Bytes of the first read of a response to this request.
     #[inline]
     pub fn first_read_size(&self, ask: u32) -> usize {
         match self.sizes.get(ask as usize) {
@@ -267,7 +266,7 @@ impl<'p> ThreadState<'p> {
     }
 }
 
-/// Whether requests begin by the clock.
+/// Whether the clock starts requests (an open loop).
 pub fn is_open(plan: &Plan) -> bool {
     !matches!(plan.pace, Pace::Closed)
 }

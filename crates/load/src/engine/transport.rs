@@ -1,4 +1,4 @@
-//! The way from a socket to the bytes of HTTP: none, or TLS. Knows nothing of HTTP.
+//! What lies between a socket and the bytes of HTTP: nothing, or TLS. Knows nothing of HTTP.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -11,11 +11,11 @@ use crate::run::Fault;
 pub enum Transport {
     Plain,
     Tls(Box<ClientConnection>),
-    /// TLS is in the hands of who reads from it; what is to be sent waits until it is back.
+    /// The TLS state is borrowed by the reading code; sending waits until it is back.
     InUse,
 }
 
-/// Hands bytes of the socket to TLS; `rest` is what it did not take yet. Ask for `plain` before the next call.
+/// Hands received bytes to TLS; `rest` is what it did not take yet. Call `plain` before the next call.
 pub fn take(tls: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), Fault> {
     let fault = if tls.is_handshaking() { Fault::Handshake } else { Fault::Malformed };
     match tls.read_tls(rest) {
@@ -30,20 +30,20 @@ pub fn plain(tls: &mut ClientConnection, buffer: &mut [u8]) -> Result<usize, Fau
     match tls.reader().read(buffer) {
         Ok(count) => Ok(count),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-        // The socket's own end is what counts; servers often leave without close_notify.
+        // Only the end of the socket counts; servers often close without close_notify.
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
         Err(_) => Err(Fault::Malformed),
     }
 }
 
-/// Hands bytes to TLS; it takes only so many until they are sent.
+/// Hands bytes to TLS, which takes a bounded amount until they are sent.
 pub fn write(tls: &mut ClientConnection, bytes: &[u8]) -> Result<usize, Fault> {
     tls.writer().write(bytes).map_err(|_| Fault::Reset)
 }
 
-/// Sends what TLS has ready. Returns whether the socket took everything.
+/// Sends what TLS has buffered. Returns whether the socket took everything.
 pub fn push(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<bool, Fault> {
-    // Bounded by what TLS has buffered: each pass sends some, or ends.
+    // Bounded by what TLS has buffered: every pass sends some, or ends.
     while tls.wants_write() {
         match tls.write_tls(&mut Sender(socket)) {
             Ok(0) => return Ok(false),

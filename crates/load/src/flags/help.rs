@@ -1,4 +1,4 @@
-//! What is made from the table for people: `--help` and the manual page.
+//! Makes `--help` and the manual page from the table.
 
 use std::fmt::Write;
 
@@ -41,8 +41,8 @@ pub fn man() -> String {
         }
     }
     out.push_str(
-        ".SH SIGNALS\n.TP\n.B SIGINT\nReport what there is, exit with 130.\n.SH EXIT STATUS\n\
-         0, 1 if fewer requests went right than \\-\\-min\\-availability asks for, 2 if nothing was measured, 130 after \
+        ".SH SIGNALS\n.TP\n.B SIGINT\nEnds the run, prints the report so far and exits with 130.\n.SH EXIT STATUS\n\
+         0, 1 if fewer requests were right than \\-\\-min\\-availability demands, 2 if nothing was measured, 130 after \
          SIGINT.\n.SH EXAMPLES\n.TP\n.B taipan\\-bench \\-z 30s \\-c 100 http://127.0.0.1:8080/\nAs fast as 100 \
          connections go, for half a minute.\n.TP\n.B taipan\\-bench \\-\\-rate 2k \\-z 1m http://127.0.0.1:8080/\n\
          2000 requests a second, whatever the server does.\n.SH SEE ALSO\n.BR taipan (1)\n",

@@ -1,5 +1,4 @@
-//! The command line. Every flag stands once, in `table`: the parser, `--help` and the manual page are
-//! made from it.
+//! The command line. Every flag is defined once, in `table`; the parser, `--help` and the manual page use it.
 
 mod table;
 
@@ -19,11 +18,11 @@ use table::{FlagRow, Key, Sent, flags};
 
 pub use help::{help, man};
 
-/// What the program is asked to do.
+/// What the program shall do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     Run(Box<RunArguments>),
-    /// Several reports become one.
+    /// Merge several reports into one.
     Merge {
         files: Vec<PathBuf>,
         output: Output,
@@ -34,15 +33,15 @@ pub enum Command {
     Version,
 }
 
-/// A run, and what becomes of its report.
+/// A run, and where its report goes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunArguments {
     pub options: Options,
     pub output: Output,
-    /// Where the load comes from, if not from here alone: addresses of workers.
+    /// Addresses of the workers that generate the load; empty: this process does.
     pub workers: Vec<String>,
     pub secret: Option<PathBuf>,
-    /// The flags as given that do not say who generates the load, where a report goes, or what is in a file.
+    /// The flags to forward to workers: all but those of workers, reports and files.
     pub forwarded: Vec<String>,
 }
 
@@ -51,14 +50,14 @@ pub struct Output {
     pub format: Format,
     /// `None`: standard output.
     pub file: Option<PathBuf>,
-    /// In per cent; below it, the exit code is 1.
+    /// In per cent. Below it, the exit code is 1.
     pub availability: f64,
     pub progress: Progress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// On a terminal.
+    /// If standard error is a terminal.
     IfSeen,
     Never,
 }
@@ -69,11 +68,11 @@ pub struct Worker {
     pub secret: Option<PathBuf>,
 }
 
-/// Why a command line cannot be followed: one line, with what to do.
+/// What is wrong with a command line: one line, with what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
-/// What was given so far.
+/// The flags that were parsed so far.
 struct ParsedFlags {
     options: Options,
     output: Output,
@@ -83,7 +82,7 @@ struct ParsedFlags {
     listen: Option<String>,
     merge: Option<()>,
     forwarded: Vec<String>,
-    /// As it was typed: a flag that names a file which workers do not have.
+    /// A flag, as typed, that names a file which workers do not have.
     refused: Option<String>,
     used: Vec<Key>,
 }
@@ -290,7 +289,7 @@ impl ParsedFlags {
                     || self.used.iter().any(|key| !matches!(key, Key::Listen | Key::Secret))
                 {
                     return refuse(
-                        "a worker takes --listen and --secret; the rest comes from who commands it",
+                        "a worker takes only --listen and --secret; its controller sends the rest",
                     );
                 }
                 let listen = self.listen.unwrap_or_else(|| "127.0.0.1:7100".to_owned());
@@ -316,7 +315,7 @@ impl ParsedFlags {
     }
 }
 
-/// A whole number, or with a unit of thousands: 20000, 20k, 1.5M.
+/// A whole number, or one with a unit of thousands: 20000, 20k, 1.5M.
 fn amount(text: &str) -> Option<u64> {
     let (digits, factor) = match text.strip_suffix(['k', 'K', 'M', 'G']) {
         None => (text, 1),
@@ -327,7 +326,7 @@ fn amount(text: &str) -> Option<u64> {
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    // What is left of a part must be whole.
+    // The result must be a whole number.
     if whole.is_empty() || !is_number(whole) || !is_number(part) || factor % scale != 0 {
         return None;
     }
@@ -337,7 +336,7 @@ fn amount(text: &str) -> Option<u64> {
 
 const TIME: &str = "a time, as 30, 500ms, 10s, 2m or 1h";
 
-/// Seconds, or with a unit.
+/// Seconds, or a number with a unit.
 fn time(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let seconds = match &text[digits.len()..] {
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_options() {
+    fn parses_flags_into_options() {
         check("", |_| {});
         check("-n 5 -c 7 -t 2", |options| {
             (options.requests, options.connections, options.threads) = (Some(5), 7, Some(2));
@@ -461,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_the_first_word() {
+    fn parses_commands() {
         let worker = Worker { listen: "127.0.0.1:7100".to_owned(), secret: None };
         assert_eq!(parsed("worker"), Ok(Command::Worker(worker)));
         assert_eq!(parsed("man"), Ok(Command::Man));
@@ -471,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_do() {
+    fn errors_say_what_to_do() {
         for (line, expected) in [
             ("--conections 3 u", "did you mean --connections?"),
             ("--zzzzzzzzzzz u", "see taipan-bench --help"),
@@ -503,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_in_every_document_and_no_two_are_the_same() {
+    fn documents_every_flag_once() {
         let mut seen = std::collections::HashSet::new();
         for flag in flags() {
             assert!(seen.insert(flag.long.to_owned()), "{}", flag.long);

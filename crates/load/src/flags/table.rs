@@ -1,4 +1,4 @@
-//! The table of flags, and of the ways in which the program is used.
+//! The table of flags, and the usage lines.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
@@ -55,11 +55,11 @@ pub(super) enum Key {
     Version,
 }
 
-/// Whether a flag goes to workers as it is.
+/// Whether a flag is forwarded to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     AsIt,
-    /// What it says is sent in another way, or matters here alone.
+    /// It is sent in another way, or matters to the controller only.
     Not,
     /// It names a file that the workers do not have.
     Refused,
@@ -86,7 +86,7 @@ const fn row(
     FlagRow { key, long, short, value, sent, help }
 }
 
-/// A heading, and the flags beneath it.
+/// A heading, and its flags.
 pub(super) type Group = (&'static str, &'static [FlagRow]);
 
 pub(super) const GROUPS: &[Group] = &[
@@ -131,7 +131,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("PER_SECOND"),
                 Sent::AsIt,
-                "Start so many requests a second, whatever the server does, and count times from the intended start (default: a request starts when the one before it on its connection has ended)",
+                "Start this many requests a second, whatever the server does, and count times from the intended start (default: a connection starts a request when its last one has ended)",
             ),
             row(
                 Key::Arrivals,
@@ -139,7 +139,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("poisson|even"),
                 Sent::AsIt,
-                "Space the requests of --rate at random, as independent people arrive, or evenly (default: poisson)",
+                "Space the requests of --rate at random, as independent users arrive, or evenly (default: poisson)",
             ),
             row(
                 Key::Ramp,
@@ -155,7 +155,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("TIME"),
                 Sent::AsIt,
-                "Measure nothing in the first TIME, which comes on top of -z (default: 0)",
+                "Measure nothing in the first TIME, which is added to -z (default: 0)",
             ),
             row(
                 Key::Timeout,
@@ -163,12 +163,12 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("TIME"),
                 Sent::AsIt,
-                "Give a request up when the server was silent for TIME (default: 30s)",
+                "Fail a request when the server was silent for TIME (default: 30s)",
             ),
         ],
     ),
     (
-        "What is asked",
+        "Requests",
         &[
             row(
                 Key::Urls,
@@ -176,7 +176,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('f'),
                 Some("FILE"),
                 Sent::Not,
-                "Read URLs from FILE, as siege does; lines may begin with a weight; may be repeated (default: the arguments)",
+                "Read URLs from FILE, in the format of siege, with optional weights; may be repeated (default: the arguments)",
             ),
             row(
                 Key::Log,
@@ -184,7 +184,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("FILE"),
                 Sent::Not,
-                "Ask for what an access log in common or combined format holds, from the server of the URL (default: none)",
+                "Send the requests of an access log in common or combined format to the server of the URL (default: none)",
             ),
             row(
                 Key::Order,
@@ -192,7 +192,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("random|sequence|replay"),
                 Sent::AsIt,
-                "Pick at random by weight, in order, or at the moments of the log (default: random)",
+                "Pick URLs at random by weight, in sequence, or at the times of the log (default: random)",
             ),
             row(
                 Key::Speed,
@@ -200,7 +200,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("FACTOR"),
                 Sent::AsIt,
-                "Replay a log so many times as fast (default: 1)",
+                "Replay a log FACTOR times as fast (default: 1)",
             ),
             row(
                 Key::Seed,
@@ -208,7 +208,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("NUMBER"),
                 Sent::AsIt,
-                "Begin random numbers here; the same seed gives the same order (default: 1)",
+                "Seed the random numbers with NUMBER; the same seed gives the same order (default: 1)",
             ),
             row(
                 Key::Method,
@@ -216,7 +216,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('m'),
                 Some("METHOD"),
                 Sent::AsIt,
-                "Ask with METHOD (default: GET, or POST with a body)",
+                "Use METHOD (default: GET, or POST with a body)",
             ),
             row(
                 Key::Body,
@@ -240,7 +240,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('H'),
                 Some("NAME: VALUE"),
                 Sent::AsIt,
-                "Send this field, in place of our own of that name; may be repeated (default: Host and User-Agent)",
+                "Send this header field, in place of the generated one; may be repeated (default: Host and User-Agent)",
             ),
         ],
     ),
@@ -261,7 +261,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("N"),
                 Sent::AsIt,
-                "Open a new connection after N requests; with --order sequence each begins with the first URL (default: never)",
+                "Open a new connection after N requests; with --order sequence each session begins with the first URL (default: never)",
             ),
             row(
                 Key::Think,
@@ -269,7 +269,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("TIME[..TIME]"),
                 Sent::AsIt,
-                "Pause after an answer, at random between the two times (default: 0)",
+                "Pause after a response, at random between the two times (default: 0)",
             ),
             row(
                 Key::Pipeline,
@@ -277,7 +277,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('p'),
                 Some("N"),
                 Sent::AsIt,
-                "Send N requests without waiting for their answers (default: 1)",
+                "Keep N requests in flight on a connection of HTTP/1.1 (default: 1)",
             ),
             row(
                 Key::Http,
@@ -285,7 +285,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("1.0|1.1|2"),
                 Sent::AsIt,
-                "Speak this version; 2 over TCP is spoken without asking first (default: 1.1)",
+                "Use this version; 2 over TCP uses prior knowledge (default: 1.1)",
             ),
             row(
                 Key::Streams,
@@ -293,7 +293,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('s'),
                 Some("N"),
                 Sent::AsIt,
-                "Have N streams at a time on a connection of HTTP/2 (default: 1)",
+                "Keep N streams open on a connection of HTTP/2 (default: 1)",
             ),
             row(
                 Key::Unix,
@@ -309,7 +309,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("ADDRESS:PORT"),
                 Sent::AsIt,
-                "Connect there, and ask for the URL's host all the same (default: to the URL's host)",
+                "Connect to this address, and keep the URL's host in the requests (default: to the URL's host)",
             ),
             row(
                 Key::Source,
@@ -322,7 +322,7 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     ),
     (
-        "What is right",
+        "Verification",
         &[
             row(
                 Key::Status,
@@ -330,7 +330,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("CODE[,CODE]"),
                 Sent::AsIt,
-                "Take these statuses for right and all others for failures (default: all below 400)",
+                "Accept these statuses and count all others as failures (default: all below 400)",
             ),
             row(
                 Key::Check,
@@ -338,7 +338,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("none|length|checksum"),
                 Sent::AsIt,
-                "Hold every body against the first one of its URL (default: none, but an answer must be complete)",
+                "Compare every body with the first one of its URL (default: none, but a response must be complete)",
             ),
             row(
                 Key::Manifest,
@@ -346,7 +346,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("FILE"),
                 Sent::Refused,
-                "Hold every body against its sum in FILE, as sha256sum writes it (default: none)",
+                "Compare every body with its checksum in FILE, as sha256sum writes it (default: none)",
             ),
             row(
                 Key::Folder,
@@ -354,7 +354,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("DIR"),
                 Sent::Refused,
-                "Hold every body against the file of its name beneath DIR (default: none)",
+                "Compare every body with the file of its path in DIR (default: none)",
             ),
             row(
                 Key::MinAvailability,
@@ -362,12 +362,12 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("PERCENT"),
                 Sent::Not,
-                "Exit with 1 if fewer requests went right (default: 100)",
+                "Exit with 1 if fewer requests were right (default: 100)",
             ),
         ],
     ),
     (
-        "Clients as they are",
+        "Slow and aborting clients",
         &[
             row(
                 Key::Modem,
@@ -375,7 +375,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 None,
                 Sent::AsIt,
-                "Read as a modem of 33.6 kbit/s does, on every connection (default: as fast as it goes)",
+                "Read at 33.6 kbit/s, like a modem, on every connection (default: at full speed)",
             ),
             row(
                 Key::ReadRate,
@@ -383,7 +383,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("BYTES"),
                 Sent::AsIt,
-                "Read so many bytes a second on every connection (default: as fast as it goes)",
+                "Read BYTES a second on every connection (default: at full speed)",
             ),
             row(
                 Key::SlowHead,
@@ -391,7 +391,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("BYTES"),
                 Sent::AsIt,
-                "Send heads at so many bytes a second (default: at once)",
+                "Send heads at BYTES a second (default: at once)",
             ),
             row(
                 Key::SlowBody,
@@ -399,7 +399,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("BYTES"),
                 Sent::AsIt,
-                "Send bodies at so many bytes a second (default: at once)",
+                "Send bodies at BYTES a second (default: at once)",
             ),
             row(
                 Key::HalfClose,
@@ -407,7 +407,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 None,
                 Sent::AsIt,
-                "Close our half of the connection behind each request (default: leave it open)",
+                "Shut down the sending half of the connection after each request (default: leave it open)",
             ),
             row(
                 Key::Abort,
@@ -415,7 +415,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("BYTES"),
                 Sent::AsIt,
-                "Reset the connection when so many bytes of a body have come (default: read all)",
+                "Reset the connection after BYTES of a body (default: read all)",
             ),
         ],
     ),
@@ -428,7 +428,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('k'),
                 None,
                 Sent::AsIt,
-                "Believe every certificate (default: only those of known authorities)",
+                "Accept every certificate (default: only those of trusted authorities)",
             ),
             row(
                 Key::Ca,
@@ -436,7 +436,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("FILE"),
                 Sent::Refused,
-                "Know the authorities whose certificates are in FILE (default: the system's)",
+                "Trust the authorities whose certificates are in FILE (default: the system's)",
             ),
             row(
                 Key::ServerName,
@@ -444,7 +444,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("NAME"),
                 Sent::AsIt,
-                "Ask for NAME in the handshake (default: the URL's host)",
+                "Use NAME for SNI and verification (default: the URL's host)",
             ),
             row(
                 Key::NoResumption,
@@ -452,12 +452,12 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 None,
                 Sent::AsIt,
-                "Begin every handshake anew (default: resume sessions)",
+                "Do a full handshake each time (default: resume sessions)",
             ),
         ],
     ),
     (
-        "The report",
+        "Report",
         &[
             row(
                 Key::Format,
@@ -489,7 +489,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 None,
                 Sent::Not,
-                "Make one report of several: the arguments are files of --format json (default: run)",
+                "Merge reports: the arguments are files of --format json (default: run)",
             ),
         ],
     ),
@@ -502,7 +502,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("ADDRESS[,ADDRESS]"),
                 Sent::Not,
-                "Have the load made by workers, and merge what they measured (default: make it here)",
+                "Let workers generate the load, and merge their results (default: generate it here)",
             ),
             row(
                 Key::Secret,
@@ -510,7 +510,7 @@ pub(super) const GROUPS: &[Group] = &[
                 None,
                 Some("FILE"),
                 Sent::Not,
-                "Let only those who know what is in FILE command a worker (default: none, and then only on this machine)",
+                "Authenticate controller and worker by the secret in FILE (default: none, on loopback only)",
             ),
             row(
                 Key::Listen,
@@ -518,7 +518,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Some('l'),
                 Some("ADDRESS:PORT"),
                 Sent::Not,
-                "Wait here for commands, as a worker (default: 127.0.0.1:7100)",
+                "Listen on this address, as a worker (default: 127.0.0.1:7100)",
             ),
         ],
     ),
@@ -532,9 +532,9 @@ pub(super) const GROUPS: &[Group] = &[
 ];
 
 pub(super) const USES: &[(&str, &str)] = &[
-    ("[FLAG]... URL...", "Load a web server, and report what it did"),
-    ("--merge FILE...", "Make one report of several"),
-    ("worker [-l ADDRESS:PORT]", "Make load when another taipan-bench asks for it"),
+    ("[FLAG]... URL...", "Load a web server and report the result"),
+    ("--merge FILE...", "Merge reports into one"),
+    ("worker [-l ADDRESS:PORT]", "Generate load for another taipan-bench"),
     ("man", "Print the manual page"),
 ];
 

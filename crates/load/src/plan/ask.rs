@@ -1,37 +1,37 @@
-//! One request of a plan, with the bytes that are sent for it in HTTP/1. Knows nothing of connections.
+//! One request of a plan, with its HTTP/1 bytes. Knows nothing of connections.
 
 use super::{Protocol, Reuse, Target};
 
-/// A request, ready to be sent any number of times.
+/// A request that is ready to be sent any number of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// As a person would write it.
+    /// The URL in full, for reports.
     pub url: String,
-    /// Which of the plan's targets.
+    /// The index of its target in the plan.
     pub target: usize,
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Fields beyond those that every request has; names as they were given.
+    /// Fields beyond those that every request has; names as the user wrote them.
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
     /// How often it is picked, relative to the others.
     pub weight: u32,
-    /// Head and body for HTTP/1; for HTTP/2 the head is made from the parts above.
+    /// Head and body for HTTP/1. For HTTP/2 the head is encoded from the parts above.
     pub bytes: Vec<u8>,
-    /// Of `bytes`, the head with its empty line.
+    /// Length of the head in `bytes`, with its empty line.
     pub head_length: usize,
 }
 
 pub const USER_AGENT: &str = concat!("taipan-bench/", env!("CARGO_PKG_VERSION"));
 
 impl Ask {
-    /// Responses to HEAD have no body, whatever their head says (RFC 9110 §9.3.2).
+    /// A response to HEAD has no body, whatever its head contains (RFC 9110 §9.3.2).
     pub fn response_has_body(&self) -> bool {
         self.method != "HEAD"
     }
 
-    /// Whether a field was given by the user, who then knows better.
+    /// Whether the user gave this field. It then replaces the generated one.
     pub fn has_field(&self, name: &str) -> bool {
         self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
@@ -70,7 +70,7 @@ impl Ask {
         self
     }
 
-    /// A method that anticipates a body says even that there is none (RFC 9110 §8.6).
+    /// A method that anticipates a body sends Content-Length even for an empty one (RFC 9110 §8.6).
     pub fn sends_length(&self) -> bool {
         !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }

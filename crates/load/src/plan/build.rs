@@ -1,4 +1,4 @@
-//! From options to a plan: reads the lists and logs, looks hosts up, and refuses what contradicts itself.
+//! Makes a plan of options: reads lists and logs, resolves hosts, and rejects contradictions.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Ask, Order, Pace, Plan, Protocol, Reuse, Stop, Target, TlsSettings, 
 use crate::shape::Closing;
 use crate::urls::{Entry, Environment, list, log};
 
-/// A plan, and what should be told before it begins.
+/// A plan, and notes to print before the run.
 #[derive(Debug)]
 pub struct Built {
     pub plan: Plan,
@@ -26,7 +26,7 @@ pub fn build(options: &Options, environment: &dyn Environment) -> Result<Built, 
     Ok(Built { plan, notes })
 }
 
-/// The same, when what the lists and logs hold is known already.
+/// Makes a plan of entries that were read already.
 pub fn build_from(
     options: &Options,
     entries: &[Entry],
@@ -38,7 +38,7 @@ pub fn build_from(
         VersionWord::Http2 => Protocol::Http2 { streams: options.streams },
     };
     let reuse = match (options.close, options.shape.closing) {
-        // Half a connection carries no second request.
+        // A connection that is half closed or reset carries no second request.
         (_, Closing::HalfClose | Closing::AbortAfter(_)) => Reuse::PerRequest,
         (None, Closing::Polite) => Reuse::KeepAlive,
         (Some(CloseWord::AfterEach | CloseWord::After(1)), Closing::Polite) => Reuse::PerRequest,
@@ -99,19 +99,19 @@ fn contradictions(options: &Options) -> Result<(), String> {
     let slow = shape.write_head.is_some() || shape.write_body.is_some();
     match options.version {
         VersionWord::Http2 if options.pipelined > 1 => {
-            refuse("--pipeline is of HTTP/1.1; HTTP/2 has --streams")
+            refuse("--pipeline is for HTTP/1.1; with --http 2 use --streams")
         }
         VersionWord::Http10 if options.pipelined > 1 => {
             refuse("HTTP/1.0 has no pipelining; leave --http 1.0 out")
         }
         VersionWord::Http10 | VersionWord::Http11 if options.streams > 1 => {
-            refuse("--streams is of HTTP/2; add --http 2")
+            refuse("--streams is for HTTP/2; add --http 2")
         }
         VersionWord::Http2 if slow || shape.closing == Closing::HalfClose => {
-            refuse("--slow-head, --slow-body and --half-close are of HTTP/1")
+            refuse("--slow-head, --slow-body and --half-close are for HTTP/1; leave --http 2 out")
         }
         _ if options.pipelined > 1 && (slow || shape.closing != Closing::Polite) => refuse(
-            "a client that shapes what it sends, or leaves early, does not pipeline: leave --pipeline out",
+            "--pipeline does not go with --slow-head, --slow-body, --half-close or --abort: leave it out",
         ),
         _ if options.rate.is_some() && options.order == Some(OrderWord::Replay) => {
             refuse("a replay has the pace of its log: leave --rate out, or use --order sequence")
@@ -120,16 +120,16 @@ fn contradictions(options: &Options) -> Result<(), String> {
             refuse("--order replay needs an access log: --log FILE")
         }
         _ if options.rate.is_some() && !options.think.most.is_zero() => {
-            refuse("with --rate the clock says when requests start: leave --think out")
+            refuse("with --rate the clock starts the requests: leave --think out")
         }
         _ if options.log.is_some() && options.urls.len() != 1 => {
-            refuse("with --log, give one URL: the server that is asked for the paths of the log")
+            refuse("with --log, give one URL: that of the server which gets the log's requests")
         }
         _ if options.unix.is_some() && options.connect_to.is_some() => {
             refuse("give --unix or --connect-to, not both")
         }
         _ if options.urls.is_empty() && options.lists.is_empty() => {
-            refuse("what shall be asked? give a URL, or a file of URLs with --urls FILE")
+            refuse("no URL: give a URL, or a file of URLs with --urls FILE")
         }
         _ => Ok(()),
     }
@@ -160,11 +160,11 @@ fn entries(
         let read = list::parse(&text(path)?, folder, environment)
             .map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
         if read.is_empty() {
-            return Err(format!("{}: no URL in it", path.display()));
+            return Err(format!("{}: contains no URL", path.display()));
         }
         entries.extend(read);
     }
-    // With a list, a URL is the base of what has no host.
+    // With a list, the URL argument is the base of URLs without a host.
     if options.lists.is_empty() {
         for url in &options.urls {
             entries.extend(pattern::expand(url)?.into_iter().map(Entry::get));
@@ -173,7 +173,7 @@ fn entries(
     Ok(entries)
 }
 
-/// Different requests, and the order in which they were named.
+/// The different requests, and the order in which the sources name them.
 struct Gathered<'o> {
     options: &'o Options,
     base: Option<Url>,
@@ -284,12 +284,12 @@ fn schedule(options: &Options, entries: &[Entry], steps: Vec<u32>) -> (Order, Pa
     }
 }
 
-/// Logs count in seconds: those of the same second are spread over it.
+/// Logs have whole seconds: requests of the same second are spread over it.
 fn replay(entries: &[Entry], steps: &[u32], speed: f64) -> Vec<(Duration, u32)> {
     let begin = entries.first().and_then(|entry| entry.at).unwrap_or(0);
     let mut out = Vec::with_capacity(steps.len());
     let mut at = 0;
-    // Bounded by the entries: each pass takes those of one second.
+    // Bounded by the entries: every pass takes those of one second.
     while at < entries.len() {
         let second = entries[at].at;
         let end = at + entries[at..].iter().take_while(|entry| entry.at == second).count();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_weighted_and_relative_to_the_url() {
+    fn a_list_has_weights_and_is_relative_to_the_url() {
         let plan = built(|options| options.lists = vec!["list".into()]);
         let found: Vec<(&str, &str, u32)> =
             plan.asks.iter().map(|ask| (ask.method.as_str(), ask.url.as_str(), ask.weight)).collect();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_in_order_repeats_and_at_random_is_weighted() {
+    fn a_log_repeats_in_sequence_and_is_weighted_at_random() {
         let plan = built(|options| {
             options.log = Some("log".into());
             options.order = Some(OrderWord::Sequence);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_becomes_of_the_connection() {
+    fn a_request_head_announces_the_persistence() {
         let head = |change: fn(&mut Options)| String::from_utf8(built(change).asks[0].bytes.clone()).unwrap();
         assert!(!head(|_| {}).contains("Connection:"));
         assert!(head(|options| options.close = Some(CloseWord::AfterEach)).contains("Connection: close\r\n"));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_say_what_to_change() {
+    fn rejects_contradictions_with_what_to_change() {
         type Row = (fn(&mut Options), &'static str);
         let table: &[Row] = &[
             (|options| options.urls.clear(), "give a URL"),

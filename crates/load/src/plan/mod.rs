@@ -1,5 +1,5 @@
-//! What is asked of a run, as plain data: complete, valid, and with every name resolved. Knows nothing
-//! of command lines, and nothing of how requests are sent.
+//! The plan of a run as plain data: complete, valid, and with every name resolved. Knows nothing of command lines
+//! and of sending.
 
 pub mod ask;
 
@@ -24,25 +24,25 @@ use crate::shape::Shape;
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub targets: Vec<Target>,
-    /// Different requests; never empty.
+    /// The different requests; never empty.
     pub asks: Vec<Ask>,
     pub order: Order,
     pub pace: Pace,
     pub stop: Stop,
     /// Connections at a time; at least 1.
     pub connections: usize,
-    /// At least 1, and no more than connections.
+    /// At least 1, and at most one per connection.
     pub threads: usize,
     pub reuse: Reuse,
     pub protocol: Protocol,
     pub think: Think,
-    /// How long it takes until all connections are open, or the full rate is reached.
+    /// The time in which all connections are opened, or the full rate is reached.
     pub ramp: Duration,
-    /// Requests that are meant to start within it are sent, and not measured.
+    /// Requests whose intended start is within this time are sent and not measured.
     pub warm_up: Duration,
-    /// How long a server may be silent while it owes something.
+    /// How long a server may be silent while a response is pending.
     pub timeout: Duration,
-    /// Local addresses, used in turn; empty: the system's choice.
+    /// Local addresses, used in turn; empty for the system's choice.
     pub sources: Vec<IpAddr>,
     pub statuses: GoodStatuses,
     pub check: Check,
@@ -51,35 +51,35 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Which request comes next.
+/// Which request is next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// At random, by weight; the same for the same seed.
     Random,
-    /// These, one after the other, and then from the start again.
+    /// This sequence, again and again.
     InOrder(Vec<u32>),
 }
 
-/// What makes a request start.
+/// What starts a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pace {
-    /// The end of the one before it, on the same connection.
+    /// The end of the request before it on the same connection (closed loop).
     Closed,
-    /// The clock, so many times a second.
+    /// The clock, at this rate per second (open loop).
     Open { per_second: f64, arrivals: Arrivals },
-    /// The clock, at the moments of a log: distance from the start, and which request.
+    /// The clock, at the times of a log: time from the start, and which request.
     Replay(Vec<(Duration, u32)>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     Even,
-    /// At random distances, as independent people arrive.
+    /// At random intervals, as independent users arrive.
     Poisson,
 }
 
-/// When no more requests are started; whichever comes first.
+/// When no more requests are started; the first limit counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stop {
     pub requests: Option<u64>,
@@ -89,40 +89,40 @@ pub struct Stop {
 /// How many requests a connection serves before it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
-    /// As many as the server lets it.
+    /// As many as the server allows.
     KeepAlive,
-    /// One, and the server is told so.
+    /// One, with `Connection: close`.
     PerRequest,
-    /// So many: a session, which goes through the list from its beginning if there is an order.
+    /// This many: a session, which starts at the beginning of the list if there is an order.
     Session(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.0, asking for the connection to be kept unless it is for one request.
+    /// HTTP/1.0, with `Connection: keep-alive` unless the connection is for one request.
     Http10,
-    /// HTTP/1.1, with so many requests under way on one connection.
+    /// HTTP/1.1, with this many requests in flight on one connection.
     Http11 { pipelined: usize },
-    /// HTTP/2 (by ALPN over TLS, with prior knowledge over TCP), with so many streams at a time.
+    /// HTTP/2 (by ALPN over TLS, with prior knowledge over TCP), with this many streams at a time.
     Http2 { streams: usize },
 }
 
-/// How long a user looks at a response: at random between the two, which may be the same.
+/// The pause after a response: at random between the two times, which may be equal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Think {
     pub least: Duration,
     pub most: Duration,
 }
 
-/// Which statuses are right.
+/// Which statuses count as right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GoodStatuses {
-    /// Below 400, as people count.
+    /// All below 400.
     Below400,
     These(Vec<u16>),
 }
 
-/// What a response is held against, beyond its status and its own announced length.
+/// What a response is verified against, beyond its status and its own Content-Length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     Nothing,
@@ -132,14 +132,14 @@ pub enum Check {
     Checksum(Reference),
 }
 
-/// Where the right bytes are known from.
+/// Where the right bytes come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The first good response for the same URL.
     First,
-    /// Lines as `sha256sum` writes them: a sum, and the path of the URL.
+    /// Lines of `sha256sum`: a checksum, and the path of the URL.
     Manifest(PathBuf),
-    /// The files beneath a folder, named as the paths of the URLs.
+    /// The files below a folder, under the paths of the URLs.
     Folder(PathBuf),
 }
 
@@ -147,7 +147,7 @@ pub enum Reference {
 pub struct TlsSettings {
     pub trust: Trust,
     pub resumption: Resumption,
-    /// The name that is asked for, in place of the URL's host.
+    /// The name for SNI and verification, in place of the URL's host.
     pub server_name: Option<String>,
 }
 
@@ -155,9 +155,9 @@ pub struct TlsSettings {
 pub enum Trust {
     /// The certificate authorities of the system.
     System,
-    /// Those in a file.
+    /// The authorities in a file.
     File(PathBuf),
-    /// Anybody.
+    /// Every certificate is accepted.
     Any,
 }
 
@@ -168,7 +168,7 @@ pub enum Resumption {
 }
 
 impl Protocol {
-    /// Requests under way on one connection, at most.
+    /// The most requests in flight on one connection.
     pub const fn depth(self) -> usize {
         match self {
             Protocol::Http10 => 1,

@@ -1,5 +1,5 @@
-//! Every option of a run as plain data, as a command line gives them and before anything is read or looked
-//! up. Its default is what happens when nothing is said.
+//! Every option of a run as plain data, before files are read and hosts are resolved. The default is that of the
+//! command line.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::shape::Shape;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// URLs or patterns, as given; with a list or a log, the base of what has no host.
+    /// URLs or patterns, as given. With a list or a log, the base of URLs without a host.
     pub urls: Vec<String>,
     pub lists: Vec<PathBuf>,
     pub log: Option<PathBuf>,
@@ -73,9 +73,9 @@ pub enum VersionWord {
     Http2,
 }
 
-/// Connections when nothing is said: enough to be busy, few enough to be no attack.
+/// Default connections: enough for a load, too few for an attack.
 pub const CONNECTIONS: usize = 10;
-/// How long a run lasts when neither requests nor a time are given.
+/// How long a run lasts without `--requests` and `--time`.
 pub const TIME: Duration = Duration::from_secs(10);
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub const STREAMS: usize = 1;

@@ -1,10 +1,10 @@
-//! `{0000..0999}` in a URL stands for a thousand URLs. The digits of the first number say how many the
-//! others have at least. Several ranges in one URL multiply.
+//! Expands `{0000..0999}` in a URL to a thousand URLs. The numbers have at least as many digits as the first.
+//! Several ranges in one URL multiply.
 
-/// URLs that one pattern may stand for.
+/// The most URLs of one pattern.
 pub const EXPANSION_MAX: u64 = 1_000_000;
 
-/// Every URL that `pattern` stands for; without braces, itself.
+/// Every URL of `pattern`; without braces, the pattern itself.
 ///
 /// Errors: a sentence naming the pattern.
 pub fn expand(pattern: &str) -> Result<Vec<String>, String> {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_are_a_range() {
+    fn expands_ranges_in_braces() {
         check("/a.html", Some(&["/a.html"]));
         check("/{8..10}.html", Some(&["/8.html", "/9.html", "/10.html"]));
         check("/{008..010}", Some(&["/008", "/009", "/010"]));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn rejects_invalid_ranges() {
         for pattern in [
             "/{3..2}",
             "/{a..b}",

@@ -1,5 +1,5 @@
-//! Where requests go: a scheme, a name for the `Host` field, and a way to get there. Parses URLs as far as
-//! a load generator needs them.
+//! Where requests go: a scheme, a name for the `Host` field, and an address. Parses URLs as far as a load
+//! generator needs them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub enum Scheme {
     Https,
 }
 
-/// How a target is reached.
+/// The address of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
     /// Any of these; connections use them in turn. Never empty.
@@ -18,19 +18,19 @@ pub enum Way {
     Unix(PathBuf),
 }
 
-/// One server, as the URLs name it.
+/// One server of the URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub scheme: Scheme,
     /// Without brackets.
     pub host: String,
     pub port: u16,
-    /// As in the `Host` field: with the port if it is not the scheme's own.
+    /// As in the `Host` field: with the port if it is not the default of the scheme.
     pub authority: String,
     pub way: Way,
 }
 
-/// A URL in its parts, before anything is looked up.
+/// A parsed URL, before its host is resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     pub scheme: Scheme,
@@ -58,9 +58,9 @@ impl Scheme {
 }
 
 impl Url {
-    /// `http://` may be left out, as people do; a fragment is thrown away, as it is never sent.
+    /// `http://` may be missing. A fragment is dropped, because it is never sent.
     ///
-    /// Errors: a sentence that says what is wrong with it.
+    /// Errors: what is wrong with the URL.
     pub fn parse(text: &str) -> Result<Url, String> {
         let (scheme, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Scheme::Http, rest),
@@ -78,7 +78,7 @@ impl Url {
             return Err(format!("\"{text}\": give a name and password as --header \"Authorization: …\""));
         }
         let (host, port) =
-            split_port(authority).ok_or_else(|| format!("\"{text}\" has no host, or a port that is none"))?;
+            split_port(authority).ok_or_else(|| format!("\"{text}\" has no host, or an invalid port"))?;
         let path = match path {
             "" => "/".to_owned(),
             query if query.starts_with('?') => format!("/{query}"),
@@ -90,12 +90,12 @@ impl Url {
         Ok(Url { scheme, host: host.to_owned(), port, authority, path })
     }
 
-    /// The whole, as it would be written.
+    /// The full URL.
     pub fn text(&self) -> String {
         format!("{}://{}{}", self.scheme.name(), self.authority, self.path)
     }
 
-    /// Looks the host up.
+    /// Resolves the host.
     ///
     /// Errors: a sentence naming the host.
     pub fn target(&self) -> Result<Target, String> {
@@ -103,8 +103,8 @@ impl Url {
             .to_socket_addrs()
             .map_err(|error| format!("cannot look up {}: {error}", self.host))?
             .collect();
-        // A name that stands for both families is asked in the first one only: otherwise half of all
-        // connections to a server that listens on 127.0.0.1 alone would be refused at ::1.
+        // Only the first address family of a name is used. Otherwise a server that listens on 127.0.0.1
+        // alone would refuse half of the connections, those to ::1.
         let first = addresses.first().ok_or_else(|| format!("{} has no address", self.host))?;
         let way = addresses.iter().filter(|address| address.is_ipv4() == first.is_ipv4()).copied().collect();
         Ok(self.target_by(Way::Tcp(way)))
@@ -121,7 +121,7 @@ impl Url {
     }
 }
 
-/// Host and port of an authority; `None` if there is no host or the port is no number.
+/// Host and port of an authority; `None` without a host or with an invalid port.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_a_host_a_port_and_a_path() {
+    fn parses_host_port_and_path() {
         check("http://a.example/x?y#z", Some(("a.example", "a.example", 80, "/x?y")));
         check("https://a.example", Some(("a.example", "a.example", 443, "/")));
         check("127.0.0.1:8080/a", Some(("127.0.0.1:8080", "127.0.0.1", 8080, "/a")));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn rejects_invalid_urls() {
         for text in [
             "",
             "http://",

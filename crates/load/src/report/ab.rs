@@ -1,8 +1,8 @@
-//! The form of ab (ApacheBench 2.3), word by word. Its opening line is kept so that it is recognised,
-//! and says who measured. The sanity remarks about medians and means are left out.
+//! The format of ab (ApacheBench 2.3), word by word. The opening line is kept so that scripts recognise it, and
+//! names taipan-bench. The remarks about medians and means are left out.
 //!
-//! As in ab, a status outside 2xx is no failed request but has a line of its own, and a request on a
-//! reused connection took no time to connect. Times are those of right responses.
+//! As in ab, a status outside 2xx is not a failed request and has a line of its own, and a request on a reused
+//! connection has a connect time of 0. Times are those of right responses.
 
 use std::fmt::Write;
 

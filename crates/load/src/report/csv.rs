@@ -1,5 +1,5 @@
-//! The run second by second, as RFC 4180 has it except for the line ends: a line of names, and one
-//! line for each point of the series. The rate is that of right responses.
+//! The run second by second as CSV (RFC 4180, with LF): a line of names, and one line for each point of the
+//! series. The rate is that of right responses.
 
 use crate::run::Run;
 

@@ -1,4 +1,4 @@
-//! The form of h2load (nghttp2), word by word.
+//! The format of h2load (nghttp2), word by word.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ fn write_head(out: &mut String, run: &Run) -> std::fmt::Result {
     writeln!(out, "starting benchmark...")?;
     let threads = u64::from(settings.threads.max(1));
     let (clients, requests) = (u64::from(settings.concurrency), total(run));
-    // No more lines than h2load would be asked for by a person.
+    // Bounded, because the number of threads may come from a file.
     for thread in 0..threads.min(1024) {
         let [clients, requests] =
             [clients, requests].map(|all| all / threads + u64::from(thread < all % threads));
@@ -37,7 +37,7 @@ fn write_head(out: &mut String, run: &Run) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// As h2load counts: what was to be done, or without such a number, what was begun.
+/// As h2load counts: the requests that were wanted, or else those that were started.
 fn total(run: &Run) -> u64 {
     run.settings.stop_requests.unwrap_or(0).max(run.measured.started)
 }

@@ -1,5 +1,5 @@
-//! The report for a browser: one file without script and without anything that is fetched, in light
-//! and dark, with plots in SVG. Whatever came from outside is escaped.
+//! The report for a browser: one file without scripts and external resources, in light and dark, with plots in
+//! SVG. All text from servers and command lines is escaped.
 
 use crate::run::{Point, Run, Side, Times};
 
@@ -8,7 +8,7 @@ use super::plot::{Axis, Bar, Mark, Plot};
 use super::{units, warnings};
 
 const STYLE: &str = include_str!("report.css");
-/// The most points of a line; a longer series is drawn by the worst of each few.
+/// The most points of a line. In a longer series, neighbours are drawn as the worst of them.
 const POINTS: usize = 720;
 /// Bars per tenfold of the distribution.
 const BARS: f64 = 24.0;
@@ -89,10 +89,10 @@ fn cards(run: &Run) -> String {
     format!("<dl class=\"cards\">\n{}</dl>\n", cards.concat())
 }
 
-/// Times by percentile: each tick to the right leaves a tenth of the slowest.
+/// Times by percentile: each tick to the right has one more nine.
 fn percentile_plot(run: &Run) -> Plot {
     let total = &run.measured.total;
-    // As far as there are requests to tell the percentiles apart.
+    // Only as many nines as the number of requests can resolve.
     let nines = (total.count() as f64).log10().clamp(1.0, 7.0);
     let ticks = (0..=7u8).take_while(|&power| f64::from(power) <= nines).map(|power| {
         let words = match power {
@@ -130,12 +130,12 @@ fn percentile_plot(run: &Run) -> Plot {
     }
 }
 
-/// A time beside a tick, which is a round number: without the zeros.
+/// The label of a tick, which is a round number: without trailing zeros.
 fn tick(micros: f64) -> String {
     units::micros(micros).replace(".00 ", " ").replace(".0 ", " ")
 }
 
-/// How many requests took how long.
+/// The number of requests by their time.
 fn distribution_plot(total: &Times) -> Plot {
     let x = Axis::log(total.shortest() as f64, total.longest() as f64, tick);
     let bin = |micros: u64| ((micros.max(1) as f64).log10() * BARS).floor() as usize;
@@ -168,7 +168,7 @@ fn distribution_plot(total: &Times) -> Plot {
     }
 }
 
-/// A figure of every point over the seconds, at most `POINTS` of them.
+/// A figure of every point over time, at most `POINTS` of them.
 fn over_time(run: &Run, worst: fn(f64, f64) -> f64, of: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
     let series = &run.measured.series;
     let each = series.points().len().div_ceil(POINTS).max(1);
@@ -196,7 +196,7 @@ fn seconds_axis(run: &Run) -> Axis {
 
 fn rate_plot(run: &Run) -> Plot {
     let width = run.measured.series.width() as f64;
-    // The last point is cut short by the end, and would look like a fall of the rate.
+    // The last point is incomplete and would look like a falling rate.
     let whole = (run.measured.seconds() / width).floor() * width;
     let until_end = |mut points: Vec<(f64, f64)>| {
         if whole >= 2.0 * width {
@@ -325,7 +325,7 @@ fn failures(run: &Run) -> String {
     out
 }
 
-/// As text of HTML, in an element or in a quoted attribute.
+/// Escapes text for an HTML element or a quoted attribute.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,5 +1,5 @@
-//! The form of http_load (ACME Labs), word by word. Bytes are those of bodies, and numbers are
-//! written as C's `%g` does: six digits, no zeros at the end.
+//! The format of http_load (ACME Labs), word by word. Bytes are those of bodies. Numbers are written like C's
+//! `%g`: six digits, no trailing zeros.
 
 use std::fmt::Write;
 
@@ -64,7 +64,7 @@ fn write_times(out: &mut String, what: &str, times: &Times) -> std::fmt::Result 
     writeln!(out, "msecs/{what}: {mean} mean, {longest} max, {shortest} min")
 }
 
-/// As C's `%g`: six digits, no zeros at the end, and an exponent when it is under -4 or over 5.
+/// Like C's `%g`: six digits, no trailing zeros, and an exponent if it is below -4 or above 5.
 fn general(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

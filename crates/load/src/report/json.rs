@@ -1,8 +1,7 @@
-//! A run as JSON: every figure under a name that says its unit, and the distributions as HdrHistogram
-//! V2 in base64, which the tools of that family read, too. `read` makes a run of it again.
+//! A run as JSON: every figure under a name with its unit, and the distributions as HdrHistogram V2 in base64,
+//! which other tools read, too. `read` parses it.
 //!
-//! What follows from other figures (rates, percentiles, availability) is written for whoever reads
-//! this with other programs, and is not read back.
+//! Derived figures (rates, percentiles, availability) are written for other programs and are not read back.
 
 use std::fmt::{Display, Write};
 
@@ -33,7 +32,7 @@ pub fn render(run: &Run) -> String {
     out.text
 }
 
-/// The distributions of a run under their names.
+/// The distributions of a run by name.
 fn named_times(run: &Run) -> [(&'static str, &Times); 6] {
     let measured = &run.measured;
     [
@@ -192,12 +191,12 @@ fn point_text(point: &Point) -> String {
     )
 }
 
-/// Writes indented JSON with the names in the order in which they come.
+/// Writes indented JSON with the names in the order of the calls.
 #[derive(Default)]
 struct Writer {
     text: String,
     depth: usize,
-    /// Whether the object that is written has a member already.
+    /// Whether the current object has a member already.
     place: Place,
 }
 
@@ -256,13 +255,13 @@ impl Writer {
         }
     }
 
-    /// JSON has no infinity, so what is not finite is null, too.
+    /// JSON has no infinity, so a value that is not finite becomes null.
     fn decimal(&mut self, name: &str, number: Option<f64>) {
         self.name(name);
         let _ = write!(self.text, "{}", Value::from(number));
     }
 
-    /// A list with one element in each line, which `text_of` has made JSON of.
+    /// A list with one element per line; `text_of` returns its JSON.
     fn list<T>(&mut self, name: &str, elements: &[T], text_of: impl Fn(&T) -> String) {
         self.name(name);
         self.text.push('[');

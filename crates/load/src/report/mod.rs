@@ -1,9 +1,8 @@
-//! A finished run in the form that was asked for. Every form is a function from `Run` to text, and
-//! none knows where the text goes.
+//! Renders a finished run in the wanted format. Every format is a function from `Run` to text, and does not know
+//! where the text goes.
 //!
-//! A rate never stands alone. The historical forms that have no place for availability and the
-//! longest time get them in a last line that begins with `taipan-bench:`, which scripts that look
-//! for the old words do not see.
+//! A rate never stands alone. The formats of other tools that have no place for availability and the longest time
+//! get them in a last line that begins with `taipan-bench:`, which scripts for those tools ignore.
 
 mod units;
 mod warnings;
@@ -37,17 +36,17 @@ use crate::run::{Fault, Measured, Run};
 pub use page::Style;
 pub use warnings::warnings;
 
-/// The forms of a report.
+/// The formats of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people, in a terminal.
+    /// Text for a terminal.
     #[default]
     Page,
-    /// Everything, with the histograms: can be read back and merged.
+    /// Everything, with the histograms; can be read back and merged.
     Json,
     /// The run second by second.
     Csv,
-    /// For people, in a browser: one file.
+    /// One file for a browser.
     Html,
     Ab,
     HttpLoad,
@@ -73,7 +72,7 @@ impl Format {
         Format::H2load,
     ];
 
-    /// The word for it on the command line.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Page => "page",
@@ -112,7 +111,7 @@ impl Format {
     }
 }
 
-/// Adds what no rate may be without to a form that has no place for it.
+/// Appends availability and the longest time to a format that has no place for them.
 fn push_availability(out: &mut String, measured: &Measured) {
     let availability = units::availability(measured);
     let longest = measured.longest as f64 / 1000.0;
@@ -125,15 +124,15 @@ fn push_availability(out: &mut String, measured: &Measured) {
     }
 }
 
-/// Requests whose whole response came, whatever was in it: what the old tools call complete.
+/// Requests with a whole response, right or wrong: what other tools call complete.
 fn complete(measured: &Measured) -> u64 {
     let whole = [Fault::Status, Fault::WrongLength, Fault::WrongBody];
     measured.done.saturating_add(measured.faults.of_any(&whole))
 }
 
-/// Failures before there was a connection.
+/// Failures before the connection was established.
 const CONNECTING: [Fault; 5] =
     [Fault::Refused, Fault::Unreachable, Fault::Handshake, Fault::NoPorts, Fault::NoDescriptors];
 
-/// Failures of patience: no response within the time there was.
+/// Failures without a response in time.
 const WAITING: [Fault; 2] = [Fault::Timeout, Fault::Unsent];

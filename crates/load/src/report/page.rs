@@ -1,16 +1,16 @@
-//! The readable page: one screen that says what was asked for, how much of it went right, how fast,
-//! how long it took, what failed and why, and what to doubt.
+//! The text page: one screen with the settings, the availability, the rate, the times, the failures and the
+//! warnings.
 
 use crate::run::{Check, Fault, Pace, Reuse, Run, Side, Times};
 
 use super::{units, warnings};
 
-/// Whether a page may have colour and weight.
+/// Whether a page has colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     #[default]
     Plain,
-    /// With the escape sequences of terminals.
+    /// With terminal escape sequences.
     Colour,
 }
 
@@ -45,7 +45,7 @@ impl Style {
 
 /// Columns of the page.
 const WIDTH: usize = 80;
-/// Wrong URLs that are named on the page; the others are in JSON.
+/// URLs with wrong responses that are named on the page; the others are in JSON.
 const WRONG_SHOWN: usize = 5;
 
 pub fn render(run: &Run, style: Style) -> String {
@@ -71,7 +71,7 @@ fn push_head(out: &mut String, run: &Run, style: Style) {
     out.push('\n');
 }
 
-/// What was asked for, in words.
+/// The settings in words.
 pub(super) fn asked(run: &Run) -> String {
     let settings = &run.settings;
     let mut parts = Vec::new();
@@ -99,7 +99,7 @@ pub(super) fn asked(run: &Run) -> String {
     parts.join(", ")
 }
 
-/// Who answered, in words.
+/// The server in words.
 pub(super) fn answered(run: &Run) -> String {
     let server = &run.server;
     if run.measured.statuses.total() == 0 {
@@ -193,7 +193,7 @@ fn pad(text: &str) -> String {
 /// The columns of the table of times.
 pub(super) const COLUMNS: [&str; 7] = ["min", "mean", "median", "90 %", "99 %", "99.9 %", "max"];
 
-/// The cells of one row of it.
+/// The cells of one row of the table.
 pub(super) fn cells(times: &Times) -> [String; COLUMNS.len()] {
     [
         times.shortest() as f64,
@@ -207,7 +207,7 @@ pub(super) fn cells(times: &Times) -> [String; COLUMNS.len()] {
     .map(units::micros)
 }
 
-/// The rows of it that have something to say, with what each means.
+/// The rows that have times, each with its meaning.
 pub(super) fn rows(run: &Run) -> Vec<(&'static str, &Times, &'static str)> {
     let measured = &run.measured;
     let total = match run.settings.pace {
@@ -242,8 +242,8 @@ fn push_times(out: &mut String, run: &Run, style: Style) {
     }
 }
 
-/// The rate and the 99th percentile over time as rows of blocks, when there are at least three whole
-/// points and anything went right.
+/// The rate and the 99th percentile over time as rows of blocks, if there are at least three whole points and one
+/// right response.
 fn push_course(out: &mut String, run: &Run, style: Style) {
     let measured = &run.measured;
     let series = &measured.series;
@@ -267,7 +267,7 @@ fn push_course(out: &mut String, run: &Run, style: Style) {
     }
 }
 
-/// One block for each value, or for the highest of each few when there are many.
+/// One block for each value; with many values, one for the highest of several.
 fn blocks(values: &[f64], highest: f64) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const MOST: usize = 40;
@@ -322,7 +322,7 @@ fn push_failures(out: &mut String, run: &Run, style: Style) {
     }
 }
 
-/// A warning behind an exclamation mark, its lines no wider than the page.
+/// A warning after an exclamation mark, wrapped to the width of the page.
 fn push_wrapped(out: &mut String, text: &str, style: Style) {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -346,7 +346,7 @@ fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", units::count(number))
 }
 
-/// What a server or a command line brought, without characters that a terminal would obey.
+/// Text from a server or a command line, without control characters.
 fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

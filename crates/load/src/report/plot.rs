@@ -1,5 +1,5 @@
-//! Plots as SVG: axes, lines, areas and bars. Colours are classes, which the page around them
-//! defines for light and dark. Knows nothing of runs.
+//! Plots as SVG: axes, lines, areas and bars. Colours are classes that the page defines for light and dark. Knows
+//! nothing of runs.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
 
-/// One direction of a plot: what lies between its ends, and where its ticks are.
+/// One axis of a plot: its range and its ticks.
 pub struct Axis {
     low: f64,
     high: f64,
@@ -36,22 +36,22 @@ impl Axis {
         Self { low: 0.0, high, scale: Scale::Linear, ticks }
     }
 
-    /// Each step ten times the one before, from the power of ten below `low` to that above `high`.
+    /// Logarithmic, from the power of ten below `low` to that above `high`.
     pub fn log(low: f64, high: f64, words: impl Fn(f64) -> String) -> Self {
         let low = low.max(1.0).log10().floor();
         let high = high.max(1.0).log10().ceil().max(low + 1.0);
-        // At most as many as a number of 64 bits has digits.
+        // Bounded by the digits of a 64-bit number.
         let ticks = (0..=20).map(|index| low + f64::from(index)).filter(|&power| power <= high);
         let ticks = ticks.map(|power| 10f64.powf(power)).map(|tick| (tick, words(tick))).collect();
         Self { low: 10f64.powf(low), high: 10f64.powf(high), scale: Scale::Log, ticks }
     }
 
-    /// With ticks that were chosen elsewhere.
+    /// From 0, with the caller's ticks.
     pub fn with_ticks(high: f64, ticks: Vec<(f64, String)>) -> Self {
         Self { low: 0.0, high, scale: Scale::Linear, ticks }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high one.
+    /// The position of a value: 0 at the low end, 1 at the high end.
     fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         match self.scale {
@@ -61,7 +61,7 @@ impl Axis {
     }
 }
 
-/// What is drawn. The first of each is the class that gives it its colour.
+/// What is drawn. The first field is the class for its colour.
 pub enum Mark {
     Line(&'static str, Vec<(f64, f64)>),
     /// Between a line and the low end of the vertical axis.
@@ -69,7 +69,7 @@ pub enum Mark {
     Bars(&'static str, Vec<Bar>),
 }
 
-/// A bar from the low end of the vertical axis, with what is shown when it is pointed at.
+/// A bar from the low end of the vertical axis, with the text of its tooltip.
 pub struct Bar {
     pub from: f64,
     pub to: f64,
@@ -77,19 +77,19 @@ pub struct Bar {
     pub words: String,
 }
 
-/// A plot with its title, and what it shows for those who do not see it.
+/// A plot with its title, and a description for screen readers.
 pub struct Plot {
     pub title: &'static str,
     pub description: String,
     pub x: Axis,
     pub y: Axis,
     pub marks: Vec<Mark>,
-    /// Class and name of each thing that is drawn.
+    /// Class and name of each mark.
     pub legend: Vec<(&'static str, &'static str)>,
 }
 
 impl Plot {
-    /// A figure of HTML. The texts must be free of markup, except that of entities.
+    /// An HTML figure. The texts must be escaped.
     pub fn render(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -177,7 +177,7 @@ impl Plot {
 
     fn write_bar(&self, out: &mut String, class: &str, bar: &Bar) -> std::fmt::Result {
         let (left, right) = (self.across(bar.from), self.across(bar.to));
-        // What there is must be seen, however little.
+        // A small bar must still be visible.
         let top = self.up(bar.height).min(HEIGHT - BOTTOM - 1.5);
         writeln!(
             out,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_stand_at_round_numbers() {
+    fn ticks_are_round_numbers() {
         let whole = |value: f64| format!("{value:.0}");
         assert_eq!(ticks(&Axis::linear(1000.0, whole)), ["0", "200", "400", "600", "800", "1000"]);
         assert_eq!(ticks(&Axis::linear(1999.0, whole)), ["0", "500", "1000", "1500"]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn values_beyond_the_ends_are_drawn_at_them() {
+    fn clamps_values_to_the_range() {
         let axis = Axis::log(10.0, 1000.0, |value| value.to_string());
         for (value, expected) in [(10.0, 0.0), (100.0, 0.5), (1000.0, 1.0), (1.0, 0.0), (1e9, 1.0)] {
             assert!((axis.place(value) - expected).abs() < 1e-9, "{value}");

@@ -1,6 +1,5 @@
-//! Makes a run of the JSON that `json` wrote, for merging and for other forms. Strict: what is
-//! missing, of another type or beyond a bound is named and refused, because a figure that was
-//! guessed is worse than none.
+//! Reads the JSON that `json` wrote, for merging and for other formats. Strict: a value that is missing, of another
+//! type or out of bounds is an error that names it, because a guessed figure is worse than none.
 
 use std::fmt;
 use std::io::Read as _;
@@ -22,29 +21,29 @@ use super::json::{check_key, reuse_key};
 pub const FORMAT: &str = "taipan-bench";
 pub const VERSION: u64 = 1;
 
-/// Bytes of JSON that are read at most.
+/// The most bytes of JSON.
 pub const LARGEST: usize = 64 << 20;
-/// Counts are at most what every reader of JSON can tell apart, which leaves room to add them.
+/// The largest count: the largest integer that every JSON parser represents exactly, with room to add.
 const HIGHEST: u64 = 1 << 53;
-/// Bytes of a histogram at most, inflated; ours have no more than 25,000 steps of nine bytes.
+/// The most bytes of an inflated histogram; ours have at most 25,000 steps of nine bytes.
 const LARGEST_HISTOGRAM: u64 = 1 << 20;
-/// The cookies that HdrHistogram V2 begins with, compressed and not.
+/// The cookie at the beginning of a compressed HdrHistogram V2.
 const COMPRESSED: u32 = 0x1c84_9314;
 
 /// Why a text is not a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadError {
     TooLarge,
-    /// Not JSON, from this line and column on.
+    /// Not JSON; line and column of the error.
     Syntax {
         line: usize,
         column: usize,
     },
-    /// JSON, but nothing of ours.
+    /// JSON of another format.
     Format,
-    /// Of a version that is not known here.
+    /// An unknown version.
     Version(u64),
-    /// The value under this name is missing, or is not what it should be.
+    /// The value under this name is missing or not as expected.
     Value {
         name: String,
         wanted: &'static str,
@@ -67,7 +66,7 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// The run that a JSON text holds.
+/// Reads the run in a JSON text.
 pub fn run(text: &[u8]) -> Result<Run, ReadError> {
     if text.len() > LARGEST {
         return Err(ReadError::TooLarge);
@@ -196,18 +195,18 @@ fn read_times(node: &Node) -> Result<Times, ReadError> {
     Ok(Times::from_parts(histogram, shortest, longest, node.at("sum")?.count()?))
 }
 
-/// The distribution in the form of HdrHistogram V2, compressed, in base64.
+/// The distribution as compressed HdrHistogram V2 in base64.
 pub(super) fn histogram_text(times: &Times) -> String {
     let empty = Times::empty_histogram();
     let Some(histogram) = times.histogram().or(empty.as_ref()) else { return String::new() };
     let mut bytes = Vec::new();
-    // Fails only on a writer that fails, and a vector does not.
+    // Fails only if the writer fails, and a vector does not.
     let _ = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
     BASE64.encode(bytes)
 }
 
-/// The other way. Inflated within a bound, and only if its own bounds are those of `Times`: the
-/// library takes memory for whatever a histogram claims to be.
+/// The reverse. Inflates within a bound, and checks the histogram's own bounds first, because the library
+/// allocates whatever the header claims.
 fn histogram_of(text: &str) -> Option<Histogram<u64>> {
     let bytes = BASE64.decode(text).ok()?;
     let (cookie, rest) = bytes.split_first_chunk()?;
@@ -262,7 +261,7 @@ fn read_point(node: &Node) -> Result<Point, ReadError> {
     Ok(point)
 }
 
-/// A value, and the way to it for messages: `times.connect.min`.
+/// A value, and its path for messages: `times.connect.min`.
 struct Node<'a> {
     value: &'a Value,
     name: String,
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_with_any_byte_changed_is_refused_or_read() {
+    fn reads_or_rejects_a_histogram_with_a_changed_byte() {
         let plain = plain();
         assert!(histogram_of(&packed(&plain)).is_some());
         for place in 0..plain.len() {
@@ -367,14 +366,14 @@ mod tests {
                 let mut changed = plain.clone();
                 changed[place] = byte;
                 let histogram = histogram_of(&packed(&changed));
-                // The header claims how much memory is taken, so nothing of it may differ.
+                // The header determines how much memory is allocated, so no byte of it may differ.
                 assert!(place >= 40 || changed == plain || histogram.is_none(), "{place}");
             }
         }
     }
 
     #[test]
-    fn a_histogram_that_inflates_without_end_is_refused() {
+    fn rejects_a_histogram_that_inflates_beyond_the_bound() {
         let mut huge = plain();
         huge.resize(64 << 20, 0);
         let length = (huge.len() as u32 - 40).to_be_bytes();

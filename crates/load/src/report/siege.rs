@@ -1,9 +1,8 @@
-//! The forms of siege 4.0, as text and as JSON, word by word and tab by tab. siege has availability
-//! and the longest transaction of its own, so nothing is added, except one line when failures are
-//! the client's.
+//! The formats of siege 4.0, as text and as JSON, word by word and tab by tab. siege prints availability and the
+//! longest transaction itself, so only one line is added, when failures are the client's.
 //!
-//! A transaction is a request that went right; siege counts a 404 among them, and so calls a server
-//! available that has nothing. Here it has failed.
+//! A transaction is a right request. siege counts a 404 as one, and so calls a server available that has no such
+//! file. Here a 404 is a failure.
 
 use std::fmt::Write;
 

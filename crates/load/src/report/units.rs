@@ -1,4 +1,4 @@
-//! Figures for people: three or four digits, a unit, and separated thousands.
+//! Readable figures: three or four digits, a unit, and separated thousands.
 
 use crate::run::Measured;
 
@@ -50,12 +50,11 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// `98.57 %`, never rounded up to 100: one failure among a million is to be seen. `none` when no
-/// request came to an end.
+/// `98.57 %`, never rounded up to 100, so that one failure among a million shows. `none` if no request ended.
 pub fn availability(measured: &Measured) -> String {
     let Some(per_cent) = measured.availability() else { return "none".to_owned() };
     if measured.failed() > 0 && per_cent > 99.99 {
-        // As many digits as it takes, at most the nine that a double can tell apart here.
+        // As many digits as needed, at most the nine that a double resolves here.
         for digits in 3..9 {
             let text = format!("{per_cent:.digits$}");
             if !text.starts_with("100") {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn availability_is_never_rounded_up_to_all() {
+    fn availability_is_never_rounded_up_to_100() {
         for (done, failed, expected) in [
             (0, 0, "none"),
             (0, 1, "0.00 %"),

@@ -1,15 +1,15 @@
-//! What a reader must know before believing the figures of a run, in plain words.
+//! Warnings: reasons to doubt the figures of a run.
 
 use crate::run::{Fault, Pace, Run};
 
 use super::units;
 
-/// From this share of one core on, in per cent, the generator's busiest thread is taken to be the limit.
+/// From this share of one core on, in per cent, the generator's busiest thread counts as the limit.
 const BUSY: f64 = 90.0;
-/// Below this share of the rate that was asked for, in per cent, it was not reached.
+/// Below this share of the wanted rate, in per cent, the rate was not reached.
 const REACHED: f64 = 95.0;
 
-/// Sentences, the gravest first; none when nothing is to be said.
+/// One sentence for each warning, the gravest first.
 pub fn warnings(run: &Run) -> Vec<String> {
     let measured = &run.measured;
     let mut out = Vec::new();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_the_client_is_named_as_such() {
+    fn warns_when_the_client_was_the_limit() {
         check(|_| (), &[]);
         check(|run| run.measured.busiest_micros = 8_900_000, &[]);
         check(|run| run.measured.busiest_micros = 9_900_000, &["used 99 % of a core"]);
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_was_not_reached_is_said() {
+    fn warns_when_the_rate_was_not_reached() {
         check(|run| run.settings.pace = Pace::Even(100.0), &[]);
         check(|run| run.settings.pace = Pace::Poisson(101.0), &[]);
         check(|run| run.settings.pace = Pace::Even(200.0), &["100.0 of 200.0 per second"]);
     }
 
     #[test]
-    fn runs_that_prove_nothing_say_so() {
+    fn warns_about_runs_that_are_too_short_or_empty() {
         check(|run| run.measured.done = 0, &["No request came to an end"]);
         check(|run| run.measured.micros = 257_000, &["shorter than a second"]);
     }

@@ -1,7 +1,7 @@
-//! The form of wrk 4 with `--latency`, word by word.
+//! The format of wrk 4 with `--latency`, word by word.
 //!
-//! wrk samples the rate of each thread ten times a second; here `Req/Sec` is made from whole seconds
-//! of all threads, divided by their number.
+//! wrk samples the rate of each thread ten times a second. Here `Req/Sec` comes from whole seconds of all threads,
+//! divided by their number.
 
 use std::fmt::Write;
 
@@ -85,8 +85,7 @@ fn write_row(out: &mut String, name: &str, columns: [String; 3], inside: f64) ->
     writeln!(out, "    {name:<10}{mean}{deviation}{most}{inside:8.2}%")
 }
 
-/// Right-aligned by its digits: a unit of two letters ends at `width`, and a shorter one is
-/// followed by spaces.
+/// Aligned by the digits: a unit of two letters ends at `width`, and a shorter one is followed by spaces.
 fn column(text: &str, width: usize) -> String {
     let letters = text.chars().rev().take(2).filter(char::is_ascii_alphabetic).count();
     let pad = 2 - letters;
@@ -97,7 +96,7 @@ fn micros(micros: f64) -> String {
     if micros >= 1e6 { SECONDS.write(micros / 1e6, 2) } else { MICROSECONDS.write(micros, 2) }
 }
 
-/// A scale of units, each so many times the one before it.
+/// A scale of units, each `step` times the one before it.
 struct Scale {
     step: f64,
     units: &'static [&'static str],
@@ -109,7 +108,7 @@ const BINARY: Scale = Scale { step: 1024.0, units: &["", "K", "M", "G", "T", "P"
 const METRIC: Scale = Scale { step: 1000.0, units: &["", "k", "M", "G", "T", "P"] };
 
 impl Scale {
-    /// wrk goes to the next unit from 85 % of it on: 0.85 ms, not 850 us.
+    /// wrk changes to the next unit at 85 % of it: 0.85 ms, not 850 us.
     fn write(&self, value: f64, decimals: usize) -> String {
         let (mut amount, mut unit) = (value, "");
         for (index, next) in self.units.iter().enumerate() {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_aligned_whatever_the_unit() {
+    fn aligns_digits_for_every_unit() {
         for (input, expected) in [("2.98ms", "  2.98ms"), ("55.91", " 55.91  "), ("1.00k", "  1.00k ")] {
             assert_eq!(column(input, 8), expected);
         }

@@ -1,5 +1,5 @@
-//! The form of ZeusBench 1.0, word by word, with its own spellings: `Doucment`, `Concurency`,
-//! `transfered`, `Connnection` are what scripts of its time look for. Its kilobyte has 1000 bytes.
+//! The format of ZeusBench 1.0, word by word, with its spelling mistakes: scripts look for `Doucment`, `Concurency`,
+//! `transfered`, `Connnection`. Its kilobyte has 1000 bytes.
 
 use std::fmt::Write;
 

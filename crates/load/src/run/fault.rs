@@ -1,22 +1,22 @@
-//! The ways in which a request can fail, and whose fault each is.
+//! The ways in which a request can fail, and which side is at fault.
 
 /// How a request failed. The order is that of the reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Nobody listens there, or its queue refused us.
+    /// No server listens there, or its queue is full.
     Refused,
     /// The host or the network cannot be reached, or there is no route.
     Unreachable,
-    /// The connection was reset, or closed before any of the response came.
+    /// The connection was reset, or closed before any byte of the response.
     Reset,
     /// The TLS handshake failed.
     Handshake,
     Timeout,
-    /// It was due, and every connection was still waiting for earlier responses when the run ended.
+    /// It was due, but until the run ended every connection was waiting for earlier responses.
     Unsent,
-    /// What came is not HTTP.
+    /// The response is not HTTP.
     Malformed,
-    /// Another status than expected.
+    /// The status is not one that counts as right.
     Status,
     /// The connection ended within the body.
     ShortBody,
@@ -30,7 +30,7 @@ pub enum Fault {
     NoDescriptors,
 }
 
-/// Who is to blame for a failed request.
+/// The side that is at fault for a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The server, or the network on the way to it.
@@ -79,7 +79,7 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.key() == key)
     }
 
-    /// What happened, as a reader wants to be told.
+    /// The fault in the words of the reports.
     pub const fn words(self) -> &'static str {
         match self {
             Fault::Refused => "connection refused",
@@ -105,7 +105,7 @@ impl Fault {
         }
     }
 
-    /// A response came, and it was wrong: its URL is worth naming.
+    /// Whether a response came and was wrong, so that the report names its URL.
     pub const fn is_wrong_response(self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl Faults {
         self.0[fault as usize]
     }
 
-    /// How many of some faults together.
+    /// The sum of some faults.
     pub fn of_any(&self, faults: &[Fault]) -> u64 {
         faults.iter().map(|&fault| self.of(fault)).fold(0, u64::saturating_add)
     }

@@ -1,13 +1,13 @@
-//! A run second by second: how many requests ended in each, how they ended and how long they took.
-//! Bounded: when there are too many points, each two neighbours become one of double width.
+//! A run second by second: how many requests ended in each second, how they ended and how long they took.
+//! Bounded: when there are too many points, every two neighbours are merged into one of double width.
 
 /// The most points that are kept.
 pub const POINTS: usize = 3600;
 
-/// Steps of a point's distribution per doubling: a value is known to 6 %.
+/// Steps of a point's distribution per doubling, for a precision of 6 %.
 const STEPS_PER_OCTAVE: u32 = 16;
 
-/// Points of equal width that follow each other from the beginning of the measured time.
+/// Consecutive points of equal width from the beginning of the measured time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Seconds that each point stands for: 1, or a power of two when the run was long.
@@ -35,7 +35,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Counts a request that ended right: so long after the beginning, having taken so long.
+    /// Counts a right request that ended `since_begin` microseconds after the beginning and took `total`.
     #[inline]
     pub fn done(&mut self, since_begin: u64, total: u64, bytes: u64) {
         let point = self.at(since_begin);
@@ -49,7 +49,7 @@ impl Series {
         point.steps[step] += 1;
     }
 
-    /// Counts a request that ended otherwise.
+    /// Counts a failed request.
     pub fn failed(&mut self, since_begin: u64, total: u64, bytes: u64) {
         let point = self.at(since_begin);
         point.failed += 1;
@@ -60,7 +60,7 @@ impl Series {
     #[inline]
     fn at(&mut self, micros: u64) -> &mut Point {
         let mut index = micros / 1_000_000 / self.width;
-        // A duration has 64 bits, so this ends after at most 64 rounds.
+        // Bounded: a time has 64 bits, so at most 64 rounds.
         while index >= POINTS as u64 {
             self.double();
             index /= 2;
@@ -108,14 +108,14 @@ impl Series {
         &self.points
     }
 
-    /// Rates per second of something that is counted in points, of those that are whole: the last
-    /// is not, unless the measured time ends with it.
+    /// A rate per second for each whole point. The last point is not whole, unless the measured time ends with
+    /// it.
     pub fn whole_rates(&self, micros: u64, count: impl Fn(&Point) -> u64) -> impl Iterator<Item = f64> {
         let whole = (micros / 1_000_000 / self.width) as usize;
         self.points.iter().take(whole).map(move |point| count(point) as f64 / self.width as f64)
     }
 
-    /// From parts that were read. None when a width of 0 or too many points make no series.
+    /// From parts that were read. None if the width is not a power of two or there are too many points.
     pub(crate) fn from_parts(width: u64, points: Vec<Point>) -> Option<Self> {
         (width.is_power_of_two() && points.len() <= POINTS).then_some(Self { width, points })
     }
@@ -135,8 +135,8 @@ impl Point {
         }
     }
 
-    /// So many per cent of the right responses took at most this many microseconds, to 6 %; none
-    /// without any.
+    /// The time in microseconds, to 6 %, within which `per_cent` of the right responses came; none without
+    /// any.
     pub fn percentile(&self, per_cent: f64) -> Option<u64> {
         let count = self.steps.iter().fold(0u64, |sum, &steps| sum.saturating_add(steps));
         let wanted = ((count as f64 * per_cent / 100.0).ceil() as u64).max(1);
@@ -149,7 +149,7 @@ impl Point {
     }
 }
 
-/// The number of the step that a value belongs to: exact below 16, then 16 to each doubling.
+/// The number of the step of a value: exact below 16, then 16 steps to each doubling.
 #[inline]
 pub(crate) fn step(value: u64) -> usize {
     let octave = value.max(1).ilog2().saturating_sub(STEPS_PER_OCTAVE.ilog2());
@@ -164,7 +164,7 @@ pub(crate) fn highest(step: usize) -> u64 {
     ((low + 1) << octave).wrapping_sub(1)
 }
 
-/// How many steps there are.
+/// The number of steps.
 pub(crate) const STEPS: usize = 61 * STEPS_PER_OCTAVE as usize;
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_known_to_six_per_cent() {
+    fn steps_have_a_precision_of_six_per_cent() {
         let values =
             (0..64).flat_map(|power| [1u64 << power, (1 << power) + 1, (1 << power) - 1, 3 << power >> 1]);
         for value in values.chain(0..5000).chain([u64::MAX]) {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_a_point_count_right_answers() {
+    fn percentiles_of_a_point_count_right_responses() {
         let mut series = Series::default();
         for total in 1..=100 {
             series.done(0, total * 10, 0);

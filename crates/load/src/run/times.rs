@@ -1,14 +1,14 @@
-//! Many durations in microseconds: their distribution, and exactly the shortest, the longest and
-//! the sum. Two of them merged are as if all had been recorded into one.
+//! A distribution of durations in microseconds, with the exact shortest, longest and sum. Merging two gives what
+//! recording all durations into one would give.
 
 use hdrhistogram::Histogram;
 
-/// Three significant digits: a value is known to a thousandth.
+/// Significant digits: a precision of a thousandth.
 pub const DIGITS: u8 = 3;
-/// Longer ones are counted as this long in the distribution: one hour.
+/// Longer durations are counted as one hour in the distribution.
 pub const LONGEST_KEPT: u64 = 3_600_000_000;
 
-/// A recorder of durations in microseconds. It takes its memory (some 190 KB) with the first one.
+/// A recorder of durations in microseconds. The first one allocates its memory (some 190 KB).
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     histogram: Option<Box<Histogram<u64>>>,
@@ -47,7 +47,7 @@ impl Times {
         self.sum = self.sum.saturating_add(micros.saturating_mul(count));
     }
 
-    /// None never happens: the bounds are constants that the histogram accepts.
+    /// Never None: the bounds are constants that the histogram accepts.
     #[inline]
     fn histogram_mut(&mut self) -> Option<&mut Histogram<u64>> {
         if self.histogram.is_none() {
@@ -103,7 +103,7 @@ impl Times {
         self.histogram.as_ref().map_or(0.0, |histogram| histogram.stdev())
     }
 
-    /// So many per cent of all took at most this long; never more than the longest. 0 without any.
+    /// The duration that `per_cent` of all did not exceed; at most the longest. 0 without any.
     pub fn percentile(&self, per_cent: f64) -> u64 {
         let Some(histogram) = &self.histogram else { return 0 };
         if per_cent >= 100.0 {
@@ -139,7 +139,7 @@ impl Times {
         })
     }
 
-    /// Without any times, of the bounds that all have.
+    /// An empty histogram with the bounds of all.
     pub(crate) fn empty_histogram() -> Option<Histogram<u64>> {
         Histogram::new_with_bounds(1, LONGEST_KEPT, DIGITS).ok()
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_within_a_deviation_is_counted() {
+    fn counts_the_share_within_a_standard_deviation() {
         let mut times = Times::default();
         assert_eq!(times.within_deviation(), 0.0);
         // Mean 110, deviation 30.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_than_an_hour_is_counted_as_an_hour_and_known_exactly() {
+    fn counts_more_than_an_hour_as_an_hour_and_keeps_the_exact_longest() {
         let mut times = Times::default();
         times.record(LONGEST_KEPT * 5);
         assert_eq!((times.count(), times.longest()), (1, LONGEST_KEPT * 5));

@@ -1,6 +1,6 @@
-//! A file of URLs. Siege's files are understood as they are: comments, `NAME=value` with `$(NAME)`, and
-//! `URL POST data` or `URL POST <file`. Beyond siege, a line may begin with a weight, name any method, hold
-//! a pattern, and leave scheme and host out.
+//! Parses a file of URLs. Files of siege work unchanged: comments, `NAME=value` with `$(NAME)`, and
+//! `URL POST data` or `URL POST <file`. Beyond siege, a line may begin with a weight, have any method, contain
+//! a pattern, and omit scheme and host.
 //!
 //! ```text
 //! # one in five
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use super::{Entry, Environment, Variables};
 use crate::plan::pattern;
 
-/// Entries of one file.
+/// The most entries of one file.
 const ENTRIES_MAX: usize = 4_000_000;
 
-/// Errors: line and sentence.
+/// Errors: the line number and what is wrong.
 pub fn parse(
     text: &str,
     folder: &Path,
@@ -46,7 +46,7 @@ pub fn parse(
     Ok(entries)
 }
 
-/// `NAME=value`, and not a URL that has an equals sign.
+/// `NAME=value`, but not a URL with an equals sign.
 fn assignment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim_end();
@@ -56,7 +56,7 @@ fn assignment(line: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value.trim()))
 }
 
-/// Bounded by the line: what is put in is not looked through again.
+/// Bounded by the line: a value is not substituted again.
 fn substituted(line: &str, variables: &Variables, environment: &dyn Environment) -> Result<String, String> {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -66,8 +66,7 @@ fn substituted(line: &str, variables: &Variables, environment: &dyn Environment)
             return Err(format!("\"{}\" has no closing {close}", &rest[at..]));
         };
         let value = variables.get(name).cloned().or_else(|| environment.variable(name));
-        let value =
-            value.ok_or_else(|| format!("nothing says what $({name}) is; write a line {name}=value"))?;
+        let value = value.ok_or_else(|| format!("$({name}) is not defined; write a line {name}=value"))?;
         out.push_str(&rest[..at]);
         out.push_str(&value);
         rest = after;
@@ -76,7 +75,7 @@ fn substituted(line: &str, variables: &Variables, environment: &dyn Environment)
     Ok(out)
 }
 
-/// A line can stand for several entries, by its pattern.
+/// The entries of one line; a pattern gives several.
 fn entry(line: &str, folder: &Path, environment: &dyn Environment) -> Result<Vec<Entry>, String> {
     let (weight, line) = match line.split_once(char::is_whitespace) {
         Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -94,7 +93,9 @@ fn entry(line: &str, folder: &Path, environment: &dyn Environment) -> Result<Vec
         "" => None,
         name if name.bytes().all(|byte| byte.is_ascii_uppercase()) => Some(name.to_owned()),
         name => {
-            return Err(format!("\"{name}\" is no method; write a URL, a method such as POST, and a body"));
+            return Err(format!(
+                "\"{name}\" is not a method; write a URL, a method such as POST, and a body"
+            ));
         }
     };
     let (body, content_type) = match body.trim().strip_prefix('<') {
@@ -120,7 +121,7 @@ fn entry(line: &str, folder: &Path, environment: &dyn Environment) -> Result<Vec
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Of a file that is sent, by its name.
+/// The media type of a file, by its extension.
 fn kind(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("json") => "application/json",
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_weight_a_url_a_method_and_a_body() {
+    fn parses_weight_url_method_and_body() {
         check("http://a/x", "http://a/x", 1, None, None);
         check("  /x?a=b&c=d ", "/x?a=b&c=d", 1, None, None);
         check("20 http://a/", "http://a/", 20, None, None);
@@ -177,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_for_values() {
+    fn substitutes_variables() {
         let text = "# hosts\nHOST = a.example\nURL=http://$(HOST)\n\n$(URL)/1\nhttp://${HOME_HOST}/2\n";
         let urls: Vec<String> = parsed(text).unwrap().into_iter().map(|entry| entry.url).collect();
         assert_eq!(urls, ["http://a.example/1", "http://home/2"]);
     }
 
     #[test]
-    fn a_pattern_is_many_urls_of_the_same_weight() {
+    fn expands_a_pattern_to_urls_of_the_same_weight() {
         let entries = parsed("2 /{08..10}.html").unwrap();
         let found: Vec<(&str, u32)> =
             entries.iter().map(|entry| (entry.url.as_str(), entry.weight)).collect();
@@ -192,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_their_line() {
+    fn errors_name_their_line() {
         for (text, line, why) in [
             ("/ok\nhttp://$(NONE)/", 2, "NONE=value"),
             ("http://$(A/", 1, "no closing )"),
-            ("/x post a=b", 1, "no method"),
+            ("/x post a=b", 1, "not a method"),
             ("/x POST <missing", 1, "/in/missing"),
             ("99999999999 /x", 1, "too large"),
             ("\n\n/{a..b}", 3, "range"),

@@ -1,12 +1,12 @@
-//! Access logs in common and combined format: what was asked, and when. Lines that are no request which can
-//! be repeated (another protocol, a method with a body that nobody has written down) are counted.
+//! Parses access logs in common and combined format. Lines that cannot be repeated (another protocol, a method
+//! whose body is not in the log) are counted.
 
 use super::Entry;
 
-/// What was read, and how many lines were not.
+/// The requests of a log, and how many lines were skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// In the order of time.
+    /// Ordered by time.
     pub entries: Vec<Entry>,
     pub skipped: usize,
 }
@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Log {
             None => log.skipped += 1,
         }
     }
-    // Lines are written when requests end, so a long one stands behind those that began after it.
+    // Servers log a request when it ends, so a long one comes after those that began later.
     log.entries.sort_by_key(|entry| entry.at);
     log
 }
@@ -37,7 +37,7 @@ fn entry(line: &str) -> Option<Entry> {
     if words.next().is_some() || !matches!(method, "GET" | "HEAD") {
         return None;
     }
-    // HTTP/0.9 had no version, and nobody asks that way.
+    // HTTP/0.9 has no version and is not repeated.
     if !version?.starts_with("HTTP/") || !(target.starts_with('/') || target.starts_with("http")) {
         return None;
     }
@@ -48,7 +48,7 @@ fn entry(line: &str) -> Option<Entry> {
     Some(Entry { method, at: Some(seconds(time)?), ..Entry::get(target.to_owned()) })
 }
 
-/// What stands in quotes at the beginning, without the escapes that servers write.
+/// The quoted text at the beginning, unescaped.
 fn quoted(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut characters = text.strip_prefix('"')?.chars();
@@ -100,9 +100,9 @@ fn offset(zone: &str) -> Option<i64> {
     Some(sign * (number / 100 * 3600 + number % 100 * 60))
 }
 
-/// Days since 1970 of a day of the Gregorian calendar.
+/// Days since 1970 of a Gregorian date.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the leap day is the last one.
+    // The year begins in March here, so that the leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = (153 * month + 2) / 5 + day - 1;
     year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_request_and_its_time() {
+    fn parses_request_and_time() {
         check(
             r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326"#,
             Some(("/apache_pb.gif", None, 971_211_336)),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_repeated_is_skipped() {
+    fn skips_lines_that_cannot_be_repeated() {
         for line in [
             "",
             "nonsense",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_stand_in_the_order_of_time() {
+    fn sorts_entries_by_time() {
         let line = |second: u32| {
             format!("a - - [10/Oct/2000:13:55:{second} +0000] \"GET /{second} HTTP/1.1\" 200 0\n")
         };

@@ -1,5 +1,5 @@
-//! Where the requests of a run are known from: arguments, a file of URLs, or an access log. Each source
-//! becomes a list of entries; nothing here is looked up or sent.
+//! The sources of a run's requests: arguments, a file of URLs, or an access log. Each source becomes a list of
+//! entries. Nothing here resolves hosts or sends.
 
 pub mod list;
 
@@ -8,31 +8,31 @@ pub mod log;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One request, as a source names it.
+/// One request of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Absolute, or from `/` on: then of the base URL's server.
+    /// An absolute URL, or a path on the server of the base URL.
     pub url: String,
     pub method: Option<String>,
     pub body: Option<Vec<u8>>,
-    /// What kind of body that is, if the source says so.
+    /// The media type of the body, if the source has one.
     pub content_type: Option<String>,
     pub weight: u32,
-    /// Seconds since 1970, of a log.
+    /// Seconds since 1970, from a log.
     pub at: Option<i64>,
 }
 
-/// Names and their values, for `$(NAME)`.
+/// The values of `$(NAME)`.
 pub type Variables = BTreeMap<String, String>;
 
-/// What reading a source needs from outside.
+/// Files and environment variables, which tests replace.
 pub trait Environment {
     fn read(&self, path: &Path) -> std::io::Result<Vec<u8>>;
-    /// A variable of the environment.
+    /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// Files and environment of this process.
+/// The files and the environment of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct System;
 

@@ -1,5 +1,5 @@
-//! What one worker is told to do: the flags of its commander, and the requests with everything in them, for
-//! the worker has none of the commander's files.
+//! The job of one worker: the flags of its controller, and complete requests, because the worker does not have
+//! the controller's files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,10 +18,10 @@ pub struct Job {
     pub entries: Vec<Entry>,
 }
 
-/// A worker reads nothing for others.
-struct Nothing;
+/// A worker reads no files for a controller.
+struct NoFiles;
 
-impl Environment for Nothing {
+impl Environment for NoFiles {
     fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
         Err(std::io::ErrorKind::PermissionDenied.into())
     }
@@ -31,16 +31,16 @@ impl Environment for Nothing {
     }
 }
 
-/// Divides requests, connections and rate among the workers; each asks in an order of its own.
+/// Divides requests, connections and rate among the workers. Each has a seed of its own.
 ///
 /// Errors: what cannot be divided.
 pub fn split(arguments: &RunArguments, built: &Built) -> Result<Vec<Job>, String> {
     let (plan, options, count) = (&built.plan, &arguments.options, arguments.workers.len());
     if matches!(plan.pace, Pace::Replay(_)) {
-        return Err("a replay is made by one machine: leave --workers out".to_owned());
+        return Err("a replay runs on one machine: leave --workers out".to_owned());
     }
     if plan.connections < count || plan.stop.requests.is_some_and(|requests| requests < count as u64) {
-        return Err(format!("there are {count} workers, and fewer connections or requests than that"));
+        return Err(format!("{count} workers need at least {count} connections and {count} requests"));
     }
     let entries: Vec<Entry> = plan
         .asks
@@ -96,8 +96,8 @@ impl Job {
     }
 
     pub fn from_json(text: &[u8]) -> Result<Job, String> {
-        let value: Value = serde_json::from_slice(text).map_err(|error| format!("no job: {error}"))?;
-        let wrong = || "no job of this version".to_owned();
+        let value: Value = serde_json::from_slice(text).map_err(|error| format!("not a job: {error}"))?;
+        let wrong = || "not a job of this version".to_owned();
         let flags = value["flags"].as_array().ok_or_else(wrong)?;
         let entries = value["entries"].as_array().ok_or_else(wrong)?;
         let flags: Option<Vec<String>> = flags.iter().map(|flag| flag.as_str().map(str::to_owned)).collect();
@@ -105,18 +105,18 @@ impl Job {
         Ok(Job { flags: flags.ok_or_else(wrong)?, entries: entries.ok_or_else(wrong)? })
     }
 
-    /// Errors: flags that a worker does not know, or that name a file of its own.
+    /// Errors: unknown flags, and flags that name a file on the worker.
     pub fn plan(&self) -> Result<Plan, String> {
         let words = self.flags.iter().map(|flag| flag.into()).chain(["http://in.the.entries/".into()]);
         let options = match flags::parse(words) {
             Ok(Command::Run(arguments)) if arguments.workers.is_empty() => arguments.options,
-            Ok(_) => return Err("that is not a run".to_owned()),
+            Ok(_) => return Err("the flags are not those of a run".to_owned()),
             Err(UsageError(why)) => return Err(why),
         };
         if names_files(&options) {
-            return Err("a worker reads no files for others".to_owned());
+            return Err("a worker reads no files for a controller".to_owned());
         }
-        build_from(&options, &self.entries, &Nothing)
+        build_from(&options, &self.entries, &NoFiles)
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_are_the_whole() {
+    fn the_jobs_add_up_to_the_whole_plan() {
         let jobs =
             jobs_of("--workers a:1,b:1 -c 5 -n 101 --rate 9 -m PUT -d x http://127.0.0.1:1/{1..3}").unwrap();
         let plans: Vec<Plan> = jobs.iter().map(|job| job.plan().unwrap()).collect();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_survives_the_way() {
+    fn reads_the_job_that_was_sent() {
         for job in jobs_of("--workers a:1 --order sequence -H a:b http://127.0.0.1:1/{1..3}").unwrap() {
             assert_eq!(Job::from_json(&job.to_json()), Ok(job));
         }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_reads_no_files_and_commands_nobody() {
+    fn rejects_flags_that_read_files_or_need_workers() {
         for flag in [
             "--urls=/etc/passwd",
             "--log=/x",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_divided_is_refused() {
+    fn rejects_fewer_connections_or_requests_than_workers() {
         assert!(jobs_of("--workers a:1,b:1 -c 1 http://127.0.0.1:1/").is_err());
         assert!(jobs_of("--workers a:1,b:1 -n 1 http://127.0.0.1:1/").is_err());
     }

@@ -1,4 +1,4 @@
-//! A server that does what a test tells it to, lies included. It listens on loopback, and ends with the test.
+//! A server that follows a test's script, wrong responses included. It listens on loopback and ends with the test.
 
 #![allow(dead_code)]
 
@@ -17,7 +17,7 @@ use load::plan::build::build;
 use load::run::Run;
 use load::urls::System;
 
-/// What was asked, as the server saw it.
+/// A request, as the server received it.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The first request of all is 0.
@@ -29,14 +29,14 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// What is done about it.
+/// What the server does with a request.
 pub enum Action {
     Send(Vec<u8>),
-    /// And then the connection is closed.
+    /// Sends this, and then closes the connection.
     Last(Vec<u8>),
     /// Sends this, and then resets the connection.
     Reset(Vec<u8>),
-    /// Says nothing for as long as the client stays.
+    /// Sends nothing until the client closes.
     Silence,
     Wait(Duration, Vec<u8>),
 }
@@ -102,7 +102,7 @@ pub fn start_unix(path: &Path, script: impl Fn(&Request) -> Action + Send + Sync
 }
 
 pub trait ServerStream: Write {
-    /// Closes with RST where there is such a thing.
+    /// Closes with RST, if the transport has it.
     fn reset(self);
 }
 
@@ -190,7 +190,7 @@ pub fn ok(body: &str) -> Action {
     Action::Send(answer("200 OK", body.as_bytes()))
 }
 
-/// Runs a command line, with the words divided at spaces.
+/// Runs a command line, split at spaces.
 pub fn run(line: &str) -> Run {
     run_until(line, &AtomicBool::new(false))
 }
@@ -214,12 +214,12 @@ fn run_or_fail(line: &str, stop: &AtomicBool) -> Result<Run, String> {
     engine::run(&built.plan, stop, None)
 }
 
-/// Every kind of failure that occurred, and how often.
+/// The faults that occurred, with their counts.
 pub fn faults(run: &Run) -> Vec<(&'static str, u64)> {
     run.measured.faults.iter().map(|(fault, count)| (fault.key(), count)).collect()
 }
 
-/// A folder of this test's own, empty.
+/// An empty folder for this test.
 pub fn folder(name: &str) -> std::path::PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&path);

@@ -1,22 +1,22 @@
-//! Expressions for the lines of the historical forms, made from what the real programs write, and how a
-//! text is taken apart with them.
+//! Expressions for the lines of other tools' formats, made from output of the real programs, and a parser that
+//! uses them.
 
 use std::collections::BTreeMap;
 
 use regex::Regex;
 
-/// An expression for a line, under the name of what it says.
+/// A named expression for a line.
 pub struct Line {
     pub name: &'static str,
     pub expression: &'static str,
     pub same: Same,
 }
 
-/// What of a line must be the same for the same figures.
+/// What of a line must be equal for the same figures.
 pub enum Same {
     /// Every character.
     All,
-    /// The words and the columns; figures that the real program derives from what we do not have.
+    /// The words and the columns; the real program derives the figures from data that a `Run` does not have.
     Columns,
     /// The words.
     Words,
@@ -34,11 +34,11 @@ pub const fn words(name: &'static str, expression: &'static str) -> Line {
     Line { name, expression, same: Same::Words }
 }
 
-/// The line of ours that old scripts do not see.
+/// The line that taipan-bench appends and that scripts for other tools ignore.
 pub const AVAILABILITY: &str = "^taipan-bench: availability (none|[0-9.]+ %), longest request [0-9.]+ ms$";
 
-/// The lines of a text by the names of their expressions, and in their order. A line that no
-/// expression knows fails the test.
+/// The names of a text's lines in their order, and the lines by name. A line that no expression matches fails the
+/// test.
 pub fn read<'a>(
     text: &'a str,
     lines: &[Line],
@@ -87,7 +87,7 @@ pub const AB: &[Line] = &[
     line("longest", r"^ 100%  +(\d+) \(longest request\)$"),
 ];
 
-/// What ab says about itself, and its advice.
+/// Lines of ab about itself, and its advice.
 pub const AB_PASSED_OVER: &[&str] = &[
     r"^This is ApacheBench, Version 2\.3 ",
     r"^Copyright 1996 ",

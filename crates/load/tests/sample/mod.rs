@@ -1,4 +1,4 @@
-//! Runs that were never measured, for tests of reports: made of fixed random numbers.
+//! Invented runs for tests of reports, made from fixed random numbers.
 
 use load::run::{Fault, Measured, Pace, Reuse, Run, Server, Settings};
 
@@ -85,7 +85,7 @@ pub fn server() -> Server {
     }
 }
 
-/// Thirty seconds of which one is bad, with failures of several kinds.
+/// Thirty seconds with half a second of stall, and failures of several kinds.
 pub fn run() -> Run {
     let mut measured =
         Measured { began_unix: 1_700_000_000, micros: 30_000_000, connections: 230, ..Measured::default() };
