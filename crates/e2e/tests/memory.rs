@@ -152,3 +152,40 @@ fn output_of_scripts_that_is_not_read_costs_no_more_than_promised() {
     let site = site().script("much.cgi", script);
     attack(site, "output", 100, "GET /much.cgi HTTP/1.1\r\nHost: h\r\n\r\n".repeat(100).as_bytes());
 }
+
+/// Bytes of a process that are no file's.
+fn anonymous(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("it is there");
+    line.trim_matches(['\t', ' ', 'k', 'B']).parse::<u64>().expect("it is a number") * 1024
+}
+
+#[test]
+fn clients_that_take_files_cost_what_check_calls_typical() {
+    let _turn = turn();
+    let size = 20_000_000;
+    let site = Site::new().file("a.bin", vec![7; size]).config("workers = 1\n[limits]\nunsent = \"64KiB\"");
+    let server = site.start();
+    let config = server.home().join("site.toml");
+    let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let said = String::from_utf8(checked.stdout).expect("it is text");
+    let typical = |when: &str| {
+        let line =
+            said.lines().find(|line| line.ends_with(when)).unwrap_or_else(|| panic!("no {when}: {said}"));
+        bytes(line.trim_start().split("  ").next().unwrap_or_default())
+    };
+    let (start, busy) = (typical("at the start"), typical("while 100 clients take files at the same time"));
+    let pid = server.serving_pid();
+    assert_eq!(server.ask("HEAD /a.bin HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+    let before = anonymous(pid);
+    assert!(before + anonymous(server.pid()) < start, "{before}");
+    let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+        // Its answer has begun, and does not end before all of it is read.
+        assert!(client.read_some().expect("it is answered").starts_with(b"HTTP/1.1 200"));
+    }
+    let grown = anonymous(pid) - before;
+    eprintln!("{grown} bytes for 100 clients; before them {before}");
+    assert!(grown < busy - start, "{grown} bytes more, and not {}", busy - start);
+}

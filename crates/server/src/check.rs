@@ -40,7 +40,13 @@ pub fn check(path: &Path) -> ExitCode {
             "  but {program} run as the server's own account, and could end its processes; give them a `user`"
         ));
     }
-    terminal::out(format_args!("\nMemory at worst (workers: {workers}):"));
+    terminal::out(format_args!("\nMemory typically, but for scripts and applications (workers: {workers}):"));
+    for line in memory::typical(&site, workers) {
+        terminal::out(format_args!("  {:>10}  {}", bytes(line.bytes), line.when));
+    }
+    terminal::out(format_args!(
+        "\nMemory at worst, if every connection does the most expensive thing at once:"
+    ));
     print_uses(&memory::worst_case(&site, workers), bytes);
     let descriptors = memory::descriptors(&site, workers);
     terminal::out(format_args!("\nDescriptors at worst:"));

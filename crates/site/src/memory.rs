@@ -1,6 +1,7 @@
-//! What a site may use at worst, summed over all of its limits: memory and descriptors, line by line.
+//! What a site uses, and what it may use at worst, summed over all of its limits: memory and descriptors, line by
+//! line.
 //!
-//! The sums are upper bounds, reached only if every connection does the most expensive thing at the same
+//! What it uses typically is computed from what was measured of its parts. The sums of the worst case are upper bounds, reached only if every connection does the most expensive thing at the same
 //! time. What the kernel keeps for sockets is not in them.
 
 use std::collections::BTreeSet;
@@ -53,6 +54,24 @@ const DISK_DESCRIPTORS: u64 = 3;
 /// Standard streams, the main thread's loop, its channels, the socket of syslog, and some to spare.
 pub const PROCESS_DESCRIPTORS: u64 = 16;
 
+/// The processes at the start, but for their workers, with the libraries that they load.
+const START: u64 = 3 * 1024 * 1024;
+/// A worker, before its first client.
+const WORKER: u64 = 256 * 1024;
+/// A connection between two requests.
+const IDLE: u64 = 72;
+/// A connection whose client takes a file: its task, and the head of the request.
+const AT_WORK: u64 = 16 * 1024;
+/// Clients at the same time, of a site that has few.
+const FEW: u64 = 100;
+
+/// What is typical of one situation, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typical {
+    pub when: String,
+    pub bytes: u64,
+}
+
 /// `count` of something, `each` with so many bytes, or so many descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
@@ -90,6 +109,30 @@ pub fn connection(site: &Site) -> u64 {
     let unsent = BATCH + HEAD + ANSWER.max(site.cache.file);
     let logged = if logs_requests(site) { LOGGED * RECORD } else { 0 };
     (TASK + logged).saturating_add(unread).saturating_add(unsent)
+}
+
+/// Bytes of memory in situations that occur, from the start to a busy site. Scripts and applications are programs of
+/// their own, and not in it.
+pub fn typical(site: &Site, workers: usize) -> Vec<Typical> {
+    let workers = workers as u64;
+    let start = WORKER.saturating_mul(workers).saturating_add(START);
+    let connections = (site.limits.connections as u64).saturating_mul(workers);
+    let few = FEW.min(connections);
+    let idle = connections.saturating_mul(IDLE);
+    let full = (site.cache.bytes as u64).saturating_mul(workers);
+    let line = |when: String, more: u64| Typical { when, bytes: start.saturating_add(more) };
+    let mut lines = vec![
+        line("at the start".to_owned(), 0),
+        line(format!("while {few} clients take files at the same time"), few * AT_WORK),
+        line(format!("with all {connections} connections open and idle"), idle),
+    ];
+    if full > 0 {
+        lines.push(line(
+            "the same, and the cache full of what is asked for most".to_owned(),
+            idle.saturating_add(full),
+        ));
+    }
+    lines
 }
 
 /// Bytes of memory. What no route of the site needs is left out.
@@ -300,6 +343,21 @@ mod tests {
         assert_eq!(waiting(43, 1024), 33);
         assert_eq!(waiting(1, 1024), 32);
         assert_eq!(waiting(1, 10), 10);
+    }
+
+    #[test]
+    fn what_is_typical_grows_with_clients_and_cache() {
+        let start = START + 2 * WORKER;
+        let bytes: Vec<u64> = typical(&site(), 2).iter().map(|line| line.bytes).collect();
+        assert_eq!(bytes, [start, start + 100 * AT_WORK, start + 200 * IDLE, start + 200 * IDLE + 2_000_000]);
+        let mut small = site();
+        (small.limits.connections, small.cache.bytes) = (7, 0);
+        let lines = typical(&small, 1);
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[1].when, "while 7 clients take files at the same time");
+        small.limits.connections = usize::MAX;
+        assert_eq!(typical(&small, usize::MAX)[2].bytes, u64::MAX);
+        assert!(total(&worst_case(&site(), 2)) > typical(&site(), 2)[1].bytes);
     }
 
     #[test]
