@@ -350,6 +350,122 @@ fn a_good_configuration_is_told_with_what_it_costs() {
     assert!(said.contains("connections") && said.contains("24690"), "{said}");
     assert!(said.contains("MiB") || said.contains("GiB"), "{said}");
     assert!(said.contains("Descriptors"), "{said}");
+    let typical = said.find("Memory typically").expect("it is said");
+    assert!(typical < said.find("Memory at worst").expect("it is said"), "{said}");
+    assert!(said.contains("while 100 clients take files at the same time"), "{said}");
+    assert!(said.contains("with all 24690 connections open and idle"), "{said}");
+}
+
+#[test]
+fn check_finds_what_a_start_would_meet() {
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    home.file("plain", "plain");
+    home.folder("logs");
+    let top = "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let no_chroot = "chroot = \"missing\"\nroot = \"missing/www\"\nlisten = [\"127.0.0.1:0\"]\n";
+    let mut table = vec![
+        (
+            format!("{top}user = \"nobody-of-that-name\""),
+            "site.toml:3: there is no user \"nobody-of-that-name\"",
+        ),
+        (
+            format!("{top}user = \"root\"\n\ngroup = \"no-such-group\""),
+            "site.toml:5: there is no group \"no-such-group\"",
+        ),
+        (format!("{top}group = \"0\""), "site.toml:3: a group is configured without a user"),
+        (
+            format!("listen = [\n\"127.0.0.1:0\", \"192.0.2.1:0\"]\nroot = \"www\"\n{user}"),
+            "site.toml:2: cannot listen on 192.0.2.1:0: this machine does not have that address",
+        ),
+        (
+            format!("listen = [\"0.0.0.0:8124\",\n\"127.0.0.1:8124\"]\nroot = \"www\"\n{user}"),
+            "site.toml:2: \"127.0.0.1:8124\" and \"0.0.0.0:8124\" overlap",
+        ),
+        (
+            format!("root = \"www\"\nlisten = \"unix:missing/x.sock\"\n{user}"),
+            "site.toml:2: cannot listen on unix:missing/x.sock: its folder does not exist",
+        ),
+        (
+            format!("root = \"www\"\nlisten = \"unix:plain\"\n{user}"),
+            "site.toml:2: cannot listen on unix:plain: there is a file that is not a socket",
+        ),
+        (
+            format!("listen = \"127.0.0.1:0\"\nroot = \"plain\"\n{user}"),
+            "plain is not a folder; name the folder that it is in",
+        ),
+        (
+            format!("listen = \"127.0.0.1:0\"\nroot = \"missing\"\n{user}"),
+            "missing does not exist; create it",
+        ),
+        (
+            format!("{top}pid_file = \"missing/pid\"\n{user}"),
+            "site.toml:3: cannot write the pid file missing/pid",
+        ),
+        (
+            format!("{top}{user}[log]\naccess = \"missing/access.log\""),
+            "cannot open the log missing/access.log: its folder does not exist",
+        ),
+        (
+            format!("{top}{user}[[host]]\nnames = \"h\"\nroot = \"www\"\naccess_log = \"missing/h.log\""),
+            "cannot open the log missing/h.log",
+        ),
+        (format!("{top}{user}[log]\nerror = \"./logs\""), "cannot open the log ./logs: "),
+        (format!("{top}{user}rewrites = {{ \"/\" = \"/index.html\" }}"), "write fallback = \"/index.html\""),
+    ];
+    if is_root() {
+        let closed = home.folder("closed");
+        home.folder("closed/www");
+        fs::set_permissions(closed, Permissions::from_mode(0o700)).expect("it is ours");
+        table.push((
+            "listen = \"127.0.0.1:0\"\n\nroot = \"closed/www\"\nuser = \"nobody\"".to_owned(),
+            "user \"nobody\" may not enter",
+        ));
+        table.push((format!("{no_chroot}user = \"nobody\""), "site.toml:1: the chroot"));
+        let shared = home.folder("shared");
+        fs::set_permissions(shared, Permissions::from_mode(0o777)).expect("it is ours");
+        table.push((
+            format!("{top}user = \"root\"\n[log]\naccess = \"shared/access.log\""),
+            "site.toml:5: cannot open the log shared/access.log",
+        ));
+    }
+    let mut rows = Rows::new();
+    for (config, expected) in &table {
+        home.file("site.toml", config);
+        let checked = ended(command().args(["check", "-c", "site.toml"]).current_dir(home.path()));
+        let said = text(&checked.stderr);
+        rows.check(config, checked.status.code(), Some(1));
+        rows.holds(config, &format!("{expected:?} is in {said:?}"), said.contains(expected));
+        rows.holds(config, &said, said.lines().all(|line| line.starts_with("site.toml:")));
+        let started = ended(command().args(["-c", "site.toml"]).current_dir(home.path()));
+        rows.check(format!("start: {config}"), started.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn check_warns_of_what_may_be_meant() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let taken = taken.local_addr().expect("it is bound").to_string();
+    let site = Site::new().config("\ninclude = \"none/*.toml\"");
+    let warned = |site: &Site| {
+        let output = ended(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    site.write_config();
+    let said = warned(&site);
+    assert!(said.contains("site.toml:") && said.contains("warning: no file matches none/*.toml"), "{said}");
+    let site = Site::new().config(&format!("listen = [\"{taken}\"]"));
+    site.write_config();
+    let said = warned(&site);
+    assert!(said.contains(&format!("warning: cannot listen on {taken}: it is in use")), "{said}");
+    // Of the program that runs, they are no surprise.
+    let server = Site::new().start();
+    server.configure(&format!("listen = [\"{}\"]", server.addr()));
+    server.reload();
+    let output = ended(command().arg("check").arg("-c").arg(server.home().join("site.toml")));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
 #[test]

@@ -1,38 +1,92 @@
-//! `taipan check`: is a configuration good, and what do its limits add up to?
+//! `taipan check`: is a configuration good, would a start succeed, and what do its limits add up to?
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fmt::Write;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::unistd::geteuid;
 use rustix::fs::{Access, access};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::application::Application;
+use site::config::{Configuration, Places};
 use site::memory::{self, Use};
-use site::model::{Account, Interpreter, Scripts, Site};
+use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
 
 use crate::files::roots::OpenRoots;
+use crate::flags::What;
+use crate::keeper::sockets;
+use crate::privilege::Identity;
 use crate::runner::cgroup;
-use crate::{config, privilege, sandbox, start, terminal};
+use crate::{config, control, privilege, privileged_file, sandbox, start, terminal};
+
+/// Something that a start would meet.
+struct Finding {
+    weight: Weight,
+    /// The keys whose value it is about, and that value: they say where it stands.
+    keys: &'static [&'static str],
+    value: PathBuf,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// The program would not start, or could not answer.
+    Error,
+    /// It depends on who starts it, or when.
+    Warning,
+}
+
+impl Finding {
+    fn error(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
+        Finding { weight: Weight::Error, keys, value: value.as_ref().to_owned(), text: text.into() }
+    }
+
+    fn warning(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
+        Finding { weight: Weight::Warning, ..Finding::error(keys, value, text) }
+    }
+
+    /// `config` is the file that was given, for what has no line.
+    fn show(&self, config: &Path, places: &Places) {
+        let place = places.of(self.keys, &self.value);
+        let place = place.map_or_else(|| config.display().to_string(), ToString::to_string);
+        let weight = match self.weight {
+            Weight::Error => "",
+            Weight::Warning => "warning: ",
+        };
+        terminal::err(format_args!("{place}: {weight}{}", self.text));
+    }
+}
 
 /// `taipan check -c FILE`: says what is wrong, or what the limits add up to.
 pub fn check(path: &Path) -> ExitCode {
-    let site = match config::load(path) {
-        Ok(site) => site,
+    let Configuration { mut site, warnings, places } = match config::read(path) {
+        Ok(configuration) => configuration,
         Err(errors) => {
             errors.iter().for_each(|e| terminal::err(format_args!("{e}")));
             return ExitCode::FAILURE;
         }
     };
-    let roots = OpenRoots::of(&site);
-    let cgroup = cgroup::problem(&site.scripts).into_iter().collect();
-    let problems = [roots.problems(), interpreters(&site), commands(&site), accounts(&site), cgroup].concat();
-    problems.iter().for_each(|p| terminal::err(format_args!("{}: {p}", path.display())));
-    if !problems.is_empty() {
+    start::choose_account(&mut site);
+    for warning in warnings {
+        let place = warning.line.map_or_else(String::new, |line| format!("{line}:"));
+        let file = warning.file.display();
+        terminal::err(format_args!("{file}:{place} warning: {}; {}", warning.what, warning.what_to_do));
+    }
+    // While there is one thread: the roots are looked at in another process.
+    let (mut findings, silent) = findings(path, &site);
+    let place = |finding: &Finding| {
+        places.of(finding.keys, &finding.value).map(|place| (place.file.clone(), place.line))
+    };
+    findings.sort_by_key(place);
+    findings.iter().for_each(|finding| finding.show(path, &places));
+    if findings.iter().any(|finding| finding.weight == Weight::Error) {
         return ExitCode::FAILURE;
     }
     let workers = start::workers(&site).get();
     terminal::out(format_args!("{}: the configuration is good", path.display()));
-    for root in roots.silent() {
+    for root in silent {
         terminal::out(format_args!("  but the root {} does not answer", root.display()));
     }
     for program in with_the_account_of_the_server(&site) {
@@ -57,14 +111,171 @@ pub fn check(path: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What a start would meet, and roots whose disks have not answered.
+fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
+    let (own, identity) = own_account(site);
+    let (roots, silent) = roots(site, identity.as_ref());
+    let mut all = own;
+    all.extend(addresses(path, site));
+    all.extend(roots);
+    all.extend(written_files(site));
+    all.extend(interpreters(site));
+    all.extend(commands(site));
+    all.extend(accounts(site));
+    all.extend(cgroup::problem(&site.scripts).map(|why| {
+        let folder = site.scripts.cgroups.as_ref().and_then(|cgroups| cgroups.folder.clone());
+        Finding::error(&["cgroup"], folder.unwrap_or_default(), why)
+    }));
+    all.extend(chroot(site));
+    all.extend(sandbox_in_force(site));
+    (all, silent)
+}
+
+/// The account that serves, and what is wrong with it. Where another user starts the program than the one who checks,
+/// it is that user's account.
+fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
+    let keys: &[&str] = match (&site.user, &site.group) {
+        (Some(user), Some(_)) => {
+            // A group that is a number is there for certain.
+            let with_any_group = Account { user: user.clone(), group: Some("0".to_owned()) };
+            if privilege::user_of(&with_any_group).is_ok() { &["group"] } else { &["user"] }
+        }
+        (Some(_), None) => &["user"],
+        (None, _) => &["group"],
+    };
+    let value = match keys {
+        ["user"] => site.user.clone(),
+        _ => site.group.clone(),
+    };
+    let value = value.unwrap_or_default();
+    let named = site.user.clone().map(|user| Account { user, group: site.group.clone() });
+    if let Some(Err(why)) = named.as_ref().map(privilege::user_of) {
+        return (vec![Finding::error(keys, value, why)], None);
+    }
+    match Identity::of(site) {
+        Ok(identity) => (Vec::new(), identity),
+        Err(why) if site.user.is_none() && site.group.is_some() => {
+            (vec![Finding::error(keys, value, why)], None)
+        }
+        // By another user, or root, it may be started.
+        Err(why) => (vec![Finding::warning(keys, value, why)], None),
+    }
+}
+
+/// Addresses that cannot be listened on.
+fn addresses(path: &Path, site: &Site) -> Vec<Finding> {
+    if site.listeners.is_empty() {
+        let text =
+            "there is no address to listen on but what the program is started with, as by a socket unit";
+        return vec![Finding::warning(&["listen"], "", text)];
+    }
+    let is_running = control::is_served(&What::Config(path.to_owned()));
+    let finding = |address| {
+        let problem = sockets::listen_problem(address)?;
+        if problem.is_in_use() && is_running {
+            return None;
+        }
+        let later = problem.is_in_use() || problem.is_denied() && !geteuid().is_root();
+        let weight = if later { Weight::Warning } else { Weight::Error };
+        Some(Finding { weight, ..Finding::error(&["listen"], address.to_string(), problem.to_string()) })
+    };
+    site.listeners.iter().filter_map(finding).collect()
+}
+
+/// Roots that are not folders, or that the account cannot reach; and those whose disks have not answered.
+fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf>) {
+    let all: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
+    let look = || {
+        // It may have to stay for long, and the caller's pipes are not to stay with it.
+        leave_streams();
+        let mut site = site.clone();
+        if let (Some(folder), true) = (&site.chroot.clone(), geteuid().is_root()) {
+            // What is wrong with the folder is told by itself.
+            if privilege::chroot(folder).is_ok() {
+                site.enter(folder);
+            }
+        }
+        // As whoever checks, where it cannot be the one who serves.
+        _ = identity.map(Identity::become_it);
+        let names: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
+        let number = |path: &Path| names.iter().position(|name| name == path).unwrap_or(usize::MAX);
+        let roots = OpenRoots::of(&site);
+        let mut said = String::new();
+        for (path, why) in roots.problems() {
+            _ = writeln!(said, "{} {}", number(path), why.replace('\n', " "));
+        }
+        for path in roots.silent() {
+            _ = writeln!(said, "{}", number(path));
+        }
+        said
+    };
+    // A disk that does not answer keeps that process from ending; it is not waited for.
+    let said = privilege::apart(look).map(|(_, said)| said);
+    let said = match said {
+        Ok(said) => said,
+        Err(error) => {
+            return (vec![Finding::error(&[], "", format!("cannot look at the roots: {error}"))], Vec::new());
+        }
+    };
+    let (mut findings, mut silent) = (Vec::new(), Vec::new());
+    for line in said.lines() {
+        let (number, why) = line.split_once(' ').unwrap_or((line, ""));
+        let Some(root) = number.parse().ok().and_then(|number: usize| all.get(number)) else { continue };
+        match why {
+            "" => silent.push(root.clone()),
+            why => findings.push(Finding::error(&["root", "alias", "sendfile"], root, why)),
+        }
+    }
+    (findings, silent)
+}
+
+/// Lets go of the standard streams.
+fn leave_streams() {
+    if let Ok(nothing) = File::options().read(true).write(true).open("/dev/null") {
+        // Streams that stay cost a caller no more than patience.
+        _ = dup2_stdin(&nothing).and_then(|()| dup2_stdout(&nothing)).and_then(|()| dup2_stderr(&nothing));
+    }
+}
+
+/// Logs and a pid file that could not be written. Another user than root cannot judge for root.
+fn written_files(site: &Site) -> Vec<Finding> {
+    let is_judge = geteuid().is_root() || site.user.is_none() || Identity::of(site).is_ok();
+    let weight = if is_judge { Weight::Error } else { Weight::Warning };
+    let logs = memory::logs(site).into_iter().filter_map(|path| {
+        let why = privileged_file::log_problem(path)?;
+        Some(Finding { weight, ..Finding::error(&["access", "error", "access_log"], path, why) })
+    });
+    let pid_file = site.pid_file.iter().filter_map(|path| {
+        let why = privileged_file::pid_file_problem(path)?;
+        Some(Finding { weight, ..Finding::error(&["pid_file"], path, why) })
+    });
+    logs.chain(pid_file).collect()
+}
+
+fn chroot(site: &Site) -> Option<Finding> {
+    let folder = site.chroot.as_ref().filter(|folder| !folder.is_dir())?;
+    let text = format!("the chroot {} is not a folder; create it, or remove `chroot`", folder.display());
+    Some(Finding::error(&["chroot"], folder, text))
+}
+
+fn sandbox_in_force(site: &Site) -> Option<Finding> {
+    let missing = match site.sandbox {
+        Sandbox::Required => sandbox::available().missing,
+        Sandbox::On | Sandbox::Off => return None,
+    };
+    let text = format!("the sandbox is required, and not all of it is to be had: {}", missing.join("; "));
+    (!missing.is_empty()).then(|| Finding::error(&["sandbox"], "required", text))
+}
+
 /// Interpreters that cannot be executed: an oversight that the first request would meet.
-fn interpreters(site: &Site) -> Vec<String> {
+fn interpreters(site: &Site) -> Vec<Finding> {
     let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
     let all: BTreeSet<&Path> =
         routes.filter_map(|route| program(route.script.as_ref()?.interpreter.as_ref()?)).collect();
     let problem = |path: &Path| {
         let error = access(path, Access::EXEC_OK).err()?;
-        Some(format!("the interpreter {} cannot be executed ({error}); install it", path.display()))
+        let text = format!("the interpreter {} cannot be executed ({error}); install it", path.display());
+        Some(Finding::error(&["interpreter"], path, text))
     };
     all.into_iter().filter_map(problem).collect()
 }
@@ -77,25 +288,29 @@ fn program(interpreter: &Interpreter) -> Option<&Path> {
 }
 
 /// Applications whose program cannot be executed.
-fn commands(site: &Site) -> Vec<String> {
+fn commands(site: &Site) -> Vec<Finding> {
     let problem = |application: &Application| {
         let program = application.managed()?.command.first()?;
         let error = access(program.as_str(), Access::EXEC_OK).err()?;
         let name = &application.name;
-        Some(format!("the command of \"{name}\", {program}, cannot be executed ({error}); install it"))
+        let text = format!("the command of \"{name}\", {program}, cannot be executed ({error}); install it");
+        Some(Finding::error(&["command"], program, text))
     };
     site.applications.iter().filter_map(problem).collect()
 }
 
 /// Programs that run as accounts that are not there.
-fn accounts(site: &Site) -> Vec<String> {
+fn accounts(site: &Site) -> Vec<Finding> {
     let of_routes = site.program_routes().filter_map(|(route, script)| {
-        let why = privilege::user_of(script.account.as_ref()?).err()?;
-        Some(format!("scripts of the route {}: {why}", route.name()))
+        let account = script.account.as_ref()?;
+        let why = privilege::user_of(account).err()?;
+        let text = format!("scripts of the route {}: {why}", route.name());
+        Some(Finding::error(&["user"], &account.user, text))
     });
     let of_applications = site.applications.iter().filter_map(|application| {
-        let why = privilege::user_of(application.managed()?.account.as_ref()?).err()?;
-        Some(format!("application \"{}\": {why}", application.name))
+        let account = application.managed()?.account.as_ref()?;
+        let why = privilege::user_of(account).err()?;
+        Some(Finding::error(&["user"], &account.user, format!("application \"{}\": {why}", application.name)))
     });
     of_routes.chain(of_applications).collect()
 }

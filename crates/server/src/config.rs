@@ -4,18 +4,24 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use http::target::SafePath;
-use site::config::{ConfigError, MAX_FILE, Source};
+use site::config::{ConfigError, Configuration, MAX_FILE, Source};
 use site::model::Site;
 use site::route::Pattern;
 
 /// Reads a configuration completely. Errors: all that is wrong with it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
-    let mut site = site::config::load(path, &Disk)?;
+    read(path).map(|configuration| configuration.site)
+}
+
+/// As `load`, with warnings, and where everything stands.
+pub fn read(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
+    let mut configuration = site::config::read(path, &Disk)?;
     // Where there is no present folder, relative paths lead nowhere in any case.
     if let Ok(here) = std::env::current_dir() {
-        site.anchor(&here);
+        configuration.site.anchor(&here);
+        configuration.places.anchor(&here);
     }
-    Ok(site)
+    Ok(configuration)
 }
 
 struct Disk;

@@ -88,7 +88,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot be closed to other processes: {e}")))?;
     let roots = OpenRoots::with(&site, folder);
-    let problems = roots.problems();
+    let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
     if !problems.is_empty() {
         return Err(problems);
     }

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{self, Gid, Group, Uid, User};
+use nix::unistd::{self, Gid, Group, Pid, Uid, User};
 use rustix::io::Errno;
 use rustix::process::{self, DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
@@ -52,7 +52,7 @@ impl Identity {
     fn find(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<Identity>, String> {
         let look_up = || identity(user, group, own);
         // The system's libraries for names would stay in memory for good: another process looks up.
-        apart(look_up).unwrap_or_else(|_| look_up())
+        looked_up_apart(look_up).unwrap_or_else(|_| look_up())
     }
 
     fn text(&self) -> String {
@@ -181,34 +181,46 @@ impl Accounts {
 }
 
 /// What `look_up` finds, in a process that ends with it. Errors: there can be no such process.
-fn apart(
+fn looked_up_apart(
     look_up: impl FnOnce() -> Result<Option<Identity>, String>,
 ) -> io::Result<Result<Option<Identity>, String>> {
     const FAILED: char = '!';
+    let (process, text) = apart(|| match look_up() {
+        Ok(identity) => identity.map_or(String::new(), |identity| identity.text()),
+        Err(why) => format!("{FAILED}{why}"),
+    })?;
+    match (waitpid(process, None)?, text.strip_prefix(FAILED)) {
+        (_, Some(why)) => Ok(Err(why.to_owned())),
+        (WaitStatus::Exited(_, 0), None) if text.is_empty() => Ok(Ok(None)),
+        (WaitStatus::Exited(_, 0), None) => {
+            let identity = Identity::parse(&text).ok_or(io::ErrorKind::InvalidData)?;
+            Ok(Ok(Some(identity)))
+        }
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Has a process of its own do `work`, and gives what came of it as a text; the process ends, and is to be waited
+/// for. Errors: there can be none.
+pub fn apart(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> {
     let (mut reader, mut writer) = io::pipe()?;
     match sys::fork()? {
         Fork::Child => {
-            let text = match look_up() {
-                Ok(identity) => identity.map_or(String::new(), |identity| identity.text()),
-                Err(why) => format!("{FAILED}{why}"),
-            };
-            let written = writer.write_all(text.as_bytes());
+            drop(reader);
+            let written = writer.write_all(work().as_bytes());
+            // It may take long to end: a thread of it may wait for a disk.
+            drop(writer);
             std::process::exit(i32::from(written.is_err()))
         }
         Fork::Parent(process) => {
             drop(writer);
             let mut text = String::new();
-            let read = reader.read_to_string(&mut text);
-            let ended = waitpid(process, None)?;
-            read?;
-            match (ended, text.strip_prefix(FAILED)) {
-                (_, Some(why)) => Ok(Err(why.to_owned())),
-                (WaitStatus::Exited(_, 0), None) if text.is_empty() => Ok(Ok(None)),
-                (WaitStatus::Exited(_, 0), None) => {
-                    let identity = Identity::parse(&text).ok_or(io::ErrorKind::InvalidData)?;
-                    Ok(Ok(Some(identity)))
+            match reader.read_to_string(&mut text) {
+                Ok(_) => Ok((process, text)),
+                Err(error) => {
+                    _ = waitpid(process, None);
+                    Err(error)
                 }
-                _ => Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
     }

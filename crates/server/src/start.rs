@@ -37,9 +37,7 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     if let Some(user) = &asked.user {
         (site.user, site.group) = (Some(user.clone()), None);
     }
-    if site.user.is_none() && geteuid().is_root() {
-        site.user = privilege::own_account().map(str::to_owned);
-    }
+    choose_account(&mut site);
     let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format);
     match (&asked.access_log, &asked.what) {
         (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
@@ -49,6 +47,13 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
         (None, _) => {}
     }
     Ok(site)
+}
+
+/// The account of this program, where root serves and none is named.
+pub fn choose_account(site: &mut Site) {
+    if site.user.is_none() && geteuid().is_root() {
+        site.user = privilege::own_account().map(str::to_owned);
+    }
 }
 
 /// What is to be said of the user, where none was named and there is none for this program alone.

@@ -286,7 +286,7 @@ fn logs_requests(site: &Site) -> bool {
 }
 
 /// The files that logs are written to.
-fn logs(site: &Site) -> BTreeSet<&Path> {
+pub fn logs(site: &Site) -> BTreeSet<&Path> {
     let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
     let sinks = own.chain(&site.log.access).map(|log| &log.sink).chain([&site.log.error]);
     let files = sinks.filter_map(|sink| match sink {

@@ -20,6 +20,11 @@ fn a_server_starts_with_a_dead_root_and_serves_it_later() {
     assert!(rig.disk.somebody_waits(), "it does not look at its root");
     rig.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(rig.server.get("/slow/small-0.txt").status, 503);
+    let config = rig.server.home().join("site.toml");
+    let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    assert!(checked.status.success(), "{checked:?}");
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(said.contains("slow does not answer"), "{said}");
     rig.disk.release();
     // It is looked up again when it is asked for, once a second.
     let is_served = || rig.server.get("/slow/small-0.txt").status == 200;

@@ -96,8 +96,8 @@ impl OpenRoots {
 
     /// Roots that are not folders, or cannot be reached: an oversight that is told before the first
     /// request meets it.
-    pub fn problems(&self) -> Vec<String> {
-        let problem = |(path, opened): (&PathBuf, &Opened)| match (opened, &self.given) {
+    pub fn problems(&self) -> Vec<(&Path, String)> {
+        let problem = |path: &Path, opened: &Opened| match (opened, &self.given) {
             (Opened::Failed(_) | Opened::Unknown(_), Some(root)) if *root.path == *path => {
                 Some(closed(path, "serve it as another user, by --user"))
             }
@@ -106,7 +106,9 @@ impl OpenRoots {
             ),
             (Opened::Root(_) | Opened::Silent, _) => None,
         };
-        let mut problems: Vec<String> = self.all.iter().filter_map(problem).collect();
+        let all = self.all.iter().map(|(path, opened)| (path.as_path(), opened));
+        let mut problems: Vec<(&Path, String)> =
+            all.filter_map(|(path, opened)| Some((path, problem(path, opened)?))).collect();
         problems.sort();
         problems
     }

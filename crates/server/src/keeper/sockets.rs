@@ -212,6 +212,11 @@ impl Bound {
 }
 
 impl ListenError {
+    /// Does it depend on the user who starts the program?
+    pub fn is_denied(&self) -> bool {
+        self.why == Refusal::Errno(Errno::ACCESS)
+    }
+
     pub fn is_in_use(&self) -> bool {
         self.why == Refusal::Errno(Errno::ADDRINUSE)
     }
@@ -264,6 +269,21 @@ fn address_of(fd: &OwnedFd) -> Option<Address> {
 enum Sharing {
     No,
     WithOtherWorkers,
+}
+
+/// Why an address cannot be listened on at this moment; `None`: it can. Leaves everything as it is.
+pub fn listen_problem(address: &Address) -> Option<ListenError> {
+    let probed = match address {
+        Address::Tcp(address) => tcp_socket(*address, Sharing::No).map(drop).map_err(Refusal::from),
+        Address::Unix(path) => Location::of(path).and_then(|location| match location.kind() {
+            Ok(FileType::Socket) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+                Err(Refusal::Errno(Errno::ADDRINUSE))
+            }
+            Ok(FileType::Socket) | Err(_) => Ok(()),
+            Ok(_) => Err(Refusal::Errno(Errno::EXIST)),
+        }),
+    };
+    probed.err().map(|why| ListenError { address: address.clone(), why, flag: "`listen`" })
 }
 
 /// A listening socket that no other program shares, for servers of the same group.

@@ -98,7 +98,7 @@ pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, St
     let active = confine(confinement, other_threads().into_iter().collect());
     if demand == Demand::Required && !active.missing.is_empty() {
         return Err(format!(
-            "the sandbox is required, and not all of it is to be had: {}; or set `sandbox = true`, to do without",
+            "the sandbox is required, and not all of it is to be had: {}; or set `sandbox = \"on\"`, to do without",
             active.missing.join("; ")
         ));
     }

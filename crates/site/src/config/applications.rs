@@ -158,6 +158,7 @@ fn managed(section: &Section) -> Option<Servers> {
         section.errors.add(place, what, "write the whole path of the program, and its arguments behind it");
         return None;
     }
+    section.errors.mark("command", program, place);
     let folder = section.path("folder").unwrap_or_else(|| folder_of(program));
     let words = command.iter().map(|word| word.value.to_owned()).collect();
     let environment = scripts::environment(section, &scripts::first_environment());

@@ -225,6 +225,8 @@ const ALSO_SAID: &[(&str, &str, &str)] = &[
     ("worker_processes", "workers", ""),
     ("worker_connections", "limits", ": its connections"),
     ("keepalive_timeout", "timeouts", ": its idle"),
+    ("set_real_ip_from", "trusted_proxies", ""),
+    ("real_ip_header", "trusted_proxies", ""),
     ("directory_index", "index", ""),
     ("directoryindex", "index", ""),
     ("environment", "env", ""),

@@ -69,10 +69,14 @@ impl<'c> Section<'c> {
 
     /// `Some(None)`: `false`.
     pub fn text_or_false(&self, name: &str) -> Option<Given<'c, Option<&'c str>>> {
-        self.read(name, |_, node| match node.value {
+        let given = self.read(name, |_, node| match node.value {
             Value::Flag(false) => Some(None),
             _ => text(node).map(Some),
-        })
+        })?;
+        if let Some(text) = given.value {
+            self.mark(name, text, given.place);
+        }
+        Some(given)
     }
 
     pub fn texts(&self, name: &str) -> Option<Vec<Given<'c, &'c str>>> {
@@ -158,7 +162,9 @@ impl<'c> Section<'c> {
             Kind::Choice(words) => word(words, node),
             _ => None,
         });
-        given.map(|given| given.value)
+        let given = given?;
+        self.mark(name, given.value, given.place);
+        Some(given.value)
     }
 
     /// Each word at most once.
