@@ -249,6 +249,8 @@ fn says_what_exists_in_place_of_a_key_of_another_server() {
         ("gzip", Scope::Top, "\"precompressed\" sends FILE.gz"),
         ("proxy_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
         ("return", Scope::Route, "use \"answer\" = STATUS"),
+        ("try_files", Scope::Route, "use \"fallback\", the path that answers"),
+        ("set_real_ip_from", Scope::Top, "use \"trusted_proxies\""),
         ("access_log", Scope::Top, "use \"log\": its access"),
         ("worker_processes", Scope::Top, "use \"workers\""),
         ("limit_req", Scope::Route, "there is no throttling"),
