@@ -10,6 +10,7 @@ mod cgroup;
 mod client;
 mod crowd;
 mod download;
+mod exchange;
 mod folder;
 mod output;
 mod program;
@@ -17,7 +18,6 @@ mod random;
 mod response;
 mod server;
 mod site;
-mod talk;
 mod tools;
 
 use std::time::Duration;
@@ -28,6 +28,7 @@ pub use beside::{Beside, children_of, parent_of, runs};
 pub use cgroup::ControlGroup;
 pub use client::{Broken, Client};
 pub use crowd::{Crowd, Habit, Page, Tally};
+pub use exchange::{Exchange, Rows, exchange};
 pub use folder::Folder;
 pub use output::Lines;
 pub use program::{command, program, run};
@@ -35,7 +36,6 @@ pub use random::Random;
 pub use response::{Malformed, Response, chunked};
 pub use server::{Address, Server, becomes, signal_process};
 pub use site::Site;
-pub use talk::{Rows, Talk, talk};
 pub use tools::{
     command_with_descriptors, command_without_privilege, ended, ended_within, free_port, has_open, is_root,
     path_of, raise_descriptor_limit, tool, without_privilege,

@@ -318,7 +318,7 @@ fn bodies_reach_a_script_whole_and_with_their_length() {
     for body in [&b""[..], b"x", b"hello\0world", &large] {
         let mut client = server.connect();
         let length = body.len();
-        let response = exchange(&mut client, format!("Content-Length: {length}\r\n"), body.to_vec());
+        let response = post(&mut client, format!("Content-Length: {length}\r\n"), body.to_vec());
         assert_eq!(response.field("x-told"), Some(&*length.to_string()));
         assert!(response.body == body, "{length} bytes come back as {}", response.body.len());
 
@@ -328,7 +328,7 @@ fn bodies_reach_a_script_whole_and_with_their_length() {
             chunked.extend(b"\r\n");
         }
         chunked.extend(b"0\r\nX-Trailer: x\r\n\r\n");
-        let response = exchange(&mut client, "Transfer-Encoding: chunked\r\n".into(), chunked);
+        let response = post(&mut client, "Transfer-Encoding: chunked\r\n".into(), chunked);
         assert_eq!(response.field("x-told"), Some(&*length.to_string()), "chunked");
         assert!(response.body == body, "{length} bytes come back as {} (chunked)", response.body.len());
     }
@@ -337,7 +337,7 @@ fn bodies_reach_a_script_whole_and_with_their_length() {
 }
 
 /// Sends in a thread of its own, as the answer may begin before the body has ended.
-fn exchange(client: &mut Client, fields: String, body: Vec<u8>) -> Response {
+fn post(client: &mut Client, fields: String, body: Vec<u8>) -> Response {
     let mut sender = client.another_handle();
     let sending = std::thread::spawn(move || {
         sender.send(format!("POST /echo.cgi HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).send(body);

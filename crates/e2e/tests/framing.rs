@@ -138,7 +138,7 @@ fn a_length_is_certain_or_refused() {
         "TE: chunked\r\n",
     ] {
         let input = post(lines, SMUGGLED);
-        table.check(&input, server.talk(&input, "").summary.as_str(), "405 200 open");
+        table.check(&input, server.exchange(&input, "").summary.as_str(), "405 200 open");
     }
 }
 
@@ -312,7 +312,7 @@ fn a_field_line_is_a_token_a_colon_and_text() {
         "X: a\tb",
     ] {
         let input = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{line}\r\n\r\n{SMUGGLED}");
-        table.check(&input, server.talk(&input, "").summary.as_str(), "200 200 open");
+        table.check(&input, server.exchange(&input, "").summary.as_str(), "200 200 open");
     }
 }
 
@@ -417,9 +417,9 @@ fn what_stood_before_the_refused_is_answered() {
         "GET /../secret HTTP/1.1\r\nHost: h\r\n\r\n",
     ] {
         let input = format!("{good}{bad}{SMUGGLED}");
-        table.check(&input, server.talk(&input, "").summary.as_str(), "200 400 closed");
+        table.check(&input, server.exchange(&input, "").summary.as_str(), "200 400 closed");
         let input = format!("{good}{good}{good}{bad}{SMUGGLED}");
-        table.check(&input, server.talk(&input, "").summary.as_str(), "200 200 200 400 closed");
+        table.check(&input, server.exchange(&input, "").summary.as_str(), "200 200 200 400 closed");
     }
 }
 
@@ -433,9 +433,9 @@ fn an_upgrade_is_not_followed() {
         "Upgrade: TLS/1.0\r\nConnection: Upgrade\r\n",
     ] {
         let input = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{fields}\r\n{SMUGGLED}");
-        let talk = server.talk(&input, "");
-        table.check(&input, talk.summary.as_str(), "200 200 open");
-        table.holds(&input, "nothing is upgraded", talk.responses.iter().all(|r| !r.has("upgrade")));
+        let exchange = server.exchange(&input, "");
+        table.check(&input, exchange.summary.as_str(), "200 200 open");
+        table.holds(&input, "nothing is upgraded", exchange.responses.iter().all(|r| !r.has("upgrade")));
     }
 }
 
@@ -558,12 +558,12 @@ fn no_path_leads_out_of_the_root() {
         ("/a/%2e%2e/", "200 open"),
     ] {
         let input = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
-        let talk = server.talk(&input, expected);
-        table.check(&input, talk.summary.as_str(), expected);
+        let exchange = server.exchange(&input, expected);
+        table.check(&input, exchange.summary.as_str(), expected);
         table.holds(
             &input,
             "nothing of the secret",
-            talk.responses.iter().all(|r| !r.text().contains(SECRET)),
+            exchange.responses.iter().all(|r| !r.text().contains(SECRET)),
         );
     }
 }

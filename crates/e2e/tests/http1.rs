@@ -31,7 +31,7 @@ fn request(method: &str, path: &str, fields: &str) -> String {
 fn check(server: &Server, rows: &[(&str, &str)]) {
     let mut table = Rows::new();
     for (input, expected) in rows {
-        table.check(input, server.talk(input, expected).summary.as_str(), *expected);
+        table.check(input, server.exchange(input, expected).summary.as_str(), *expected);
     }
 }
 
@@ -54,9 +54,9 @@ fn the_version_and_connection_decide_who_keeps_the_connection() {
     ] {
         for (version, (then, field)) in [("1.1", on_11), ("1.0", on_10)] {
             let input = format!("GET /a.txt HTTP/{version}\r\nHost: localhost\r\n{fields}\r\n");
-            let talk = server.talk(&input, "200");
-            table.check(&input, talk.summary, format!("200 {then}"));
-            let said = talk.responses.first().and_then(|r| r.field("connection")).map(str::to_lowercase);
+            let exchange = server.exchange(&input, "200");
+            table.check(&input, exchange.summary, format!("200 {then}"));
+            let said = exchange.responses.first().and_then(|r| r.field("connection")).map(str::to_lowercase);
             table.check(&input, said.as_deref(), field);
         }
     }
@@ -123,9 +123,9 @@ fn methods_are_known_and_allowed_or_refused() {
         ("ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG", "/a.txt", "501 closed", None),
     ] {
         let input = request(method, path, "");
-        let talk = server.talk(&input, expected);
-        table.check(&input, talk.summary.as_str(), expected);
-        table.check(&input, talk.responses.first().and_then(|r| r.field("allow")), allowed);
+        let exchange = server.exchange(&input, expected);
+        table.check(&input, exchange.summary.as_str(), expected);
+        table.check(&input, exchange.responses.first().and_then(|r| r.field("allow")), allowed);
     }
 }
 
@@ -170,13 +170,13 @@ fn host_stands_once_and_is_valid() {
         ("Host: h\u{e9}\r\n", "400 closed"),
     ] {
         let input = format!("GET /a.txt HTTP/1.1\r\n{fields}\r\n");
-        table.check(&input, server.talk(&input, expected).summary.as_str(), expected);
+        table.check(&input, server.exchange(&input, expected).summary.as_str(), expected);
     }
     for (fields, expected) in
         [("", "200 closed"), ("Host:\r\n", "400 closed"), ("Host: a\r\nHost: b\r\n", "400 closed")]
     {
         let input = format!("GET /a.txt HTTP/1.0\r\n{fields}\r\n");
-        table.check(&input, server.talk(&input, expected).summary.as_str(), expected);
+        table.check(&input, server.exchange(&input, expected).summary.as_str(), expected);
     }
 }
 
@@ -207,9 +207,9 @@ fn the_host_of_the_target_wins_over_the_field() {
         ("https://other.example/who", "localhost", "other\n"),
     ] {
         let input = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let talk = server.talk(&input, "200");
-        table.check(&input, talk.summary.as_str(), "200 open");
-        table.check(&input, talk.responses[0].text().as_str(), expected);
+        let exchange = server.exchange(&input, "200");
+        table.check(&input, exchange.summary.as_str(), "200 open");
+        table.check(&input, exchange.responses[0].text().as_str(), expected);
     }
     for (input, expected) in [
         ("GET http://other.example HTTP/1.1\r\nHost: a\r\n\r\n", "200 open"),
@@ -224,7 +224,7 @@ fn the_host_of_the_target_wins_over_the_field() {
         ("GET other.example:80 HTTP/1.1\r\nHost: a\r\n\r\n", "400 closed"),
         ("GET who HTTP/1.1\r\nHost: a\r\n\r\n", "400 closed"),
     ] {
-        let found = server.talk(input, expected).summary;
+        let found = server.exchange(input, expected).summary;
         table.check(input, found.as_str(), expected);
     }
 }
@@ -323,13 +323,13 @@ fn an_unwanted_body_is_read_and_the_connection_goes_on() {
             [("POST /a.txt HTTP/1.1", 405), ("GET /a.txt HTTP/1.1", 200), ("BREW / HTTP/1.1", 501)]
         {
             let input = format!("{line}\r\nHost: h\r\n{body}");
-            table.check(&input, server.talk(&input, "").summary, format!("{status} open"));
+            table.check(&input, server.exchange(&input, "").summary, format!("{status} open"));
         }
         let three = format!("POST /a.txt HTTP/1.1\r\nHost: h\r\n{body}").repeat(3);
-        table.check(&three, server.talk(&three, "").summary.as_str(), "405 405 405 open");
+        table.check(&three, server.exchange(&three, "").summary.as_str(), "405 405 405 open");
         let on_10 = format!("POST /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n{body}");
         if body.starts_with("Content-Length") {
-            table.check(&on_10, server.talk(&on_10, "").summary.as_str(), "405 open");
+            table.check(&on_10, server.exchange(&on_10, "").summary.as_str(), "405 open");
         }
     }
 }
@@ -388,7 +388,7 @@ fn a_large_body_within_the_limit_is_read() {
         ),
         format!("GET /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{pieces}0\r\n\r\n"),
     ] {
-        table.check(&input, server.talk(&input, "").summary.as_str(), "200 open");
+        table.check(&input, server.exchange(&input, "").summary.as_str(), "200 open");
     }
 }
 
@@ -415,11 +415,11 @@ fn the_connection_stays_open_whenever_framing_is_sure() {
         ("/a.txt", "Range: bytes=100-\r\n", "416 open"),
     ] {
         let input = get(path, fields);
-        let found = server.talk(&input, expected).summary;
+        let found = server.exchange(&input, expected).summary;
         table.check(&input, found.as_str(), expected);
         let twice = input.repeat(2);
         let expected = format!("{} {expected}", &expected[..3]);
-        table.check(&twice, server.talk(&twice, &expected).summary, expected);
+        table.check(&twice, server.exchange(&twice, &expected).summary, expected);
     }
 }
 
@@ -456,7 +456,7 @@ fn head_is_get_without_the_body() {
         let input = request("HEAD", path, fields);
         let end = if fields.contains("close") { "closed" } else { "open" };
         let expected = format!("{status}h {end}");
-        table.check(&input, server.talk(&input, &expected).summary, expected);
+        table.check(&input, server.exchange(&input, &expected).summary, expected);
     }
 }
 

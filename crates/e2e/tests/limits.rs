@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Rows, Server, Site, talk};
+use e2e::{Broken, Rows, Server, Site, exchange};
 
 /// Long enough that the server can tell which of two connections was used before the other.
 const PAUSE: Duration = Duration::from_millis(600);
@@ -51,11 +51,11 @@ fn chunked(path: &str, bytes: usize, chunk: usize) -> String {
 fn check(server: &Server, rows: &[(String, &str)]) {
     let mut table = Rows::new();
     for (input, expected) in rows {
-        table.check(input, server.talk(input, expected).summary.as_str(), *expected);
+        table.check(input, server.exchange(input, expected).summary.as_str(), *expected);
         // What went before is answered all the same.
         let input = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n{input}");
         let expected = format!("200 {expected}");
-        table.check(&input, server.talk(&input, &expected).summary, expected);
+        table.check(&input, server.exchange(&input, &expected).summary, expected);
     }
 }
 
@@ -237,9 +237,10 @@ fn a_connection_has_a_number_of_requests() {
     let mut table = Rows::new();
     for (limit, input, expected) in rows {
         let server = site(&format!("[limits]\nrequests = {limit}")).start();
-        let talk = server.talk(&input, expected);
-        table.check(&input, talk.summary.as_str(), expected);
-        let said: Vec<bool> = talk.responses.iter().map(|r| r.field("connection") == Some("close")).collect();
+        let exchange = server.exchange(&input, expected);
+        table.check(&input, exchange.summary.as_str(), expected);
+        let said: Vec<bool> =
+            exchange.responses.iter().map(|r| r.field("connection") == Some("close")).collect();
         let last = said.len() - 1;
         let closes: Vec<bool> = (0..=last).map(|n| n == last && expected.ends_with("closed")).collect();
         table.check(&input, said, closes);
@@ -307,6 +308,6 @@ fn connections_in_use_are_not_closed_for_new_ones() {
     let found = waiting.join().expect("it does not panic");
     // It waited for its turn, or was told to come again.
     assert!(matches!(found, Ok(200 | 503) | Err(Broken::Closed { after: 0 })), "{found:?}");
-    let again = talk(&mut server.connect(), "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "200 open");
+    let again = exchange(&mut server.connect(), "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "200 open");
     assert_eq!(again.summary, "200 open");
 }

@@ -244,10 +244,10 @@ fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
 
     // Limits count what is encoded; and the connection goes on behind it.
     let long = format!("GET /?{} HTTP/1.1\r\nHost: h\r\n\r\n", "\u{e4}".repeat(3000));
-    rows.check(&long, server.talk(&long, "").summary.as_str(), "414 closed");
+    rows.check(&long, server.exchange(&long, "").summary.as_str(), "414 closed");
     let one = "GET /\u{e4}/x.txt?<\u{e4}> HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab";
     let three = one.repeat(3);
-    rows.check(&three, server.talk(&three, "").summary.as_str(), "200 200 200 open");
+    rows.check(&three, server.exchange(&three, "").summary.as_str(), "200 200 200 open");
     let mut client = server.connect();
     client.dribble(one);
     rows.check(one, client.read_response().text().as_str(), "in a folder\n");

@@ -13,7 +13,7 @@ const LAST: &[u8] = b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close
 
 /// What the server made of some bytes.
 #[derive(Debug)]
-pub struct Talk {
+pub struct Exchange {
     /// The status of each answer, with an `h` for one without body to a HEAD, and what became of the
     /// connection: `200 404h open`, `400 closed`; `reset`, `cut`, `silent` and `malformed` are never right.
     pub summary: String,
@@ -23,13 +23,13 @@ pub struct Talk {
 impl Server {
     /// Sends `input` on a new connection and another request behind it, and reads until the server
     /// closes. `expected` tells which answers are to a HEAD.
-    pub fn talk(&self, input: impl AsRef<[u8]>, expected: &str) -> Talk {
-        talk(&mut self.connect(), input, expected)
+    pub fn exchange(&self, input: impl AsRef<[u8]>, expected: &str) -> Exchange {
+        exchange(&mut self.connect(), input, expected)
     }
 }
 
 /// As `Server::talk`, on a connection that is there.
-pub fn talk(client: &mut Client, input: impl AsRef<[u8]>, expected: &str) -> Talk {
+pub fn exchange(client: &mut Client, input: impl AsRef<[u8]>, expected: &str) -> Exchange {
     // A server that refuses the beginning need not take the rest.
     _ = client.try_send([input.as_ref(), LAST].concat());
     let mut responses = Vec::new();
@@ -60,7 +60,7 @@ pub fn talk(client: &mut Client, input: impl AsRef<[u8]>, expected: &str) -> Tal
         end
     };
     words.push(end);
-    Talk { summary: words.join(" "), responses }
+    Exchange { summary: words.join(" "), responses }
 }
 
 /// The rows of a table that went wrong; when dropped, all of them are the failure of the test.
