@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(20);
 struct Bridge {
     child: Child,
     home: Folder,
-    said: Lines,
+    errors: Lines,
 }
 
 impl Bridge {
@@ -45,10 +45,10 @@ impl Bridge {
 
     fn run(mut wrap: Command, home: Folder) -> Bridge {
         let mut child = wrap.spawn().expect("the program starts");
-        let said = Lines::of(child.stderr.take().expect("it is a pipe"));
-        let bridge = Bridge { child, home, said };
+        let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
+        let bridge = Bridge { child, home, errors };
         let connects = || UnixStream::connect(bridge.socket()).is_ok();
-        assert!(becomes(PATIENCE, connects), "{}", bridge.said.text());
+        assert!(becomes(PATIENCE, connects), "{}", bridge.errors.text());
         bridge
     }
 
@@ -60,12 +60,12 @@ impl Bridge {
         self.home.path().join(name).into_os_string().into_string().expect("our own path")
     }
 
-    fn connect(&self) -> Talk {
-        Talk::new(UnixStream::connect(self.socket()).expect("somebody listens"))
+    fn connect(&self) -> Connection {
+        Connection::new(UnixStream::connect(self.socket()).expect("somebody listens"))
     }
 
     /// A request for `scripts/s.cgi`, on a connection of its own.
-    fn ask(&self, body: &[u8]) -> Answer {
+    fn ask(&self, body: &[u8]) -> Response {
         self.connect().ask(&self.script(), body)
     }
 
@@ -92,7 +92,7 @@ impl Drop for Bridge {
 }
 
 /// One connection from a server.
-struct Talk {
+struct Connection {
     stream: UnixStream,
     client: Client,
     /// What has come and is not yet read.
@@ -100,14 +100,14 @@ struct Talk {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct Response {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     ending: Ending,
     exit: u32,
 }
 
-impl Answer {
+impl Response {
     fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).expect("the scripts speak UTF-8")
     }
@@ -118,10 +118,10 @@ impl Answer {
     }
 }
 
-impl Talk {
-    fn new(stream: UnixStream) -> Talk {
+impl Connection {
+    fn new(stream: UnixStream) -> Connection {
         stream.set_read_timeout(Some(LONG)).expect("it is a socket");
-        Talk { stream, client: Client::new(2), input: Vec::new() }
+        Connection { stream, client: Client::new(2), input: Vec::new() }
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -149,19 +149,19 @@ impl Talk {
     }
 
     /// A whole request on a connection that stays. The body is sent while the answer is read.
-    fn ask(&mut self, script: &str, body: &[u8]) -> Answer {
+    fn ask(&mut self, script: &str, body: &[u8]) -> Response {
         let id = self.begin(script, Keep::Open);
         let mut out = Vec::new();
         self.client.stdin(id, body, &mut out);
         self.client.end_stdin(id, &mut out);
         let mut stream = self.stream.try_clone().expect("a descriptor is free");
         let sends = thread::spawn(move || stream.write_all(&out).expect("it takes all"));
-        let answer = self.answer(id);
+        let response = self.response(id);
         sends.join().expect("it does not panic");
-        answer
+        response
     }
 
-    fn answer(&mut self, id: RequestId) -> Answer {
+    fn response(&mut self, id: RequestId) -> Response {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         loop {
             let (used, event) = self.client.receive(&self.input).expect("it speaks FastCGI");
@@ -171,7 +171,7 @@ impl Talk {
                 Event::Stderr(of, bytes) if of == id => stderr.extend_from_slice(bytes),
                 Event::End(of, ending, exit) if of == id => {
                     self.input.drain(..used);
-                    return Answer { stdout, stderr, ending, exit };
+                    return Response { stdout, stderr, ending, exit };
                 }
                 other => panic!("{other:?}"),
             }
@@ -227,7 +227,7 @@ fn a_script_answers_with_what_it_writes() {
         "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n\
          echo \"$QUERY_STRING|$FCGI_ROLE|$PATH|$HTTP_PROXY|$SECRET|$PWD\"\necho trouble >&2\nexit 7\n",
     );
-    let mut talk = bridge.connect();
+    let mut connection = bridge.connect();
     let script = bridge.script();
     let pairs = [
         ("SCRIPT_FILENAME", script.as_str()),
@@ -235,16 +235,16 @@ fn a_script_answers_with_what_it_writes() {
         ("HTTP_PROXY", "evil"),
         ("BAD-NAME", "x"),
     ];
-    let id = talk.begin_as(Role::Responder, Keep::Close, &pairs);
-    talk.body(id, b"");
-    let answer = talk.answer(id);
+    let id = connection.begin_as(Role::Responder, Keep::Close, &pairs);
+    connection.body(id, b"");
+    let response = connection.response(id);
     let folder = bridge.path("scripts");
     let expected =
         format!("Content-Type: text/plain\n\na=b|RESPONDER|/usr/local/bin:/usr/bin:/bin|||{folder}\n");
-    assert_eq!(answer.text(), expected);
-    assert_eq!((answer.stderr.as_slice(), answer.exit), (&b"trouble\n"[..], 7));
-    assert_eq!(answer.ending, Ending::Complete);
-    assert!(talk.is_closed(), "as it was asked for");
+    assert_eq!(response.text(), expected);
+    assert_eq!((response.stderr.as_slice(), response.exit), (&b"trouble\n"[..], 7));
+    assert_eq!(response.ending, Ending::Complete);
+    assert!(connection.is_closed(), "as it was asked for");
     assert_eq!(fs::metadata(bridge.socket()).expect("it is there").mode() & 0o777, 0o660);
 }
 
@@ -256,9 +256,9 @@ fn nothing_of_the_environment_and_no_descriptor_of_the_bridge_reaches_a_script()
     wrap.current_dir(home.path()).env("SECRET", "x");
     wrap.args(["fcgi-wrap", "--socket", "b.sock", "--folder", "scripts"]);
     let bridge = Bridge::run(wrap, home);
-    let answer = bridge.ask(b"");
+    let response = bridge.ask(b"");
     let own = ["PWD", "OLDPWD", "SHLVL", "_", "10", "255"];
-    let found: Vec<&str> = answer.text().lines().filter(|line| !own.contains(line)).collect();
+    let found: Vec<&str> = response.text().lines().filter(|line| !own.contains(line)).collect();
     assert_eq!(found, ["", "FCGI_ROLE", "PATH", "REQUEST_METHOD", "SCRIPT_FILENAME", "0", "1", "2"]);
 }
 
@@ -268,9 +268,9 @@ fn bodies_and_answers_of_any_size_pass() {
     let mut rows = Rows::new();
     for len in [0, 1, 65_535, 65_536, 1 << 20, 8 << 20] {
         let body = large(len);
-        let answer = bridge.ask(&body);
-        let right = answer.stdout.split_first() == Some((&b'\n', &body));
-        rows.check(len.to_string(), (right, answer.exit, answer.stderr.len()), (true, 0, 0));
+        let response = bridge.ask(&body);
+        let right = response.stdout.split_first() == Some((&b'\n', &body));
+        rows.check(len.to_string(), (right, response.exit, response.stderr.len()), (true, 0, 0));
     }
     let output = Bridge::of("#!/bin/sh\necho\nexec head -c 9000000 /dev/zero\n");
     assert_eq!(output.ask(b"").stdout.len(), 9_000_001);
@@ -281,10 +281,10 @@ fn a_script_that_reads_nothing_does_not_stall() {
     let body = large(1 << 20);
     for script in ["#!/bin/sh\necho\necho done\n", "#!/bin/sh\nexec <&-\necho\nsleep 0.3\necho done\n"] {
         let bridge = Bridge::of(script);
-        let mut talk = bridge.connect();
+        let mut connection = bridge.connect();
         for _ in 0..2 {
-            let answer = talk.ask(&bridge.script(), &body);
-            assert_eq!((answer.text(), answer.exit), ("\ndone\n", 0));
+            let response = connection.ask(&bridge.script(), &body);
+            assert_eq!((response.text(), response.exit), ("\ndone\n", 0));
         }
     }
 }
@@ -292,30 +292,30 @@ fn a_script_that_reads_nothing_does_not_stall() {
 #[test]
 fn what_is_written_comes_while_the_script_runs() {
     let bridge = Bridge::of("#!/bin/sh\necho\nwhile read -r line; do echo \"<$line>\"; done\n");
-    let mut talk = bridge.connect();
-    let id = talk.begin(&bridge.script(), Keep::Open);
-    assert_eq!(talk.beginning(id), b"\n");
+    let mut connection = bridge.connect();
+    let id = connection.begin(&bridge.script(), Keep::Open);
+    assert_eq!(connection.beginning(id), b"\n");
     for word in ["one", "two"] {
         let mut out = Vec::new();
-        talk.client.stdin(id, format!("{word}\n").as_bytes(), &mut out);
-        talk.send(&out);
-        assert_eq!(talk.beginning(id), format!("<{word}>\n").as_bytes());
+        connection.client.stdin(id, format!("{word}\n").as_bytes(), &mut out);
+        connection.send(&out);
+        assert_eq!(connection.beginning(id), format!("<{word}>\n").as_bytes());
     }
-    talk.body(id, b"");
-    assert_eq!(talk.answer(id).exit, 0);
+    connection.body(id, b"");
+    assert_eq!(connection.response(id).exit, 0);
 }
 
 #[test]
 fn a_server_that_does_not_read_is_not_read_for() {
     let bridge = Bridge::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
-    let mut talk = bridge.connect();
-    let id = talk.begin(&bridge.script(), Keep::Open);
+    let mut connection = bridge.connect();
+    let id = connection.begin(&bridge.script(), Keep::Open);
     thread::sleep(Duration::from_millis(500));
     let status = fs::read_to_string(format!("/proc/{}/status", bridge.child.id())).expect("it runs");
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
     let memory: u32 = memory.trim().trim_end_matches(" kB").parse().expect("it is a number");
     assert!(memory < 40_000, "{memory} kB");
-    assert_eq!(talk.answer(id).stdout.len(), 100_000_001);
+    assert_eq!(connection.response(id).stdout.len(), 100_000_001);
 }
 
 #[test]
@@ -356,21 +356,21 @@ fn what_may_not_be_run_is_answered_with_404_or_403() {
         ("link//s.cgi", "Status: 403 Forbidden"),
         ("link/lost", "Status: 502 Bad Gateway"),
     ] {
-        let answer = bridge.connect().ask(&bridge.path(name), b"body");
-        rows.check(name, (answer.first(), answer.exit), (expected, 0));
+        let response = bridge.connect().ask(&bridge.path(name), b"body");
+        rows.check(name, (response.first(), response.exit), (expected, 0));
     }
     for (name, expected) in [
         ("scripts/s.cgi", "Status: 403 Forbidden"),
         ("/etc/passwd", "Status: 403 Forbidden"),
         ("", "Status: 404 Not Found"),
     ] {
-        let answer = bridge.connect().ask(name, b"");
-        rows.check(name, answer.first(), expected);
-        rows.holds(name, "a head", answer.text().contains("\r\nContent-Type: text/plain\r\n\r\n"));
+        let response = bridge.connect().ask(name, b"");
+        rows.check(name, response.first(), expected);
+        rows.holds(name, "a head", response.text().contains("\r\nContent-Type: text/plain\r\n\r\n"));
     }
-    let said = bridge.said.text();
-    rows.holds("stderr", &said, said.lines().all(|line| line.starts_with("taipan: ")));
-    rows.holds("stderr", &said, said.contains("out.cgi: the script is not beneath a --folder"));
+    let errors = bridge.errors.text();
+    rows.holds("stderr", &errors, errors.lines().all(|line| line.starts_with("taipan: ")));
+    rows.holds("stderr", &errors, errors.contains("out.cgi: the script is not beneath a --folder"));
 }
 
 #[test]
@@ -379,24 +379,24 @@ fn a_program_answers_every_request() {
         Folder::new(),
         &["sh", "-c", "echo; echo \"$0 $1 $SCRIPT_FILENAME $FCGI_ROLE\"; cat", "-x", "--help"],
     );
-    let mut talk = bridge.connect();
-    let answer = talk.ask("/anything", b"body");
-    assert_eq!(answer.text(), "\n-x --help /anything RESPONDER\nbody");
-    let id = talk.begin_as(Role::Authorizer, Keep::Open, &[("REQUEST_METHOD", "GET")]);
-    assert_eq!(talk.answer(id).text(), "\n-x --help  AUTHORIZER\n", "no body is waited for");
+    let mut connection = bridge.connect();
+    let response = connection.ask("/anything", b"body");
+    assert_eq!(response.text(), "\n-x --help /anything RESPONDER\nbody");
+    let id = connection.begin_as(Role::Authorizer, Keep::Open, &[("REQUEST_METHOD", "GET")]);
+    assert_eq!(connection.response(id).text(), "\n-x --help  AUTHORIZER\n", "no body is waited for");
 }
 
 #[test]
 fn death_by_a_signal_is_told() {
     let bridge = Bridge::of("#!/bin/sh\nkill -9 $$\n");
-    let answer = bridge.ask(b"");
-    assert_eq!((answer.first(), answer.exit), ("Status: 502 Bad Gateway", 128 + 9));
+    let response = bridge.ask(b"");
+    assert_eq!((response.first(), response.exit), ("Status: 502 Bad Gateway", 128 + 9));
     let ended =
         |lines: &[String]| lines.iter().any(|line| line.ends_with("s.cgi: ended by signal 9")).then_some(());
-    assert!(bridge.said.wait_for(PATIENCE, ended).is_some(), "{}", bridge.said.text());
+    assert!(bridge.errors.wait_for(PATIENCE, ended).is_some(), "{}", bridge.errors.text());
     let bridge = Bridge::of("#!/bin/sh\necho\necho begun\nkill -15 $$\n");
-    let answer = bridge.ask(b"");
-    assert_eq!((answer.text(), answer.exit), ("\nbegun\n", 128 + 15));
+    let response = bridge.ask(b"");
+    assert_eq!((response.text(), response.exit), ("\nbegun\n", 128 + 15));
 }
 
 const TIDY: &str =
@@ -408,22 +408,22 @@ fn an_abort_ends_the_script() {
         [(TIDY, 3), ("#!/bin/sh\ntrap '' TERM\necho\necho $$\nwhile :; do sleep 0.05; done\n", 128 + 9)]
     {
         let bridge = Bridge::of(script);
-        let mut talk = bridge.connect();
-        let id = talk.begin(&bridge.script(), Keep::Open);
-        let mut told = talk.beginning(id);
+        let mut connection = bridge.connect();
+        let id = connection.begin(&bridge.script(), Keep::Open);
+        let mut told = connection.beginning(id);
         if told == b"\n" {
-            told = talk.beginning(id);
+            told = connection.beginning(id);
         }
         let pid = String::from_utf8(told).expect("it is text");
         assert!(is_there(&pid));
         let mut out = Vec::new();
-        talk.client.abort(id, &mut out);
-        talk.send(&out);
-        let answer = talk.answer(id);
-        assert_eq!((answer.ending, answer.exit), (Ending::Complete, expected));
+        connection.client.abort(id, &mut out);
+        connection.send(&out);
+        let response = connection.response(id);
+        assert_eq!((response.ending, response.exit), (Ending::Complete, expected));
         assert!(!is_there(&pid));
         assert_eq!(bridge.home.path().join("scripts/tidy").exists(), expected == 3);
-        let missing = talk.ask(&bridge.path("scripts/none"), b"");
+        let missing = connection.ask(&bridge.path("scripts/none"), b"");
         assert_eq!(missing.first(), "Status: 404 Not Found", "the connection goes on");
     }
 }
@@ -433,19 +433,19 @@ fn a_server_that_leaves_takes_the_script_with_it() {
     // Also where its body has not been read: then its end is not the next thing to be read.
     for body in [0, 1 << 16, 1 << 18] {
         let bridge = Bridge::of(TIDY);
-        let mut talk = bridge.connect();
-        let id = talk.begin(&bridge.script(), Keep::Open);
-        let mut told = talk.beginning(id);
+        let mut connection = bridge.connect();
+        let id = connection.begin(&bridge.script(), Keep::Open);
+        let mut told = connection.beginning(id);
         if told == b"\n" {
-            told = talk.beginning(id);
+            told = connection.beginning(id);
         }
         let mut out = Vec::new();
-        talk.client.stdin(id, &large(body), &mut out);
-        talk.stream.set_nonblocking(true).expect("it is a socket");
-        _ = talk.stream.write(&out);
+        connection.client.stdin(id, &large(body), &mut out);
+        connection.stream.set_nonblocking(true).expect("it is a socket");
+        _ = connection.stream.write(&out);
         let pid = String::from_utf8(told).expect("it is text");
         assert!(is_there(&pid));
-        drop(talk);
+        drop(connection);
         assert!(becomes(PATIENCE, || !is_there(&pid)), "{body}");
         assert!(bridge.home.path().join("scripts/tidy").exists());
     }
@@ -454,34 +454,36 @@ fn a_server_that_leaves_takes_the_script_with_it() {
 #[test]
 fn a_connection_is_kept_and_has_one_request_at_a_time() {
     let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
-    let mut talk = bridge.connect();
+    let mut connection = bridge.connect();
     for word in ["one", "two"] {
-        assert_eq!(talk.ask(&bridge.script(), word.as_bytes()).text(), format!("\n{word}"));
+        assert_eq!(connection.ask(&bridge.script(), word.as_bytes()).text(), format!("\n{word}"));
     }
-    let first = talk.begin(&bridge.script(), Keep::Open);
-    assert_eq!(talk.beginning(first), b"\n");
-    let second = talk.begin(&bridge.script(), Keep::Open);
-    assert_eq!(talk.answer(second).ending, Ending::CannotMultiplex);
-    talk.body(first, b"three");
-    assert_eq!(talk.answer(first).text(), "three");
+    let first = connection.begin(&bridge.script(), Keep::Open);
+    assert_eq!(connection.beginning(first), b"\n");
+    let second = connection.begin(&bridge.script(), Keep::Open);
+    assert_eq!(connection.response(second).ending, Ending::CannotMultiplex);
+    connection.body(first, b"three");
+    assert_eq!(connection.response(first).text(), "three");
 }
 
 #[test]
 fn it_says_what_it_can() {
     let bridge = Bridge::start(Folder::new(), &["--processes", "5", "true"]);
-    let mut talk = bridge.connect();
+    let mut connection = bridge.connect();
     let mut out = Vec::new();
-    talk.client.ask_abilities(&mut out);
-    talk.send(&out);
+    connection.client.ask_abilities(&mut out);
+    connection.send(&out);
     let expected =
         Abilities { connections: Some(5), requests: Some(5), multiplexing: Some(Multiplexing::No) };
     loop {
-        talk.read_more();
-        if let (_, Event::Abilities(found)) = talk.client.receive(&talk.input).expect("it speaks FastCGI") {
+        connection.read_more();
+        if let (_, Event::Abilities(found)) =
+            connection.client.receive(&connection.input).expect("it speaks FastCGI")
+        {
             assert_eq!(found, expected);
             break;
         }
-        talk.input.clear();
+        connection.input.clear();
     }
 }
 
@@ -492,20 +494,20 @@ fn what_is_no_fastcgi_ends_its_connection_only() {
     let id = other.begin(&bridge.script(), Keep::Open);
     let mut rows = Rows::new();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[255; 64], b"\x01\x06\0\x01\0\0\0\0"] {
-        let mut talk = bridge.connect();
-        talk.send(garbage);
-        rows.holds(shown(garbage), "it is closed", talk.is_closed());
+        let mut connection = bridge.connect();
+        connection.send(garbage);
+        rows.holds(shown(garbage), "it is closed", connection.is_closed());
     }
     // In the midst of a request, too.
-    let mut talk = bridge.connect();
-    let begun = talk.begin(&bridge.script(), Keep::Open);
-    assert_eq!(talk.beginning(begun), b"\n");
-    talk.send(b"garbage!");
-    rows.holds("in a request", "it is closed", talk.is_closed());
+    let mut connection = bridge.connect();
+    let begun = connection.begin(&bridge.script(), Keep::Open);
+    assert_eq!(connection.beginning(begun), b"\n");
+    connection.send(b"garbage!");
+    rows.holds("in a request", "it is closed", connection.is_closed());
     other.body(id, b"goes on");
-    rows.check("another connection", other.answer(id).text(), "\ngoes on");
-    let said = |lines: &[String]| (lines.len() >= 5).then_some(());
-    rows.holds("stderr", "a line each", bridge.said.wait_for(PATIENCE, said).is_some());
+    rows.check("another connection", other.response(id).text(), "\ngoes on");
+    let errors = |lines: &[String]| (lines.len() >= 5).then_some(());
+    rows.holds("stderr", "a line each", bridge.errors.wait_for(PATIENCE, errors).is_some());
 }
 
 #[test]
@@ -522,7 +524,7 @@ fn a_socket_that_it_is_started_with_is_listened_on() {
     let ask = || {
         let stream = UnixStream::connect(home.path().join("b.sock")).expect("it listens");
         let script = home.path().join("scripts/s.cgi");
-        Talk::new(stream).ask(script.to_str().expect("our own path"), b"body").text().to_owned()
+        Connection::new(stream).ask(script.to_str().expect("our own path"), b"body").text().to_owned()
     };
     assert_eq!(ask(), "\nbody");
     signal_process(child.id(), Signal::INT);
@@ -558,9 +560,9 @@ fn addresses_of_tcp_are_listened_on_too() {
     let id = client.begin(Role::Responder, Keep::Close, &environment, &mut out).expect("it is the first");
     client.end_stdin(id, &mut out);
     stream.write_all(&out).expect("it takes all");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("it closes in order");
-    assert!(answer.windows(6).any(|bytes| bytes == b"\nhello"), "{}", shown(&answer));
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("it closes in order");
+    assert!(response.windows(6).any(|bytes| bytes == b"\nhello"), "{}", shown(&response));
     signal_process(child.id(), Signal::TERM);
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
 }
@@ -581,10 +583,10 @@ fn as_many_connections_as_processes() {
     assert!(second.stream.read(&mut [0; 1]).is_err(), "it waits for as long as the first one runs");
     second.stream.set_read_timeout(Some(LONG)).expect("it is a socket");
     first.body(id, b"first\n");
-    let answer = first.answer(id);
-    assert!(answer.text().ends_with("first\n"), "{answer:?}");
+    let response = first.response(id);
+    assert!(response.text().ends_with("first\n"), "{response:?}");
     // The first is kept, but asks for nothing: it gives up its place.
-    assert!(second.answer(waits).text().ends_with("second\n"));
+    assert!(second.response(waits).text().ends_with("second\n"));
     assert!(first.is_closed());
 }
 
@@ -606,22 +608,22 @@ fn many_at_a_time() {
 fn what_a_script_leaves_behind_ends_with_its_answer() {
     let bridge = Bridge::of("#!/bin/sh\necho\nsleep 60 &\necho $!\n");
     let began = Instant::now();
-    let answer = bridge.ask(b"");
-    assert_eq!(answer.exit, 0);
+    let response = bridge.ask(b"");
+    assert_eq!(response.exit, 0);
     let took = began.elapsed();
     assert!(took < PATIENCE, "{took:?}");
-    assert!(becomes(PATIENCE, || !is_there(answer.text())));
+    assert!(becomes(PATIENCE, || !is_there(response.text())));
 }
 
 #[test]
 fn a_signal_ends_it_with_all_it_has_started() {
     for signal in [Signal::TERM, Signal::INT] {
         let bridge = Bridge::of(TIDY);
-        let mut talk = bridge.connect();
-        let id = talk.begin(&bridge.script(), Keep::Open);
-        let mut told = talk.beginning(id);
+        let mut connection = bridge.connect();
+        let id = connection.begin(&bridge.script(), Keep::Open);
+        let mut told = connection.beginning(id);
         if told == b"\n" {
-            told = talk.beginning(id);
+            told = connection.beginning(id);
         }
         let pid = String::from_utf8(told).expect("it is text");
         let tidy = bridge.home.path().join("scripts/tidy");
@@ -629,7 +631,7 @@ fn a_signal_ends_it_with_all_it_has_started() {
         let home = fs::canonicalize(bridge.home.path()).expect("it is there");
         assert_eq!(bridge.end(signal), Some(0), "{}", home.display());
         assert!(!is_there(&pid));
-        assert!(talk.is_closed());
+        assert!(connection.is_closed());
     }
 }
 
@@ -642,8 +644,8 @@ fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
     second.current_dir(bridge.home.path()).args(["fcgi-wrap", "--socket", "b.sock", "cat"]);
     let output = ended(&mut second);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("unix:b.sock: it is in use") && said.contains("--socket"), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("unix:b.sock: it is in use") && errors.contains("--socket"), "{errors}");
     let found = fs::metadata(bridge.socket()).expect("the first goes on");
     assert!(found.file_type().is_socket());
     bridge.connect().stream.shutdown(Shutdown::Both).expect("it is connected");
@@ -673,10 +675,10 @@ fn what_cannot_be_started_is_told_in_one_line() {
         let what = arguments.join(" ");
         let mut wrap = command();
         let output = ended(wrap.current_dir(home.path()).arg("fcgi-wrap").args(*arguments));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        rows.check(&what, (output.status.code(), said.lines().count()), (Some(2), 1));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(&what, (output.status.code(), errors.lines().count()), (Some(2), 1));
         for part in *parts {
-            rows.holds(&what, &format!("{part:?} is in {said:?}"), said.contains(part));
+            rows.holds(&what, &format!("{part:?} is in {errors:?}"), errors.contains(part));
         }
     }
 }
