@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Crowd, Habit, PATIENCE, Page, Random, Response, Server, Signal, Site, becomes,
+    Client, Clients, PATIENCE, Page, Persistence, Random, Response, Server, Signal, Site, becomes,
     command_with_descriptors, ended_within, raise_descriptor_limit, signal_process, tool,
 };
 use rustix::net::{
@@ -134,23 +134,25 @@ fn a_mixed_site_is_served_to_more_than_fit() {
         warm(&server, &pages);
         let before = sockets(server.serving_pid());
         for clients in [100, 400, 2000] {
-            for (habit, fields) in [(Habit::KeepsAlive, ""), (Habit::Reconnects, "Connection: close\r\n")] {
-                let crowd = Crowd {
+            for (persistence, fields) in
+                [(Persistence::KeepAlive, ""), (Persistence::Close, "Connection: close\r\n")]
+            {
+                let group = Clients {
                     address: server.addr(),
-                    habit,
-                    clients,
+                    persistence,
+                    count: clients,
                     pages: pages.clone(),
                     fields: fields.to_owned(),
                 };
                 let enough = (clients * 2).max(1000);
                 let mut slow = Vec::new();
                 for _ in 0..ROUNDS {
-                    let tally = crowd.run(|tally| tally.answered() >= enough);
-                    let what = format!("{limit} descriptors, {clients} clients, {habit:?}: {tally}");
+                    let tally = group.run(|tally| tally.completed() >= enough);
+                    let what = format!("{limit} descriptors, {clients} clients, {persistence:?}: {tally}");
                     _ = writeln!(report, "  {what}");
                     assert_eq!(tally.failed(), 0, "{what}\n{}", server.stderr());
                     assert!(
-                        tally.answered() >= enough && tally.answers.keys().all(|s| [200, 503].contains(s)),
+                        tally.completed() >= enough && tally.responses.keys().all(|s| [200, 503].contains(s)),
                         "{what}"
                     );
                     // 100 fit into what is open and what waits, whatever the limit.
@@ -308,11 +310,16 @@ fn a_crowd_that_finds_no_room_is_told_so() {
     let mut clients = busy(&server, 20);
     let page = Page { path: "/a.txt".to_owned(), contents: vec![Arc::new(b"a".to_vec())] };
     let fields = String::new();
-    let crowd =
-        Crowd { address: server.addr(), habit: Habit::KeepsAlive, clients: 2000, pages: vec![page], fields };
-    let tally = crowd.run(|tally| tally.answered() >= 4000);
+    let group = Clients {
+        address: server.addr(),
+        persistence: Persistence::KeepAlive,
+        count: 2000,
+        pages: vec![page],
+        fields,
+    };
+    let tally = group.run(|tally| tally.completed() >= 4000);
     eprintln!("  20 busy connections, 2000 more clients: {tally}");
-    assert!(tally.failed() == 0 && tally.answers.keys().eq([&503]), "{tally}");
+    assert!(tally.failed() == 0 && tally.responses.keys().eq([&503]), "{tally}");
     for client in &mut clients {
         client.send("st: h\r\n\r\n");
         assert_eq!(client.read_response().status, 200, "those inside are served on");

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use e2e::{
-    Broken, Client, Crowd, Habit, PATIENCE, Page, Response, Rows, Server, Signal, Site, becomes, children_of,
-    is_root, parent_of, path_of, runs, signal_process, tool,
+    Broken, Client, Clients, PATIENCE, Page, Persistence, Response, Rows, Server, Signal, Site, becomes,
+    children_of, is_root, parent_of, path_of, runs, signal_process, tool,
 };
 
 const APP: &str = include_str!("programs/app.py");
@@ -318,28 +318,29 @@ fn a_process_with_too_much_memory_is_replaced_and_no_request_fails() {
 }
 
 /// Everybody gets the same answer, until `enough` is done.
-fn under_load(server: &Server, habit: Habit, enough: impl FnOnce() + Send) {
+fn under_load(server: &Server, persistence: Persistence, enough: impl FnOnce() + Send) {
     let page = Page { path: "/app/same".into(), contents: vec![Arc::new(b"the same for all".to_vec())] };
-    let fields = if habit == Habit::Reconnects { "Connection: close\r\n" } else { "" };
-    let crowd = Crowd { address: server.addr(), habit, clients: 8, pages: vec![page], fields: fields.into() };
+    let fields = if persistence == Persistence::Close { "Connection: close\r\n" } else { "" };
+    let group =
+        Clients { address: server.addr(), persistence, count: 8, pages: vec![page], fields: fields.into() };
     let over = AtomicBool::new(false);
     let (tally, done) = thread::scope(|scope| {
-        let crowd = scope.spawn(|| crowd.run(|_| over.load(Ordering::Relaxed)));
+        let group = scope.spawn(|| group.run(|_| over.load(Ordering::Relaxed)));
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(enough));
         over.store(true, Ordering::Relaxed);
-        (crowd.join().expect("it does not panic"), done)
+        (group.join().expect("it does not panic"), done)
     });
-    eprintln!("{habit:?}: {tally}");
+    eprintln!("{persistence:?}: {tally}");
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", server.stderr());
+    assert!(tally.failed() == 0 && tally.responses.keys().eq([&200]), "{tally}\n{}", server.stderr());
 }
 
 #[test]
 fn processes_are_replaced_under_load_and_no_request_fails() {
-    for habit in [Habit::KeepsAlive, Habit::Reconnects] {
+    for persistence in [Persistence::KeepAlive, Persistence::Close] {
         let server = start("processes = 2\nrequests = 20");
         // It takes a while, as starting Python does.
-        under_load(&server, habit, || assert!(becomes(6 * PATIENCE, || starts(&server).len() >= 12)));
+        under_load(&server, persistence, || assert!(becomes(6 * PATIENCE, || starts(&server).len() >= 12)));
     }
 }
 
@@ -504,7 +505,7 @@ fn what_runs_when_it_is_reloaded_is_answered_by_who_has_it() {
 #[test]
 fn reloads_under_load_fail_no_request() {
     let server = start("processes = 2");
-    under_load(&server, Habit::KeepsAlive, || {
+    under_load(&server, Persistence::KeepAlive, || {
         for number in 0..10 {
             let settings = format!("processes = 2\nenv = {{ VERSION = \"{}\" }}", number / 2);
             server.configure(&config(server.home(), "", "", &settings));

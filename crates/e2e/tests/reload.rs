@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Broken, Client, Crowd, Habit, PATIENCE, Page, Random, Rows, Signal, Site, becomes, command, ended,
-    free_port, has_open, is_root, raise_descriptor_limit, signal_process,
+    Broken, Client, Clients, PATIENCE, Page, Persistence, Random, Rows, Signal, Site, becomes, command,
+    ended, free_port, has_open, is_root, raise_descriptor_limit, signal_process,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -368,22 +368,23 @@ fn a_hundred_reloads_under_load_lose_nobody() {
     server.reload();
     let page = Page { path: "/page".to_owned(), contents };
     let large = Page { path: "/large".to_owned(), contents: vec![large] };
-    let crowd = |habit, fields: &str| Crowd {
+    let group = |persistence, fields: &str| Clients {
         address: server.addr(),
-        habit,
-        clients: 24,
+        persistence,
+        count: 24,
         pages: vec![page.clone(), page.clone(), page.clone(), large.clone()],
         fields: fields.to_owned(),
     };
-    let (stays, leaves) = (crowd(Habit::KeepsAlive, ""), crowd(Habit::Reconnects, "Connection: close\r\n"));
+    let (stays, leaves) =
+        (group(Persistence::KeepAlive, ""), group(Persistence::Close, "Connection: close\r\n"));
     let over = Arc::new(AtomicBool::new(false));
     let started = Instant::now();
     let tallies = thread::scope(|scope| {
-        let run = |crowd: Crowd| {
+        let run = |group: Clients| {
             let over = over.clone();
-            scope.spawn(move || crowd.run(|_| over.load(Ordering::Relaxed)))
+            scope.spawn(move || group.run(|_| over.load(Ordering::Relaxed)))
         };
-        let crowds = [run(stays), run(leaves)];
+        let groups = [run(stays), run(leaves)];
         let reloaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for number in 1..=RELOADS {
                 server.configure(&config(number));
@@ -399,14 +400,14 @@ fn a_hundred_reloads_under_load_lose_nobody() {
             }
         }));
         over.store(true, Ordering::Relaxed);
-        let tallies = crowds.map(|crowd| crowd.join().expect("it does not panic"));
+        let tallies = groups.map(|group| group.join().expect("it does not panic"));
         reloaded.map(|()| tallies)
     });
     let [stayed, left] = tallies.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     eprintln!("{RELOADS} reloads in {:?}\n  keep-alive: {stayed}\n  new: {left}", started.elapsed());
     for tally in [&stayed, &left] {
-        assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", server.stderr());
-        assert!(tally.answered() > RELOADS, "{tally}");
+        assert!(tally.failed() == 0 && tally.responses.keys().eq([&200]), "{tally}\n{}", server.stderr());
+        assert!(tally.completed() > RELOADS, "{tally}");
     }
     assert_eq!(stayed.connections, 24, "no connection was closed: {stayed}");
     assert!(becomes(PATIENCE, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
@@ -421,16 +422,16 @@ fn a_listener_that_is_moved_under_load_loses_nobody() {
     };
     let server = site(&config(0)).start();
     let page = Page { path: "/a.txt".to_owned(), contents: vec![Arc::new(b"a".to_vec())] };
-    let crowd = Crowd {
+    let group = Clients {
         address: SocketAddr::from(([127, 0, 0, 1], port)),
-        habit: Habit::Reconnects,
-        clients: 24,
+        persistence: Persistence::Close,
+        count: 24,
         pages: vec![page],
         fields: "Connection: close\r\n".to_owned(),
     };
     let over = AtomicBool::new(false);
     let (tally, reloaded) = thread::scope(|scope| {
-        let crowd = scope.spawn(|| crowd.run(|_| over.load(Ordering::Relaxed)));
+        let group = scope.spawn(|| group.run(|_| over.load(Ordering::Relaxed)));
         let reloaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for number in 1..=RELOADS / 4 {
                 server.configure(&config(number));
@@ -438,11 +439,11 @@ fn a_listener_that_is_moved_under_load_loses_nobody() {
             }
         }));
         over.store(true, Ordering::Relaxed);
-        (crowd.join().expect("it does not panic"), reloaded)
+        (group.join().expect("it does not panic"), reloaded)
     });
     reloaded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     eprintln!("  moved: {tally}");
-    assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", server.stderr());
+    assert!(tally.failed() == 0 && tally.responses.keys().eq([&200]), "{tally}\n{}", server.stderr());
 }
 
 #[test]

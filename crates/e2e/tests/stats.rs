@@ -52,7 +52,7 @@ const COUNTS: [&str; 36] = [
 ];
 
 /// More than may be waiting at the control socket.
-const CROWD: usize = 20;
+const GROUP: usize = 20;
 /// How long those who ask for nothing are watched: less than they are waited for.
 const WATCHED: Duration = Duration::from_secs(2);
 
@@ -313,7 +313,7 @@ fn whoever_asks_for_nothing_keeps_others_waiting_but_no_processor_busy() {
     let server = site("").start();
     let address = control_socket(&server);
     let connect = || UnixStream::connect_addr(&address).expect("it listens");
-    let _silent: Vec<UnixStream> = (0..CROWD).map(|_| connect()).collect();
+    let _silent: Vec<UnixStream> = (0..GROUP).map(|_| connect()).collect();
     let mut asking = connect();
     asking.write_all(b"stats\n").expect("it is connected");
     let before = processor_time(server.pid());

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, Crowd, Folder, Habit, PATIENCE, Page, Random, Server, Signal, Site, becomes, ended, program,
-    signal_process, tool,
+    Client, Clients, Folder, PATIENCE, Page, Persistence, Random, Server, Signal, Site, becomes, ended,
+    program, signal_process, tool,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -139,18 +139,18 @@ fn upgrades_under_load_lose_nobody() {
     let site = Site::new().file("page", content.as_slice()).config("workers = 2");
     let mut rig = Rig::new(site);
     let page = Page { path: "/page".to_owned(), contents: vec![content] };
-    let crowd = |habit, fields: &str| Crowd {
+    let group = |persistence, fields: &str| Clients {
         address: rig.server.addr(),
-        habit,
-        clients: 24,
+        persistence,
+        count: 24,
         pages: vec![page.clone()],
         fields: fields.to_owned(),
     };
-    let crowds = [crowd(Habit::KeepsAlive, ""), crowd(Habit::Reconnects, "Connection: close\r\n")];
+    let groups = [group(Persistence::KeepAlive, ""), group(Persistence::Close, "Connection: close\r\n")];
     let over = Arc::new(AtomicBool::new(false));
-    let running = crowds.map(|crowd| {
+    let running = groups.map(|group| {
         let over = over.clone();
-        thread::spawn(move || crowd.run(|_| over.load(Ordering::Relaxed)))
+        thread::spawn(move || group.run(|_| over.load(Ordering::Relaxed)))
     });
     let mut pids = vec![rig.server.pid()];
     let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -165,12 +165,12 @@ fn upgrades_under_load_lose_nobody() {
         }
     }));
     over.store(true, Ordering::Relaxed);
-    let tallies = running.map(|crowd| crowd.join().expect("it does not panic"));
+    let tallies = running.map(|group| group.join().expect("it does not panic"));
     upgraded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     eprintln!("{UPGRADES} upgrades\n  keep-alive: {}\n  new: {}", tallies[0], tallies[1]);
     for tally in &tallies {
-        assert!(tally.failed() == 0 && tally.answers.keys().eq([&200]), "{tally}\n{}", rig.server.stderr());
-        assert!(tally.answered() > 100, "{tally}");
+        assert!(tally.failed() == 0 && tally.responses.keys().eq([&200]), "{tally}\n{}", rig.server.stderr());
+        assert!(tally.completed() > 100, "{tally}");
     }
     assert_eq!(tallies[0].connections, 24, "no connection was closed");
     let last = pids.pop();

@@ -1,5 +1,5 @@
-//! Many clients at once, in one thread: each asks, reads, and asks again, and what becomes of every request
-//! is counted. What a test needs to say that nobody was turned away.
+//! Many clients at once, in one thread: each sends a request, reads the response, and sends the next one. The
+//! outcome of every request is counted, so that a test can say that no client was turned away.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,57 +20,57 @@ use crate::PATIENCE;
 use crate::random::Random;
 use crate::response::{Length, Response, find};
 
-/// Connections for which somebody waits in one turn.
+/// Events that one wait may return.
 const EVENTS: usize = 512;
-/// Bytes that are read at once, by all of them.
+/// Bytes of one read; all clients share the buffer.
 const READ: usize = 256 * 1024;
 
-/// What a client does after an answer.
+/// What a client does after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Habit {
-    /// It asks again on the same connection.
-    KeepsAlive,
-    /// It asks again on a new one.
-    Reconnects,
+pub enum Persistence {
+    /// It sends the next request on the same connection.
+    KeepAlive,
+    /// It sends the next request on a new connection.
+    Close,
 }
 
-/// A path, and what stands there. With more than one content, any of them is right.
+/// A path and its content. With more than one content, any of them is right.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub path: String,
     pub contents: Vec<Arc<Vec<u8>>>,
 }
 
-/// How often which page is asked for, and by whom.
+/// A group of clients, and what they request.
 #[derive(Debug, Clone)]
-pub struct Crowd {
+pub struct Clients {
     pub address: SocketAddr,
-    pub habit: Habit,
-    pub clients: usize,
-    /// As often as they stand here.
+    pub persistence: Persistence,
+    pub count: usize,
+    /// Chosen at random; a page that is listed twice is requested twice as often.
     pub pages: Vec<Page>,
-    /// What a request has besides its line and Host, each line with CRLF.
+    /// Further field lines of every request, each with its CRLF.
     pub fields: String,
 }
 
-/// What became of all requests.
+/// The outcomes of all requests.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// By status.
-    pub answers: BTreeMap<u16, usize>,
+    pub responses: BTreeMap<u16, usize>,
     /// Connections that were refused.
     pub refused: usize,
     /// Requests whose connection was reset.
     pub reset: usize,
-    /// Requests whose connection was closed before the end of the answer.
+    /// Requests whose connection was closed before the end of the response.
     pub cut: usize,
-    /// Answers that are not what stands there.
+    /// Responses with another status or another body than the page has.
     pub wrong: usize,
-    /// 503 that does not say when to come again, or that it is the last.
-    pub rude: usize,
-    /// Clients that nobody answered in time.
+    /// Responses of 503 without `Retry-After` or `Connection: close`.
+    pub invalid_503: usize,
+    /// Clients that got no response in time.
     pub silent: usize,
-    /// From asking, or from connecting, to the end of the answer.
+    /// From the request, or from the connect, to the end of the response.
     pub times: Vec<Duration>,
     pub connections: usize,
     /// The first few things that went wrong.
@@ -79,23 +79,23 @@ pub struct Tally {
 
 impl Tally {
     pub fn with(&self, status: u16) -> usize {
-        self.answers.get(&status).copied().unwrap_or(0)
+        self.responses.get(&status).copied().unwrap_or(0)
     }
 
-    pub fn answered(&self) -> usize {
-        self.answers.values().sum()
+    pub fn completed(&self) -> usize {
+        self.responses.values().sum()
     }
 
-    /// Everything besides answers.
+    /// All outcomes that are no response.
     pub fn failed(&self) -> usize {
-        self.refused + self.reset + self.cut + self.wrong + self.rude + self.silent
+        self.refused + self.reset + self.cut + self.wrong + self.invalid_503 + self.silent
     }
 
     pub fn longest(&self) -> Duration {
         self.times.iter().max().copied().unwrap_or_default()
     }
 
-    /// The time that so many of a thousand answers took at most.
+    /// The time within which so many of a thousand responses came.
     pub fn quantile(&self, per_mille: usize) -> Duration {
         let mut times = self.times.clone();
         times.sort_unstable();
@@ -113,11 +113,12 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { answers, refused, reset, cut, wrong, rude, silent, connections, faults, .. } = self;
+        let Tally { responses, refused, reset, cut, wrong, invalid_503, silent, connections, faults, .. } =
+            self;
         write!(
             out,
-            "answers {answers:?}, refused {refused}, reset {reset}, cut {cut}, wrong {wrong}, rude {rude}, \
-             silent {silent}, connections {connections}, median {:?}, 99 % {:?}, longest {:?} {faults:?}",
+            "responses {responses:?}, refused {refused}, reset {reset}, cut {cut}, wrong {wrong}, \
+             invalid 503 {invalid_503}, silent {silent}, connections {connections}, median {:?}, 99 % {:?}, longest {:?} {faults:?}",
             self.quantile(500),
             self.quantile(990),
             self.longest()
@@ -125,22 +126,22 @@ impl fmt::Display for Tally {
     }
 }
 
-impl Crowd {
-    /// Has everybody ask until `enough`, which is told what has happened so far; then those under way
-    /// get their answers, and everybody leaves.
+impl Clients {
+    /// All clients send requests until `enough`, which gets the counts so far. Then the requests under way get
+    /// their responses, and all clients close.
     pub fn run(&self, mut enough: impl FnMut(&Tally) -> bool) -> Tally {
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("there is a descriptor left");
         let mut tally = Tally::default();
-        let mut random = Random::new(self.clients as u64);
+        let mut random = Random::new(self.count as u64);
         let mut buffer = vec![0; READ];
-        let mut clients: Vec<Option<Visitor>> = (0..self.clients).map(|_| None).collect();
+        let mut clients: Vec<Option<Connection>> = (0..self.count).map(|_| None).collect();
         for (number, client) in clients.iter_mut().enumerate() {
-            *client = self.come(&epoll, number, &mut random, &mut tally);
+            *client = self.open(&epoll, number, &mut random, &mut tally);
         }
-        let mut last_news = Instant::now();
-        let mut leaving = false;
+        let mut last_event = Instant::now();
+        let mut stopping = false;
         while clients.iter().any(Option::is_some) {
-            leaving |= enough(&tally);
+            stopping |= enough(&tally);
             let mut events = Vec::with_capacity(EVENTS);
             let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let waited = epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait));
@@ -149,26 +150,26 @@ impl Crowd {
                 Err(errno) => panic!("cannot wait: {errno}"),
             }
             if !events.is_empty() {
-                last_news = Instant::now();
-            } else if last_news.elapsed() > PATIENCE {
+                last_event = Instant::now();
+            } else if last_event.elapsed() > PATIENCE {
                 for client in clients.iter_mut().filter_map(Option::take) {
                     tally.silent += 1;
-                    tally.fault(|| format!("no answer to {}: {:?}", client.page.path, client.state));
+                    tally.fault(|| format!("no response to {}: {:?}", client.page.path, client.state));
                 }
             }
             for event in events {
                 let number = event.data.u64() as usize;
-                let Some(mut visitor) = clients[number].take() else { continue };
+                let Some(mut connection) = clients[number].take() else { continue };
                 clients[number] = loop {
-                    match visitor.go_on(&mut buffer, &mut tally) {
-                        Next::Wait => break Some(visitor),
-                        _ if leaving => break None,
-                        Next::Again if self.habit == Habit::KeepsAlive => {
-                            visitor.ask(random.one_of(&self.pages).clone(), &self.fields);
+                    match connection.advance(&mut buffer, &mut tally) {
+                        Next::Wait => break Some(connection),
+                        _ if stopping => break None,
+                        Next::Done if self.persistence == Persistence::KeepAlive => {
+                            connection.send_request(random.one_of(&self.pages).clone(), &self.fields);
                         }
-                        Next::Again | Next::Gone => {
-                            drop(visitor);
-                            break self.come(&epoll, number, &mut random, &mut tally);
+                        Next::Done | Next::Closed => {
+                            drop(connection);
+                            break self.open(&epoll, number, &mut random, &mut tally);
                         }
                     }
                 };
@@ -177,14 +178,14 @@ impl Crowd {
         tally
     }
 
-    /// A new connection, with a request on its way. `None`: it was refused.
-    fn come(
+    /// A new connection with a first request to send. `None`: the connection was refused.
+    fn open(
         &self,
         epoll: &OwnedFd,
         number: usize,
         random: &mut Random,
         tally: &mut Tally,
-    ) -> Option<Visitor> {
+    ) -> Option<Connection> {
         let family = if self.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(family, SocketType::STREAM, flags, None).expect("there is a descriptor left");
@@ -200,24 +201,24 @@ impl Crowd {
         }
         let what = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(epoll, &fd, EventData::new_u64(number as u64), what).expect("it is an epoll instance");
-        let mut visitor = Visitor {
+        let mut connection = Connection {
             fd,
             page: random.one_of(&self.pages).clone(),
             request: Vec::new(),
             state: State::Connecting,
             began: Instant::now(),
         };
-        visitor.ask(visitor.page.clone(), &self.fields);
-        visitor.state = State::Connecting;
-        Some(visitor)
+        connection.send_request(connection.page.clone(), &self.fields);
+        connection.state = State::Connecting;
+        Some(connection)
     }
 }
 
-/// One client.
-struct Visitor {
+/// One client's connection.
+struct Connection {
     fd: OwnedFd,
     page: Page,
-    /// What is still to be sent.
+    /// The unsent rest.
     request: Vec<u8>,
     state: State,
     began: Instant,
@@ -227,28 +228,28 @@ struct Visitor {
 enum State {
     Connecting,
     Head(Vec<u8>),
-    Body { answer: Box<Response>, len: usize, body: Vec<u8> },
+    Body { response: Box<Response>, len: usize, body: Vec<u8> },
 }
 
 /// What a client does next.
 enum Next {
     Wait,
-    /// It has its answer, and the connection stays.
-    Again,
-    /// The connection is over.
-    Gone,
+    /// The response is complete and the connection stays open.
+    Done,
+    /// The connection is closed.
+    Closed,
 }
 
-impl Visitor {
-    fn ask(&mut self, page: Page, fields: &str) {
+impl Connection {
+    fn send_request(&mut self, page: Page, fields: &str) {
         self.request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n", page.path).into_bytes();
         self.page = page;
         self.state = State::Head(Vec::new());
         self.began = Instant::now();
     }
 
-    /// Does what can be done without waiting.
-    fn go_on(&mut self, buffer: &mut [u8], tally: &mut Tally) -> Next {
+    /// Sends and reads until one of them would block.
+    fn advance(&mut self, buffer: &mut [u8], tally: &mut Tally) -> Next {
         if let State::Connecting = self.state {
             match sockopt::socket_error(&self.fd) {
                 Ok(Ok(())) if rustix::net::getpeername(&self.fd).is_ok() => {
@@ -258,7 +259,7 @@ impl Visitor {
                 Ok(Err(errno)) | Err(errno) => {
                     tally.refused += 1;
                     tally.fault(|| format!("cannot connect: {errno}"));
-                    return Next::Gone;
+                    return Next::Closed;
                 }
             }
         }
@@ -266,7 +267,7 @@ impl Visitor {
             match send(&self.fd, &self.request, SendFlags::NOSIGNAL) {
                 Ok(sent) => drop(self.request.drain(..sent)),
                 Err(Errno::AGAIN) => break,
-                // What was answered before can still be read.
+                // A response that came earlier can still be read.
                 Err(_) => self.request.clear(),
             }
         }
@@ -275,9 +276,9 @@ impl Visitor {
                 Ok((_, 0)) => {
                     tally.cut += 1;
                     tally.fault(|| format!("closed: {}", self.shown()));
-                    return Next::Gone;
+                    return Next::Closed;
                 }
-                Ok((_, n)) => match self.take(&buffer[..n], tally) {
+                Ok((_, n)) => match self.receive(&buffer[..n], tally) {
                     Some(next) => return next,
                     None => continue,
                 },
@@ -286,56 +287,57 @@ impl Visitor {
                 Err(errno) => {
                     tally.reset += 1;
                     tally.fault(|| format!("{}: {}", io::Error::from(errno), self.shown()));
-                    return Next::Gone;
+                    return Next::Closed;
                 }
             }
         }
     }
 
-    /// Reads on in an answer. `Some`: that was the end of it.
-    fn take(&mut self, bytes: &[u8], tally: &mut Tally) -> Option<Next> {
+    /// Parses the next bytes of the response. `Some`: the response is complete.
+    fn receive(&mut self, bytes: &[u8], tally: &mut Tally) -> Option<Next> {
         match &mut self.state {
             State::Connecting => {}
             State::Head(head) => {
                 head.extend_from_slice(bytes);
                 let end = find(head, b"\r\n\r\n")? + 4;
                 let parsed = Response::parse_head(&head[..end]);
-                let sized = parsed.and_then(|answer| answer.length(false).map(|length| (answer, length)));
+                let sized =
+                    parsed.and_then(|response| response.length(false).map(|length| (response, length)));
                 match sized {
-                    Ok((answer, Length::Sized(len))) => {
+                    Ok((response, Length::Sized(len))) => {
                         let body = head[end..].to_vec();
-                        self.state = State::Body { answer: Box::new(answer), len, body };
+                        self.state = State::Body { response: Box::new(response), len, body };
                     }
                     other => {
                         tally.wrong += 1;
                         tally.fault(|| format!("{}: {other:?}", self.page.path));
-                        return Some(Next::Gone);
+                        return Some(Next::Closed);
                     }
                 }
             }
             State::Body { body, .. } => body.extend_from_slice(bytes),
         }
-        let State::Body { answer, len, body } = &mut self.state else { return None };
+        let State::Body { response, len, body } = &mut self.state else { return None };
         if body.len() < *len {
             return None;
         }
         tally.times.push(self.began.elapsed());
-        *tally.answers.entry(answer.status).or_default() += 1;
-        let closes = answer.field("connection") == Some("close");
-        let polite = answer.has("retry-after") && closes;
-        let is_right = match answer.status {
+        *tally.responses.entry(response.status).or_default() += 1;
+        let closes = response.field("connection") == Some("close");
+        let is_complete_503 = response.has("retry-after") && closes;
+        let is_right = match response.status {
             200 => self.page.contents.iter().any(|content| **content == *body),
             503 => true,
             _ => false,
         };
         if !is_right {
             tally.wrong += 1;
-            tally.fault(|| format!("{}: {} with {} bytes", self.page.path, answer.status, body.len()));
-        } else if answer.status == 503 && !polite {
-            tally.rude += 1;
-            tally.fault(|| format!("{}: {answer}", self.page.path));
+            tally.fault(|| format!("{}: {} with {} bytes", self.page.path, response.status, body.len()));
+        } else if response.status == 503 && !is_complete_503 {
+            tally.invalid_503 += 1;
+            tally.fault(|| format!("{}: {response}", self.page.path));
         }
-        Some(if closes { Next::Gone } else { Next::Again })
+        Some(if closes { Next::Closed } else { Next::Done })
     }
 
     fn shown(&self) -> String {
