@@ -4,11 +4,11 @@
 //! where it matters. Nothing here knows how the server works: what it says is read with a reader of its
 //! own, which accepts only what RFC 9112 allows.
 
-mod asked;
 mod beside;
 mod cgroup;
 mod client;
 mod clients;
+mod control;
 mod download;
 mod exchange;
 mod folder;
@@ -37,8 +37,8 @@ pub use response::{Malformed, Response, chunked};
 pub use server::{Address, Server, becomes, signal_process};
 pub use site::Site;
 pub use tools::{
-    command_with_descriptors, command_without_privilege, ended, ended_within, free_port, has_open, is_root,
-    path_of, raise_descriptor_limit, tool, without_privilege,
+    command_with_descriptors, command_without_privilege, free_port, has_open, is_root, output_of,
+    output_within, path_of, raise_descriptor_limit, tool, without_privilege,
 };
 
 /// How long anything may take that should happen at once.

@@ -109,12 +109,12 @@ pub fn has_open(pid: u32, path: &Path) -> bool {
 }
 
 /// Runs a command that should end by itself, and soon. One that does not is killed, which its status tells.
-pub fn ended(command: &mut Command) -> Output {
-    ended_within(command, PATIENCE * 3)
+pub fn output_of(command: &mut Command) -> Output {
+    output_within(command, PATIENCE * 3)
 }
 
 /// As `ended`, of what takes its time.
-pub fn ended_within(command: &mut Command, patience: Duration) -> Output {
+pub fn output_within(command: &mut Command, patience: Duration) -> Output {
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let stdout = child.stdout.take().map(read_to_end);
     let stderr = child.stderr.take().map(read_to_end);

@@ -8,11 +8,13 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Beside, Client, PATIENCE, Response, Rows, Server, Site, ended, free_port, is_root, path_of, tool};
+use e2e::{
+    Beside, Client, PATIENCE, Response, Rows, Server, Site, free_port, is_root, output_of, path_of, tool,
+};
 
 /// Runs a command that must not fail, and returns what it prints.
 fn done(command: &mut Command) -> String {
-    let output = ended(command);
+    let output = output_of(command);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{command:?}\n{}{}", text(&output.stdout), text(&output.stderr));
     text(&output.stdout)
@@ -364,7 +366,7 @@ fn git_clones_fetches_and_pushes_over_cgi() {
         done(git(&home.join("full")).args(["commit", "-q", "-m", name]));
         let mut push = git(&home.join("full"));
         push.args(["push", "origin", "main"]).env("GIT_CURL_VERBOSE", "1");
-        let output = ended(&mut push);
+        let output = output_of(&mut push);
         let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
         assert!(output.status.success(), "{said}\n{}", server.stderr());
         assert_eq!(said.contains("send header: transfer-encoding: chunked"), chunked, "{name}: {said}");
@@ -393,7 +395,7 @@ fn git_compresses_a_long_request_and_is_understood() {
     done(git(&seed).args(["add", "new"]));
     done(git(&seed).args(["commit", "-q", "-m", "new"]));
     done(git(&seed).args(["push", "-q"]).arg(home.join("git/project.git")).arg("main"));
-    let output = ended(
+    let output = output_of(
         git(&home.join("a"))
             .args(["-c", "protocol.version=0", "fetch", "origin"])
             .env("GIT_CURL_VERBOSE", "1"),

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Folder, Lines, PATIENCE, Rows, Signal, becomes, command, ended, program, shown, signal_process, tool,
+    Folder, Lines, PATIENCE, Rows, Signal, becomes, command, output_of, program, shown, signal_process, tool,
 };
 use script::environment::{Environment, Limits};
 use script::fastcgi::client::{Client, Event};
@@ -642,7 +642,7 @@ fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
     let bridge = Bridge::start(home, &["cat"]);
     let mut second = command();
     second.current_dir(bridge.home.path()).args(["fcgi-wrap", "--socket", "b.sock", "cat"]);
-    let output = ended(&mut second);
+    let output = output_of(&mut second);
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("unix:b.sock: it is in use") && errors.contains("--socket"), "{errors}");
@@ -674,7 +674,7 @@ fn what_cannot_be_started_is_told_in_one_line() {
     for (arguments, parts) in table {
         let what = arguments.join(" ");
         let mut wrap = command();
-        let output = ended(wrap.current_dir(home.path()).arg("fcgi-wrap").args(*arguments));
+        let output = output_of(wrap.current_dir(home.path()).arg("fcgi-wrap").args(*arguments));
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check(&what, (output.status.code(), errors.lines().count()), (Some(2), 1));
         for part in *parts {

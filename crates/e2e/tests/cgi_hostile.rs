@@ -533,7 +533,7 @@ fn scripts_run_also_where_there_can_be_no_control_groups() {
     {
         let site = Site::new().config(&format!("[scripts]\ncgroup = \"{folder}\"\n"));
         for words in [&["check", "-c"][..], &["-c"]] {
-            let output = e2e::ended(e2e::command().args(words).arg(site.write_config()));
+            let output = e2e::output_of(e2e::command().args(words).arg(site.write_config()));
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success() && said.contains(expected), "{words:?}: {said}");
         }

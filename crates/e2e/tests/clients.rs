@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use e2e::{Random, Server, Site, ended, tool};
+use e2e::{Random, Server, Site, output_of, tool};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
 /// Runs a client that must succeed; what it wrote to standard output.
 #[track_caller]
 fn succeeds(command: &mut Command) -> Vec<u8> {
-    let Output { status, stdout, stderr } = ended(command);
+    let Output { status, stdout, stderr } = output_of(command);
     assert!(status.success(), "{command:?}: {status}\n{}", text(&stderr));
     stdout
 }
@@ -254,6 +254,6 @@ fn wget_mirrors_a_tree_byte_for_byte() {
     assert_eq!(listings, 7, "each folder was listed");
     fs::remove_file(server.root().join(".hidden")).unwrap();
     fs::remove_file(server.root().join("out")).unwrap();
-    let difference = ended(tool("diff").arg("--recursive").arg(server.root()).arg(&copy));
+    let difference = output_of(tool("diff").arg("--recursive").arg(server.root()).arg(&copy));
     assert!(difference.status.success(), "{}{}", text(&difference.stdout), text(&difference.stderr));
 }

@@ -11,13 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Address, Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege, ended,
-    free_port, is_root, tool,
+    Address, Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege,
+    free_port, is_root, output_of, tool,
 };
 
 /// The program, run to its end with these arguments.
 fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
-    ended(command().args(arguments))
+    output_of(command().args(arguments))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -130,7 +130,7 @@ fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
         );
     }
     for (arguments, parts) in table {
-        let output = ended(command().args(*arguments).current_dir(home.path()));
+        let output = output_of(command().args(*arguments).current_dir(home.path()));
         check_refused(&mut rows, &arguments.join(" "), &output, parts);
     }
     assert_eq!(fs::read(home.path().join("page.html")).unwrap(), b"page", "what is no socket stays");
@@ -161,13 +161,13 @@ fn a_second_start_of_the_same_is_told_to_reload() {
     let server = Server::start(start(), 1, None, false);
     let mut rows = Rows::new();
     let advice = format!("taipan reload -c {}", config.display());
-    check_refused(&mut rows, "a configuration", &ended(&mut start()), &[&address, "in use", &advice]);
+    check_refused(&mut rows, "a configuration", &output_of(&mut start()), &[&address, "in use", &advice]);
     // What serves something else is another program.
-    let output = ended(command().arg(home.path()).args(["--listen", &address]));
+    let output = output_of(command().arg(home.path()).args(["--listen", &address]));
     check_refused(&mut rows, "a folder", &output, &[&address, "in use by another program", "--listen"]);
     let folder = Server::folder(home.path());
     let others = folder.addr().to_string();
-    let output = ended(command().arg(home.path()).args(["--listen", &others]));
+    let output = output_of(command().arg(home.path()).args(["--listen", &others]));
     check_refused(&mut rows, "the same folder", &output, &[&others, "is running already", "--listen"]);
     rows.check("it goes on", server.get("/a.txt").status, 200);
 }
@@ -181,7 +181,7 @@ fn a_folder_without_permission_is_told_at_start() {
     set_mode(0o000);
     for folder in ["closed", "closed/below"] {
         let mut command = command_without_privilege(home.path());
-        let output = ended(command.args([folder, "--listen", "127.0.0.1:0"]).current_dir(home.path()));
+        let output = output_of(command.args([folder, "--listen", "127.0.0.1:0"]).current_dir(home.path()));
         check_refused(&mut Rows::new(), folder, &output, &["no permission", folder, "run as a user"]);
     }
     // So that it can be removed.
@@ -198,7 +198,7 @@ fn a_port_below_1024_needs_permission() {
     }
     let home = Folder::new();
     let mut command = command_without_privilege(home.path());
-    let output = ended(command.args([".", "--listen", "127.0.0.1:1"]).current_dir(home.path()));
+    let output = output_of(command.args([".", "--listen", "127.0.0.1:1"]).current_dir(home.path()));
     check_refused(&mut Rows::new(), "port 1", &output, &["127.0.0.1:1", "no permission", "1024"]);
 }
 
@@ -250,7 +250,7 @@ fn a_reader_that_stops_is_no_error() {
         let mut command = command();
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = ended(command.args(arguments).stdout(writer));
+        let output = output_of(command.args(arguments).stdout(writer));
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments:?}");
     }
 }
@@ -322,14 +322,14 @@ fn completions_work_in_their_shells() {
         } else {
             checked.arg("-n").arg(&path)
         };
-        let checked = ended(&mut checked);
+        let checked = output_of(&mut checked);
         assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {}", text(&checked.stderr));
         let mut completed = tool(shell);
         completed.arg("-c").arg(program);
         if shell != "fish" {
             completed.arg(shell);
         }
-        let completed = ended(completed.arg(&path).env("HOME", home.path()));
+        let completed = output_of(completed.arg(&path).env("HOME", home.path()));
         let found = text(&completed.stdout);
         assert!(
             found.lines().any(|line| line.starts_with(listed)),
@@ -342,7 +342,7 @@ fn completions_work_in_their_shells() {
 #[test]
 fn a_good_configuration_is_told_with_what_it_costs() {
     let site = Site::new().config("workers = 2\n[limits]\nconnections = 12345");
-    let output = ended(command().arg("check").arg("-c").arg(site.write_config()));
+    let output = output_of(command().arg("check").arg("-c").arg(site.write_config()));
     let said = text(&output.stdout);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     assert!(said.contains("site.toml"), "{said}");
@@ -493,7 +493,7 @@ fn every_mistake_is_told_with_its_file_and_line() {
         let site = Site::new().beside("more/a.toml", "[[host]]\nrot = \".\"\nnames = \"a.example\"\n");
         let path = site.home().join("site.toml");
         fs::write(&path, format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{lines}\n")).unwrap();
-        let output = ended(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
         let said = text(&output.stderr);
         rows.check(lines, (output.status.code(), text(&output.stdout)), (Some(1), String::new()));
         for part in *parts {
@@ -606,7 +606,7 @@ fn explain_says_what_the_server_answers() {
         for field in *fields {
             explain.args(["-H", field]);
         }
-        let output = ended(&mut explain);
+        let output = output_of(&mut explain);
         rows.check(&row, (output.status.code(), text(&output.stderr)), (Some(0), String::new()));
         if output.stdout.is_empty() {
             continue;
@@ -648,7 +648,7 @@ fn explain_says_what_the_server_answers() {
 #[test]
 fn explain_names_the_hops() {
     let site = Site::new().file("a.txt", "0123456789").config("rewrites = { \"/b\" = \"/a.txt\" }");
-    let output = ended(command().args(["explain", "GET", "/b", "-c"]).arg(site.write_config()));
+    let output = output_of(command().args(["explain", "GET", "/b", "-c"]).arg(site.write_config()));
     let said = text(&output.stdout);
     for hop in [
         "request   GET /b",
@@ -659,7 +659,7 @@ fn explain_names_the_hops() {
     ] {
         assert!(said.contains(hop), "{hop}:\n{said}");
     }
-    let folder = ended(command().args(["explain", "GET", "/a.txt", "--root"]).arg(site.root()));
+    let folder = output_of(command().args(["explain", "GET", "/a.txt", "--root"]).arg(site.root()));
     assert_eq!(explained(&folder).0, 200);
 }
 
@@ -801,7 +801,7 @@ fn the_current_folder_is_served_on_port_8080_of_loopback() {
     let taken = TcpListener::bind("127.0.0.1:8080");
     if taken.is_err() {
         // Somebody else has the port: that is what is told.
-        let output = ended(command().current_dir(home.path()));
+        let output = output_of(command().current_dir(home.path()));
         check_refused(&mut Rows::new(), "port 8080", &output, &["127.0.0.1:8080", "in use", "--listen"]);
         return;
     }
@@ -828,7 +828,7 @@ fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
     };
     let server = Server::start(serve(), 1, None, false);
     assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here");
-    check_refused(&mut Rows::new(), "a second server", &ended(&mut serve()), &["unix:t.sock", "in use"]);
+    check_refused(&mut Rows::new(), "a second server", &output_of(&mut serve()), &["unix:t.sock", "in use"]);
     assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here", "the first goes on");
     drop(server);
     assert!(!socket.exists());

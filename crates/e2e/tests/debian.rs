@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Beside, Rows, Server, Site, command, ended, is_root, path_of};
+use e2e::{Beside, Rows, Server, Site, command, is_root, output_of, path_of};
 
 /// What the manual shows, in the section on Debian's packages.
 const MANUAL: &str = include_str!("../../../docs/manual/applications.md");
@@ -170,7 +170,7 @@ fn explain_tells_of_the_prefix_and_the_pattern() {
     let site = site.config(&config);
     let file = site.write_config();
     let explained = |path: &str| {
-        let output = ended(command().args(["explain", "-c"]).arg(&file).args(["GET", path]));
+        let output = output_of(command().args(["explain", "-c"]).arg(&file).args(["GET", path]));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let mut rows = Rows::new();

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use e2e::{Beside, Rows, Server, Site, command, ended, is_root, path_of};
+use e2e::{Beside, Rows, Server, Site, command, is_root, output_of, path_of};
 
 const WORDPRESS: &str = include_str!("programs/front/wordpress.php");
 const SYMFONY: &str = include_str!("programs/front/symfony.php");
@@ -444,7 +444,7 @@ fn explain_tells_of_the_fallback() {
         ("/none/x", &["fallback  /none/index.html\n", "HTTP/1.1 404 Not Found"]),
         ("/wiki/x.css", &["found     nothing\nreply\n", "HTTP/1.1 404 Not Found"]),
     ] {
-        let output = ended(command().args(["explain", "-c"]).arg(&file).args(["GET", target]));
+        let output = output_of(command().args(["explain", "-c"]).arg(&file).args(["GET", target]));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in lines {
             rows.holds(format!("{target}\n{text}"), line, text.contains(line));

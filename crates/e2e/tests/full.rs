@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, PATIENCE, Page, Persistence, Random, Response, Server, Signal, Site, becomes,
-    command_with_descriptors, ended_within, raise_descriptor_limit, signal_process, tool,
+    command_with_descriptors, output_within, raise_descriptor_limit, signal_process, tool,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
@@ -216,7 +216,7 @@ fn siege_finds_it_available() {
         siege.args(["-b", "-i", "-c", &clients.to_string(), "-r", &requests.to_string()]);
         let mut slow = Vec::new();
         for _ in 0..ROUNDS {
-            let output = ended_within(&mut siege, SIEGE);
+            let output = output_within(&mut siege, SIEGE);
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said).into_owned();
             let what = format!("{limit} descriptors, {clients} clients: {said}\n{}", server.stderr());

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use e2e::{Folder, Response, Rows, Server, Site, command, ended, tool};
+use e2e::{Folder, Response, Rows, Server, Site, command, output_of, tool};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
@@ -383,7 +383,7 @@ fn a_mirror_stores_one_order() {
         "--no-host-directories",
     ]);
     command.arg(server.url("/")).current_dir(&home);
-    let output = ended(&mut command);
+    let output = output_of(&mut command);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut found = Vec::new();
     let mut folders = vec![home.clone()];

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use e2e::{Folder, PATIENCE, Server, becomes, command, ended, is_root, program, tool};
+use e2e::{Folder, PATIENCE, Server, becomes, command, is_root, output_of, program, tool};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
@@ -20,7 +20,7 @@ fn built() -> Folder {
 fn install(to: &Path, built: &Path) -> String {
     let mut install = tool("sh");
     install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to).env("BUILD", built);
-    let output = ended(install.env("PREFIX", "/usr"));
+    let output = output_of(install.env("PREFIX", "/usr"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -32,7 +32,7 @@ fn installs_every_file_and_keeps_configuration() {
     assert_eq!(install(to.path(), built.path()), "");
     let read =
         |path: &str| fs::read_to_string(to.path().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let generated = |what: &str| ended(command().args(["generate", what])).stdout;
+    let generated = |what: &str| output_of(command().args(["generate", what])).stdout;
     for (path, what) in [
         ("usr/share/man/man1/taipan.1", "man"),
         ("usr/share/bash-completion/completions/taipan", "bash"),
@@ -46,7 +46,8 @@ fn installs_every_file_and_keeps_configuration() {
     assert!(read("usr/lib/systemd/system/taipan.socket").contains("[Socket]"));
     assert!(read("usr/lib/sysusers.d/taipan.conf").contains("u taipan -"));
     assert!(read("etc/logrotate.d/taipan").contains("postrotate"));
-    let version = ended(tool("sh").args(["-c", "\"$0\" --version"]).arg(to.path().join("usr/bin/taipan")));
+    let version =
+        output_of(tool("sh").args(["-c", "\"$0\" --version"]).arg(to.path().join("usr/bin/taipan")));
     assert!(version.status.success());
 
     let config = to.path().join("etc/taipan/site.toml");
@@ -60,7 +61,7 @@ fn says_what_to_build_before_an_installation() {
     let (to, empty) = (Folder::new(), Folder::new());
     let mut install = tool("sh");
     install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to.path()).env("BUILD", empty.path());
-    let output = ended(&mut install);
+    let output = output_of(&mut install);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cargo build --release"));
 }
@@ -96,7 +97,7 @@ fn logs_are_rotated_as_packaged() {
 
     let rotation = home.file("rotation", packaged("logrotate/taipan", home.path()));
     let mut rotate = tool("logrotate");
-    let rotated = ended(rotate.args(["-f", "-s"]).arg(home.path().join("state")).arg(rotation));
+    let rotated = output_of(rotate.args(["-f", "-s"]).arg(home.path().join("state")).arg(rotation));
     assert!(rotated.status.success(), "{}", String::from_utf8_lossy(&rotated.stderr));
     let old = home.path().join("log/access.log.1");
     assert!(size(&old) > 0);
@@ -126,7 +127,7 @@ fn refuses_a_static_build_with_glibc() {
     let compiled = |flags: &[&str]| {
         let mut rustc = tool("rustc");
         rustc.args(["--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(folder.path());
-        let output = ended(rustc.args(flags).arg(&source));
+        let output = output_of(rustc.args(flags).arg(&source));
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert!(compiled(&[]).0, "{}", compiled(&[]).1);

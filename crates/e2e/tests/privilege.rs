@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Folder, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, ended,
-    has_open, is_root, parent_of, tool,
+    Client, Folder, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege,
+    has_open, is_root, output_of, parent_of, tool,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -47,7 +47,7 @@ fn set_mode(path: &Path, mode: u32) {
 fn refused(site: &Site) -> (Option<i32>, String) {
     let mut command = command();
     command.arg("-c").arg(site.write_config()).current_dir(site.home());
-    let Output { status, stderr, .. } = ended(&mut command);
+    let Output { status, stderr, .. } = output_of(&mut command);
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
@@ -237,8 +237,8 @@ fn a_link_in_the_place_of_a_log_is_not_followed_at_any_later_time() {
     for (what, act, expected) in [
         ("SIGUSR1", (|server| server.signal(Signal::USR1)) as fn(&Server), "the old one is still written"),
         ("SIGHUP", |server| server.signal(Signal::HUP), "nothing was changed"),
-        ("reload", |server| drop(server.refused_reload()), "nothing was changed"),
-        ("upgrade", |server| drop(server.asked(&["upgrade"])), "this program goes on"),
+        ("reload", |server| drop(server.reload_error()), "nothing was changed"),
+        ("upgrade", |server| drop(server.run_command(&["upgrade"])), "this program goes on"),
     ] {
         let server = with_log();
         let log = server.home().join("logs/access.log");
@@ -443,7 +443,7 @@ fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
         let asked = |word: &str| {
             let mut command = command();
             command.arg(word).arg("--root").arg(&folder);
-            ended(&mut command).status.code()
+            output_of(&mut command).status.code()
         };
         let before = server.serving_pid();
         server.signal(Signal::HUP);
@@ -454,7 +454,7 @@ fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
         let stats = {
             let mut command = command();
             command.args(["stats", "--json", "--root"]).arg(&folder);
-            ended(&mut command).stdout
+            output_of(&mut command).stdout
         };
         let stats: serde_json::Value = serde_json::from_slice(&stats).unwrap();
         let serving = stats["process"].as_u64().unwrap() as u32;
@@ -480,7 +480,7 @@ fn a_folder_that_is_closed_to_the_serving_user_is_named_with_what_to_do() {
     ] {
         let config = format!("listen = [\"127.0.0.1:0\"]\nuser = \"nobody\"\nroot = \"{root}\"\n");
         let config = home.file("site.toml", config);
-        let output = ended(command().arg("-c").arg(config));
+        let output = output_of(command().arg("-c").arg(config));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check(root, output.status.code(), Some(2));
         rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
@@ -496,14 +496,14 @@ fn a_folder_that_is_closed_to_the_serving_user_is_named_with_what_to_do() {
         set_mode(&folder.join("below"), 0o700);
         let config = format!("listen = [\"127.0.0.1:0\"]\nuser = \"nobody\"\nroot = \"{root}\"\n");
         let config = home.file("site.toml", config);
-        let output = ended(command().arg("-c").arg(config));
+        let output = output_of(command().arg("-c").arg(config));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check(root, output.status.code(), Some(2));
         rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
     }
     // The folder itself: no other descriptor helps there.
     let output =
-        ended(command().arg(folder.join("below")).args(["--listen", "127.0.0.1:0", "--user", "nobody"]));
+        output_of(command().arg(folder.join("below")).args(["--listen", "127.0.0.1:0", "--user", "nobody"]));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     rows.check("DIR", output.status.code(), Some(2));
     rows.holds(
@@ -566,7 +566,7 @@ fn root_serves_as_the_account_of_the_program_and_as_nobody_at_last() {
     );
     assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("4321", 200));
     drop(server);
-    let output = ended(with_accounts(&home, others).arg("-c").arg(&config));
+    let output = output_of(with_accounts(&home, others).arg("-c").arg(&config));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
@@ -580,7 +580,7 @@ fn root_serves_as_the_account_of_the_program_and_as_nobody_at_last() {
 fn packages_create_the_account() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/sysusers.d/taipan.conf");
     let file = file.canonicalize().unwrap();
-    let output = ended(tool("systemd-sysusers").arg("--dry-run").arg(file));
+    let output = output_of(tool("systemd-sysusers").arg("--dry-run").arg(file));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && (said.contains("taipan") || said.is_empty()), "{said}");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Broken, Client, Clients, PATIENCE, Page, Persistence, Random, Rows, Signal, Site, becomes, command,
-    ended, free_port, has_open, is_root, raise_descriptor_limit, signal_process,
+    free_port, has_open, is_root, output_of, raise_descriptor_limit, signal_process,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -112,7 +112,7 @@ fn a_port_below_1024_can_be_had_later() {
         assert!(answers(&address));
         assert_eq!(ids(server.serving_pid(), "Uid")[0], "65534");
     } else {
-        let said = server.refused_reload();
+        let said = server.reload_error();
         assert!(said.contains("ports below 1024 need root or CAP_NET_BIND_SERVICE"), "{said}");
     }
 }
@@ -170,7 +170,7 @@ fn log_files_change() {
     assert!(is_told("the configuration is read again"), "{}", read("b.err"));
     // What goes wrong is told where the configuration that is served says.
     server.configure("listen = 1");
-    server.refused_reload();
+    server.reload_error();
     assert!(is_told("nothing was changed") && !read("a.err").contains("nothing was changed"));
 }
 
@@ -194,7 +194,7 @@ fn user_and_group_change() {
         assert_eq!((found.0, found.1), (all("0"), all("0")));
     } else {
         server.configure("user = \"root\"");
-        assert!(server.refused_reload().contains("only root can become user \"root\""));
+        assert!(server.reload_error().contains("only root can become user \"root\""));
     }
     assert_eq!(server.get("/a.txt").status, 200);
 }
@@ -227,7 +227,7 @@ fn the_pid_file_moves() {
     server.configure("");
     server.reload();
     assert_eq!((pid("a.pid"), pid("b.pid")), (None, None));
-    assert_eq!(server.asked(&["stats"]).status.code(), Some(0));
+    assert_eq!(server.run_command(&["stats"]).status.code(), Some(0));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn what_cannot_be_served_changes_nothing_and_says_why() {
     let mut same = server.connect();
     for (config, why) in rows {
         server.configure(&config);
-        let said = server.refused_reload();
+        let said = server.reload_error();
         table.holds(&config, &format!("{why:?} is told to whoever asked: {said}"), said.contains(why));
         let told = |lines: &[String]| lines.iter().any(|line| line.contains(why)).then_some(());
         let is_told = server.errors().wait_for(PATIENCE, told).is_some();
@@ -459,7 +459,7 @@ fn downloads_last_through_generations_and_these_are_limited() {
         assert_eq!(server.serving_pids().len(), number as usize + 2);
     }
     server.configure(&config(3));
-    let said = server.refused_reload();
+    let said = server.reload_error();
     assert!(said.contains("generations") && said.contains("nothing was changed"), "{said}");
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
     // The first one ends, and there is room for another.
@@ -515,7 +515,7 @@ fn a_start_that_fails_leaves_nothing_behind() {
         ("[log]\naccess = \"nowhere/log\"", "nowhere/log"),
     ] {
         let site = site(&format!("listen = [\"unix:a.sock\", \"127.0.0.1:0\"]\n{wrong}"));
-        let output = ended(command().arg("-c").arg(site.write_config()).current_dir(site.home()));
+        let output = output_of(command().arg("-c").arg(site.write_config()).current_dir(site.home()));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(why), "{wrong}: {said}");
         assert!(!site.home().join("a.sock").exists(), "{wrong}");

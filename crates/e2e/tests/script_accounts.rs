@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use e2e::{
-    ControlGroup, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, ended,
-    is_root, program, run, tool, without_privilege,
+    ControlGroup, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege, is_root,
+    output_of, program, run, tool, without_privilege,
 };
 
 /// Of the server. Other tests that run at the same time have others.
@@ -317,8 +317,8 @@ fn an_account_that_cannot_be_had_is_an_error_that_says_what_to_do() {
         let route = format!("{own}\n[[route]]\npath = \"/bin/\"\ncgi = true\nuser = \"{user}\"\n");
         let site = site.config(&route);
         let config = site.write_config();
-        let output = ended(command_without_privilege(site.home()).arg("-c").arg(&config));
-        let checked = ended(command().arg("check").arg("-c").arg(&config));
+        let output = output_of(command_without_privilege(site.home()).arg("-c").arg(&config));
+        let checked = output_of(command().arg("check").arg("-c").arg(&config));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (output.status.code(), text(output.stderr), checked.status.code(), text(checked.stderr))
     };
@@ -351,7 +351,7 @@ fn a_start_without_the_capabilities_for_other_accounts_fails_and_says_which() {
         .arg(program())
         .arg("-c")
         .arg(site.write_config());
-    let output = ended(&mut withheld);
+    let output = output_of(&mut withheld);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("takes CAP_SETUID, CAP_SETGID and CAP_KILL"), "{said}");

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, PATIENCE, Response, Rows, Server, Site, becomes, command, command_without_privilege, ended,
-    is_root,
+    Client, PATIENCE, Response, Rows, Server, Site, becomes, command, command_without_privilege, is_root,
+    output_of,
 };
 
 const COUNTS: [&str; 36] = [
@@ -114,7 +114,7 @@ fn both_forms_have_every_count_of_every_worker() {
         "and the helpers: {json}"
     );
 
-    let output = server.asked(&["stats"]);
+    let output = server.run_command(&["stats"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let row = |words: &str| {
         let line =
@@ -270,7 +270,7 @@ fn only_root_and_the_owner_may_ask() {
     for word in words {
         let mut asking = command_without_privilege(&server.home().join("www"));
         asking.args([*word, "-c"]).arg(server.home().join("site.toml"));
-        let output = ended(&mut asking);
+        let output = output_of(&mut asking);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if is_root() {
             assert_eq!(output.status.code(), Some(1), "{word}: {said}");
@@ -291,7 +291,7 @@ fn without_a_server_there_is_nobody_to_ask() {
     let quiet = site("");
     let config = quiet.write_config();
     for word in ["stats", "reload", "upgrade"] {
-        let output = ended(command().arg(word).arg("-c").arg(&config));
+        let output = output_of(command().arg(word).arg("-c").arg(&config));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{word}: {said}");
         assert!(said.contains("no taipan serves"), "{word}: {said}");

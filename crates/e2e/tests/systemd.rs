@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, Folder, PATIENCE, Signal, Site, becomes, ended, program, signal_process, tool};
+use e2e::{Client, Folder, PATIENCE, Signal, Site, becomes, output_of, program, signal_process, tool};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -105,7 +105,7 @@ fn the_manager_is_told_of_every_change() {
 
     let asked = monotonic_micros();
     server.configure("lisen = 1");
-    server.refused_reload();
+    server.reload_error();
     check_reloading(&manager.next(), asked);
     assert_eq!(manager.next(), "READY=1", "as before");
 
@@ -121,7 +121,7 @@ fn after_an_upgrade_another_process_is_the_main_one() {
         .env(Site::new().file("a.txt", "a").config("pid_file = \"pid\"").env("WATCHDOG_USEC", micros()));
     let mut server = site.start();
     assert_eq!(manager.next_but_alive(), "READY=1");
-    assert_eq!(server.asked(&["upgrade"]).status.code(), Some(0));
+    assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0));
     let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
     assert!(becomes(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
     let new = pid().expect("it is there");
@@ -254,7 +254,7 @@ fn sockets_that_the_manager_has_opened_are_served() {
         server.configure(&format!("{listen}\nworkers = 1\npid_file = \"pid\""));
         server.reload();
         assert!(opened.answers());
-        assert_eq!(server.asked(&["upgrade"]).status.code(), Some(0), "{}", server.stderr());
+        assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0), "{}", server.stderr());
         let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
         assert!(becomes(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
         let new = pid().expect("it is there");
@@ -289,7 +289,7 @@ fn a_configuration_without_addresses_needs_sockets() {
     ];
     for (sockets, variables, why) in rows {
         let site = site();
-        let output = ended(&mut start_with(&site, sockets, variables));
+        let output = output_of(&mut start_with(&site, sockets, variables));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{variables}: {said}");
         assert!(said.contains(why), "{variables}: {said}");
@@ -309,7 +309,7 @@ fn the_units_are_as_systemd_wants_them() {
         names.push(folder.file(&unit.file_name().to_string_lossy(), text));
     }
     assert_eq!(names.len(), 2);
-    let output = ended(tool("systemd-analyze").args(["verify", "--man=no"]).args(&names));
+    let output = output_of(tool("systemd-analyze").args(["verify", "--man=no"]).args(&names));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     // What it says of other units is not about ours.
     let about_ours = said.lines().filter(|line| line.contains("taipan")).collect::<Vec<_>>();

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, Clients, Folder, PATIENCE, Page, Persistence, Random, Server, Signal, Site, becomes, ended,
+    Client, Clients, Folder, PATIENCE, Page, Persistence, Random, Server, Signal, Site, becomes, output_of,
     program, signal_process, tool,
 };
 
@@ -65,7 +65,7 @@ impl Rig {
 
     /// `taipan upgrade`, which succeeds.
     fn upgrade(&mut self) -> u32 {
-        let output = self.server.asked(&["upgrade"]);
+        let output = self.server.run_command(&["upgrade"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.code() != Some(0) {
             panic!("{said}\n{}", self.server.stderr());
@@ -85,7 +85,7 @@ fn script(to: &Path, text: &str) {
 /// In a process of its own: what one thread of a program writes, and another one's child has open as well
 /// for a moment, cannot be executed.
 fn shell(line: &str, first: &OsStr, second: &Path) {
-    let output = ended(tool("sh").args(["-c", line, "sh"]).arg(first).arg(second));
+    let output = output_of(tool("sh").args(["-c", line, "sh"]).arg(first).arg(second));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -194,7 +194,7 @@ fn a_program_that_does_not_work_changes_nothing() {
     ];
     for (what, write, why) in rows {
         rig.install(write);
-        let output = rig.server.asked(&["upgrade"]);
+        let output = rig.server.run_command(&["upgrade"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{what}: {said}");
         assert!(said.contains(why), "{what}: {said}");
@@ -216,7 +216,7 @@ fn a_program_that_does_not_work_changes_nothing() {
 
     // Nothing at all is in its place.
     fs::remove_file(&rig.installed).expect("it is there");
-    assert_eq!(rig.server.asked(&["upgrade"]).status.code(), Some(1));
+    assert_eq!(rig.server.run_command(&["upgrade"]).status.code(), Some(1));
     rig.server.reload();
     assert_eq!(same.get("/a.txt").status, 200);
 }
@@ -234,7 +234,7 @@ fn a_program_that_cannot_serve_the_configuration_changes_nothing() {
     for wrong in ["lisen = 1", "root = \"nothing\"", "pid_file = \"nowhere/pid\""] {
         let pid_file = if wrong.starts_with("pid_file") { "" } else { "pid_file = \"pid\"\n" };
         rig.server.configure(&format!("{config}\n{pid_file}{wrong}"));
-        let output = rig.server.asked(&["upgrade"]);
+        let output = rig.server.run_command(&["upgrade"]);
         assert_eq!(output.status.code(), Some(1), "{wrong}: {}", rig.server.stderr());
         serves();
     }
@@ -254,7 +254,7 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
             let mut command = Command::new(program);
             command.args(["upgrade", "-c"]).arg(home);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            ended(&mut command)
+            output_of(&mut command)
         })
     };
     let pid = || fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse::<u32>().ok());
@@ -262,8 +262,8 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
     let pid = pid().expect("it has said so");
     // While it hangs, this one serves, and takes no other change.
     assert_eq!(rig.server.get("/a.txt").status, 200);
-    assert!(rig.server.refused_reload().contains("another program is about to take over"));
-    assert_eq!(rig.server.asked(&["upgrade"]).status.code(), Some(1));
+    assert!(rig.server.reload_error().contains("another program is about to take over"));
+    assert_eq!(rig.server.run_command(&["upgrade"]).status.code(), Some(1));
     rig.server.signal(Signal::TERM);
     assert_eq!(rig.server.wait(AT_ONCE).code(), Some(0));
     assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));
