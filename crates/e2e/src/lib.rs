@@ -4,7 +4,7 @@
 //! where it matters. Nothing here knows how the server works: what it says is read with a reader of its
 //! own, which accepts only what RFC 9112 allows.
 
-mod beside;
+mod background;
 mod cgroup;
 mod client;
 mod clients;
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use rustix::process::Signal;
 
-pub use beside::{Beside, children_of, parent_of, runs};
+pub use background::{BackgroundProcess, children_of, parent_of, runs};
 pub use cgroup::ControlGroup;
 pub use client::{Broken, Client};
 pub use clients::{Clients, Page, Persistence, Tally};
@@ -34,7 +34,7 @@ pub use output::Lines;
 pub use program::{command, program, run};
 pub use random::Random;
 pub use response::{Malformed, Response, chunked};
-pub use server::{Address, Server, becomes, signal_process};
+pub use server::{Address, Server, signal_process, wait_until};
 pub use site::Site;
 pub use tools::{
     command_with_descriptors, command_without_privilege, free_port, has_open, is_root, output_of,

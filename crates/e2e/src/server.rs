@@ -155,7 +155,7 @@ impl Server {
     /// Waits until the process that was started has ended, while another one goes on.
     pub fn wait_for_predecessor(&mut self, patience: Duration) -> ExitStatus {
         let mut ended = None;
-        let has_ended = becomes(patience, || {
+        let has_ended = wait_until(patience, || {
             ended = self.child.try_wait().expect("it is our child");
             ended.is_some()
         });
@@ -237,7 +237,7 @@ impl Drop for Server {
 }
 
 /// Looks until it is so; `false` if it is not in time.
-pub fn becomes(patience: Duration, mut is: impl FnMut() -> bool) -> bool {
+pub fn wait_until(patience: Duration, mut is: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + patience;
     while !is() {
         if Instant::now() >= until {

@@ -71,7 +71,7 @@ impl Site {
     }
 
     /// A file beside the root, which must not be served.
-    pub fn beside(self, name: &str, content: impl AsRef<[u8]>) -> Site {
+    pub fn file_beside_root(self, name: &str, content: impl AsRef<[u8]>) -> Site {
         self.home.file(name, content);
         self
     }

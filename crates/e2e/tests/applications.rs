@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use e2e::{
-    Beside, Client, PATIENCE, Response, Rows, Server, Site, free_port, is_root, output_of, path_of, tool,
+    BackgroundProcess, Client, PATIENCE, Response, Rows, Server, Site, free_port, is_root, output_of,
+    path_of, tool,
 };
 
 /// Runs a command that must not fail, and returns what it prints.
@@ -37,7 +38,7 @@ const PHP: [Php; 3] = [Php::Cgi, Php::Managed, Php::Fpm];
 /// The server, and what it needs besides.
 struct Running {
     server: Server,
-    _beside: Option<Beside>,
+    _application: Option<BackgroundProcess>,
 }
 
 impl Deref for Running {
@@ -72,7 +73,7 @@ impl Php {
             "max_body = \"64MiB\"\nindex = [\"index.php\"]\n{top}\n\
              [[route]]\npath = \"*.php\"\ninterpreter = \"{interpreter}\"\n{config}\n{section}{application}"
         ))
-        .beside(
+        .file_beside_root(
             "fpm.conf",
             format!(
                 "[global]\nerror_log = {home}/fpm.log\n[www]\nlisten = {home}/fpm.sock\n\
@@ -83,18 +84,18 @@ impl Php {
 
     fn start(self, site: Site) -> Running {
         let fpm = (self == Php::Fpm).then(|| fpm(&site));
-        Running { server: site.start(), _beside: fpm }
+        Running { server: site.start(), _application: fpm }
     }
 }
 
 /// php-fpm, as the configuration beside the site has it.
-fn fpm(site: &Site) -> Beside {
+fn fpm(site: &Site) -> BackgroundProcess {
     let mut fpm = Command::new(path_of("php-fpm"));
     fpm.args(["-n", "-F", "-y"]).arg(site.home().join("fpm.conf"));
     if is_root() {
         fpm.arg("-R");
     }
-    Beside::listening(&mut fpm, &site.home().join("fpm.sock"))
+    BackgroundProcess::listening(&mut fpm, &site.home().join("fpm.sock"))
 }
 
 fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
@@ -492,18 +493,19 @@ fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
         ("gunicorn, elsewhere", "protocol = \"http\"\naddress = \"unix:HOME/socket\"".to_owned(), ""),
     ] {
         eprintln!("{way}");
-        let site = Site::new().beside("app.py", WSGI).beside("taipan.py", WRAPPER);
+        let site = Site::new().file_beside_root("app.py", WSGI).file_beside_root("taipan.py", WRAPPER);
         let home = site.home().to_owned();
         let is_elsewhere = settings.contains("address");
         let folder = if is_elsewhere { "" } else { "\nprocesses = 2\nfolder = \"HOME\"\nstart = \"30s\"" };
         let settings = format!("{settings}{folder}").replace("HOME", &home.display().to_string());
-        let site = leaving_to(site.beside("by_fastcgi.py", format!("{WSGI}\n{BY_FASTCGI}")), &settings);
+        let site =
+            leaving_to(site.file_beside_root("by_fastcgi.py", format!("{WSGI}\n{BY_FASTCGI}")), &settings);
         let gunicorn = is_elsewhere.then(|| {
             let mut command = Command::new(&gunicorn);
             command.args(["--threads=4", "--bind=unix:socket", "app:application"]).current_dir(&home);
-            Beside::listening(&mut command, &home.join("socket"))
+            BackgroundProcess::listening(&mut command, &home.join("socket"))
         });
-        let server = Running { server: site.start(), _beside: gunicorn };
+        let server = Running { server: site.start(), _application: gunicorn };
         let mut rows = Rows::new();
 
         let response = server.ask(post("/app/some/path?q=1", "text/plain", b"the body"));
@@ -513,7 +515,7 @@ fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
         rows.check(way, (response.status, response.text().as_str()), (404, "no such page"));
         rows.check(way, server.get("/app/raise").status, 500);
         let said = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
-        let errors = server._beside.as_ref().map_or(server.errors(), Beside::errors);
+        let errors = server._application.as_ref().map_or(server.errors(), BackgroundProcess::errors);
         rows.holds(way, "the error is told of", errors.wait_for(PATIENCE, said).is_some());
         let response = server.ask(post("/app/echo", "text/plain", &body));
         rows.holds(way, "5 MiB come back", response.status == 200 && response.body == body);
@@ -541,7 +543,8 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
         ),
     ] {
         eprintln!("{way}");
-        let site = Site::new().beside("http_app.py", HTTP_APP).beside("node_app.js", NODE_APP);
+        let site =
+            Site::new().file_beside_root("http_app.py", HTTP_APP).file_beside_root("node_app.js", NODE_APP);
         let home = site.home().to_owned();
         let is_elsewhere = settings.contains("address");
         let folder = if is_elsewhere {
@@ -552,11 +555,14 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
         let settings = format!("protocol = \"http\"\n{settings}{folder}");
         let settings = settings.replace("HOME", &home.display().to_string()).replace("PROGRAM", program);
         let site = leaving_to(site, &settings);
-        let beside = is_elsewhere.then(|| {
+        let process = is_elsewhere.then(|| {
             let mut command = Command::new(program);
-            Beside::listening(command.arg(arguments).arg("socket").current_dir(&home), &home.join("socket"))
+            BackgroundProcess::listening(
+                command.arg(arguments).arg("socket").current_dir(&home),
+                &home.join("socket"),
+            )
         });
-        let server = Running { server: site.start(), _beside: beside };
+        let server = Running { server: site.start(), _application: process };
         let mut rows = Rows::new();
         let row = |what: &str| format!("{way}: {what}");
 
@@ -635,7 +641,7 @@ fn gitweb_shows_a_repository() {
     done(git(&seed).args(["add", "-A"]));
     done(git(&seed).args(["commit", "-q", "-m", "the first one"]));
     done(git(&seed).args(["push", "-q"]).arg(&bare).arg("main"));
-    let site = site.beside(
+    let site = site.file_beside_root(
         "gitweb.conf",
         format!("our $projectroot = '{}/git';\n", bare.parent().unwrap().parent().unwrap().display()),
     );
@@ -795,7 +801,7 @@ fn php_fpm_is_told_what_lighttpd_tells_it() {
             server.home().join("fpm.sock").display(),
         ),
     );
-    let _lighttpd = Beside::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
+    let _lighttpd = BackgroundProcess::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
     let mut rows = Rows::new();
     for target in ["/a.php", "/a.php?x=1&y=%20", "/a.php/a%20b/c?x", "/a.php/", "/b%20c/?z"] {
         let request = format!(

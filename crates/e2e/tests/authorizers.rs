@@ -14,8 +14,8 @@ fn site(more: &str) -> Site {
         .script("secret/env.sh", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s %s' \"$REMOTE_USER\" \"$LEVEL\" \"$(cat)\"\n")
         .script("secret/glob.pl", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nby a glob for %s' \"$REMOTE_USER\"\n")
         .script("run.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nran with %s' \"$PATH_INFO\"\n")
-        .beside("guard.py", GUARD)
-        .beside("taipan.py", WRAPPER);
+        .file_beside_root("guard.py", GUARD)
+        .file_beside_root("taipan.py", WRAPPER);
     let program =
         format!("command = [\"{}\", \"-B\", \"{}/guard.py\"", path_of("python3"), site.home().display());
     let config = format!(
@@ -122,7 +122,10 @@ fn nothing_passes_when_nobody_can_be_asked() {
 
 #[test]
 fn a_site_of_files_alone_may_have_an_authorizer() {
-    let site = Site::new().file("s.txt", "secret").beside("guard.py", GUARD).beside("taipan.py", WRAPPER);
+    let site = Site::new()
+        .file("s.txt", "secret")
+        .file_beside_root("guard.py", GUARD)
+        .file_beside_root("taipan.py", WRAPPER);
     let (python, home) = (path_of("python3"), site.home().display().to_string());
     let guard =
         format!("[[application]]\nname = \"guard\"\ncommand = [\"{python}\", \"-B\", \"{home}/guard.py\"]");

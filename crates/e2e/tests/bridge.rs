@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Folder, Lines, PATIENCE, Rows, Signal, becomes, command, output_of, program, shown, signal_process, tool,
+    Folder, Lines, PATIENCE, Rows, Signal, command, output_of, program, shown, signal_process, tool,
+    wait_until,
 };
 use script::environment::{Environment, Limits};
 use script::fastcgi::client::{Client, Event};
@@ -48,7 +49,7 @@ impl Bridge {
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
         let bridge = Bridge { child, home, errors };
         let connects = || UnixStream::connect(bridge.socket()).is_ok();
-        assert!(becomes(PATIENCE, connects), "{}", bridge.errors.text());
+        assert!(wait_until(PATIENCE, connects), "{}", bridge.errors.text());
         bridge
     }
 
@@ -76,7 +77,7 @@ impl Bridge {
     /// Ends it with a signal. Gives its exit code.
     fn end(mut self, signal: Signal) -> Option<i32> {
         signal_process(self.child.id(), signal);
-        assert!(becomes(LONG, || self.child.try_wait().expect("it is our child").is_some()));
+        assert!(wait_until(LONG, || self.child.try_wait().expect("it is our child").is_some()));
         assert!(!self.socket().exists(), "its socket goes with it");
         self.child.wait().expect("it is our child").code()
     }
@@ -446,7 +447,7 @@ fn a_server_that_leaves_takes_the_script_with_it() {
         let pid = String::from_utf8(told).expect("it is text");
         assert!(is_there(&pid));
         drop(connection);
-        assert!(becomes(PATIENCE, || !is_there(&pid)), "{body}");
+        assert!(wait_until(PATIENCE, || !is_there(&pid)), "{body}");
         assert!(bridge.home.path().join("scripts/tidy").exists());
     }
 }
@@ -549,7 +550,7 @@ fn addresses_of_tcp_are_listened_on_too() {
     wrap.args(["fcgi-wrap", "--socket", &address, "printf", "\\nhello"]);
     let mut child = wrap.spawn().expect("the program starts");
     let mut found = None;
-    assert!(becomes(PATIENCE, || {
+    assert!(wait_until(PATIENCE, || {
         found = std::net::TcpStream::connect(&address).ok();
         found.is_some()
     }));
@@ -612,7 +613,7 @@ fn what_a_script_leaves_behind_ends_with_its_answer() {
     assert_eq!(response.exit, 0);
     let took = began.elapsed();
     assert!(took < PATIENCE, "{took:?}");
-    assert!(becomes(PATIENCE, || !is_there(response.text())));
+    assert!(wait_until(PATIENCE, || !is_there(response.text())));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Rows, Site, becomes, without_privilege};
+use e2e::{Broken, Client, PATIENCE, Random, Rows, Site, wait_until, without_privilege};
 
 /// Every request compares with the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
@@ -241,7 +241,7 @@ fn what_may_no_longer_be_read_is_no_longer_served() {
 /// Asks until the answer is `expected`, for as long as a change may stay unseen.
 fn wait_for(client: &mut Client, path: &str, expected: &str) {
     let mut found = String::new();
-    let has_come = becomes(Duration::from_secs(3), || {
+    let has_come = wait_until(Duration::from_secs(3), || {
         found = summary(client, path, "");
         found == expected
     });
@@ -290,10 +290,10 @@ fn within_its_interval_a_file_is_not_compared_with_the_disk() {
 #[test]
 fn another_release_behind_the_root_is_noticed() {
     let site = Site::new()
-        .beside("1/a.txt", "1")
-        .beside("1/old.txt", "1")
-        .beside("2/a.txt", "2")
-        .beside("2/new.txt", "2");
+        .file_beside_root("1/a.txt", "1")
+        .file_beside_root("1/old.txt", "1")
+        .file_beside_root("2/a.txt", "2")
+        .file_beside_root("2/new.txt", "2");
     relink(&site.home().join("current"), "1");
     let server = site.config_without_root("root = \"current\"").start();
     let mut client = server.connect();

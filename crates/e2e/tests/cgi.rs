@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::{Client, PATIENCE, Response, Rows, Server, Site, becomes};
+use e2e::{Client, PATIENCE, Response, Rows, Server, Site, wait_until};
 
 /// Prints its environment, and its working folder and arguments as if they were in it.
 const ENVIRONMENT: &str = "#!/usr/bin/perl\nuse Cwd;\nprint \"Content-Type: text/plain\\n\\n\";\n\
@@ -445,8 +445,8 @@ fn what_a_script_names_is_sent_in_its_place_if_it_may_be() {
         .script("out.cgi", naming("X-Sendfile", "/etc/passwd"))
         .script("link.cgi", naming("X-Sendfile", &format!("{home}/private/link")))
         .script("none.cgi", naming("X-Sendfile", &format!("{home}/private/none")))
-        .beside("private/a", "a private file")
-        .beside("secret", "a secret")
+        .file_beside_root("private/a", "a private file")
+        .file_beside_root("secret", "a secret")
         .config(&format!("{EVERY_CGI}[scripts]\nsendfile = [\"private\"]\n"))
         .start();
     server.files().symlink("private/link", "/etc/passwd");
@@ -621,7 +621,11 @@ fn scripts_run_in_the_chroot() {
         // Only root can change its root.
         return;
     }
-    let site = Site::new().beside("a.c", STATIC).file("b.x", "").beside("spool/none", "").folder("bin");
+    let site = Site::new()
+        .file_beside_root("a.c", STATIC)
+        .file("b.x", "")
+        .file_beside_root("spool/none", "")
+        .folder("bin");
     let home = site.home().to_owned();
     let compiled = e2e::tool("cc").args(["-static", "-o", "www/a.cgi", "a.c"]).current_dir(&home).output();
     assert!(compiled.expect("cc starts").status.success());
@@ -702,5 +706,5 @@ fn explain_tells_which_script_it_would_be_and_does_not_run_it() {
 
 /// Waits for something that no event tells of.
 fn wait_for(holds: impl Fn() -> bool) {
-    assert!(becomes(PATIENCE, holds), "it does not come");
+    assert!(wait_until(PATIENCE, holds), "it does not come");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::{Broken, ControlGroup, PATIENCE, Rows, Server, Site, becomes, is_root, runs};
+use e2e::{Broken, ControlGroup, PATIENCE, Rows, Server, Site, is_root, runs, wait_until};
 
 /// Scripts that have all the time they need, but none to end in.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
@@ -36,7 +36,7 @@ fn pid(server: &Server) -> u32 {
 }
 
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    assert!(becomes(PATIENCE, holds), "{what}: not in time");
+    assert!(wait_until(PATIENCE, holds), "{what}: not in time");
 }
 
 /// All processes of a group that run.

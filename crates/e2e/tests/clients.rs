@@ -225,7 +225,10 @@ fn wget_mirrors_a_tree_byte_for_byte() {
     ] {
         site = site.file(&format!("names/{name}"), name);
     }
-    site = site.beside("outside.txt", "outside").symlink("out", "../outside.txt").file(".hidden", "hidden");
+    site = site
+        .file_beside_root("outside.txt", "outside")
+        .symlink("out", "../outside.txt")
+        .file(".hidden", "hidden");
     let server = site.config("listing = true").start();
     let copy = server.home().join("copy");
     fs::create_dir(&copy).unwrap();

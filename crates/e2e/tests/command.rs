@@ -490,7 +490,8 @@ fn every_mistake_is_told_with_its_file_and_line() {
     ];
     let mut rows = Rows::new();
     for (lines, parts) in table {
-        let site = Site::new().beside("more/a.toml", "[[host]]\nrot = \".\"\nnames = \"a.example\"\n");
+        let site =
+            Site::new().file_beside_root("more/a.toml", "[[host]]\nrot = \".\"\nnames = \"a.example\"\n");
         let path = site.home().join("site.toml");
         fs::write(&path, format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{lines}\n")).unwrap();
         let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
@@ -507,13 +508,13 @@ fn included_files_count_as_if_they_stood_there() {
     let site = Site::new()
         .config("include = [\"hosts/*.toml\", \"limits.toml\", \"none/*.toml\"]")
         .file("index.html", "default")
-        .beside("a/index.html", "host a")
-        .beside("b/index.html", "host b")
-        .beside("hosts/a.toml", "[[host]]\nnames = \"a.example\"\nroot = \"../a\"\n")
-        .beside("hosts/b.toml", "[[host]]\nnames = \"b.example\"\nroot = \"../b\"\n")
-        .beside("hosts/.hidden.toml", "nonsense")
-        .beside("hosts/c.toml~", "nonsense")
-        .beside("limits.toml", "[limits]\ntarget = 64\n");
+        .file_beside_root("a/index.html", "host a")
+        .file_beside_root("b/index.html", "host b")
+        .file_beside_root("hosts/a.toml", "[[host]]\nnames = \"a.example\"\nroot = \"../a\"\n")
+        .file_beside_root("hosts/b.toml", "[[host]]\nnames = \"b.example\"\nroot = \"../b\"\n")
+        .file_beside_root("hosts/.hidden.toml", "nonsense")
+        .file_beside_root("hosts/c.toml~", "nonsense")
+        .file_beside_root("limits.toml", "[limits]\ntarget = 64\n");
     let server = site.start();
     for (host, body) in [("a.example", "host a"), ("b.example", "host b"), ("c.example", "default")] {
         let response = server.ask(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));

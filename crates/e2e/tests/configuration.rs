@@ -24,7 +24,7 @@ fn a_name_wins_over_a_wildcard_and_the_rest_goes_to_the_default_host() {
          [[host]]\nnames = \"*.deep.example\"\nroot = \"deep\"",
     );
     for name in ["a", "wild", "deep"] {
-        site = site.beside(&format!("{name}/index.html"), name);
+        site = site.file_beside_root(&format!("{name}/index.html"), name);
     }
     let server = site.start();
     let mut rows = Rows::new();
@@ -55,8 +55,10 @@ fn the_first_host_is_the_default_where_the_top_level_serves_nothing() {
     let hosts =
         "[[host]]\nnames = \"a.example\"\nroot = \"a\"\n[[host]]\nnames = \"b.example\"\nroot = \"b\"\n";
     for (config, body) in [(hosts.to_owned(), "a"), (format!("{hosts}default = true"), "b")] {
-        let site =
-            Site::new().config_without_root(&config).beside("a/index.html", "a").beside("b/index.html", "b");
+        let site = Site::new()
+            .config_without_root(&config)
+            .file_beside_root("a/index.html", "a")
+            .file_beside_root("b/index.html", "b");
         let server = site.start();
         assert_eq!(answer(&server, "c.example", "/"), (200, body.to_owned()), "{config}");
         assert_eq!(answer(&server, "b.example", "/"), (200, "b".to_owned()), "{config}");
@@ -106,9 +108,9 @@ fn an_exact_path_wins_over_a_glob_and_a_glob_over_the_longest_prefix() {
 fn an_alias_takes_the_prefix_away_and_a_root_does_not() {
     let server = Site::new()
         .file("index.html", "www")
-        .beside("files/a.txt", "aliased")
-        .beside("files/deep/index.html", "aliased index")
-        .beside("other/o/a.txt", "other root")
+        .file_beside_root("files/a.txt", "aliased")
+        .file_beside_root("files/deep/index.html", "aliased index")
+        .file_beside_root("other/o/a.txt", "other root")
         .config("[[route]]\npath = \"/f/\"\nalias = \"files\"\n[[route]]\npath = \"/o/\"\nroot = \"other\"")
         .start();
     let mut rows = Rows::new();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Beside, Rows, Server, Site, command, is_root, output_of, path_of};
+use e2e::{BackgroundProcess, Rows, Server, Site, command, is_root, output_of, path_of};
 
 /// What the manual shows, in the section on Debian's packages.
 const MANUAL: &str = include_str!("../../../docs/manual/applications.md");
@@ -31,7 +31,7 @@ fn of_the_manual(home: &Path) -> String {
 }
 
 /// php-fpm with the extensions that are installed. DokuWiki gets folders of the test for its settings and pages.
-fn fpm(site: &Site) -> Beside {
+fn fpm(site: &Site) -> BackgroundProcess {
     let home = site.home().display().to_string();
     let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
     let conf = format!(
@@ -44,7 +44,7 @@ fn fpm(site: &Site) -> Beside {
     if is_root() {
         fpm.arg("-R");
     }
-    Beside::listening(&mut fpm, &site.home().join("fpm.sock"))
+    BackgroundProcess::listening(&mut fpm, &site.home().join("fpm.sock"))
 }
 
 /// A wiki with one page, whose settings are Debian's but for `settings`.
@@ -55,10 +55,10 @@ fn site(settings: &str) -> Site {
     let local = format!("<?php $conf['savedir'] = '{home}/data'; $conf['useacl'] = 0; {settings}");
     let site = site
         .file("own.php", "<?php echo 'of the root ', $_SERVER['SCRIPT_NAME'];")
-        .beside("before.php", before)
-        .beside("conf/local.php", local)
-        .beside("data/pages/start.txt", "====== Hello from the wiki ======\n")
-        .beside("data/pages/a/page.txt", "====== A page below ======\n");
+        .file_beside_root("before.php", before)
+        .file_beside_root("conf/local.php", local)
+        .file_beside_root("data/pages/start.txt", "====== Hello from the wiki ======\n")
+        .file_beside_root("data/pages/a/page.txt", "====== A page below ======\n");
     for folder in
         ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "tmp"]
     {
@@ -75,7 +75,7 @@ fn site(settings: &str) -> Site {
     site
 }
 
-fn start(site: Site) -> (Server, Beside) {
+fn start(site: Site) -> (Server, BackgroundProcess) {
     let fpm = fpm(&site);
     (site.start(), fpm)
 }
@@ -128,7 +128,7 @@ fn an_alias_and_a_pattern_of_scripts_serve_dokuwiki_phpmyadmin_and_adminer() {
 
 #[test]
 fn a_fallback_gives_dokuwiki_the_addresses_that_it_writes() {
-    let site = site("$conf['userewrite'] = 1;").beside("data/media/pic.png", PNG);
+    let site = site("$conf['userewrite'] = 1;").file_beside_root("data/media/pic.png", PNG);
     let fences: Vec<&str> = section().split("```toml\n").skip(2).take(2).collect();
     let [line, images] = [0, 1].map(|at| fences[at].split("```").next().expect("it ends"));
     let alias = "alias = \"/usr/share/dokuwiki\"\n";

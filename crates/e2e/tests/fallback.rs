@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use e2e::{Beside, Rows, Server, Site, command, is_root, output_of, path_of};
+use e2e::{BackgroundProcess, Rows, Server, Site, command, is_root, output_of, path_of};
 
 const WORDPRESS: &str = include_str!("programs/front/wordpress.php");
 const SYMFONY: &str = include_str!("programs/front/symfony.php");
@@ -13,7 +13,7 @@ const SCGI_APP: &str = include_str!("programs/scgi_app.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 
 /// php-fpm, for files below the test's own folder.
-fn fpm(site: &Site) -> Beside {
+fn fpm(site: &Site) -> BackgroundProcess {
     let home = site.home().display().to_string();
     let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
     let conf = format!(
@@ -25,11 +25,11 @@ fn fpm(site: &Site) -> Beside {
     if is_root() {
         fpm.arg("-R");
     }
-    Beside::listening(&mut fpm, &site.home().join("fpm.sock"))
+    BackgroundProcess::listening(&mut fpm, &site.home().join("fpm.sock"))
 }
 
 /// A server for the hosts of `config`, with php-fpm as the application `php`.
-fn with_php(site: Site, config: &str) -> (Server, Beside) {
+fn with_php(site: Site, config: &str) -> (Server, BackgroundProcess) {
     let fpm = fpm(&site);
     let home = site.home().display().to_string();
     let application =
@@ -281,10 +281,10 @@ fn scripts_and_applications_by_every_protocol_are_fallbacks() {
     ] {
         let site = Site::new()
             .file("there.txt", "there")
-            .beside("taipan.py", WRAPPER)
-            .beside("told.py", TOLD)
-            .beside("scgi_app.py", SCGI_APP)
-            .beside("http_app.py", HTTP_APP)
+            .file_beside_root("taipan.py", WRAPPER)
+            .file_beside_root("told.py", TOLD)
+            .file_beside_root("scgi_app.py", SCGI_APP)
+            .file_beside_root("http_app.py", HTTP_APP)
             .script(
                 "run.cgi",
                 "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s %s %s %s ' \"$REQUEST_METHOD\" \"$SCRIPT_NAME\" \
@@ -402,8 +402,8 @@ fn a_fallback_is_guarded_as_if_it_had_been_asked() {
     let site = Site::new()
         .file("guarded/index.html", "guarded")
         .file("open.txt", "open")
-        .beside("guard.py", include_str!("programs/guard.py"))
-        .beside("taipan.py", WRAPPER);
+        .file_beside_root("guard.py", include_str!("programs/guard.py"))
+        .file_beside_root("taipan.py", WRAPPER);
     let home = site.home().display().to_string();
     let python = path_of("python3");
     let server = site

@@ -931,7 +931,7 @@ fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
         })
     });
     let refused: Vec<_> = refused.collect();
-    assert!(e2e::becomes(PATIENCE, || refused.iter().any(|one| one.is_finished())));
+    assert!(e2e::wait_until(PATIENCE, || refused.iter().any(|one| one.is_finished())));
     assert!(told.try_recv().is_err(), "there are never more");
     gate.open();
     assert!(clients.iter_mut().all(|client| outcome(client) == "200 hello"));

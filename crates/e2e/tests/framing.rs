@@ -14,8 +14,8 @@ fn site() -> Site {
         .file("a.txt", "hello\n")
         .file("a/b.txt", "deep\n")
         .file("smuggled", SMUGGLED_CONTENT)
-        .beside("secret", SECRET)
-        .beside("www-secret/secret", SECRET)
+        .file_beside_root("secret", SECRET)
+        .file_beside_root("www-secret/secret", SECRET)
 }
 
 /// Exactly one answer, which refuses; then nothing.

@@ -183,8 +183,8 @@ fn host_stands_once_and_is_valid() {
 #[test]
 fn the_host_of_the_target_wins_over_the_field() {
     let server = site()
-        .beside("other/who", "other\n")
-        .beside("wild/who", "wild\n")
+        .file_beside_root("other/who", "other\n")
+        .file_beside_root("wild/who", "wild\n")
         .file("who", "default\n")
         .config("[[host]]\nnames = [\"other.example\"]\nroot = \"other\"")
         .config("[[host]]\nnames = [\"*.wild.example\"]\nroot = \"wild\"")

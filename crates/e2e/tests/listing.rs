@@ -256,7 +256,7 @@ fn a_link_is_listed_as_what_it_leads_to_if_it_may_be_followed() {
     let site = Site::new()
         .file("file.txt", "12345")
         .file("folder/x", "x")
-        .beside("outside.txt", "outside")
+        .file_beside_root("outside.txt", "outside")
         .symlink("in", "file.txt")
         .symlink("in-folder", "folder")
         .symlink("out", "../outside.txt")

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{PATIENCE, Rows, Server, Signal, Site, becomes, has_open, without_privilege};
+use e2e::{PATIENCE, Rows, Server, Signal, Site, has_open, wait_until, without_privilege};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
@@ -400,7 +400,7 @@ fn the_log_is_opened_again_on_sigusr1() {
     // It is handed to whoever serves, who writes to it from then on.
     let pid = server.serving_pid();
     let is_new = || has_open(pid, &path("access.log")) && !has_open(pid, &path("access.1"));
-    assert!(becomes(PATIENCE, || is_new() && path("error.log").exists()), "the logs are not opened again");
+    assert!(wait_until(PATIENCE, || is_new() && path("error.log").exists()), "the logs are not opened again");
     (0..3).for_each(|_| drop(client.get("/")));
     assert_eq!(file_lines(&path("access.log"), 3).len(), 3);
     assert_eq!(file_lines(&path("access.1"), 6).len(), 6);
@@ -423,7 +423,7 @@ fn who_gave_up_root_can_open_its_logs_again() {
 
 #[test]
 fn a_log_that_cannot_be_opened_again_is_written_on() {
-    let server = site("access = \"logs/access.log\"").beside("logs/x", "").start();
+    let server = site("access = \"logs/access.log\"").file_beside_root("logs/x", "").start();
     let mut client = server.connect();
     client.get("/a.txt");
     file_lines(&server.home().join("logs/access.log"), 1);
@@ -517,7 +517,7 @@ fn a_log_that_nobody_reads_holds_up_nobody_and_what_is_lost_is_counted() {
 fn a_host_can_have_a_log_of_its_own() {
     let server = Site::new()
         .file("a.txt", "a")
-        .beside("b/a.txt", "b")
+        .file_beside_root("b/a.txt", "b")
         .config(
             "[[host]]\nnames = \"b.example\"\nroot = \"b\"\naccess_log = \"./b.log\"\n\
              [[host]]\nnames = \"c.example\"\nroot = \"b\"\n[log]\naccess = \"./all.log\"",

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Server, Site, becomes};
+use e2e::{Broken, Client, PATIENCE, Random, Server, Site, wait_until};
 use script::fastcgi::RequestId;
 use script::fastcgi::application::{Application, Event, Limits};
 
@@ -230,7 +230,7 @@ fn warm(server: &Server) {
 }
 
 fn until(what: &str, is: impl FnMut() -> bool) {
-    assert!(becomes(PATIENCE, is), "{what}");
+    assert!(wait_until(PATIENCE, is), "{what}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use e2e::{
-    Broken, Client, Clients, PATIENCE, Page, Persistence, Response, Rows, Server, Signal, Site, becomes,
-    children_of, is_root, parent_of, path_of, runs, signal_process, tool,
+    Broken, Client, Clients, PATIENCE, Page, Persistence, Response, Rows, Server, Signal, Site, children_of,
+    is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
 };
 
 const APP: &str = include_str!("programs/app.py");
@@ -38,7 +38,10 @@ fn site(words: &str, settings: &str) -> Site {
 }
 
 fn site_with(top: &str, words: &str, settings: &str) -> Site {
-    let site = Site::new().file("static", "still here").beside("app.py", APP).beside("taipan.py", WRAPPER);
+    let site = Site::new()
+        .file("static", "still here")
+        .file_beside_root("app.py", APP)
+        .file_beside_root("taipan.py", WRAPPER);
     // Also for whoever is not root.
     fs::set_permissions(site.home(), Permissions::from_mode(0o777)).expect("it is our folder");
     let config = config(site.home(), words, top, settings);
@@ -73,7 +76,12 @@ fn alive(server: &Server) -> Vec<u32> {
 
 #[track_caller]
 fn wait_for(server: &Server, what: &str, holds: impl FnMut() -> bool) {
-    assert!(becomes(PATIENCE, holds), "{what}: not in time; of {:?} run {:?}", starts(server), alive(server));
+    assert!(
+        wait_until(PATIENCE, holds),
+        "{what}: not in time; of {:?} run {:?}",
+        starts(server),
+        alive(server)
+    );
 }
 
 /// A request that is answered when there is a file `go`: once it has begun.
@@ -181,7 +189,7 @@ fn a_file_is_run_with_the_variables_that_a_script_gets() {
 #[test]
 fn what_an_application_writes_means_what_it_does_for_a_script() {
     let server = site("", "")
-        .beside("private/a", "a private file")
+        .file_beside_root("private/a", "a private file")
         .config("[scripts]\nsendfile = [\"private\"]")
         .start();
     let private = server.home().join("private/a").display().to_string();
@@ -340,7 +348,11 @@ fn processes_are_replaced_under_load_and_no_request_fails() {
     for persistence in [Persistence::KeepAlive, Persistence::Close] {
         let server = start("processes = 2\nrequests = 20");
         // It takes a while, as starting Python does.
-        under_load(&server, persistence, || assert!(becomes(6 * PATIENCE, || starts(&server).len() >= 12)));
+        under_load(
+            &server,
+            persistence,
+            || assert!(wait_until(6 * PATIENCE, || starts(&server).len() >= 12)),
+        );
     }
 }
 
@@ -569,7 +581,7 @@ fn a_process_is_given_its_socket_its_folder_and_its_environment_and_nothing_else
 
 #[test]
 fn a_program_may_get_its_socket_as_systemd_hands_it_over() {
-    let site = Site::new().beside("http_app.py", HTTP_APP);
+    let site = Site::new().file_beside_root("http_app.py", HTTP_APP);
     let home = site.home().display().to_string();
     let server = site
         .config(&format!(

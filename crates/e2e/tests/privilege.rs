@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Folder, PATIENCE, Rows, Server, Signal, Site, becomes, command, command_without_privilege,
-    has_open, is_root, output_of, parent_of, tool,
+    Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege, has_open,
+    is_root, output_of, parent_of, tool, wait_until,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -26,7 +26,7 @@ const SECRET: &str = "nothing that a client sends belongs here\n";
 fn site(config: &str) -> Site {
     let site = Site::new()
         .file("a.txt", "a")
-        .beside("secret", SECRET)
+        .file_beside_root("secret", SECRET)
         .config(&format!("user = \"nobody\"\n{config}"));
     fs::create_dir(site.home().join("logs")).unwrap();
     give(&site.home().join("logs"), NOBODY, 0o755);
@@ -225,7 +225,7 @@ fn with_log() -> Server {
 }
 
 fn has_lines(path: &Path, count: usize) -> bool {
-    becomes(PATIENCE, || fs::read_to_string(path).unwrap_or_default().lines().count() >= count)
+    wait_until(PATIENCE, || fs::read_to_string(path).unwrap_or_default().lines().count() >= count)
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn logs_are_made_with_the_owner_and_mode_of_the_manual() {
     }
     server.signal(Signal::USR1);
     let is_open = |name: &str| has_open(server.serving_pid(), &server.home().join(name));
-    assert!(becomes(PATIENCE, || ["logs/access.log", "root/error.log", "all/b.log"]
+    assert!(wait_until(PATIENCE, || ["logs/access.log", "root/error.log", "all/b.log"]
         .into_iter()
         .all(is_open)));
     assert_eq!(found("logs/access.log"), (NOBODY, OTHER_GROUP, 0o640));
@@ -448,7 +448,7 @@ fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
         let before = server.serving_pid();
         server.signal(Signal::HUP);
         let is_another = || matches!(server.serving_pids()[..], [pid] if pid != before);
-        rows.holds("reload", &server.stderr(), becomes(PATIENCE, is_another));
+        rows.holds("reload", &server.stderr(), wait_until(PATIENCE, is_another));
         serves_all_and_no_more(&server, &mut rows, "after a reload");
         rows.check("upgrade", asked("upgrade"), Some(0));
         let stats = {

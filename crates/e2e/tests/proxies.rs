@@ -7,7 +7,7 @@ use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use e2e::{Beside, Client, PATIENCE, Response, Rows, Server, Site, becomes, free_port, tool};
+use e2e::{BackgroundProcess, Client, PATIENCE, Response, Rows, Server, Site, free_port, tool, wait_until};
 
 /// In the networks that the tests trust, and not.
 const PROXY: &str = "127.0.0.2";
@@ -97,7 +97,7 @@ fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_ma
         "[[host]]\nnames = [\"other.example\"]\nroot = \"other\"\nredirects = { \"/go\" = \"$scheme://$host/other\" }\n\
          [log]\naccess = \"stdout\"\n",
     )
-    .beside("other/page.html", "the other page")
+    .file_beside_root("other/page.html", "the other page")
     .script("away.cgi", "#!/bin/sh\nprintf 'Location: /env.cgi\\n\\n'\n")
     .start();
     let mut proxy = from(&server, PROXY);
@@ -240,7 +240,7 @@ fn connections_of_a_proxy_are_not_counted_as_those_of_one_client() {
 }
 
 /// `lighttpd` in front, which sends `X-Forwarded-For` and `-Proto`, and with `forwarded` also `Forwarded`.
-fn lighttpd(server: &Server, forwarded: &str) -> (Beside, u16) {
+fn lighttpd(server: &Server, forwarded: &str) -> (BackgroundProcess, u16) {
     let port = free_port();
     let config = server.files().file(
         "lighttpd.conf",
@@ -252,9 +252,9 @@ fn lighttpd(server: &Server, forwarded: &str) -> (Beside, u16) {
             server.home().display(),
         ),
     );
-    let beside = Beside::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
-    assert!(becomes(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "it does not listen");
-    (beside, port)
+    let process = BackgroundProcess::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
+    assert!(wait_until(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "it does not listen");
+    (process, port)
 }
 
 #[test]

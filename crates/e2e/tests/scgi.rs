@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use e2e::{Beside, Broken, Client, PATIENCE, Random, Rows, Server, Site, becomes, path_of, tool};
+use e2e::{
+    BackgroundProcess, Broken, Client, PATIENCE, Random, Rows, Server, Site, path_of, tool, wait_until,
+};
 
 const APP: &str = include_str!("programs/scgi_app.py");
 const MIB: usize = 1 << 20;
@@ -19,16 +21,17 @@ enum Place {
 
 struct Running {
     server: Server,
-    _application: Option<Beside>,
+    _application: Option<BackgroundProcess>,
 }
 
 fn start(place: Place, settings: &str) -> Running {
-    let site = Site::new().beside("scgi_app.py", APP).file("static", "still here");
+    let site = Site::new().file_beside_root("scgi_app.py", APP).file("static", "still here");
     let home = site.home().to_owned();
     let (program, path) = (home.join("scgi_app.py"), home.join("socket"));
     let at = |word: &str| {
         let mut python = tool("python3");
-        let application = Beside::start(python.arg("-B").arg(&program).arg(word).current_dir(&home));
+        let application =
+            BackgroundProcess::start(python.arg("-B").arg(&program).arg(word).current_dir(&home));
         let said = application.output().wait_for(PATIENCE, |lines| lines.first().cloned());
         let address = said.unwrap_or_else(|| panic!("it does not begin:\n{}", application.errors().text()));
         (format!("address = \"{address}\""), Some(application))
@@ -155,7 +158,7 @@ fn several_requests_are_answered_at_a_time() {
             })
             .collect();
         let began = || (0..8).all(|name| server.home().join(format!("began-{name}")).exists());
-        assert!(becomes(PATIENCE, began), "{place:?}: {}", server.stderr());
+        assert!(wait_until(PATIENCE, began), "{place:?}: {}", server.stderr());
         server.files().file("go", "");
         assert!(clients.iter_mut().all(|client| client.read_response().text() == "done"));
     }

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use e2e::{Client, PATIENCE, Response, Rows, Server, Site, becomes, path_of, run};
+use e2e::{Client, PATIENCE, Response, Rows, Server, Site, path_of, run, wait_until};
 
 const APP: &str = include_str!("programs/scgi_app.py");
 /// Of all bodies together.
@@ -15,7 +15,8 @@ const COUNT: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nif test -n \"$QUERY_STRIN
      until test -e \"$DOCUMENT_ROOT/$QUERY_STRING\"; do sleep 0.05; done\nfi\nwc -c\n";
 
 fn start() -> Server {
-    let site = Site::new().script("a.cgi", COUNT).beside("spool/none", "").beside("app.py", APP);
+    let site =
+        Site::new().script("a.cgi", COUNT).file_beside_root("spool/none", "").file_beside_root("app.py", APP);
     fs::set_permissions(site.home().join("spool"), Permissions::from_mode(0o777)).unwrap();
     let (home, python) = (site.home().display().to_string(), path_of("python3"));
     site.config(&format!(
@@ -49,7 +50,7 @@ fn is_counted(response: &Response, length: usize) -> bool {
 /// Room comes back a moment after what has taken it has ended.
 fn wait_for_room(server: &Server) {
     let is_back = || is_counted(&post(server, "/a.cgi", LIMIT), LIMIT);
-    assert!(becomes(PATIENCE, is_back), "it is not given back:\n{}", server.stderr());
+    assert!(wait_until(PATIENCE, is_back), "it is not given back:\n{}", server.stderr());
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
     let mut first = server.connect();
     first.send(whole("/a.cgi?go", 40 * KIB));
     let began = server.root().join("began");
-    assert!(becomes(PATIENCE, || began.exists()), "the script does not begin:\n{}", server.stderr());
+    assert!(wait_until(PATIENCE, || began.exists()), "the script does not begin:\n{}", server.stderr());
     // Its script has all of the body, and the disk still has it, too. The workers share what there is.
     for _ in 0..4 {
         let refused = post(&server, "/a.cgi", 40 * KIB);
@@ -87,7 +88,7 @@ fn room_is_given_back_whatever_becomes_of_a_request() {
     let mut unfinished = server.connect();
     unfinished.send(begun("/a.cgi", 48 * KIB));
     let is_taken = || post(&server, "/a.cgi", 48 * KIB).status == 503;
-    rows.holds("unfinished", "it takes room", becomes(PATIENCE, is_taken));
+    rows.holds("unfinished", "it takes room", wait_until(PATIENCE, is_taken));
     drop(unfinished);
     wait_for_room(&server);
     // The script is there no more.
@@ -98,7 +99,7 @@ fn room_is_given_back_whatever_becomes_of_a_request() {
             client
         })
         .collect();
-    rows.holds("left alone", "they take room", becomes(PATIENCE, is_taken));
+    rows.holds("left alone", "they take room", wait_until(PATIENCE, is_taken));
     drop(left);
     wait_for_room(&server);
     for _ in 0..4 {

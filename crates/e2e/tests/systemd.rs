@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, Folder, PATIENCE, Signal, Site, becomes, output_of, program, signal_process, tool};
+use e2e::{Client, Folder, PATIENCE, Signal, Site, output_of, program, signal_process, tool, wait_until};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -123,7 +123,7 @@ fn after_an_upgrade_another_process_is_the_main_one() {
     assert_eq!(manager.next_but_alive(), "READY=1");
     assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0));
     let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
-    assert!(becomes(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
+    assert!(wait_until(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
     let new = pid().expect("it is there");
     let mut told = vec![manager.next_but_alive(), manager.next_but_alive()];
     told.sort();
@@ -256,7 +256,7 @@ fn sockets_that_the_manager_has_opened_are_served() {
         assert!(opened.answers());
         assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0), "{}", server.stderr());
         let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
-        assert!(becomes(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
+        assert!(wait_until(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
         let new = pid().expect("it is there");
         server.succeeded_by(new);
         server.wait_for_predecessor(PATIENCE);
@@ -266,7 +266,7 @@ fn sockets_that_the_manager_has_opened_are_served() {
 
         // They are the manager's, and stay when the program ends.
         server.signal(Signal::TERM);
-        assert!(becomes(PATIENCE, || !Path::new(&format!("/proc/{new}")).exists()));
+        assert!(wait_until(PATIENCE, || !Path::new(&format!("/proc/{new}")).exists()));
         assert!(opened.path.exists() && opened.folder.path().exists());
         assert!(TcpStream::connect(opened.address).is_ok(), "nobody is refused until it is started again");
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Broken, Client, PATIENCE, Random, Server, Site, becomes};
+use e2e::{Broken, Client, PATIENCE, Random, Server, Site, wait_until};
 
 /// As configured below, with nothing that extends a deadline but what the row is about.
 const TIMEOUTS: &str = "[timeouts]\nhead = 1\nbody = 1\nwrite = 1\nidle = 1\nlinger = 1\n";
@@ -346,7 +346,7 @@ fn a_reader_who_takes_nothing_is_dropped() {
 fn begin_last(server: &Server) -> Client {
     let mut client = server.connect();
     client.send("GET /some.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    assert!(becomes(PATIENCE, || server.count("bytes") > SOME as u64), "{}", server.stats());
+    assert!(wait_until(PATIENCE, || server.count("bytes") > SOME as u64), "{}", server.stats());
     client
 }
 
@@ -365,7 +365,7 @@ fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
     assert!(client.read_response().body == content, "not what was asked for");
     assert!(client.is_finished());
     drop(client);
-    assert!(becomes(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
+    assert!(wait_until(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
     assert_eq!(server.count("late_write"), 0);
 }
 
@@ -373,7 +373,7 @@ fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
 fn of_a_connection_that_is_over_nothing_is_kept_for_who_takes_nothing() {
     let server = site().file("some.bin", vec![7; SOME]).config("[timeouts]\nwrite = 1").start();
     let mut client = begin_last(&server);
-    assert!(becomes(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
+    assert!(wait_until(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
     assert_eq!(server.count("late_write"), 1);
     assert!(client.try_read_response().is_err(), "it got everything");
 }

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, Clients, Folder, PATIENCE, Page, Persistence, Random, Server, Signal, Site, becomes, output_of,
-    program, signal_process, tool,
+    Client, Clients, Folder, PATIENCE, Page, Persistence, Random, Server, Signal, Site, output_of, program,
+    signal_process, tool, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -54,7 +54,7 @@ impl Rig {
     fn follow(&mut self) -> u32 {
         let before = self.server.pid();
         let mut pid = before;
-        let changed = becomes(PATIENCE, || {
+        let changed = wait_until(PATIENCE, || {
             pid = self.pid_in_file().unwrap_or(before);
             pid != before
         });
@@ -129,7 +129,7 @@ fn another_program_takes_over_with_everything() {
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200, "the port that was found is kept");
     assert!(!socket.exists(), "it removes what its predecessor had made");
     rig.server.signal(Signal::TERM);
-    assert!(becomes(AT_ONCE, || !exists(new)));
+    assert!(wait_until(AT_ONCE, || !exists(new)));
     assert!(!rig.server.home().join("pid").exists());
 }
 
@@ -174,7 +174,7 @@ fn upgrades_under_load_lose_nobody() {
     }
     assert_eq!(tallies[0].connections, 24, "no connection was closed");
     let last = pids.pop();
-    assert!(becomes(AT_ONCE, || !pids.iter().any(|pid| exists(*pid))), "the old ones have ended");
+    assert!(wait_until(AT_ONCE, || !pids.iter().any(|pid| exists(*pid))), "the old ones have ended");
     assert_eq!(rig.pid_in_file(), last);
 }
 
@@ -258,7 +258,7 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
         })
     };
     let pid = || fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    assert!(becomes(PATIENCE, || pid().is_some()));
+    assert!(wait_until(PATIENCE, || pid().is_some()));
     let pid = pid().expect("it has said so");
     // While it hangs, this one serves, and takes no other change.
     assert_eq!(rig.server.get("/a.txt").status, 200);
@@ -267,7 +267,7 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
     rig.server.signal(Signal::TERM);
     assert_eq!(rig.server.wait(AT_ONCE).code(), Some(0));
     assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));
-    assert!(becomes(AT_ONCE, || !exists(pid)), "it is not left behind");
+    assert!(wait_until(AT_ONCE, || !exists(pid)), "it is not left behind");
 }
 
 #[test]

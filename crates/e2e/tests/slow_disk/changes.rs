@@ -10,11 +10,11 @@ use crate::SECOND;
 use crate::file_system::Call::{self, Getattr, Lookup, Read};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
-use crate::rig::{PATIENT, Place, Rig, are_answered, becomes, ensure, in_turn, side_by_side, still_wait};
+use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until};
 
 #[test]
 fn a_server_starts_with_a_dead_root_and_serves_it_later() {
-    let rig = Rig::start(Place::Beside, Names::Forgotten, Pages::Direct, PATIENT, |disk| {
+    let rig = Rig::start(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT, |disk| {
         disk.slow_down(Getattr, Hanging);
     });
     assert!(rig.disk.somebody_waits(), "it does not look at its root");
@@ -28,7 +28,7 @@ fn a_server_starts_with_a_dead_root_and_serves_it_later() {
     rig.disk.release();
     // It is looked up again when it is asked for, once a second.
     let is_served = || rig.server.get("/slow/small-0.txt").status == 200;
-    assert!(becomes(PATIENCE, is_served), "it is not served");
+    assert!(wait_until(PATIENCE, is_served), "it is not served");
     rig.serves_everything().unwrap_or_else(|why| panic!("{why}"));
 }
 
@@ -38,7 +38,7 @@ const RELOADED: [(Call, &str); 3] =
 #[test]
 fn a_reload_does_not_wait_for_the_dead() {
     in_turn(&RELOADED, |&(call, path)| {
-        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, PATIENT);
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT);
         let mut waiting = rig.have_wait(call, Hanging, path)?;
         let before = rig.server.serving_pid();
         let config = rig.server.home().join("site.toml");
@@ -56,7 +56,7 @@ fn a_reload_does_not_wait_for_the_dead() {
         rig.disk.release();
         are_answered(path, waiting)?;
         let is_served = || rig.serves_everything();
-        ensure(becomes(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))
+        ensure(wait_until(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))
     });
 }
 
@@ -65,11 +65,11 @@ const HASTY: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown = \"1s\"\n";
 #[test]
 fn sigterm_ends_a_server_whose_disk_is_dead() {
     side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
-        let mut rig = Rig::new(Place::Beside, names, Pages::Direct, HASTY);
+        let mut rig = Rig::new(Place::BackgroundProcess, names, Pages::Direct, HASTY);
         ensure(rig.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
         rig.disk.become_deaf();
         let _waiting = rig.ask("/slow/none-{n}.txt", CLIENTS);
-        ensure(becomes(PATIENCE, || rig.helpers().running > 0), || "nobody waits".to_owned())?;
+        ensure(wait_until(PATIENCE, || rig.helpers().running > 0), || "nobody waits".to_owned())?;
         let since = Instant::now();
         rig.server.signal(Signal::TERM);
         let ended = rig.server.wait(PATIENCE);
@@ -82,7 +82,7 @@ fn sigterm_ends_a_server_whose_disk_is_dead() {
 #[test]
 fn sigterm_ends_a_server_as_soon_as_its_disk_lets_go() {
     side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
-        let mut rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, HASTY);
+        let mut rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, HASTY);
         let waiting = rig.have_wait(call, Hanging, path)?;
         rig.server.signal(Signal::TERM);
         // Its connections do not wait with it.

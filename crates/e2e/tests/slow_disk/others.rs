@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, recv};
 use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, Opendir, Read, Readdir};
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
-use crate::rig::{PATIENT, Place, Rig, are_answered, becomes, ensure, in_turn, side_by_side, still_wait};
+use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until};
 use crate::{CLIENTS, SECOND};
 
 /// What waits, and where.
@@ -61,7 +61,7 @@ fn others_notice_nothing(
 
 #[test]
 fn who_asks_for_something_fast_does_not_wait_for_the_dead() {
-    others_notice_nothing(Place::Beside, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
+    others_notice_nothing(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
 }
 
 #[test]
@@ -71,12 +71,18 @@ fn nor_for_those_mounted_beneath_the_root() {
 
 #[test]
 fn nor_for_what_takes_seconds() {
-    others_notice_nothing(Place::Beside, Names::Forgotten, Pages::Kept, Delayed(SECOND * 3), &WAITS);
+    others_notice_nothing(
+        Place::BackgroundProcess,
+        Names::Forgotten,
+        Pages::Kept,
+        Delayed(SECOND * 3),
+        &WAITS,
+    );
 }
 
 #[test]
 fn nor_if_the_kernel_knows_all_names() {
-    others_notice_nothing(Place::Beside, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
+    others_notice_nothing(Place::BackgroundProcess, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
     others_notice_nothing(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
 }
 
@@ -86,10 +92,10 @@ const COLD: [(&str, u16); 4] =
 
 /// Who waits meanwhile.
 const DEAD: [(Place, Call, &str); 8] = [
-    (Place::Beside, Lookup, "/slow/small-{n}.txt"),
-    (Place::Beside, Read, "/slow/large-{n}.bin"),
-    (Place::Beside, Read, "/slow/packed-{n}.bin"),
-    (Place::Beside, Readdir, "/slow/folder-{n}/"),
+    (Place::BackgroundProcess, Lookup, "/slow/small-{n}.txt"),
+    (Place::BackgroundProcess, Read, "/slow/large-{n}.bin"),
+    (Place::BackgroundProcess, Read, "/slow/packed-{n}.bin"),
+    (Place::BackgroundProcess, Readdir, "/slow/folder-{n}/"),
     (Place::Beneath, Lookup, "/slow/small-{n}.txt"),
     (Place::Beneath, Read, "/slow/large-{n}.bin"),
     (Place::Beneath, Read, "/slow/packed-{n}.bin"),
@@ -135,7 +141,7 @@ fn requests_that_wait_for_a_hung_disk_together_leave_connections_to_others() {
     in_turn(&FLOODS, |&(call, path, connections)| {
         let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
         let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
         rig.disk.slow_down(call, Hanging);
         let flood = (0..FLOOD).map(|n| rig.ask_one(path, n % CLIENTS)).collect();
         ensure(rig.disk.somebody_waits(), || "no request waits".to_owned())?;
@@ -180,10 +186,10 @@ fn requests_for_one_name_are_counted_one_by_one() {
     const MAY_WAIT: usize = 30;
     let limits = format!("[limits]\ndisk_queue = {}\n", 2 * MAY_WAIT);
     let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-    let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+    let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
     rig.disk.slow_down(Lookup, Hanging);
     let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| rig.ask_one("/slow/small-1.txt", 0)).collect();
-    let so_many_wait = |count: usize| becomes(PATIENCE, || rig.stats()["active"] == count);
+    let so_many_wait = |count: usize| wait_until(PATIENCE, || rig.stats()["active"] == count);
     assert!(so_many_wait(MAY_WAIT), "{}", rig.stats());
     for _ in 0..MAY_WAIT {
         let refused = rig.ask_one("/slow/small-1.txt", 0).read_response();

@@ -9,7 +9,7 @@ use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
 use crate::others::WAITS;
-use crate::rig::{Helpers, Place, Rig, are_answered, becomes, ensure, side_by_side, still_wait};
+use crate::rig::{Helpers, Place, Rig, are_answered, ensure, side_by_side, still_wait, wait_until};
 use crate::{CLIENTS, SECOND};
 
 /// Nothing is kept, so that whatever is still held is a leak.
@@ -18,7 +18,7 @@ const HASTY: &str = "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1
 #[test]
 fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
     side_by_side(&WAITS, |&(call, path)| {
-        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Kept, HASTY);
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Kept, HASTY);
         ensure(rig.is_quiet(), || "the first connection does not end".to_owned())?;
         let before = rig.held();
         let since = Instant::now();
@@ -30,7 +30,7 @@ fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
         rig.disk.release();
         // What it owed to those before is done first.
         let is_served = || rig.serves_everything();
-        ensure(becomes(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))?;
+        ensure(wait_until(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))?;
         ensure(rig.becomes_as(before), || format!("{before:?} became {:?}", rig.held()))
     });
 }
@@ -83,20 +83,20 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
         // One device has half of the queue, and its root is looked up as well. Nobody is shed where the machine has other things to do.
         let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
         let config = format!("[timeouts]\ndisk = \"1m\"\ndelay = 0\n{limits}");
-        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
         let mut waiting = rig.have_wait(call, Hanging, path)?;
         let all_wait = || {
             let Helpers { running, waiting } = rig.helpers();
             running + waiting >= CLIENTS as u64
         };
-        ensure(becomes(PATIENCE, all_wait), || format!("not all wait: {:?}", rig.helpers()))?;
+        ensure(wait_until(PATIENCE, all_wait), || format!("not all wait: {:?}", rig.helpers()))?;
         still_wait(&mut waiting)?;
         waiting.push(rig.ask_one(path, CLIENTS));
         are_told(call, path, &mut rig.ask_one(path, CLIENTS + 1))?;
 
         waiting.into_iter().for_each(|client| manner.leave(client));
         let nobody_waits = || rig.helpers().waiting <= 1 && rig.held().connections == 0;
-        ensure(becomes(PATIENCE, nobody_waits), || {
+        ensure(wait_until(PATIENCE, nobody_waits), || {
             format!("they have left: {:?}, {:?}", rig.helpers(), rig.held())
         })?;
         let mut next = rig.have_wait(call, Hanging, path)?;
@@ -110,13 +110,13 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
 fn statistics_tell_who_left_and_who_was_told() {
     const LEAVE: usize = 5;
     let config = "[timeouts]\ndisk = \"3s\"\ndelay = 0\n[limits]\ndisk_queue = 1000\n";
-    let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, config);
+    let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, config);
     let mut waiting = rig.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
     drop(waiting.split_off(CLIENTS - LEAVE));
     let counts = |left, late| rig.server.count("left") == left && rig.server.count("late_disk") == late;
-    assert!(becomes(PATIENCE, || counts(LEAVE as u64, 0)), "{}", rig.server.stats());
+    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, 0)), "{}", rig.server.stats());
     assert!(waiting.iter_mut().all(|client| client.read_response().status == 503));
     let late = (CLIENTS - LEAVE) as u64;
-    assert!(becomes(PATIENCE, || counts(LEAVE as u64, late)), "{}", rig.server.stats());
+    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, late)), "{}", rig.server.stats());
     rig.disk.release();
 }

@@ -26,7 +26,7 @@ const ROUNDS: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A root of its own.
-    Beside,
+    BackgroundProcess,
     /// Mounted on a folder of the fast root.
     Beneath,
 }
@@ -71,13 +71,15 @@ impl Rig {
         let large = Random::new(1).bytes(LARGE);
         let site = fast_site(&large).file("packed.bin.gz", &*contents().packed).folder("folder/deep");
         let at = match place {
-            Place::Beside => site.home().join("slow"),
+            Place::BackgroundProcess => site.home().join("slow"),
             Place::Beneath => site.root().join("slow"),
         };
         let disk = Mounted::new(&at, names, pages);
         slow_down(&disk);
         let route = match place {
-            Place::Beside => format!("[[route]]\npath = \"/slow/\"\nalias = \"{}\"\n", at.display()),
+            Place::BackgroundProcess => {
+                format!("[[route]]\npath = \"/slow/\"\nalias = \"{}\"\n", at.display())
+            }
             Place::Beneath => String::new(),
         };
         let server = site.config(&format!("{BROWSED}{config}{route}")).start();
@@ -187,7 +189,7 @@ impl Rig {
 
     /// Has everybody left, and nothing else begun?
     pub fn is_quiet(&self) -> bool {
-        becomes(PATIENCE, || self.held().connections == 0)
+        wait_until(PATIENCE, || self.held().connections == 0)
     }
 
     /// Waits until it holds no more than before: a helper thread that has nothing to do ends after a while.
@@ -197,7 +199,7 @@ impl Rig {
             let more = now.threads > before.threads || now.descriptors > before.descriptors;
             !more && now.connections == before.connections && self.helpers() == Helpers::default()
         };
-        becomes(SECOND * 30, is_no_more)
+        wait_until(SECOND * 30, is_no_more)
     }
 
     pub fn helpers(&self) -> Helpers {
@@ -273,7 +275,7 @@ pub fn ensure(is: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 /// Looks every few milliseconds, until it is so.
-pub fn becomes(patience: Duration, is: impl Fn() -> bool) -> bool {
+pub fn wait_until(patience: Duration, is: impl Fn() -> bool) -> bool {
     let until = Instant::now() + patience;
     while Instant::now() < until {
         if is() {

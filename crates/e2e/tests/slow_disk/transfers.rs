@@ -16,7 +16,7 @@ use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_sid
 #[test]
 fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
     side_by_side(&[Pages::Direct, Pages::Kept], |&pages| {
-        let rig = Rig::new(Place::Beside, Names::Forgotten, pages, "");
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, pages, "");
         rig.disk.slow_down(Read, Delayed(SECOND / 20));
         let long = &contents().long;
         let mut fast = rig.server.connect();
@@ -82,7 +82,7 @@ impl Download {
 #[test]
 fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
     let config = format!("{PATIENT}[cache]\nentries = 0\n");
-    let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+    let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
     ensure(rig.is_quiet(), || format!("{:?}", rig.held())).expect("the first connection ends");
     let before = rig.held();
     let goes_on = AtomicBool::new(true);
@@ -134,7 +134,7 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
 fn closing_a_file_makes_nobody_wait() {
     in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
         let config = format!("{PATIENT}[cache]\nentries = 0\n");
-        let rig = Rig::new(Place::Beside, Names::Forgotten, Pages::Direct, &config);
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
         rig.disk.slow_down(Flush, Hanging);
         let mut readers = rig.ask(path, 10);
         readers.iter_mut().for_each(|reader| reader.set_patience(LONG));
@@ -152,7 +152,7 @@ fn closing_a_file_makes_nobody_wait() {
 #[test]
 fn comparing_a_file_before_its_last_bytes_asks_nobody() {
     in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
-        let rig = Rig::new(Place::Beside, Names::Forgotten, pages, PATIENT);
+        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, pages, PATIENT);
         let mut reader = rig.server.begin_download("/slow/long.bin");
         rig.disk.slow_down(Getattr, Hanging);
         let response = reader.try_read_response().map_err(|broken| broken.to_string())?;

@@ -9,33 +9,33 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::PATIENCE;
 use crate::output::Lines;
-use crate::server::becomes;
+use crate::server::wait_until;
 
 /// A program that runs for as long as a test, with all that it starts.
 #[derive(Debug)]
-pub struct Beside {
+pub struct BackgroundProcess {
     child: Child,
     errors: Lines,
     output: Lines,
 }
 
-impl Beside {
+impl BackgroundProcess {
     /// In a group of its own. Panics if it cannot be started.
-    pub fn start(command: &mut Command) -> Beside {
+    pub fn start(command: &mut Command) -> BackgroundProcess {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.process_group(0).spawn();
         let mut child = started.unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
         let output = Lines::of(child.stdout.take().expect("it is a pipe"));
-        Beside { child, errors, output }
+        BackgroundProcess { child, errors, output }
     }
 
     /// As `start`, until somebody listens at this path.
-    pub fn listening(command: &mut Command, socket: &Path) -> Beside {
-        let beside = Beside::start(command);
+    pub fn listening(command: &mut Command, socket: &Path) -> BackgroundProcess {
+        let process = BackgroundProcess::start(command);
         let listens = || std::os::unix::net::UnixStream::connect(socket).is_ok();
-        assert!(becomes(PATIENCE, listens), "{command:?} does not listen:\n{}", beside.errors.text());
-        beside
+        assert!(wait_until(PATIENCE, listens), "{command:?} does not listen:\n{}", process.errors.text());
+        process
     }
 
     pub fn pid(&self) -> u32 {
@@ -60,7 +60,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundProcess {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.end();
