@@ -21,22 +21,22 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 const UPGRADES: usize = 5;
 
 /// A program that can be replaced, and a server of it.
-struct Rig {
+struct Fixture {
     server: Server,
     installed: PathBuf,
     // Behind the server, which is started from it.
     folder: Folder,
 }
 
-impl Rig {
-    fn new(site: Site) -> Rig {
+impl Fixture {
+    fn new(site: Site) -> Fixture {
         let folder = Folder::new();
         let installed = folder.path().join("taipan");
         copy_program(&installed);
         let mut command = Command::new(&installed);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let server = site.config("pid_file = \"pid\"").start_by(command);
-        Rig { server, installed, folder }
+        Fixture { server, installed, folder }
     }
 
     /// Puts a file in the place of the program, as a package manager does.
@@ -99,48 +99,48 @@ fn exists(pid: u32) -> bool {
 fn another_program_takes_over_with_everything() {
     let content = Random::new(3).bytes(LONG);
     let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]\nworkers = 2";
-    let mut rig = Rig::new(Site::new().file("a.txt", "a").file("long", &content).config(config));
-    let (address, old) = (rig.server.addr(), rig.server.pid());
-    let socket = rig.server.home().join("a.sock");
-    let mut download = rig.server.begin_download("/long");
+    let mut fixture = Fixture::new(Site::new().file("a.txt", "a").file("long", &content).config(config));
+    let (address, old) = (fixture.server.addr(), fixture.server.pid());
+    let socket = fixture.server.home().join("a.sock");
+    let mut download = fixture.server.begin_download("/long");
     let mut same: Vec<Client> = (0..20).map(|_| Client::tcp(address)).collect();
     same.iter_mut().skip(5).for_each(|client| assert_eq!(client.get("/a.txt").status, 200));
 
-    rig.install(copy_program);
-    let new = rig.upgrade();
+    fixture.install(copy_program);
+    let new = fixture.upgrade();
     assert!(new != old && exists(new));
     let executable = fs::read_link(format!("/proc/{new}/exe")).expect("it runs");
-    assert_eq!(executable, rig.installed, "what stands there now");
+    assert_eq!(executable, fixture.installed, "what stands there now");
     for client in &mut same {
         assert_eq!(client.get("/a.txt").status, 200, "on the same connection");
     }
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200);
     assert_eq!(Client::unix(&socket).get("/a.txt").status, 200);
-    assert!(rig.server.stats()["process"].as_u64().is_some(), "it can be asked");
+    assert!(fixture.server.stats()["process"].as_u64().is_some(), "it can be asked");
 
     assert!(exists(old), "an answer is under way there");
     assert!(download.read_response().body == content);
     assert_eq!(download.get("/a.txt").status, 200, "its connection goes on there, too");
-    assert_eq!(rig.server.wait_for_predecessor(AT_ONCE).code(), Some(0));
+    assert_eq!(fixture.server.wait_for_predecessor(AT_ONCE).code(), Some(0));
 
     // The new one is as able as the old one was.
-    rig.server.configure("listen = [\"127.0.0.1:0\"]\npid_file = \"pid\"\nworkers = 1");
-    rig.server.reload();
+    fixture.server.configure("listen = [\"127.0.0.1:0\"]\npid_file = \"pid\"\nworkers = 1");
+    fixture.server.reload();
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200, "the port that was found is kept");
     assert!(!socket.exists(), "it removes what its predecessor had made");
-    rig.server.signal(Signal::TERM);
+    fixture.server.signal(Signal::TERM);
     assert!(wait_until(AT_ONCE, || !exists(new)));
-    assert!(!rig.server.home().join("pid").exists());
+    assert!(!fixture.server.home().join("pid").exists());
 }
 
 #[test]
 fn upgrades_under_load_lose_nobody() {
     let content = Arc::new(Random::new(4).bytes(5000));
     let site = Site::new().file("page", content.as_slice()).config("workers = 2");
-    let mut rig = Rig::new(site);
+    let mut fixture = Fixture::new(site);
     let page = Page { path: "/page".to_owned(), contents: vec![content] };
     let group = |persistence, fields: &str| Clients {
-        address: rig.server.addr(),
+        address: fixture.server.addr(),
         persistence,
         count: 24,
         pages: vec![page.clone()],
@@ -152,15 +152,15 @@ fn upgrades_under_load_lose_nobody() {
         let over = over.clone();
         thread::spawn(move || group.run(|_| over.load(Ordering::Relaxed)))
     });
-    let mut pids = vec![rig.server.pid()];
+    let mut pids = vec![fixture.server.pid()];
     let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for number in 0..UPGRADES {
-            rig.install(copy_program);
+            fixture.install(copy_program);
             if number % 2 == 0 {
-                pids.push(rig.upgrade());
+                pids.push(fixture.upgrade());
             } else {
-                rig.server.signal(Signal::USR2);
-                pids.push(rig.follow());
+                fixture.server.signal(Signal::USR2);
+                pids.push(fixture.follow());
             }
         }
     }));
@@ -169,21 +169,25 @@ fn upgrades_under_load_lose_nobody() {
     upgraded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     eprintln!("{UPGRADES} upgrades\n  keep-alive: {}\n  new: {}", tallies[0], tallies[1]);
     for tally in &tallies {
-        assert!(tally.failed() == 0 && tally.responses.keys().eq([&200]), "{tally}\n{}", rig.server.stderr());
+        assert!(
+            tally.failed() == 0 && tally.responses.keys().eq([&200]),
+            "{tally}\n{}",
+            fixture.server.stderr()
+        );
         assert!(tally.completed() > 100, "{tally}");
     }
     assert_eq!(tallies[0].connections, 24, "no connection was closed");
     let last = pids.pop();
     assert!(wait_until(AT_ONCE, || !pids.iter().any(|pid| exists(*pid))), "the old ones have ended");
-    assert_eq!(rig.pid_in_file(), last);
+    assert_eq!(fixture.pid_in_file(), last);
 }
 
 #[test]
 fn a_program_that_does_not_work_changes_nothing() {
     let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]";
-    let rig = Rig::new(Site::new().file("a.txt", "a").config(config));
-    let serving = rig.server.serving_pid();
-    let mut same = rig.server.connect();
+    let fixture = Fixture::new(Site::new().file("a.txt", "a").config(config));
+    let serving = fixture.server.serving_pid();
+    let mut same = fixture.server.connect();
     type Write = fn(&Path);
     let rows: [(&str, Write, &str); 5] = [
         ("not executable", |to| fs::write(to, "text").expect("it is our folder"), "cannot start"),
@@ -193,63 +197,67 @@ fn a_program_that_does_not_work_changes_nothing() {
         ("is killed", |to| script(to, "#!/bin/sh\nkill -9 $$\n"), "SIGKILL"),
     ];
     for (what, write, why) in rows {
-        rig.install(write);
-        let output = rig.server.run_command(&["upgrade"]);
+        fixture.install(write);
+        let output = fixture.server.run_command(&["upgrade"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{what}: {said}");
         assert!(said.contains(why), "{what}: {said}");
-        rig.server.wait_for_line("this program goes on", PATIENCE);
+        fixture.server.wait_for_line("this program goes on", PATIENCE);
         assert_eq!(same.get("/a.txt").status, 200, "{what}");
-        assert_eq!(rig.server.get("/a.txt").status, 200, "{what}");
-        let told = rig.server.stderr().matches("this program goes on").count();
+        assert_eq!(fixture.server.get("/a.txt").status, 200, "{what}");
+        let told = fixture.server.stderr().matches("this program goes on").count();
         // By a signal it is the same.
-        rig.server.signal(Signal::USR2);
+        fixture.server.signal(Signal::USR2);
         let again = |lines: &[String]| {
             let count = lines.iter().filter(|line| line.contains("this program goes on")).count();
             (count > told).then_some(())
         };
-        assert!(rig.server.errors().wait_for(PATIENCE, again).is_some(), "{what}: {}", rig.server.stderr());
-        assert_eq!(rig.pid_in_file(), Some(rig.server.pid()), "{what}");
+        assert!(
+            fixture.server.errors().wait_for(PATIENCE, again).is_some(),
+            "{what}: {}",
+            fixture.server.stderr()
+        );
+        assert_eq!(fixture.pid_in_file(), Some(fixture.server.pid()), "{what}");
     }
-    assert_eq!(rig.server.serving_pids(), [serving]);
-    assert_eq!(Client::unix(&rig.server.home().join("a.sock")).get("/a.txt").status, 200);
+    assert_eq!(fixture.server.serving_pids(), [serving]);
+    assert_eq!(Client::unix(&fixture.server.home().join("a.sock")).get("/a.txt").status, 200);
 
     // Nothing at all is in its place.
-    fs::remove_file(&rig.installed).expect("it is there");
-    assert_eq!(rig.server.run_command(&["upgrade"]).status.code(), Some(1));
-    rig.server.reload();
+    fs::remove_file(&fixture.installed).expect("it is there");
+    assert_eq!(fixture.server.run_command(&["upgrade"]).status.code(), Some(1));
+    fixture.server.reload();
     assert_eq!(same.get("/a.txt").status, 200);
 }
 
 #[test]
 fn a_program_that_cannot_serve_the_configuration_changes_nothing() {
     let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]";
-    let rig = Rig::new(Site::new().file("a.txt", "a").config(config));
-    let socket = rig.server.home().join("a.sock");
+    let fixture = Fixture::new(Site::new().file("a.txt", "a").config(config));
+    let socket = fixture.server.home().join("a.sock");
     let serves = || {
-        assert_eq!(rig.server.get("/a.txt").status, 200);
+        assert_eq!(fixture.server.get("/a.txt").status, 200);
         assert_eq!(Client::unix(&socket).get("/a.txt").status, 200);
-        assert_eq!(rig.pid_in_file(), Some(rig.server.pid()));
+        assert_eq!(fixture.pid_in_file(), Some(fixture.server.pid()));
     };
     for wrong in ["lisen = 1", "root = \"nothing\"", "pid_file = \"nowhere/pid\""] {
         let pid_file = if wrong.starts_with("pid_file") { "" } else { "pid_file = \"pid\"\n" };
-        rig.server.configure(&format!("{config}\n{pid_file}{wrong}"));
-        let output = rig.server.run_command(&["upgrade"]);
-        assert_eq!(output.status.code(), Some(1), "{wrong}: {}", rig.server.stderr());
+        fixture.server.configure(&format!("{config}\n{pid_file}{wrong}"));
+        let output = fixture.server.run_command(&["upgrade"]);
+        assert_eq!(output.status.code(), Some(1), "{wrong}: {}", fixture.server.stderr());
         serves();
     }
-    rig.server.configure(&format!("{config}\npid_file = \"pid\""));
-    rig.server.reload();
+    fixture.server.configure(&format!("{config}\npid_file = \"pid\""));
+    fixture.server.reload();
     serves();
 }
 
 #[test]
 fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
-    let mut rig = Rig::new(Site::new().file("a.txt", "a"));
-    let mark = rig.folder.path().join("hangs");
-    rig.install(|to| script(to, &format!("#!/bin/sh\necho $$ > {}\nexec sleep 100\n", mark.display())));
+    let mut fixture = Fixture::new(Site::new().file("a.txt", "a"));
+    let mark = fixture.folder.path().join("hangs");
+    fixture.install(|to| script(to, &format!("#!/bin/sh\necho $$ > {}\nexec sleep 100\n", mark.display())));
     let upgrading = {
-        let (home, program) = (rig.server.home().join("site.toml"), program());
+        let (home, program) = (fixture.server.home().join("site.toml"), program());
         thread::spawn(move || {
             let mut command = Command::new(program);
             command.args(["upgrade", "-c"]).arg(home);
@@ -261,11 +269,11 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
     assert!(wait_until(PATIENCE, || pid().is_some()));
     let pid = pid().expect("it has said so");
     // While it hangs, this one serves, and takes no other change.
-    assert_eq!(rig.server.get("/a.txt").status, 200);
-    assert!(rig.server.reload_error().contains("another program is about to take over"));
-    assert_eq!(rig.server.run_command(&["upgrade"]).status.code(), Some(1));
-    rig.server.signal(Signal::TERM);
-    assert_eq!(rig.server.wait(AT_ONCE).code(), Some(0));
+    assert_eq!(fixture.server.get("/a.txt").status, 200);
+    assert!(fixture.server.reload_error().contains("another program is about to take over"));
+    assert_eq!(fixture.server.run_command(&["upgrade"]).status.code(), Some(1));
+    fixture.server.signal(Signal::TERM);
+    assert_eq!(fixture.server.wait(AT_ONCE).code(), Some(0));
     assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));
     assert!(wait_until(AT_ONCE, || !exists(pid)), "it is not left behind");
 }
@@ -274,16 +282,16 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
 fn the_program_before_can_still_be_told_to_end() {
     for signal in [Signal::TERM, Signal::INT] {
         let content = Random::new(5).bytes(LONG);
-        let mut rig = Rig::new(Site::new().file("a.txt", "a").file("long", &content));
-        let old = rig.server.pid();
-        let mut download = rig.server.begin_download("/long");
-        let new = rig.upgrade();
+        let mut fixture = Fixture::new(Site::new().file("a.txt", "a").file("long", &content));
+        let old = fixture.server.pid();
+        let mut download = fixture.server.begin_download("/long");
+        let new = fixture.upgrade();
         signal_process(old, signal);
         if signal == Signal::TERM {
             assert!(download.read_response().body == content, "what runs may end");
         }
-        rig.server.wait_for_predecessor(AT_ONCE);
-        assert_eq!(rig.server.get("/a.txt").status, 200);
-        assert_eq!(rig.pid_in_file(), Some(new));
+        fixture.server.wait_for_predecessor(AT_ONCE);
+        assert_eq!(fixture.server.get("/a.txt").status, 200);
+        assert_eq!(fixture.pid_in_file(), Some(new));
     }
 }

@@ -10,26 +10,29 @@ use crate::SECOND;
 use crate::file_system::Call::{self, Getattr, Lookup, Read};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
-use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until};
+use crate::fixture::{
+    Fixture, PATIENT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
+};
 
 #[test]
 fn a_server_starts_with_a_dead_root_and_serves_it_later() {
-    let rig = Rig::start(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT, |disk| {
-        disk.slow_down(Getattr, Hanging);
-    });
-    assert!(rig.disk.somebody_waits(), "it does not look at its root");
-    rig.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
-    assert_eq!(rig.server.get("/slow/small-0.txt").status, 503);
-    let config = rig.server.home().join("site.toml");
+    let fixture =
+        Fixture::start(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT, |disk| {
+            disk.slow_down(Getattr, Hanging);
+        });
+    assert!(fixture.disk.somebody_waits(), "it does not look at its root");
+    fixture.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(fixture.server.get("/slow/small-0.txt").status, 503);
+    let config = fixture.server.home().join("site.toml");
     let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
     assert!(checked.status.success(), "{checked:?}");
     let said = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(said.contains("slow does not answer"), "{said}");
-    rig.disk.release();
+    fixture.disk.release();
     // It is looked up again when it is asked for, once a second.
-    let is_served = || rig.server.get("/slow/small-0.txt").status == 200;
+    let is_served = || fixture.server.get("/slow/small-0.txt").status == 200;
     assert!(wait_until(PATIENCE, is_served), "it is not served");
-    rig.serves_everything().unwrap_or_else(|why| panic!("{why}"));
+    fixture.serves_everything().unwrap_or_else(|why| panic!("{why}"));
 }
 
 const RELOADED: [(Call, &str); 3] =
@@ -38,24 +41,24 @@ const RELOADED: [(Call, &str); 3] =
 #[test]
 fn a_reload_does_not_wait_for_the_dead() {
     in_turn(&RELOADED, |&(call, path)| {
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT);
-        let mut waiting = rig.have_wait(call, Hanging, path)?;
-        let before = rig.server.serving_pid();
-        let config = rig.server.home().join("site.toml");
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT);
+        let mut waiting = fixture.have_wait(call, Hanging, path)?;
+        let before = fixture.server.serving_pid();
+        let config = fixture.server.home().join("site.toml");
         thread::scope(|scope| {
             let reload = scope.spawn(|| run(["reload".as_ref(), "-c".as_ref(), config.as_os_str()]));
             while !reload.is_finished() {
-                rig.ask_for_fast_files()?;
+                fixture.ask_for_fast_files()?;
             }
             let reloaded = reload.join().expect("it does not panic");
             ensure(reloaded.status.success(), || format!("{reloaded:?}"))
         })?;
-        ensure(rig.server.serving_pid() != before, || "nobody else serves".to_owned())?;
-        rig.others_notice_nothing()?;
+        ensure(fixture.server.serving_pid() != before, || "nobody else serves".to_owned())?;
+        fixture.others_notice_nothing()?;
         still_wait(&mut waiting)?;
-        rig.disk.release();
+        fixture.disk.release();
         are_answered(path, waiting)?;
-        let is_served = || rig.serves_everything();
+        let is_served = || fixture.serves_everything();
         ensure(wait_until(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))
     });
 }
@@ -65,14 +68,14 @@ const HASTY: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown = \"1s\"\n";
 #[test]
 fn sigterm_ends_a_server_whose_disk_is_dead() {
     side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
-        let mut rig = Rig::new(Place::BackgroundProcess, names, Pages::Direct, HASTY);
-        ensure(rig.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
-        rig.disk.become_deaf();
-        let _waiting = rig.ask("/slow/none-{n}.txt", CLIENTS);
-        ensure(wait_until(PATIENCE, || rig.helpers().running > 0), || "nobody waits".to_owned())?;
+        let mut fixture = Fixture::new(Place::BackgroundProcess, names, Pages::Direct, HASTY);
+        ensure(fixture.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
+        fixture.disk.become_deaf();
+        let _waiting = fixture.ask("/slow/none-{n}.txt", CLIENTS);
+        ensure(wait_until(PATIENCE, || fixture.helpers().running > 0), || "nobody waits".to_owned())?;
         let since = Instant::now();
-        rig.server.signal(Signal::TERM);
-        let ended = rig.server.wait(PATIENCE);
+        fixture.server.signal(Signal::TERM);
+        let ended = fixture.server.wait(PATIENCE);
         ensure(ended.code() == Some(0), || ended.to_string())?;
         ensure(since.elapsed() < SECOND * 8, || format!("{:?}", since.elapsed()))
     });
@@ -82,16 +85,16 @@ fn sigterm_ends_a_server_whose_disk_is_dead() {
 #[test]
 fn sigterm_ends_a_server_as_soon_as_its_disk_lets_go() {
     side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
-        let mut rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, HASTY);
-        let waiting = rig.have_wait(call, Hanging, path)?;
-        rig.server.signal(Signal::TERM);
+        let mut fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, HASTY);
+        let waiting = fixture.have_wait(call, Hanging, path)?;
+        fixture.server.signal(Signal::TERM);
         // Its connections do not wait with it.
         for mut client in waiting {
             client.set_patience(PATIENCE);
             ensure(client.try_read_response().is_err(), || "a response".to_owned())?;
         }
-        rig.disk.release();
-        let ended = rig.server.wait(PATIENCE);
+        fixture.disk.release();
+        let ended = fixture.server.wait(PATIENCE);
         ensure(ended.code() == Some(0), || ended.to_string())
     });
 }

@@ -3,11 +3,11 @@
 
 mod file_system;
 
-mod rig;
+mod fixture;
 
-mod others;
+mod isolation;
 
-mod patience;
+mod timeouts;
 
 mod transfers;
 

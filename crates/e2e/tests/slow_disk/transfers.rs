@@ -11,18 +11,18 @@ use crate::SECOND;
 use crate::file_system::Call::{Flush, Getattr, Read};
 use crate::file_system::Slowness::{Delayed, Hanging};
 use crate::file_system::{HUGE, Names, Pages, contents, huge};
-use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side};
+use crate::fixture::{Fixture, PATIENT, Place, are_answered, ensure, in_turn, side_by_side};
 
 #[test]
 fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
     side_by_side(&[Pages::Direct, Pages::Kept], |&pages| {
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, pages, "");
-        rig.disk.slow_down(Read, Delayed(SECOND / 20));
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, pages, "");
+        fixture.disk.slow_down(Read, Delayed(SECOND / 20));
         let long = &contents().long;
-        let mut fast = rig.server.connect();
+        let mut fast = fixture.server.connect();
         thread::scope(|scope| {
             let fast = scope.spawn(move || fast.get("/slow/long.bin").body);
-            let mut slow = Download::new(&rig, "/slow/long.bin")?;
+            let mut slow = Download::new(&fixture, "/slow/long.bin")?;
             while slow.taken < long.len() as u64 {
                 let from = slow.taken as usize;
                 let some = slow.take()?;
@@ -47,8 +47,8 @@ struct Download {
 }
 
 impl Download {
-    fn new(rig: &Rig, path: &str) -> Result<Download, String> {
-        let mut client = rig.server.begin_download(path);
+    fn new(fixture: &Fixture, path: &str) -> Result<Download, String> {
+        let mut client = fixture.server.begin_download(path);
         client.set_patience(LONG);
         let mut first = Vec::new();
         loop {
@@ -82,13 +82,13 @@ impl Download {
 #[test]
 fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
     let config = format!("{PATIENT}[cache]\nentries = 0\n");
-    let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
-    ensure(rig.is_quiet(), || format!("{:?}", rig.held())).expect("the first connection ends");
-    let before = rig.held();
+    let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+    ensure(fixture.is_quiet(), || format!("{:?}", fixture.held())).expect("the first connection ends");
+    let before = fixture.held();
     let goes_on = AtomicBool::new(true);
     let (tell, told) = channel();
     let fast = || {
-        let mut fast = Download::new(&rig, "/slow/huge.bin")?;
+        let mut fast = Download::new(&fixture, "/slow/huge.bin")?;
         while fast.taken < HUGE {
             fast.take_huge()?;
             if fast.taken > HUGE / 4 {
@@ -99,7 +99,7 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
         Ok(())
     };
     let slow = || {
-        let mut slow = Download::new(&rig, "/slow/huge.bin")?;
+        let mut slow = Download::new(&fixture, "/slow/huge.bin")?;
         while goes_on.load(Ordering::Relaxed) {
             slow.take_huge()?;
             thread::sleep(Duration::from_millis(5));
@@ -108,10 +108,10 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
     };
     let others = || {
         told.recv().map_err(|_| "the download has failed".to_owned())?;
-        rig.others_notice_nothing()?;
-        let waiting = rig.have_wait(Read, Hanging, "/slow/large-{n}.bin")?;
-        rig.others_notice_nothing()?;
-        rig.disk.release();
+        fixture.others_notice_nothing()?;
+        let waiting = fixture.have_wait(Read, Hanging, "/slow/large-{n}.bin")?;
+        fixture.others_notice_nothing()?;
+        fixture.disk.release();
         are_answered("/slow/large-{n}.bin", waiting)
     };
     let came = thread::scope(|scope| {
@@ -123,27 +123,27 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
         });
         let noticed = others();
         // Whatever came of it, nobody waits any more.
-        rig.disk.release();
+        fixture.disk.release();
         [fast.join().expect("it does not panic"), slow.join().expect("it does not panic"), noticed]
     });
     assert!(came.iter().all(Result::is_ok), "fast, slow, others: {came:?}");
-    assert!(rig.becomes_as(before), "{before:?} became {:?}", rig.held());
+    assert!(fixture.becomes_as(before), "{before:?} became {:?}", fixture.held());
 }
 
 #[test]
 fn closing_a_file_makes_nobody_wait() {
     in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
         let config = format!("{PATIENT}[cache]\nentries = 0\n");
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
-        rig.disk.slow_down(Flush, Hanging);
-        let mut readers = rig.ask(path, 10);
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+        fixture.disk.slow_down(Flush, Hanging);
+        let mut readers = fixture.ask(path, 10);
         readers.iter_mut().for_each(|reader| reader.set_patience(LONG));
         thread::scope(|scope| {
             // What has been read is closed.
             let readers = scope.spawn(move || are_answered(path, readers));
-            let waits = ensure(rig.disk.somebody_waits(), || "nothing is closed".to_owned());
-            let others = waits.and_then(|()| rig.others_notice_nothing());
-            rig.disk.release();
+            let waits = ensure(fixture.disk.somebody_waits(), || "nothing is closed".to_owned());
+            let others = waits.and_then(|()| fixture.others_notice_nothing());
+            fixture.disk.release();
             others.and(readers.join().expect("it does not panic"))
         })
     });
@@ -152,9 +152,9 @@ fn closing_a_file_makes_nobody_wait() {
 #[test]
 fn comparing_a_file_before_its_last_bytes_asks_nobody() {
     in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, pages, PATIENT);
-        let mut reader = rig.server.begin_download("/slow/long.bin");
-        rig.disk.slow_down(Getattr, Hanging);
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, pages, PATIENT);
+        let mut reader = fixture.server.begin_download("/slow/long.bin");
+        fixture.disk.slow_down(Getattr, Hanging);
         let response = reader.try_read_response().map_err(|broken| broken.to_string())?;
         ensure(response.body == *contents().long, || response.to_string())
     });

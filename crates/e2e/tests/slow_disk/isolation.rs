@@ -10,7 +10,9 @@ use rustix::net::{RecvFlags, recv};
 use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, Opendir, Read, Readdir};
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
-use crate::rig::{PATIENT, Place, Rig, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until};
+use crate::fixture::{
+    Fixture, PATIENT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
+};
 use crate::{CLIENTS, SECOND};
 
 /// What waits, and where.
@@ -48,13 +50,13 @@ fn others_notice_nothing(
     waits: &[(Call, &str)],
 ) {
     in_turn(waits, |&(call, path)| {
-        let rig = Rig::new(place, names, pages, PATIENT);
-        let mut waiting = rig.have_wait(call, slowness, path)?;
-        rig.others_notice_nothing()?;
+        let fixture = Fixture::new(place, names, pages, PATIENT);
+        let mut waiting = fixture.have_wait(call, slowness, path)?;
+        fixture.others_notice_nothing()?;
         if slowness == Hanging {
             still_wait(&mut waiting)?;
         }
-        rig.disk.release();
+        fixture.disk.release();
         are_answered(path, waiting)
     });
 }
@@ -107,11 +109,11 @@ fn one_device_leaves_the_others_threads_and_places() {
     side_by_side(&DEAD, |&(place, call, path)| {
         // Fewer than those who ask.
         let config = "[timeouts]\ndisk = \"1m\"\ndelay = 0\n[limits]\ndisk_queue = 100\n";
-        let rig = Rig::new(place, Names::Forgotten, Pages::Direct, config);
-        let _waiting = rig.have_wait(call, Hanging, path)?;
+        let fixture = Fixture::new(place, Names::Forgotten, Pages::Direct, config);
+        let _waiting = fixture.have_wait(call, Hanging, path)?;
         for (asked, status) in COLD {
             for n in 0..20 {
-                let response = rig.ask_one(asked, n).try_read_response();
+                let response = fixture.ask_one(asked, n).try_read_response();
                 let response = response.map_err(|broken| format!("{asked}: {broken}"))?;
                 ensure(response.status == status, || format!("{asked}: {response}"))?;
             }
@@ -141,25 +143,25 @@ fn requests_that_wait_for_a_hung_disk_together_leave_connections_to_others() {
     in_turn(&FLOODS, |&(call, path, connections)| {
         let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
         let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
-        rig.disk.slow_down(call, Hanging);
-        let flood = (0..FLOOD).map(|n| rig.ask_one(path, n % CLIENTS)).collect();
-        ensure(rig.disk.somebody_waits(), || "no request waits".to_owned())?;
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+        fixture.disk.slow_down(call, Hanging);
+        let flood = (0..FLOOD).map(|n| fixture.ask_one(path, n % CLIENTS)).collect();
+        ensure(fixture.disk.somebody_waits(), || "no request waits".to_owned())?;
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| wait_unless_refused(flood, &is_over));
             let served = (0..LOCAL).try_for_each(|n| {
                 let (asked, status) = [("/new-{n}.txt", 200), ("/missing-{n}.txt", 404)][n % 2];
-                let response = rig.ask_one(asked, n).try_read_response();
+                let response = fixture.ask_one(asked, n).try_read_response();
                 let response = response.map_err(|broken| format!("{asked}, {n}: {broken}"))?;
                 ensure(response.status == status, || format!("{asked}, {n}: {response}"))
             });
             is_over.store(true, Ordering::Relaxed);
             served
         })?;
-        rig.disk.release();
-        ensure(rig.is_quiet(), || format!("{:?}", rig.held()))?;
-        rig.serves_everything()
+        fixture.disk.release();
+        ensure(fixture.is_quiet(), || format!("{:?}", fixture.held()))?;
+        fixture.serves_everything()
     });
 }
 
@@ -186,24 +188,24 @@ fn requests_for_one_name_are_counted_one_by_one() {
     const MAY_WAIT: usize = 30;
     let limits = format!("[limits]\ndisk_queue = {}\n", 2 * MAY_WAIT);
     let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-    let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
-    rig.disk.slow_down(Lookup, Hanging);
-    let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| rig.ask_one("/slow/small-1.txt", 0)).collect();
-    let so_many_wait = |count: usize| wait_until(PATIENCE, || rig.stats()["active"] == count);
-    assert!(so_many_wait(MAY_WAIT), "{}", rig.stats());
+    let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+    fixture.disk.slow_down(Lookup, Hanging);
+    let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| fixture.ask_one("/slow/small-1.txt", 0)).collect();
+    let so_many_wait = |count: usize| wait_until(PATIENCE, || fixture.stats()["active"] == count);
+    assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
     for _ in 0..MAY_WAIT {
-        let refused = rig.ask_one("/slow/small-1.txt", 0).read_response();
+        let refused = fixture.ask_one("/slow/small-1.txt", 0).read_response();
         assert!(refused.status == 503 && refused.has("retry-after"), "{refused}");
     }
     still_wait(&mut waiting).expect("they wait");
     drop(waiting.pop());
-    assert!(so_many_wait(MAY_WAIT - 1), "{}", rig.stats());
-    waiting.push(rig.ask_one("/slow/small-1.txt", 0));
-    assert!(so_many_wait(MAY_WAIT), "{}", rig.stats());
+    assert!(so_many_wait(MAY_WAIT - 1), "{}", fixture.stats());
+    waiting.push(fixture.ask_one("/slow/small-1.txt", 0));
+    assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
     still_wait(&mut waiting).expect("one that leaves makes room for one");
-    rig.disk.release();
+    fixture.disk.release();
     are_answered("/slow/small-1.txt", waiting).expect("they are answered");
-    let said = rig.server.stderr();
+    let said = fixture.server.stderr();
     assert!(said.contains("/slow/small-1.txt: too many requests wait for its disk"), "{said}");
 }
 
@@ -212,13 +214,13 @@ fn a_listing_shows_a_dead_mount_point_and_does_not_ask_it() {
     side_by_side(&[Getattr, Lookup], |&call| {
         // A page that was kept asks nobody.
         let config = "[timeouts]\ndelay = 0\n[cache]\nentries = 0\n";
-        let rig = Rig::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
-        rig.disk.slow_down(call, Hanging);
-        for mut client in rig.ask("/", CLIENTS) {
+        let fixture = Fixture::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
+        fixture.disk.slow_down(call, Hanging);
+        for mut client in fixture.ask("/", CLIENTS) {
             let response = client.try_read_response().map_err(|broken| broken.to_string())?;
             let shows_it = response.status == 200 && String::from_utf8_lossy(&response.body).contains("slow");
             ensure(shows_it, || response.to_string())?;
         }
-        rig.others_notice_nothing()
+        fixture.others_notice_nothing()
     });
 }

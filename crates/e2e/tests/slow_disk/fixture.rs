@@ -31,7 +31,7 @@ pub enum Place {
     Beneath,
 }
 
-pub struct Rig {
+pub struct Fixture {
     // Goes first: a server that waits for it does not end.
     pub disk: Mounted,
     pub server: Server,
@@ -55,9 +55,9 @@ pub struct Helpers {
     pub waiting: u64,
 }
 
-impl Rig {
-    pub fn new(place: Place, names: Names, pages: Pages, config: &str) -> Rig {
-        Rig::start(place, names, pages, config, |_| {})
+impl Fixture {
+    pub fn new(place: Place, names: Names, pages: Pages, config: &str) -> Fixture {
+        Fixture::start(place, names, pages, config, |_| {})
     }
 
     /// As `new`; the file system is made slow before the server starts.
@@ -67,7 +67,7 @@ impl Rig {
         pages: Pages,
         config: &str,
         slow_down: impl FnOnce(&Mounted),
-    ) -> Rig {
+    ) -> Fixture {
         let large = Random::new(1).bytes(LARGE);
         let site = fast_site(&large).file("packed.bin.gz", &*contents().packed).folder("folder/deep");
         let at = match place {
@@ -85,9 +85,9 @@ impl Rig {
         let server = site.config(&format!("{BROWSED}{config}{route}")).start();
         // It says where it listens before its worker has opened its roots.
         // Made first: it lets the server go, should this fail.
-        let rig = Rig { disk, server, large, control: OnceLock::new() };
-        assert_eq!(rig.server.get("/small.txt").body, b"small");
-        rig
+        let fixture = Fixture { disk, server, large, control: OnceLock::new() };
+        assert_eq!(fixture.server.get("/small.txt").body, b"small");
+        fixture
     }
 
     /// Clients that ask, each for something else, where `path` has `{n}`.

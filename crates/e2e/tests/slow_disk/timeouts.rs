@@ -8,8 +8,8 @@ use e2e::{Broken, Client, PATIENCE};
 use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
-use crate::others::WAITS;
-use crate::rig::{Helpers, Place, Rig, are_answered, ensure, side_by_side, still_wait, wait_until};
+use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, side_by_side, still_wait, wait_until};
+use crate::isolation::WAITS;
 use crate::{CLIENTS, SECOND};
 
 /// Nothing is kept, so that whatever is still held is a leak.
@@ -18,20 +18,20 @@ const HASTY: &str = "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1
 #[test]
 fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
     side_by_side(&WAITS, |&(call, path)| {
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Kept, HASTY);
-        ensure(rig.is_quiet(), || "the first connection does not end".to_owned())?;
-        let before = rig.held();
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Kept, HASTY);
+        ensure(fixture.is_quiet(), || "the first connection does not end".to_owned())?;
+        let before = fixture.held();
         let since = Instant::now();
-        for mut client in rig.have_wait(call, Hanging, path)? {
+        for mut client in fixture.have_wait(call, Hanging, path)? {
             client.set_patience((SECOND * 20).saturating_sub(since.elapsed()).max(SECOND / 1000));
             are_told(call, path, &mut client)?;
         }
         ensure(since.elapsed() >= SECOND * 9 / 10, || format!("over after {:?}", since.elapsed()))?;
-        rig.disk.release();
+        fixture.disk.release();
         // What it owed to those before is done first.
-        let is_served = || rig.serves_everything();
+        let is_served = || fixture.serves_everything();
         ensure(wait_until(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))?;
-        ensure(rig.becomes_as(before), || format!("{before:?} became {:?}", rig.held()))
+        ensure(fixture.becomes_as(before), || format!("{before:?} became {:?}", fixture.held()))
     });
 }
 
@@ -83,25 +83,25 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
         // One device has half of the queue, and its root is looked up as well. Nobody is shed where the machine has other things to do.
         let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
         let config = format!("[timeouts]\ndisk = \"1m\"\ndelay = 0\n{limits}");
-        let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
-        let mut waiting = rig.have_wait(call, Hanging, path)?;
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+        let mut waiting = fixture.have_wait(call, Hanging, path)?;
         let all_wait = || {
-            let Helpers { running, waiting } = rig.helpers();
+            let Helpers { running, waiting } = fixture.helpers();
             running + waiting >= CLIENTS as u64
         };
-        ensure(wait_until(PATIENCE, all_wait), || format!("not all wait: {:?}", rig.helpers()))?;
+        ensure(wait_until(PATIENCE, all_wait), || format!("not all wait: {:?}", fixture.helpers()))?;
         still_wait(&mut waiting)?;
-        waiting.push(rig.ask_one(path, CLIENTS));
-        are_told(call, path, &mut rig.ask_one(path, CLIENTS + 1))?;
+        waiting.push(fixture.ask_one(path, CLIENTS));
+        are_told(call, path, &mut fixture.ask_one(path, CLIENTS + 1))?;
 
         waiting.into_iter().for_each(|client| manner.leave(client));
-        let nobody_waits = || rig.helpers().waiting <= 1 && rig.held().connections == 0;
+        let nobody_waits = || fixture.helpers().waiting <= 1 && fixture.held().connections == 0;
         ensure(wait_until(PATIENCE, nobody_waits), || {
-            format!("they have left: {:?}, {:?}", rig.helpers(), rig.held())
+            format!("they have left: {:?}, {:?}", fixture.helpers(), fixture.held())
         })?;
-        let mut next = rig.have_wait(call, Hanging, path)?;
+        let mut next = fixture.have_wait(call, Hanging, path)?;
         still_wait(&mut next)?;
-        rig.disk.release();
+        fixture.disk.release();
         are_answered(path, next)
     });
 }
@@ -110,13 +110,14 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
 fn statistics_tell_who_left_and_who_was_told() {
     const LEAVE: usize = 5;
     let config = "[timeouts]\ndisk = \"3s\"\ndelay = 0\n[limits]\ndisk_queue = 1000\n";
-    let rig = Rig::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, config);
-    let mut waiting = rig.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
+    let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, config);
+    let mut waiting = fixture.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
     drop(waiting.split_off(CLIENTS - LEAVE));
-    let counts = |left, late| rig.server.count("left") == left && rig.server.count("late_disk") == late;
-    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, 0)), "{}", rig.server.stats());
+    let counts =
+        |left, late| fixture.server.count("left") == left && fixture.server.count("late_disk") == late;
+    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, 0)), "{}", fixture.server.stats());
     assert!(waiting.iter_mut().all(|client| client.read_response().status == 503));
     let late = (CLIENTS - LEAVE) as u64;
-    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, late)), "{}", rig.server.stats());
-    rig.disk.release();
+    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, late)), "{}", fixture.server.stats());
+    fixture.disk.release();
 }
