@@ -28,7 +28,7 @@ enum Socket {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub enum Broken {
+pub enum ReadError {
     /// Closed after so many bytes of a response.
     Closed {
         after: usize,
@@ -157,16 +157,16 @@ impl Client {
     }
 
     /// The next response, if there is one.
-    pub fn try_read_response(&mut self) -> Result<Response, Broken> {
+    pub fn try_read_response(&mut self) -> Result<Response, ReadError> {
         self.try_read(false)
     }
 
     /// The next response, to a HEAD, if there is one.
-    pub fn try_read_response_to_head(&mut self) -> Result<Response, Broken> {
+    pub fn try_read_response_to_head(&mut self) -> Result<Response, ReadError> {
         self.try_read(true)
     }
 
-    fn try_read(&mut self, to_head: bool) -> Result<Response, Broken> {
+    fn try_read(&mut self, to_head: bool) -> Result<Response, ReadError> {
         let mut seen = 0;
         let end = loop {
             // The empty line may have begun in what was already looked at.
@@ -177,8 +177,8 @@ impl Client {
             seen = self.buffer.len();
             self.read_more()?;
         };
-        let mut response = Response::parse_head(&self.buffer[..end]).map_err(Broken::Malformed)?;
-        let used = match response.length(to_head).map_err(Broken::Malformed)? {
+        let mut response = Response::parse_head(&self.buffer[..end]).map_err(ReadError::Malformed)?;
+        let used = match response.length(to_head).map_err(ReadError::Malformed)? {
             Length::Sized(len) => {
                 while self.buffer.len() < end + len {
                     self.read_more()?;
@@ -188,7 +188,7 @@ impl Client {
             }
             Length::Chunked => loop {
                 if let Some((body, trailers, len)) =
-                    chunked(&self.buffer[end..]).map_err(Broken::Malformed)?
+                    chunked(&self.buffer[end..]).map_err(ReadError::Malformed)?
                 {
                     (response.body, response.trailers) = (body, trailers);
                     break end + len;
@@ -196,7 +196,7 @@ impl Client {
                 self.read_more()?;
             },
             Length::UntilClose => {
-                while self.fill().map_err(Broken::of)? > 0 {}
+                while self.fill().map_err(ReadError::of)? > 0 {}
                 response.body = self.buffer[end..].to_vec();
                 self.buffer.len()
             }
@@ -241,11 +241,11 @@ impl Client {
     }
 
     /// At least one byte more, or the reason why not.
-    fn read_more(&mut self) -> Result<(), Broken> {
+    fn read_more(&mut self) -> Result<(), ReadError> {
         match self.fill() {
-            Ok(0) => Err(Broken::Closed { after: self.buffer.len() }),
+            Ok(0) => Err(ReadError::Closed { after: self.buffer.len() }),
             Ok(_) => Ok(()),
-            Err(e) => Err(Broken::of(e)),
+            Err(e) => Err(ReadError::of(e)),
         }
     }
 
@@ -279,24 +279,24 @@ impl AsFd for Client {
     }
 }
 
-impl Broken {
-    fn of(error: io::Error) -> Broken {
+impl ReadError {
+    fn of(error: io::Error) -> ReadError {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Broken::Silent,
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Broken::Reset,
-            _ => Broken::Failed(error),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ReadError::Silent,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ReadError::Reset,
+            _ => ReadError::Failed(error),
         }
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ReadError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::Closed { after } => write!(out, "closed after {after} bytes"),
-            Broken::Reset => out.write_str("reset"),
-            Broken::Silent => out.write_str("nothing comes"),
-            Broken::Malformed(what) => what.fmt(out),
-            Broken::Failed(error) => error.fmt(out),
+            ReadError::Closed { after } => write!(out, "closed after {after} bytes"),
+            ReadError::Reset => out.write_str("reset"),
+            ReadError::Silent => out.write_str("nothing comes"),
+            ReadError::Malformed(what) => what.fmt(out),
+            ReadError::Failed(error) => error.fmt(out),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::client::{Broken, Client};
+use crate::client::{Client, ReadError};
 use crate::response::Response;
 use crate::server::Server;
 use crate::shown;
@@ -43,10 +43,10 @@ pub fn exchange(client: &mut Client, input: impl AsRef<[u8]>, expected: &str) ->
                 words.push(format!("{}{}", response.status, if to_head { "h" } else { "" }));
                 responses.push(response);
             }
-            Err(Broken::Closed { after: 0 }) => break "closed".to_owned(),
-            Err(Broken::Closed { .. }) => break "cut".to_owned(),
-            Err(Broken::Reset) => break "reset".to_owned(),
-            Err(Broken::Silent) => break "silent".to_owned(),
+            Err(ReadError::Closed { after: 0 }) => break "closed".to_owned(),
+            Err(ReadError::Closed { .. }) => break "cut".to_owned(),
+            Err(ReadError::Reset) => break "reset".to_owned(),
+            Err(ReadError::Silent) => break "silent".to_owned(),
             Err(other) => break format!("malformed ({other})"),
         }
     };

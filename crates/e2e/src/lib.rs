@@ -26,7 +26,7 @@ pub use rustix::process::Signal;
 
 pub use background::{BackgroundProcess, children_of, parent_of, runs};
 pub use cgroup::ControlGroup;
-pub use client::{Broken, Client};
+pub use client::{Client, ReadError};
 pub use clients::{Clients, Page, Persistence, Tally};
 pub use exchange::{Exchange, Rows, exchange};
 pub use folder::Folder;

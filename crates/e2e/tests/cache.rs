@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Rows, Site, wait_until, without_privilege};
+use e2e::{Client, PATIENCE, Random, ReadError, Rows, Site, wait_until, without_privilege};
 
 /// Every request compares with the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
@@ -349,7 +349,7 @@ fn a_file_that_changes_while_it_is_sent_never_becomes_a_whole_answer_with_wrong_
             }
             match client.try_read_response() {
                 // Closed before the last byte of its length.
-                Err(Broken::Closed { .. } | Broken::Reset) => {}
+                Err(ReadError::Closed { .. } | ReadError::Reset) => {}
                 Err(other) => rows.holds(name, &format!("it ends short, and found {other}"), false),
                 Ok(response) => {
                     rows.holds(name, "it ends short, or has only old bytes", response.body == content)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::{Broken, ControlGroup, PATIENCE, Rows, Server, Site, is_root, runs, wait_until};
+use e2e::{ControlGroup, PATIENCE, ReadError, Rows, Server, Site, is_root, runs, wait_until};
 
 /// Scripts that have all the time they need, but none to end in.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
@@ -168,8 +168,8 @@ fn a_body_that_breaks_off_can_be_told_from_one_that_is_whole() {
         client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
         let leader = pid(&server);
         match client.try_read_response() {
-            Err(Broken::Closed { after }) => rows.holds(what, "its head was sent", after > 0),
-            Err(Broken::Reset) => {}
+            Err(ReadError::Closed { after }) => rows.holds(what, "its head was sent", after > 0),
+            Err(ReadError::Reset) => {}
             other => rows.holds(what, &format!("it is cut, not {other:?}"), false),
         }
         wait_for(what, || group(leader).is_empty());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Rows, Server, Site, free_port};
+use e2e::{Client, PATIENCE, Random, ReadError, Rows, Server, Site, free_port};
 use rustix::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -255,7 +255,7 @@ fn outcome(client: &mut Client) -> String {
         Ok(response) if response.status == 200 => format!("200 {} bytes", response.body.len()),
         Ok(response) if response.has("retry-after") => format!("{}, come again", response.status),
         Ok(response) => response.status.to_string(),
-        Err(Broken::Closed { after: 1.. } | Broken::Reset) => "cut".to_owned(),
+        Err(ReadError::Closed { after: 1.. } | ReadError::Reset) => "cut".to_owned(),
         Err(other) => other.to_string(),
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use e2e::{Broken, Random, Rows, Server, Site, is_root, shown, tool, without_privilege};
+use e2e::{Random, ReadError, Rows, Server, Site, is_root, shown, tool, without_privilege};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
 /// `Content-Length` as a number.
@@ -610,7 +610,7 @@ fn a_gzip_file_that_is_none_never_becomes_a_whole_answer() {
             Ok(response) => {
                 rows.holds(&path, &format!("an error, found {}", response.status), response.status >= 500)
             }
-            Err(Broken::Closed { .. } | Broken::Reset) => {}
+            Err(ReadError::Closed { .. } | ReadError::Reset) => {}
             Err(other) => rows.holds(&path, &format!("it ends short, found {other}"), false),
         }
         let accepting = server.connect().get_with(&path, "Accept-Encoding: gzip\r\n");

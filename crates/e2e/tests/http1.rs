@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use e2e::{Broken, PATIENCE, Response, Rows, Server, Site, chunked};
+use e2e::{PATIENCE, ReadError, Response, Rows, Server, Site, chunked};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT
 const MODIFIED: u64 = 784_111_777;
@@ -651,7 +651,7 @@ fn half_a_request_is_not_answered_as_one() {
         // RFC 9112 §8: an error, or nothing.
         match client.try_read_response() {
             Ok(response) => assert_eq!(response.status, 400, "{input:?}"),
-            Err(why) => assert!(matches!(why, Broken::Closed { after: 0 }), "{input:?}: {why}"),
+            Err(why) => assert!(matches!(why, ReadError::Closed { after: 0 }), "{input:?}: {why}"),
         }
         assert!(client.is_finished(), "{input:?}");
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use e2e::{Broken, Client, PATIENCE, Rows, Server, Site};
+use e2e::{Client, PATIENCE, ReadError, Rows, Server, Site};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -70,7 +70,7 @@ fn outcome(client: &mut Client) -> String {
     match client.try_read_response() {
         Ok(response) if response.status == 200 => format!("200 {}", response.text()),
         Ok(response) => response.status.to_string(),
-        Err(Broken::Closed { after: 1.. } | Broken::Reset) => "cut".to_owned(),
+        Err(ReadError::Closed { after: 1.. } | ReadError::Reset) => "cut".to_owned(),
         Err(other) => other.to_string(),
     }
 }

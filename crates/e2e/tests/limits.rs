@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Rows, Server, Site, exchange};
+use e2e::{ReadError, Rows, Server, Site, exchange};
 
 /// Long enough that the server can tell which of two connections was used before the other.
 const PAUSE: Duration = Duration::from_millis(600);
@@ -307,7 +307,7 @@ fn connections_in_use_are_not_closed_for_new_ones() {
     drop(busy);
     let found = waiting.join().expect("it does not panic");
     // It waited for its turn, or was told to come again.
-    assert!(matches!(found, Ok(200 | 503) | Err(Broken::Closed { after: 0 })), "{found:?}");
+    assert!(matches!(found, Ok(200 | 503) | Err(ReadError::Closed { after: 0 })), "{found:?}");
     let again = exchange(&mut server.connect(), "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "200 open");
     assert_eq!(again.summary, "200 open");
 }

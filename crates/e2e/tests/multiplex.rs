@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Broken, Client, PATIENCE, Random, Server, Site, wait_until};
+use e2e::{Client, PATIENCE, Random, ReadError, Server, Site, wait_until};
 use script::fastcgi::RequestId;
 use script::fastcgi::application::{Application, Event, Limits};
 
@@ -423,7 +423,7 @@ fn when_the_connection_breaks_what_has_no_answer_is_asked_once_more() {
     let (mut get, mut other) = (asks(&server, "/get"), asks(&server, "/other"));
     let mut post = server.connect();
     post.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    assert!(matches!(begun.try_read_response(), Err(Broken::Closed { after: 1.. })));
+    assert!(matches!(begun.try_read_response(), Err(ReadError::Closed { after: 1.. })));
     assert_eq!(get.read_response().text(), "get");
     assert_eq!(other.read_response().text(), "other");
     assert_eq!(post.read_response().status, 502);

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use e2e::{
-    Broken, Client, Clients, PATIENCE, Page, Persistence, Response, Rows, Server, Signal, Site, children_of,
-    is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
+    Client, Clients, PATIENCE, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site,
+    children_of, is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
 };
 
 const APP: &str = include_str!("programs/app.py");
@@ -395,7 +395,7 @@ fn an_answer_whose_process_dies_breaks_off() {
         rows.holds(
             path,
             &format!("it is cut, not {cut:?}"),
-            matches!(cut, Err(Broken::Closed { after: 1.. })),
+            matches!(cut, Err(ReadError::Closed { after: 1.. })),
         );
         server.wait_for_line(&format!("/app/{path}"), PATIENCE);
         rows.check(path, server.get("/app/same").text().as_str(), "the same for all");

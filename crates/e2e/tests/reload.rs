@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Broken, Client, Clients, PATIENCE, Page, Persistence, Random, Rows, Signal, Site, command, free_port,
+    Client, Clients, PATIENCE, Page, Persistence, Random, ReadError, Rows, Signal, Site, command, free_port,
     has_open, is_root, output_of, raise_descriptor_limit, signal_process, wait_until,
 };
 
@@ -488,7 +488,7 @@ fn what_takes_longer_than_the_timeout_is_cut() {
     assert!(wait_until(PATIENCE, || !server.serving_pids().contains(&earlier)));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(2900), "{took:?}");
-    assert!(matches!(download.try_read_response(), Err(Broken::Closed { .. } | Broken::Reset)));
+    assert!(matches!(download.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset)));
     server.wait_for_line("not finished in time", PATIENCE);
     assert_eq!(server.get("/a.txt").status, 200);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use e2e::{
-    BackgroundProcess, Broken, Client, PATIENCE, Random, Rows, Server, Site, path_of, tool, wait_until,
+    BackgroundProcess, Client, PATIENCE, Random, ReadError, Rows, Server, Site, path_of, tool, wait_until,
 };
 
 const APP: &str = include_str!("programs/scgi_app.py");
@@ -129,7 +129,7 @@ fn what_is_wrong_with_an_answer_is_seen_by_the_client() {
     rows.holds(
         "short",
         &format!("it is cut, not {cut:?}"),
-        matches!(cut, Err(Broken::Closed { after: 1.. })),
+        matches!(cut, Err(ReadError::Closed { after: 1.. })),
     );
     // What it does not read of a body costs nobody anything.
     let mut client = running.server.connect();

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Address, Broken, Client, Folder, PATIENCE, Random, Server, Signal, Site, command, free_port};
+use e2e::{Address, Client, Folder, PATIENCE, Random, ReadError, Server, Signal, Site, command, free_port};
 
 const LONG: usize = 32 * 1024 * 1024;
 
@@ -95,7 +95,7 @@ fn what_is_not_finished_in_time_is_cut_off() {
     assert_eq!(server.wait(PATIENCE).code(), Some(0));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(450) && took < AT_ONCE, "{took:?}");
-    let cut = matches!(client.try_read_response(), Err(Broken::Closed { .. } | Broken::Reset));
+    let cut = matches!(client.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset));
     assert!(cut, "the download has an end, and not its own");
     let line = server.stdout();
     assert!(line.lines().count() == 1 && line.contains("\"GET /long HTTP/1.1\" 200 "), "{line}");
@@ -114,7 +114,7 @@ fn sigint_stops_now() {
     server.signal(Signal::INT);
     assert_eq!(server.wait(PATIENCE).code(), Some(130));
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
-    assert!(matches!(client.try_read_response(), Err(Broken::Closed { .. } | Broken::Reset)));
+    assert!(matches!(client.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset)));
     let lines = server.stdout();
     assert_eq!(lines.lines().count(), 2, "one line per request, also for the one that was cut off: {lines}");
 }

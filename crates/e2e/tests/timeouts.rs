@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Broken, Client, PATIENCE, Random, Server, Site, wait_until};
+use e2e::{Client, PATIENCE, Random, ReadError, Server, Site, wait_until};
 
 /// As configured below, with nothing that extends a deadline but what the row is about.
 const TIMEOUTS: &str = "[timeouts]\nhead = 1\nbody = 1\nwrite = 1\nidle = 1\nlinger = 1\n";
@@ -36,7 +36,7 @@ fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
     let mut pieces = then.iter();
     let first = loop {
         match client.try_read_response() {
-            Err(Broken::Silent) if since.elapsed() < LATE => {
+            Err(ReadError::Silent) if since.elapsed() < LATE => {
                 if let Some(piece) = pieces.next() {
                     _ = client.try_send([*piece]);
                 }
@@ -53,8 +53,8 @@ fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
             End::Timeout
         }
         Ok(response) => End::Other(response.to_string()),
-        Err(Broken::Closed { after: 0 }) => End::Closed,
-        Err(Broken::Silent) => End::Open,
+        Err(ReadError::Closed { after: 0 }) => End::Closed,
+        Err(ReadError::Silent) => End::Open,
         Err(other) => End::Other(other.to_string()),
     };
     (end, took)

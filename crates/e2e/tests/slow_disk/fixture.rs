@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Broken, Client, PATIENCE, Random, Response, Server, Site, run};
+use e2e::{Client, PATIENCE, Random, ReadError, Response, Server, Site, run};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -262,7 +262,7 @@ pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
         }
         client.set_patience(Duration::from_millis(1));
         match client.try_read_response() {
-            Err(Broken::Silent) => client.set_patience(PATIENCE),
+            Err(ReadError::Silent) => client.set_patience(PATIENCE),
             Err(broken) => return Err(format!("somebody who waits: {broken}")),
             Ok(response) => return Err(format!("somebody who waits: {response}")),
         }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use e2e::{Broken, Client, PATIENCE};
+use e2e::{Client, PATIENCE, ReadError};
 
 use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
@@ -40,7 +40,7 @@ fn are_told(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
     let may_have_head = call == Read && !path.contains("small");
     match client.try_read_response() {
         Ok(response) if response.status == 503 => Ok(()),
-        Err(Broken::Closed { .. } | Broken::Reset) if may_have_head => Ok(()),
+        Err(ReadError::Closed { .. } | ReadError::Reset) if may_have_head => Ok(()),
         Ok(response) => Err(response.to_string()),
         Err(broken) => Err(broken.to_string()),
     }
