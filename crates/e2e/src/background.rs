@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::output::Lines;
 use crate::server::wait_until;
 
@@ -34,7 +34,7 @@ impl BackgroundProcess {
     pub fn listening(command: &mut Command, socket: &Path) -> BackgroundProcess {
         let process = BackgroundProcess::start(command);
         let listens = || std::os::unix::net::UnixStream::connect(socket).is_ok();
-        assert!(wait_until(PATIENCE, listens), "{command:?} does not listen:\n{}", process.errors.text());
+        assert!(wait_until(TIMEOUT, listens), "{command:?} does not listen:\n{}", process.errors.text());
         process
     }
 

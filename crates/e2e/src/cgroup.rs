@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{PATIENCE, wait_until};
+use crate::{TIMEOUT, wait_until};
 
 /// A folder of a test's own for control groups (version 2), as an administrator delegates it.
 pub struct ControlGroup(PathBuf);
@@ -42,6 +42,6 @@ fn make(name: &str, controllers: &[&str]) -> Result<ControlGroup, String> {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        wait_until(PATIENCE, || fs::remove_dir(&self.0).is_ok());
+        wait_until(TIMEOUT, || fs::remove_dir(&self.0).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::response::{Length, Malformed, Response, chunked, find};
 
 /// One connection, and what was read from it and not used yet.
@@ -68,7 +68,7 @@ impl Client {
 
     fn of(socket: Socket) -> Client {
         let mut client = Client { socket, buffer: Vec::new() };
-        client.set_patience(PATIENCE);
+        client.set_timeout(TIMEOUT);
         client
     }
 
@@ -83,11 +83,11 @@ impl Client {
     }
 
     /// How long a read may wait; 10 s at first.
-    pub fn set_patience(&mut self, patience: Duration) {
-        let patience = Some(patience);
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        let timeout = Some(timeout);
         let set = match &self.socket {
-            Socket::Tcp(s) => s.set_read_timeout(patience).and_then(|()| s.set_write_timeout(patience)),
-            Socket::Unix(s) => s.set_read_timeout(patience).and_then(|()| s.set_write_timeout(patience)),
+            Socket::Tcp(s) => s.set_read_timeout(timeout).and_then(|()| s.set_write_timeout(timeout)),
+            Socket::Unix(s) => s.set_read_timeout(timeout).and_then(|()| s.set_write_timeout(timeout)),
         };
         set.expect("the duration is not zero");
     }

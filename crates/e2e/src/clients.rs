@@ -16,7 +16,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
 };
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::random::Random;
 use crate::response::{Length, Response, find};
 
@@ -151,7 +151,7 @@ impl Clients {
             }
             if !events.is_empty() {
                 last_event = Instant::now();
-            } else if last_event.elapsed() > PATIENCE {
+            } else if last_event.elapsed() > TIMEOUT {
                 for client in clients.iter_mut().filter_map(Option::take) {
                     tally.silent += 1;
                     tally.fault(|| format!("no response to {}: {:?}", client.page.path, client.state));

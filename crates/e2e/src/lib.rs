@@ -42,7 +42,7 @@ pub use tools::{
 };
 
 /// How long anything may take that should happen at once.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What of a text fits on a line of a failed assertion.
 pub fn shown(bytes: impl AsRef<[u8]>) -> String {

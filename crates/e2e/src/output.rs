@@ -61,8 +61,8 @@ impl Lines {
 
     /// Waits for what `find` looks for in all lines so far. `None`: it has not come in time, or never
     /// will, as the stream has ended.
-    pub fn wait_for<T>(&self, patience: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
-        let until = Instant::now() + patience;
+    pub fn wait_for<T>(&self, timeout: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
+        let until = Instant::now() + timeout;
         let mut said = self.lock();
         loop {
             let found = find(&said.lines);
@@ -75,9 +75,9 @@ impl Lines {
     }
 
     /// Waits until the stream ends; `false` if it does not in time.
-    pub fn wait_for_end(&self, patience: Duration) -> bool {
+    pub fn wait_for_end(&self, timeout: Duration) -> bool {
         let said = self.lock();
-        let waited = self.0.more.wait_timeout_while(said, patience, |said| !said.ended);
+        let waited = self.0.more.wait_timeout_while(said, timeout, |said| !said.ended);
         waited.expect("no collector panics").0.ended
     }
 

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::folder::Folder;
 use crate::output::Lines;
 use crate::response::Response;
-use crate::{PATIENCE, program};
+use crate::{TIMEOUT, program};
 
 /// The program at work. Ends with the test, which fails if a connection has panicked.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Server {
         let successor = None;
         let server = Server { child, ended: None, errors, output, home, panics_allowed, successor };
         let enough = |lines: &[String]| (addresses(lines).len() >= listeners).then_some(());
-        let started = server.errors.wait_for(PATIENCE, enough);
+        let started = server.errors.wait_for(TIMEOUT, enough);
         assert!(started.is_some(), "taipan did not start:\n{}", server.stderr());
         server
     }
@@ -133,13 +133,13 @@ impl Server {
     }
 
     /// Waits for a line with `pattern` in it on standard error. Panics if it does not come in time.
-    pub fn wait_for_line(&self, pattern: &str, patience: Duration) -> String {
-        wait_for_line(&self.errors, pattern, patience)
+    pub fn wait_for_line(&self, pattern: &str, timeout: Duration) -> String {
+        wait_for_line(&self.errors, pattern, timeout)
     }
 
     /// As `wait_for_line`, on standard output.
-    pub fn wait_for_output(&self, pattern: &str, patience: Duration) -> String {
-        wait_for_line(&self.output, pattern, patience)
+    pub fn wait_for_output(&self, pattern: &str, timeout: Duration) -> String {
+        wait_for_line(&self.output, pattern, timeout)
     }
 
     /// The process that keeps: the one that was started, or the one that has taken over from it.
@@ -153,9 +153,9 @@ impl Server {
     }
 
     /// Waits until the process that was started has ended, while another one goes on.
-    pub fn wait_for_predecessor(&mut self, patience: Duration) -> ExitStatus {
+    pub fn wait_for_predecessor(&mut self, timeout: Duration) -> ExitStatus {
         let mut ended = None;
-        let has_ended = wait_until(patience, || {
+        let has_ended = wait_until(timeout, || {
             ended = self.child.try_wait().expect("it is our child");
             ended.is_some()
         });
@@ -191,12 +191,12 @@ impl Server {
     }
 
     /// Waits until it has ended by itself. Panics if it does not in time.
-    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+    pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
         if let Some(status) = self.ended {
             return status;
         }
         // A program that has ended says nothing more; that is an event, which its end alone is not.
-        let silent = self.errors.wait_for_end(patience) && self.output.wait_for_end(patience);
+        let silent = self.errors.wait_for_end(timeout) && self.output.wait_for_end(timeout);
         assert!(silent, "taipan does not end:\n{}", self.stderr());
         let status = self.child.wait().expect("it is our child");
         *self.ended.insert(status)
@@ -207,7 +207,7 @@ impl Server {
         // Both fail only if it has ended.
         _ = self.child.kill();
         self.ended = self.child.wait().ok();
-        _ = self.errors.wait_for_end(PATIENCE);
+        _ = self.errors.wait_for_end(TIMEOUT);
     }
 }
 
@@ -219,7 +219,7 @@ impl Drop for Server {
             _ = kill_process(Pid::from_child(&self.child), Signal::INT);
             let successor = self.successor.and_then(|pid| Pid::from_raw(pid as i32));
             _ = successor.map(|pid| kill_process(pid, Signal::INT));
-            stuck = !self.errors.wait_for_end(PATIENCE);
+            stuck = !self.errors.wait_for_end(TIMEOUT);
             if let Some(successor) = successor.filter(|_| stuck) {
                 _ = kill_process(successor, Signal::KILL);
             }
@@ -237,8 +237,8 @@ impl Drop for Server {
 }
 
 /// Looks until it is so; `false` if it is not in time.
-pub fn wait_until(patience: Duration, mut is: impl FnMut() -> bool) -> bool {
-    let until = Instant::now() + patience;
+pub fn wait_until(timeout: Duration, mut is: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + timeout;
     while !is() {
         if Instant::now() >= until {
             return false;
@@ -254,8 +254,8 @@ pub fn signal_process(pid: u32, signal: Signal) {
     kill_process(process, signal).unwrap_or_else(|e| panic!("cannot signal {pid}: {e}"));
 }
 
-fn wait_for_line(lines: &Lines, pattern: &str, patience: Duration) -> String {
-    let found = lines.wait_for(patience, |lines| lines.iter().find(|line| line.contains(pattern)).cloned());
+fn wait_for_line(lines: &Lines, pattern: &str, timeout: Duration) -> String {
+    let found = lines.wait_for(timeout, |lines| lines.iter().find(|line| line.contains(pattern)).cloned());
     found.unwrap_or_else(|| panic!("no line with {pattern:?}:\n{}", lines.text()))
 }
 

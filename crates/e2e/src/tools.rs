@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{PATIENCE, command, program};
+use crate::{TIMEOUT, command, program};
 
 /// The user `nobody`, who may read what everybody may.
 const NOBODY: &str = "65534";
@@ -110,16 +110,16 @@ pub fn has_open(pid: u32, path: &Path) -> bool {
 
 /// Runs a command that should end by itself, and soon. One that does not is killed, which its status tells.
 pub fn output_of(command: &mut Command) -> Output {
-    output_within(command, PATIENCE * 3)
+    output_within(command, TIMEOUT * 3)
 }
 
 /// As `ended`, of what takes its time.
-pub fn output_within(command: &mut Command, patience: Duration) -> Output {
+pub fn output_within(command: &mut Command, timeout: Duration) -> Output {
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let stdout = child.stdout.take().map(read_to_end);
     let stderr = child.stderr.take().map(read_to_end);
     // One that has ended says nothing more.
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let all = |stream: &Option<Receiver<Vec<u8>>>| {
         stream
             .as_ref()

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use e2e::{
-    BackgroundProcess, Client, PATIENCE, Response, Rows, Server, Site, free_port, is_root, output_of,
-    path_of, tool,
+    BackgroundProcess, Client, Response, Rows, Server, Site, TIMEOUT, free_port, is_root, output_of, path_of,
+    tool,
 };
 
 /// Runs a command that must not fail, and returns what it prints.
@@ -271,7 +271,7 @@ fn what_php_complains_of_is_in_the_error_log_with_the_request() {
         let text = "<?php ini_set('log_errors', '1'); ini_set('error_log', ''); error_log('words of mine'); echo 'done';";
         let server = php.start(php.site("").file("a.php", text));
         assert_eq!(server.get("/a.php?q").text(), "done", "{php:?}");
-        let line = server.wait_for_line("words of mine", PATIENCE);
+        let line = server.wait_for_line("words of mine", TIMEOUT);
         assert!(line.contains("127.0.0.1") && line.contains("/a.php"), "{php:?}: {line}");
     }
 }
@@ -456,7 +456,7 @@ fn a_python_application_answers_through_its_standard_handler() {
     assert_eq!((response.status, response.text().as_str()), (404, "no such page"));
     let response = server.get("/app/raise");
     assert_eq!(response.status, 500, "{response}");
-    server.wait_for_line("ValueError: the reason", e2e::PATIENCE);
+    server.wait_for_line("ValueError: the reason", e2e::TIMEOUT);
 }
 
 /// Everything below `/app/` is left to an application, whose section has these lines.
@@ -516,7 +516,7 @@ fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
         rows.check(way, server.get("/app/raise").status, 500);
         let said = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
         let errors = server._application.as_ref().map_or(server.errors(), BackgroundProcess::errors);
-        rows.holds(way, "the error is told of", errors.wait_for(PATIENCE, said).is_some());
+        rows.holds(way, "the error is told of", errors.wait_for(TIMEOUT, said).is_some());
         let response = server.ask(post("/app/echo", "text/plain", &body));
         rows.holds(way, "5 MiB come back", response.status == 200 && response.body == body);
         let chunked = "POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
@@ -845,7 +845,7 @@ fn variables(response: &Response) -> Vec<(String, String)> {
 
 fn reach(port: u16) -> Option<Client> {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    let until = std::time::Instant::now() + e2e::PATIENCE;
+    let until = std::time::Instant::now() + e2e::TIMEOUT;
     while std::time::Instant::now() < until {
         if std::net::TcpStream::connect(address).is_ok() {
             return Some(Client::tcp(address));

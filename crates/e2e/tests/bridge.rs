@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Folder, Lines, PATIENCE, Rows, Signal, command, output_of, program, shown, signal_process, tool,
+    Folder, Lines, Rows, Signal, TIMEOUT, command, output_of, program, shown, signal_process, tool,
     wait_until,
 };
 use script::environment::{Environment, Limits};
@@ -49,7 +49,7 @@ impl Bridge {
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
         let bridge = Bridge { child, home, errors };
         let connects = || UnixStream::connect(bridge.socket()).is_ok();
-        assert!(wait_until(PATIENCE, connects), "{}", bridge.errors.text());
+        assert!(wait_until(TIMEOUT, connects), "{}", bridge.errors.text());
         bridge
     }
 
@@ -394,7 +394,7 @@ fn death_by_a_signal_is_told() {
     assert_eq!((response.first(), response.exit), ("Status: 502 Bad Gateway", 128 + 9));
     let ended =
         |lines: &[String]| lines.iter().any(|line| line.ends_with("s.cgi: ended by signal 9")).then_some(());
-    assert!(bridge.errors.wait_for(PATIENCE, ended).is_some(), "{}", bridge.errors.text());
+    assert!(bridge.errors.wait_for(TIMEOUT, ended).is_some(), "{}", bridge.errors.text());
     let bridge = Bridge::of("#!/bin/sh\necho\necho begun\nkill -15 $$\n");
     let response = bridge.ask(b"");
     assert_eq!((response.text(), response.exit), ("\nbegun\n", 128 + 15));
@@ -447,7 +447,7 @@ fn a_server_that_leaves_takes_the_script_with_it() {
         let pid = String::from_utf8(told).expect("it is text");
         assert!(is_there(&pid));
         drop(connection);
-        assert!(wait_until(PATIENCE, || !is_there(&pid)), "{body}");
+        assert!(wait_until(TIMEOUT, || !is_there(&pid)), "{body}");
         assert!(bridge.home.path().join("scripts/tidy").exists());
     }
 }
@@ -508,7 +508,7 @@ fn what_is_no_fastcgi_ends_its_connection_only() {
     other.body(id, b"goes on");
     rows.check("another connection", other.response(id).text(), "\ngoes on");
     let errors = |lines: &[String]| (lines.len() >= 5).then_some(());
-    rows.holds("stderr", "a line each", bridge.errors.wait_for(PATIENCE, errors).is_some());
+    rows.holds("stderr", "a line each", bridge.errors.wait_for(TIMEOUT, errors).is_some());
 }
 
 #[test]
@@ -550,7 +550,7 @@ fn addresses_of_tcp_are_listened_on_too() {
     wrap.args(["fcgi-wrap", "--socket", &address, "printf", "\\nhello"]);
     let mut child = wrap.spawn().expect("the program starts");
     let mut found = None;
-    assert!(wait_until(PATIENCE, || {
+    assert!(wait_until(TIMEOUT, || {
         found = std::net::TcpStream::connect(&address).ok();
         found.is_some()
     }));
@@ -612,8 +612,8 @@ fn what_a_script_leaves_behind_ends_with_its_answer() {
     let response = bridge.ask(b"");
     assert_eq!(response.exit, 0);
     let took = began.elapsed();
-    assert!(took < PATIENCE, "{took:?}");
-    assert!(wait_until(PATIENCE, || !is_there(response.text())));
+    assert!(took < TIMEOUT, "{took:?}");
+    assert!(wait_until(TIMEOUT, || !is_there(response.text())));
 }
 
 #[test]

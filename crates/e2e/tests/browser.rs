@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
 
-use e2e::{Folder, PATIENCE, Server, Site, tool};
+use e2e::{Folder, Server, Site, TIMEOUT, tool};
 use serde_json::{Value, json};
 
 /// A headless Chromium with one page.
@@ -95,7 +95,7 @@ impl Browser {
     }
 
     fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE * 6;
+        let until = Instant::now() + TIMEOUT * 6;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let message =
@@ -190,7 +190,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         // Its helpers go with it only if it ends by itself.
         _ = self.commands.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
-        let until = Instant::now() + PATIENCE / 2;
+        let until = Instant::now() + TIMEOUT / 2;
         // Its messages end when it does.
         while self.messages.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
         // Fails only if it has ended, as it should.

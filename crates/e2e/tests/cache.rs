@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Client, PATIENCE, Random, ReadError, Rows, Site, wait_until, without_privilege};
+use e2e::{Client, Random, ReadError, Rows, Site, TIMEOUT, wait_until, without_privilege};
 
 /// Every request compares with the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
@@ -437,7 +437,7 @@ fn three_thousand_files_are_three_thousand_answers() {
     });
     let server = site.config("workers = 1\n[cache]\ndescriptors = 100").start();
     let mut client = server.connect();
-    client.set_patience(PATIENCE);
+    client.set_timeout(TIMEOUT);
     for _ in 0..2 {
         for batch in 0..30 {
             let numbers = batch * 100..batch * 100 + 100;

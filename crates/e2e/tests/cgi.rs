@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::{Client, PATIENCE, Response, Rows, Server, Site, wait_until};
+use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, wait_until};
 
 /// Prints its environment, and its working folder and arguments as if they were in it.
 const ENVIRONMENT: &str = "#!/usr/bin/perl\nuse Cwd;\nprint \"Content-Type: text/plain\\n\\n\";\n\
@@ -486,11 +486,11 @@ fn each_request_is_one_line_of_the_access_log_and_stderr_is_in_the_error_log() {
         .config(&format!("{EVERY_CGI}[log]\naccess = \"stdout\"\nformat = \"common\"\n"))
         .start();
     server.get("/a.cgi/info?q");
-    let line = server.wait_for_output("a.cgi", PATIENCE);
+    let line = server.wait_for_output("a.cgi", TIMEOUT);
     assert!(line.contains("\"GET /a.cgi/info?q HTTP/1.1\" 200 "), "{line}");
-    let line = server.wait_for_line("first", PATIENCE);
+    let line = server.wait_for_line("first", TIMEOUT);
     assert!(line.contains("/a.cgi") && line.contains("GET") && line.contains("127.0.0.1"), "{line}");
-    let line = server.wait_for_line("cond", PATIENCE);
+    let line = server.wait_for_line("cond", TIMEOUT);
     assert!(!line.contains('\u{1b}'), "{line:?}");
     assert_eq!(server.stdout().lines().count(), 1);
 }
@@ -706,5 +706,5 @@ fn explain_tells_which_script_it_would_be_and_does_not_run_it() {
 
 /// Waits for something that no event tells of.
 fn wait_for(holds: impl Fn() -> bool) {
-    assert!(wait_until(PATIENCE, holds), "it does not come");
+    assert!(wait_until(TIMEOUT, holds), "it does not come");
 }

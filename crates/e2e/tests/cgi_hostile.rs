@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::{ControlGroup, PATIENCE, ReadError, Rows, Server, Site, is_root, runs, wait_until};
+use e2e::{ControlGroup, ReadError, Rows, Server, Site, TIMEOUT, is_root, runs, wait_until};
 
 /// Scripts that have all the time they need, but none to end in.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
@@ -36,7 +36,7 @@ fn pid(server: &Server) -> u32 {
 }
 
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    assert!(wait_until(PATIENCE, holds), "{what}: not in time");
+    assert!(wait_until(TIMEOUT, holds), "{what}: not in time");
 }
 
 /// All processes of a group that run.
@@ -93,7 +93,7 @@ fn no_header_or_half_of_one_is_a_bad_gateway_with_a_line_in_the_log() {
             "nothing of what it wrote is in the answer",
             !response.text().contains("header at all"),
         );
-        let line = server.errors().wait_for(PATIENCE, |lines| {
+        let line = server.errors().wait_for(TIMEOUT, |lines| {
             lines.iter().find(|line| line.contains(&format!("/{at}.cgi")) && line.contains(said)).cloned()
         });
         rows.holds(text, "the log tells of it", line.is_some());
@@ -112,7 +112,7 @@ fn a_script_that_cannot_be_started_is_told_of() {
     for name in ["none", "binary", "empty"] {
         let response = server.get(&format!("/{name}.cgi"));
         assert!(matches!(response.status, 500 | 502), "{name}: {response}");
-        server.wait_for_line(&format!("/{name}.cgi"), PATIENCE);
+        server.wait_for_line(&format!("/{name}.cgi"), TIMEOUT);
     }
 }
 
@@ -135,7 +135,7 @@ fn a_script_that_hangs_is_ended_with_all_that_it_has_started() {
         let leader = pid(&server);
         let status = client.read_response().status;
         wait_for(what, || group(leader).is_empty());
-        server.wait_for_line("/a.cgi", PATIENCE);
+        server.wait_for_line("/a.cgi", TIMEOUT);
         (status, server.get("/static").text())
     };
     let mut rows = Rows::new();
@@ -173,7 +173,7 @@ fn a_body_that_breaks_off_can_be_told_from_one_that_is_whole() {
             other => rows.holds(what, &format!("it is cut, not {other:?}"), false),
         }
         wait_for(what, || group(leader).is_empty());
-        server.wait_for_line("/a.cgi", PATIENCE);
+        server.wait_for_line("/a.cgi", TIMEOUT);
     }
 }
 
@@ -294,7 +294,7 @@ fn an_error_stream_without_end_fills_no_log_and_stops_nothing() {
     let server = start(&format!("{CGI}stderr_lines = 5\nstderr_line = 64\n"), text);
     assert_eq!(server.get("/a.cgi").text(), "hello");
     server.get("/static");
-    server.wait_for_line("eee", PATIENCE);
+    server.wait_for_line("eee", TIMEOUT);
     let said = server.stderr();
     let lines = said.lines().filter(|line| line.contains("eee")).count();
     assert!((1..=50).contains(&lines), "{lines} lines");
@@ -396,7 +396,7 @@ fn scripts_end_with_the_server() {
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
     server.signal(e2e::Signal::INT);
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     wait_for("the script ends", || group(leader).is_empty());
 }
 
@@ -428,7 +428,7 @@ fn in_groups(folder: &ControlGroup) -> String {
 /// Ends the server: there is nothing left of its control groups.
 fn end_with_groups(mut server: Server, folder: &ControlGroup) {
     server.signal(e2e::Signal::TERM);
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     assert!(folder.folders().is_empty());
 }
 
@@ -512,7 +512,7 @@ fn what_a_killed_server_has_left_in_groups_goes_when_another_starts() {
     for pid in all.into_iter().chain([server.pid()]) {
         e2e::signal_process(pid, e2e::Signal::KILL);
     }
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     let left = folder.folders();
     assert_eq!(left.len(), 1);
     let again = site().start();
@@ -525,7 +525,7 @@ fn scripts_run_also_where_there_can_be_no_control_groups() {
     // Other processes are in the server's own group, this one among them.
     let server =
         start(&format!("{CGI}cgroup = \"auto\"\ncgroup_tasks = 20\n"), "print \"X-A: b\\n\\nhello\";");
-    server.wait_for_line("scripts have no control groups of their own: ", PATIENCE);
+    server.wait_for_line("scripts have no control groups of their own: ", TIMEOUT);
     assert_eq!(server.get("/a.cgi").text(), "hello");
     // A folder that is none is a mistake.
     for (folder, expected) in

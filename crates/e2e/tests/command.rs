@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Address, Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege,
+    Address, Client, Folder, Rows, Server, Signal, Site, TIMEOUT, command, command_without_privilege,
     free_port, is_root, output_of, tool,
 };
 
@@ -780,7 +780,7 @@ fn every_address_given_is_served() {
     assert!(said.lines().next().unwrap().contains(home.path().to_str().unwrap()), "{said}");
     assert_eq!(said.matches("from this machine only").count(), 3, "{said}");
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert!(!home.path().join("t.sock").exists(), "a socket goes with its server");
 }
 
@@ -879,7 +879,7 @@ fn the_pid_file_holds_the_number_while_it_runs() {
     let path = server.home().join("taipan.pid");
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", server.pid()));
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert!(!path.exists());
 }
 
@@ -892,7 +892,7 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     let mut server = Server::start(serve, 1, None, false);
     assert_eq!(server.get("/a.txt").status, 200);
     server.signal(Signal::TERM);
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     assert_eq!(server.stdout(), "", "a pipe is no terminal");
 
     // script(1) runs it on a terminal, and passes on what comes there.
@@ -913,7 +913,7 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
         }
     });
     let wait_for = |part: &str| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut said = String::new();
         while !said.contains(part) {
             let left = until.saturating_duration_since(Instant::now());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Client, PATIENCE, Random, ReadError, Rows, Server, Site, free_port};
+use e2e::{Client, Random, ReadError, Rows, Server, Site, TIMEOUT, free_port};
 use rustix::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -268,7 +268,7 @@ fn get(server: &Server, name: &str) -> String {
 fn tells(server: &Server, name: &str, said: &str) -> bool {
     let path = format!("/app/{name}");
     let is = |line: &&String| line.contains(&path) && line.contains("127.0.0.1") && line.contains(said);
-    server.errors().wait_for(PATIENCE, |lines| lines.iter().find(is).map(drop)).is_some()
+    server.errors().wait_for(TIMEOUT, |lines| lines.iter().find(is).map(drop)).is_some()
 }
 
 /// Opens once, for all who wait.
@@ -283,7 +283,7 @@ impl Gate {
 
     fn wait(&self) {
         let closed = self.0.0.lock().expect("nobody panics");
-        let waited = self.0.1.wait_timeout_while(closed, 3 * PATIENCE, |open| !*open);
+        let waited = self.0.1.wait_timeout_while(closed, 3 * TIMEOUT, |open| !*open);
         assert!(*waited.expect("nobody panics").0, "the gate is not opened");
     }
 }
@@ -354,7 +354,7 @@ fn check(rows: Vec<Row>) {
                 let row = &of_peer[at.parse::<usize>().expect("a number")];
                 line.say((row.says)(asked.id))?;
                 if let Some(later) = row.later {
-                    _ = goes_on.lock().expect("nobody panics").recv_timeout(PATIENCE);
+                    _ = goes_on.lock().expect("nobody panics").recv_timeout(TIMEOUT);
                     line.say(later(asked.id))?;
                 }
                 if row.then == Closes {
@@ -692,7 +692,7 @@ fn a_peer_is_told_all_of_a_request() {
             ));
             client.send(body);
             rows.check(method, outcome(&mut client), "200 hello".to_owned());
-            let (number, asked, heard) = told.recv_timeout(PATIENCE).expect("it was asked");
+            let (number, asked, heard) = told.recv_timeout(TIMEOUT).expect("it was asked");
             connections.push(number);
             rows.check(method, (asked.role, asked.keep), (1, true));
             rows.holds(method, "the body is whole", heard == body);
@@ -857,7 +857,7 @@ fn a_kept_connection_that_was_closed_costs_no_request() {
         );
         rows.check(method, get(&server, "x"), "200 hello".to_owned());
         gate.open();
-        told.recv_timeout(PATIENCE).expect("it is closed");
+        told.recv_timeout(TIMEOUT).expect("it is closed");
         rows.check(method, outcome(&mut ask(&server, method, "x")), "200 hello".to_owned());
     }
 }
@@ -919,7 +919,7 @@ fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
     });
     let server = leaving_to(site, &addresses, "connections = 2\nqueue = 3");
     let mut clients: Vec<Client> = (0..4).map(|_| ask(&server, "GET", "x")).collect();
-    let mut asked: Vec<char> = (0..4).map(|_| told.recv_timeout(PATIENCE).expect("it is asked")).collect();
+    let mut asked: Vec<char> = (0..4).map(|_| told.recv_timeout(TIMEOUT).expect("it is asked")).collect();
     asked.sort_unstable();
     assert_eq!(asked, ['a', 'a', 'b', 'b']);
     clients.extend((0..4).map(|_| ask(&server, "GET", "x")));
@@ -931,7 +931,7 @@ fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
         })
     });
     let refused: Vec<_> = refused.collect();
-    assert!(e2e::wait_until(PATIENCE, || refused.iter().any(|one| one.is_finished())));
+    assert!(e2e::wait_until(TIMEOUT, || refused.iter().any(|one| one.is_finished())));
     assert!(told.try_recv().is_err(), "there are never more");
     gate.open();
     assert!(clients.iter_mut().all(|client| outcome(client) == "200 hello"));
@@ -970,7 +970,7 @@ fn who_says_nothing_for_too_long_is_given_up() {
     let mut rows = Rows::new();
     for (at, (what, _, expected)) in table.iter().enumerate() {
         rows.check(what, get(&server, &at.to_string()), (*expected).to_owned());
-        rows.check(what, told.recv_timeout(PATIENCE).ok(), Some(at));
+        rows.check(what, told.recv_timeout(TIMEOUT).ok(), Some(at));
         rows.holds(what, "the log tells of it", tells(&server, &at.to_string(), ""));
     }
 }
@@ -1104,11 +1104,11 @@ fn a_peer_is_told_that_its_client_has_left() {
         let length = if name == "body" { 1000 } else { 0 };
         client.send(format!("POST /app/{name} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
         match name {
-            "body" | "silent" => assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"), "{name}"),
+            "body" | "silent" => assert_eq!(told.recv_timeout(TIMEOUT), Ok("begun"), "{name}"),
             _ => assert!(!client.read_some().expect("it begins").is_empty()),
         }
         drop(client);
-        assert_eq!(told.recv_timeout(PATIENCE), Ok("left"), "{name}");
+        assert_eq!(told.recv_timeout(TIMEOUT), Ok("left"), "{name}");
         assert_eq!(get(&server, "hello"), "200 hello", "behind {name}");
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Clients, PATIENCE, Page, Persistence, Random, Response, Server, Signal, Site,
+    Client, Clients, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
     command_with_descriptors, output_within, raise_descriptor_limit, signal_process, tool, wait_until,
 };
 use rustix::net::{
@@ -100,7 +100,7 @@ fn connections(server: &Server) -> u64 {
 fn idle_again(server: &Server, before: usize) -> Duration {
     let left = Instant::now();
     let is_idle = || connections(server) == 0 && sockets(server.serving_pid()) <= before;
-    let (idle, took) = (wait_until(PATIENCE, is_idle), left.elapsed());
+    let (idle, took) = (wait_until(TIMEOUT, is_idle), left.elapsed());
     assert!(idle, "{} sockets, {before} before: {}", sockets(server.serving_pid()), server.stats());
     took
 }
@@ -266,7 +266,7 @@ fn busy(server: &Server, count: usize) -> Vec<Client> {
     for client in &mut clients {
         client.send("GET /a.txt HTTP/1.1\r\nHo");
     }
-    assert!(wait_until(PATIENCE, || server.count("active") == count as u64), "{}", server.stats());
+    assert!(wait_until(TIMEOUT, || server.count("active") == count as u64), "{}", server.stats());
     clients
 }
 
@@ -297,7 +297,7 @@ fn new_clients_wait_for_room_and_are_then_told_to_come_again() {
             assert_eq!(client.read_response().status, 200);
         }
         drop(clients);
-        assert!(wait_until(PATIENCE, || server.get("/a.txt").status == 200));
+        assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200));
     }
 }
 
@@ -401,9 +401,9 @@ fn a_client_has_a_number_of_connections() {
         }
         // One that is closed counts no more.
         drop(clients.pop());
-        assert!(wait_until(PATIENCE, || server.get("/a.txt").status == 200));
+        assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200));
         clients.push(server.connect());
-        assert!(wait_until(PATIENCE, || server.get("/a.txt").status == 503), "and it is one");
+        assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 503), "and it is one");
     }
 }
 
@@ -458,7 +458,7 @@ fn ten_thousand_modem_users_do_not_slow_down_others() {
             }
             (read, rounds, started.elapsed())
         });
-        let served = wait_until(PATIENCE * 6, || server.count("active") >= users as u64);
+        let served = wait_until(TIMEOUT * 6, || server.count("active") >= users as u64);
         let mut slow = Duration::MAX;
         for _ in 0..ROUNDS {
             let mut times = Vec::new();
@@ -501,7 +501,7 @@ fn ten_thousand_modem_users_do_not_slow_down_others() {
     drop(readers);
     assert_eq!(quick.get("/small").status, 200);
     drop(quick);
-    assert!(wait_until(PATIENCE, || connections(&server) == 0 && sockets(serving) <= before.2));
+    assert!(wait_until(TIMEOUT, || connections(&server) == 0 && sockets(serving) <= before.2));
 }
 
 /// The serving process is stopped for a while, so that its loop is late.
@@ -546,7 +546,7 @@ fn a_late_loop_sheds_what_is_cold_first() {
         number += 1;
         server.get(&format!("/cold-{}/", number % 100)).status == 200
     };
-    assert!(wait_until(PATIENCE, is_served), "{}", server.stats());
+    assert!(wait_until(TIMEOUT, is_served), "{}", server.stats());
     assert_eq!(warm.get("/warm.txt").status, 200);
 }
 
@@ -557,13 +557,13 @@ fn a_loop_that_is_far_too_late_sheds_everything_and_recovers() {
     let server = Site::new().file("a.txt", "a").config(config).start();
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").status, 200);
-    let shed = wait_until(PATIENCE * 3, || {
+    let shed = wait_until(TIMEOUT * 3, || {
         delay(&server, Duration::from_millis(1200));
         let answer = server.get("/a.txt");
         answer.status == 503 && answer.has("retry-after")
     });
     assert!(shed && server.count("shed_all") >= 1, "{}", server.stats());
-    assert!(wait_until(PATIENCE, || server.get("/a.txt").status == 200));
+    assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200));
     // A target of 0 never sheds.
     server.configure("workers = 1\n[timeouts]\ndelay = \"0s\"");
     server.reload();

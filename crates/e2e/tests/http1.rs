@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use e2e::{PATIENCE, ReadError, Response, Rows, Server, Site, chunked};
+use e2e::{ReadError, Response, Rows, Server, Site, TIMEOUT, chunked};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT
 const MODIFIED: u64 = 784_111_777;
@@ -495,7 +495,7 @@ fn date_is_there_right_and_moves() {
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_secs();
         assert!((now - 3..=now + 1).any(|second| date(second) == first), "{first} is not now");
         while client.get(path).field("date") == Some(&first) {
-            assert!(begin.elapsed() < PATIENCE, "{path}: Date stands still");
+            assert!(begin.elapsed() < TIMEOUT, "{path}: Date stands still");
             thread::yield_now();
         }
     }
@@ -713,7 +713,7 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     let begin = Instant::now();
     // Until the second is over, so that what waits is older than what is made for others.
     while other.get("/a.txt").field("date") == Some(&first) {
-        assert!(begin.elapsed() < PATIENCE, "Date stands still");
+        assert!(begin.elapsed() < TIMEOUT, "Date stands still");
     }
     assert!(other.get("/big.bin").body == big);
     for n in 0..ANSWERS {

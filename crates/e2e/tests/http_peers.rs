@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use e2e::{Client, PATIENCE, ReadError, Rows, Server, Site};
+use e2e::{Client, ReadError, Rows, Server, Site, TIMEOUT};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -177,7 +177,7 @@ fn an_answer_is_read_as_rfc_9112_has_it() {
             let path = format!("/app/{name}");
             let told = server
                 .errors()
-                .wait_for(PATIENCE, |lines| lines.iter().find(|line| line.contains(&path)).map(drop));
+                .wait_for(TIMEOUT, |lines| lines.iter().find(|line| line.contains(&path)).map(drop));
             found.holds(&row.says, "the log tells of it", told.is_some());
         }
     }
@@ -278,7 +278,7 @@ fn the_logs_call_an_application_by_its_name_and_say_nothing_of_a_request_that_wa
     client.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     rows.check("POST", outcome(&mut client), "502".to_owned());
     rows.check("a cut one", get(&server, "cut"), "cut".to_owned());
-    server.wait_for_line("the answer of the application \"app\" is incomplete", PATIENCE);
+    server.wait_for_line("the answer of the application \"app\" is incomplete", TIMEOUT);
     let errors = server.stderr();
     rows.check(&errors, errors.matches("did not answer").count(), 1);
     rows.holds(
@@ -292,7 +292,7 @@ fn the_logs_call_an_application_by_its_name_and_say_nothing_of_a_request_that_wa
     rows.holds(&errors, "there is no script", !errors.contains("script"));
     let line = server
         .output()
-        .wait_for(PATIENCE, |lines| lines.iter().find(|line| line.contains("/app/cut")).cloned());
+        .wait_for(TIMEOUT, |lines| lines.iter().find(|line| line.contains("/app/cut")).cloned());
     let line = line.unwrap_or_default();
     rows.holds(&line, "it says who ended early", line.contains("\"application ended early\""));
 }

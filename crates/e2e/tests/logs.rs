@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{PATIENCE, Rows, Server, Signal, Site, has_open, wait_until, without_privilege};
+use e2e::{Rows, Server, Signal, Site, TIMEOUT, has_open, wait_until, without_privilege};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
@@ -64,21 +64,21 @@ fn parse(line: &str, combined: bool) -> Option<Line> {
 /// Waits until `count` lines have come on standard output, and a little longer for one too many.
 fn lines(server: &Server, count: usize) -> Vec<String> {
     let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
-    let found = server.output().wait_for(PATIENCE, enough);
+    let found = server.output().wait_for(TIMEOUT, enough);
     found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
 }
 
 /// Ends the server, and with it the log; all of its lines.
 fn all_lines(server: &mut Server) -> Vec<Line> {
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     let parsed = |line: &String| parse(line, true).unwrap_or_else(|| panic!("no line of a log: {line}"));
     server.output().all().iter().map(parsed).collect()
 }
 
 /// Waits until a file has at least `count` lines.
 fn file_lines(path: &Path, count: usize) -> Vec<String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let text = fs::read_to_string(path).unwrap_or_default();
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -297,7 +297,7 @@ fn every_request_has_one_line() {
         let mut server = site.start();
         act(&server);
         // Those of requests that broke off come when that is noticed.
-        server.output().wait_for(PATIENCE, |lines| (lines.len() >= expected.len()).then_some(()));
+        server.output().wait_for(TIMEOUT, |lines| (lines.len() >= expected.len()).then_some(()));
         let found = all_lines(&mut server);
         for ((status, sent, ended), line) in expected.iter().zip(&found) {
             // Of a rule that was broken, its token.
@@ -400,7 +400,7 @@ fn the_log_is_opened_again_on_sigusr1() {
     // It is handed to whoever serves, who writes to it from then on.
     let pid = server.serving_pid();
     let is_new = || has_open(pid, &path("access.log")) && !has_open(pid, &path("access.1"));
-    assert!(wait_until(PATIENCE, || is_new() && path("error.log").exists()), "the logs are not opened again");
+    assert!(wait_until(TIMEOUT, || is_new() && path("error.log").exists()), "the logs are not opened again");
     (0..3).for_each(|_| drop(client.get("/")));
     assert_eq!(file_lines(&path("access.log"), 3).len(), 3);
     assert_eq!(file_lines(&path("access.1"), 6).len(), 6);
@@ -429,7 +429,7 @@ fn a_log_that_cannot_be_opened_again_is_written_on() {
     file_lines(&server.home().join("logs/access.log"), 1);
     fs::rename(server.home().join("logs"), server.home().join("old")).unwrap();
     server.signal(Signal::USR1);
-    server.wait_for_line("access.log", PATIENCE);
+    server.wait_for_line("access.log", TIMEOUT);
     client.get("/a.txt");
     file_lines(&server.home().join("old/access.log"), 2);
 }
@@ -452,7 +452,7 @@ fn a_full_disk_is_told_of_and_serving_goes_on() {
     for _ in 0..50 {
         assert_eq!(client.get("/a.txt").status, 200);
     }
-    let told = server.wait_for_line("lines were dropped", PATIENCE);
+    let told = server.wait_for_line("lines were dropped", TIMEOUT);
     assert!(told.contains("error"), "{told}");
     assert_eq!(client.get("/a.txt").status, 200);
 }
@@ -478,7 +478,7 @@ fn a_log_that_nobody_reads_holds_up_nobody_and_what_is_lost_is_counted() {
     rustix::fs::fcntl_setfl(reader.as_fd(), OFlags::NONBLOCK).unwrap();
     let mut reader = File::from(reader);
     let (mut written, mut asked) = (Vec::new(), REQUESTS);
-    let until = Instant::now() + PATIENCE * 2;
+    let until = Instant::now() + TIMEOUT * 2;
     let dropped = |server: &Server| -> usize {
         let told = server.stderr();
         let counts = told.lines().filter(|line| line.contains("lines were dropped"));
@@ -496,7 +496,7 @@ fn a_log_that_nobody_reads_holds_up_nobody_and_what_is_lost_is_counted() {
         }
         assert!(Instant::now() < until, "{lines} written and {lost} lost of {asked}");
         thread::sleep(Duration::from_millis(50));
-        if Instant::now() + PATIENCE * 3 / 2 < until || lost == 0 {
+        if Instant::now() + TIMEOUT * 3 / 2 < until || lost == 0 {
             client.get("/a.txt");
             asked += 1;
         }
@@ -541,7 +541,7 @@ fn the_command_line_decides_where_lines_go() {
         let mut server = site("access = \"./configured.log\"").arg("--access-log").arg(to).start();
         assert_eq!(server.get("/a.txt").status, 200);
         server.signal(Signal::TERM);
-        server.wait(PATIENCE);
+        server.wait(TIMEOUT);
         let line = "\"GET /a.txt HTTP/1.1\" 200 10";
         assert_eq!(server.stdout().contains(line), expected, "{to}: {}", server.stdout());
         assert_eq!(server.stderr().contains(line), to == "stderr", "{to}: {}", server.stderr());
@@ -560,7 +560,7 @@ fn lines_are_in_the_file_soon_and_all_of_them_at_the_end() {
     client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500));
     (0..500).for_each(|_| drop(client.read_response()));
     server.signal(Signal::TERM);
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     let text = fs::read_to_string(server.home().join("access.log")).unwrap();
     assert_eq!(text.lines().filter(|line| parse(line, false).is_some()).count(), 501);
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use e2e::{Client, PATIENCE, Server, Site, raise_descriptor_limit, run, wait_until};
+use e2e::{Client, Server, Site, TIMEOUT, raise_descriptor_limit, run, wait_until};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
@@ -80,7 +80,7 @@ fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
     let before = peak(pid);
     let mut attackers: Vec<(Client, &[u8])> = (0..clients).map(|_| (server.connect(), input)).collect();
     attackers.iter_mut().for_each(|(attacker, _)| attacker.set_receive_buffer(4096));
-    let holds = wait_until(PATIENCE * 2, || {
+    let holds = wait_until(TIMEOUT * 2, || {
         attackers.iter_mut().for_each(|(attacker, left)| send_what_is_taken(attacker, left));
         server.count("active") >= clients as u64
     });
@@ -90,7 +90,7 @@ fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
     for _ in 0..20 {
         assert_eq!(server.get("/a.bin").status, 200);
     }
-    assert!(wait_until(PATIENCE, || std::mem::replace(&mut sent, server.count("bytes")) == sent));
+    assert!(wait_until(TIMEOUT, || std::mem::replace(&mut sent, server.count("bytes")) == sent));
     let grown = peak(pid) - before;
     eprintln!("{what}: {} bytes for each of {clients} clients, {each} are promised", grown / clients as u64);
     assert!(

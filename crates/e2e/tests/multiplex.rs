@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Client, PATIENCE, Random, ReadError, Server, Site, wait_until};
+use e2e::{Client, Random, ReadError, Server, Site, TIMEOUT, wait_until};
 use script::fastcgi::RequestId;
 use script::fastcgi::application::{Application, Event, Limits};
 
@@ -230,7 +230,7 @@ fn warm(server: &Server) {
 }
 
 fn until(what: &str, is: impl FnMut() -> bool) {
-    assert!(wait_until(PATIENCE, is), "{what}");
+    assert!(wait_until(TIMEOUT, is), "{what}");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn slow_requests_share_a_connection_and_their_answers_are_interleaved() {
             assert_eq!(client.read_response().text(), format!("a/{at}\nb/{at}\nc/{at}\n"));
         }
     }
-    server.wait_for_line("/2\": a complaint", PATIENCE);
+    server.wait_for_line("/2\": a complaint", TIMEOUT);
     let found = [&seen.connections, &seen.most, &seen.questions].map(|count| count.load(Ordering::SeqCst));
     assert_eq!(found, [1, 6, 1], "connections, requests at a time, questions");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use e2e::{Folder, PATIENCE, Server, command, is_root, output_of, program, tool, wait_until};
+use e2e::{Folder, Server, TIMEOUT, command, is_root, output_of, program, tool, wait_until};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
@@ -93,7 +93,7 @@ fn logs_are_rotated_as_packaged() {
     assert_eq!(server.get("/a.txt").status, 200);
     let log = home.path().join("log/access.log");
     let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
-    assert!(wait_until(PATIENCE, || size(&log) > 0));
+    assert!(wait_until(TIMEOUT, || size(&log) > 0));
 
     let rotation = home.file("rotation", packaged("logrotate/taipan", home.path()));
     let mut rotate = tool("logrotate");
@@ -101,10 +101,10 @@ fn logs_are_rotated_as_packaged() {
     assert!(rotated.status.success(), "{}", String::from_utf8_lossy(&rotated.stderr));
     let old = home.path().join("log/access.log.1");
     assert!(size(&old) > 0);
-    assert!(wait_until(PATIENCE, || log.exists()), "SIGUSR1 has come: {}", server.stderr());
+    assert!(wait_until(TIMEOUT, || log.exists()), "SIGUSR1 has come: {}", server.stderr());
     let before = size(&old);
     assert_eq!(server.get("/a.txt").status, 200);
-    assert!(wait_until(PATIENCE, || size(&log) > 0));
+    assert!(wait_until(TIMEOUT, || size(&log) > 0));
     assert_eq!(size(&old), before);
 }
 

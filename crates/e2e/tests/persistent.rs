@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use e2e::{
-    Client, Clients, PATIENCE, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site,
+    Client, Clients, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site, TIMEOUT,
     children_of, is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
 };
 
@@ -77,7 +77,7 @@ fn alive(server: &Server) -> Vec<u32> {
 #[track_caller]
 fn wait_for(server: &Server, what: &str, holds: impl FnMut() -> bool) {
     assert!(
-        wait_until(PATIENCE, holds),
+        wait_until(TIMEOUT, holds),
         "{what}: not in time; of {:?} run {:?}",
         starts(server),
         alive(server)
@@ -210,7 +210,7 @@ fn what_an_application_writes_means_what_it_does_for_a_script() {
     rows.check("HEAD", (head.status, head.field("content-length"), head.body.len()), (200, Some("16"), 0));
     for path in ["/app/nothing", "/app/no-head"] {
         rows.check(path, server.get(path).status, 502);
-        server.wait_for_line(path, PATIENCE);
+        server.wait_for_line(path, TIMEOUT);
     }
     rows.check("and goes on", server.get("/app/same").text().as_str(), "the same for all");
 }
@@ -348,11 +348,7 @@ fn processes_are_replaced_under_load_and_no_request_fails() {
     for persistence in [Persistence::KeepAlive, Persistence::Close] {
         let server = start("processes = 2\nrequests = 20");
         // It takes a while, as starting Python does.
-        under_load(
-            &server,
-            persistence,
-            || assert!(wait_until(6 * PATIENCE, || starts(&server).len() >= 12)),
-        );
+        under_load(&server, persistence, || assert!(wait_until(6 * TIMEOUT, || starts(&server).len() >= 12)));
     }
 }
 
@@ -397,7 +393,7 @@ fn an_answer_whose_process_dies_breaks_off() {
             &format!("it is cut, not {cut:?}"),
             matches!(cut, Err(ReadError::Closed { after: 1.. })),
         );
-        server.wait_for_line(&format!("/app/{path}"), PATIENCE);
+        server.wait_for_line(&format!("/app/{path}"), TIMEOUT);
         rows.check(path, server.get("/app/same").text().as_str(), "the same for all");
     }
 }
@@ -424,7 +420,7 @@ fn who_ends_again_and_again_is_started_ever_less_often_until_it_works() {
     assert!(pauses[4] > 0.5, "it is exponential: {pauses:?}");
     assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), COME_AGAIN);
     assert_eq!(server.get("/static").text(), "still here");
-    let told = server.wait_for_line("exit status 3", PATIENCE);
+    let told = server.wait_for_line("exit status 3", TIMEOUT);
     assert!(told.contains("\"app\""), "{told}");
     server.files().file("works", "");
     wait_for(&server, "it works", || server.get("/app/same").status == 200);
@@ -441,7 +437,7 @@ fn a_program_that_is_not_there_is_told_of() {
     assert!(!output.status.success() && said.contains("/no/such/program"), "{said}");
     let server = site.start();
     assert_eq!(status_and_whether_to_retry(&server.get("/app/")), COME_AGAIN);
-    server.wait_for_line("/no/such/program", PATIENCE);
+    server.wait_for_line("/no/such/program", TIMEOUT);
     assert_eq!(server.get("/static").text(), "still here");
 }
 
@@ -450,7 +446,7 @@ fn a_process_that_accepts_nothing_is_killed() {
     let server = site("hangs", "start = \"300ms\"\nprocesses = 1\nwait = \"5s\"").start();
     let response = server.get("/app/pid");
     assert!(matches!(response.status, 502..=504), "{response}");
-    server.wait_for_line("has not accepted a connection", PATIENCE);
+    server.wait_for_line("has not accepted a connection", TIMEOUT);
     wait_for(&server, "it has ended", || alive(&server).len() <= 1);
     server.files().file("works", "");
     wait_for(&server, "another works", || server.get("/app/same").status == 200);
@@ -673,12 +669,12 @@ fn a_program_is_told_that_its_client_has_left() {
 #[test]
 fn each_request_is_one_line_and_what_a_program_says_is_in_the_error_log() {
     let server = site("says", "").config("[log]\naccess = \"stdout\"\nformat = \"common\"").start();
-    let line = server.wait_for_line("said before any request", PATIENCE);
+    let line = server.wait_for_line("said before any request", TIMEOUT);
     assert!(line.contains("app"), "whose it is: {line}");
     server.get("/app/error?words-for-the-log");
-    let line = server.wait_for_line("words-for-the-log", PATIENCE);
+    let line = server.wait_for_line("words-for-the-log", TIMEOUT);
     assert!(line.contains("127.0.0.1") && line.contains("GET") && line.contains("/app/error"), "{line}");
-    let line = server.wait_for_output("/app/error", PATIENCE);
+    let line = server.wait_for_output("/app/error", TIMEOUT);
     assert!(line.contains("\"GET /app/error?words-for-the-log HTTP/1.1\" 200 "), "{line}");
     assert_eq!(server.stdout().lines().count(), 1);
 }
@@ -718,7 +714,7 @@ fn nobody_is_left_behind_whoever_is_killed() {
         }
         wait_for(&server, &format!("{end:?}"), || !doomed.iter().any(|pid| runs(*pid)));
         if matches!(end, End::Told(_) | End::Keeper) {
-            server.wait(PATIENCE);
+            server.wait(TIMEOUT);
         } else {
             let answers = || {
                 let mut client = server.connect();

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Folder, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege, has_open,
+    Client, Folder, Rows, Server, Signal, Site, TIMEOUT, command, command_without_privilege, has_open,
     is_root, output_of, parent_of, tool, wait_until,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -225,7 +225,7 @@ fn with_log() -> Server {
 }
 
 fn has_lines(path: &Path, count: usize) -> bool {
-    wait_until(PATIENCE, || fs::read_to_string(path).unwrap_or_default().lines().count() >= count)
+    wait_until(TIMEOUT, || fs::read_to_string(path).unwrap_or_default().lines().count() >= count)
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_link_in_the_place_of_a_log_is_not_followed_at_any_later_time() {
                 let times = if target == "secret" { 1 } else { 2 };
                 (count("it is a link") >= times && count(expected) >= times).then_some(())
             };
-            let told = server.errors().wait_for(PATIENCE, said).is_some();
+            let told = server.errors().wait_for(TIMEOUT, said).is_some();
             rows.holds(what, &format!("it says why:\n{}", server.stderr()), told);
             fs::remove_file(&log).unwrap();
             fs::rename(&moved, &log).unwrap();
@@ -297,7 +297,7 @@ fn logs_are_made_with_the_owner_and_mode_of_the_manual() {
     }
     server.signal(Signal::USR1);
     let is_open = |name: &str| has_open(server.serving_pid(), &server.home().join(name));
-    assert!(wait_until(PATIENCE, || ["logs/access.log", "root/error.log", "all/b.log"]
+    assert!(wait_until(TIMEOUT, || ["logs/access.log", "root/error.log", "all/b.log"]
         .into_iter()
         .all(is_open)));
     assert_eq!(found("logs/access.log"), (NOBODY, OTHER_GROUP, 0o640));
@@ -323,7 +323,7 @@ fn links_that_root_has_made_are_followed() {
     symlink("../logs/error.log", site.home().join("real/error.log")).unwrap();
     let server = site.start();
     assert_eq!(server.get("/a.txt").status, 200);
-    server.wait_for_output("\"GET /a.txt HTTP/1.1\" 200", PATIENCE);
+    server.wait_for_output("\"GET /a.txt HTTP/1.1\" 200", TIMEOUT);
     assert_eq!(owner(&server.home().join("logs/error.log")).0, NOBODY);
 }
 
@@ -340,7 +340,7 @@ fn a_socket_in_the_folder_of_a_user_is_that_user_s() {
         assert_eq!(Client::unix(path).get("/a.txt").status, 200);
     }
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert!(!own.exists() && !roots.exists());
 }
 
@@ -358,7 +358,7 @@ fn nothing_is_removed_where_a_link_of_the_user_leads() {
     fs::rename(logs.join("own"), logs.join("moved")).unwrap();
     symlink("..", logs.join("own")).unwrap();
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert_eq!(fs::read_to_string(server.home().join("secret")).unwrap(), SECRET);
 }
 
@@ -448,7 +448,7 @@ fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
         let before = server.serving_pid();
         server.signal(Signal::HUP);
         let is_another = || matches!(server.serving_pids()[..], [pid] if pid != before);
-        rows.holds("reload", &server.stderr(), wait_until(PATIENCE, is_another));
+        rows.holds("reload", &server.stderr(), wait_until(TIMEOUT, is_another));
         serves_all_and_no_more(&server, &mut rows, "after a reload");
         rows.check("upgrade", asked("upgrade"), Some(0));
         let stats = {
@@ -551,7 +551,7 @@ fn root_serves_as_the_account_of_the_program_and_as_nobody_at_last() {
     assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("65534", 200));
     server.wait_for_line(
         "it serves as user nobody, as other programs may; to give it a user of its own: useradd",
-        PATIENCE,
+        TIMEOUT,
     );
     drop(server);
     let mut command = with_accounts(&home, &own);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use e2e::{BackgroundProcess, Client, PATIENCE, Response, Rows, Server, Site, free_port, tool, wait_until};
+use e2e::{BackgroundProcess, Client, Response, Rows, Server, Site, TIMEOUT, free_port, tool, wait_until};
 
 /// In the networks that the tests trust, and not.
 const PROXY: &str = "127.0.0.2";
@@ -133,7 +133,7 @@ fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_ma
     proxy.send(format!("{several}GET /page.html?4 HTTP/1.1\r\nHost: own.example\r\n\r\nnot HTTP\r\n\r\n"));
     (0..4).for_each(|_| rows.check("pipelined", proxy.read_response().status, 200));
     rows.check("no request", proxy.read_response().status, 400);
-    let line = |part: &str| server.wait_for_output(part, PATIENCE);
+    let line = |part: &str| server.wait_for_output(part, TIMEOUT);
     for (part, expected) in [
         ("?1 ", "198.51.100.1 - "),
         ("?2 ", "198.51.100.2 - "),
@@ -253,7 +253,7 @@ fn lighttpd(server: &Server, forwarded: &str) -> (BackgroundProcess, u16) {
         ),
     );
     let process = BackgroundProcess::start(tool("lighttpd").env_clear().arg("-D").arg("-f").arg(config));
-    assert!(wait_until(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "it does not listen");
+    assert!(wait_until(TIMEOUT, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "it does not listen");
     (process, port)
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
-use e2e::{PATIENCE, Rows, Server, Site, path_of};
+use e2e::{Rows, Server, Site, TIMEOUT, path_of};
 use serde_json::Value;
 
 /// With one worker, whose lines come in the order of the requests.
@@ -18,7 +18,7 @@ fn site(format: &str) -> Site {
 /// Waits until `count` lines have come.
 fn lines(server: &Server, count: usize) -> Vec<String> {
     let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
-    let found = server.output().wait_for(PATIENCE, enough);
+    let found = server.output().wait_for(TIMEOUT, enough);
     found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
 }
 
@@ -233,7 +233,7 @@ fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
     }
     let asked = "/app/\u{e4}?\u{e4}\"<>";
     rows.check(asked, ask(asked.as_bytes()).status, 200);
-    let head = heads.recv_timeout(PATIENCE).expect("the application is asked");
+    let head = heads.recv_timeout(TIMEOUT).expect("the application is asked");
     rows.check(asked, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
     let log = lines(&server, 16);
     rows.holds(

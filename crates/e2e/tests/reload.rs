@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Clients, PATIENCE, Page, Persistence, Random, ReadError, Rows, Signal, Site, command, free_port,
+    Client, Clients, Page, Persistence, Random, ReadError, Rows, Signal, Site, TIMEOUT, command, free_port,
     has_open, is_root, output_of, raise_descriptor_limit, signal_process, wait_until,
 };
 
@@ -26,7 +26,7 @@ fn accepts(address: &str) -> bool {
 
 /// Until nobody listens there.
 fn wait_until_refused(address: &str) {
-    assert!(wait_until(PATIENCE, || !accepts(address)), "{address} still accepts");
+    assert!(wait_until(TIMEOUT, || !accepts(address)), "{address} still accepts");
 }
 
 fn answers(address: &str) -> bool {
@@ -163,10 +163,10 @@ fn log_files_change() {
     server.configure("[log]\naccess = \"./b.log\"\nerror = \"./b.err\"\nlevel = \"info\"");
     server.reload();
     assert_eq!(server.get("/a.txt?after").status, 200);
-    assert!(wait_until(PATIENCE, || read("b.log").contains("?after")), "{}", read("b.log"));
-    assert!(wait_until(PATIENCE, || read("a.log").contains("?before")), "{}", read("a.log"));
+    assert!(wait_until(TIMEOUT, || read("b.log").contains("?after")), "{}", read("b.log"));
+    assert!(wait_until(TIMEOUT, || read("a.log").contains("?before")), "{}", read("a.log"));
     assert!(!read("a.log").contains("?after") && !read("b.log").contains("?before"));
-    let is_told = |what: &str| wait_until(PATIENCE, || read("b.err").contains(what));
+    let is_told = |what: &str| wait_until(TIMEOUT, || read("b.err").contains(what));
     assert!(is_told("the configuration is read again"), "{}", read("b.err"));
     // What goes wrong is told where the configuration that is served says.
     server.configure("listen = 1");
@@ -261,7 +261,7 @@ fn what_cannot_be_served_changes_nothing_and_says_why() {
         let said = server.reload_error();
         table.holds(&config, &format!("{why:?} is told to whoever asked: {said}"), said.contains(why));
         let told = |lines: &[String]| lines.iter().any(|line| line.contains(why)).then_some(());
-        let is_told = server.errors().wait_for(PATIENCE, told).is_some();
+        let is_told = server.errors().wait_for(TIMEOUT, told).is_some();
         table.holds(&config, &format!("{why:?} is told in the error log: {}", server.stderr()), is_told);
         table.holds(
             &config,
@@ -279,7 +279,7 @@ fn what_cannot_be_served_changes_nothing_and_says_why() {
     let told = |lines: &[String]| {
         (lines.iter().filter(|line| line.contains("nothing was changed")).count() > before).then_some(())
     };
-    assert!(server.errors().wait_for(PATIENCE, told).is_some(), "{}", server.stderr());
+    assert!(server.errors().wait_for(TIMEOUT, told).is_some(), "{}", server.stderr());
     assert_eq!(server.serving_pids(), [serving]);
     server.configure(&version(2));
     server.reload();
@@ -300,7 +300,7 @@ fn what_has_begun_ends_under_the_configuration_it_began_with() {
         head.send("GET /a.txt HTTP/1.1\r\nHo");
         body.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nabc");
         // Until they have been read, each by its worker.
-        assert!(wait_until(PATIENCE, || server.count("active") == 3), "{}", server.stats());
+        assert!(wait_until(TIMEOUT, || server.count("active") == 3), "{}", server.stats());
 
         server.configure(&config(2));
         server.reload();
@@ -317,7 +317,7 @@ fn what_has_begun_ends_under_the_configuration_it_began_with() {
         let answer = download.read_response();
         assert!(answer.field("x-version") == Some("1") && answer.body == content);
         assert_eq!(download.get("/a.txt").field("x-version"), Some("2"));
-        assert!(wait_until(PATIENCE, || server.serving_pids().len() == 1), "the one before has ended");
+        assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "the one before has ended");
     }
 }
 
@@ -391,7 +391,7 @@ fn a_hundred_reloads_under_load_lose_nobody() {
                 if number % 10 == 0 {
                     let serving = server.serving_pid();
                     server.signal(Signal::HUP);
-                    assert!(wait_until(PATIENCE, || server
+                    assert!(wait_until(TIMEOUT, || server
                         .serving_pids()
                         .last()
                         .is_some_and(|p| *p != serving)));
@@ -410,7 +410,7 @@ fn a_hundred_reloads_under_load_lose_nobody() {
         assert!(tally.completed() > RELOADS, "{tally}");
     }
     assert_eq!(stayed.connections, 24, "no connection was closed: {stayed}");
-    assert!(wait_until(PATIENCE, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn downloads_last_through_generations_and_these_are_limited() {
         assert!(answer.body == content);
         drop(download);
         let left = 2 - number as usize;
-        assert!(wait_until(PATIENCE, || server.serving_pids().len() <= left), "{:?}", server.serving_pids());
+        assert!(wait_until(TIMEOUT, || server.serving_pids().len() <= left), "{:?}", server.serving_pids());
     }
     server.reload();
     assert_eq!(server.get("/a.txt").field("x-version"), Some("3"));
@@ -485,11 +485,11 @@ fn what_takes_longer_than_the_timeout_is_cut() {
     server.configure("");
     server.reload();
     assert_eq!(server.serving_pids().len(), 2, "it has some time");
-    assert!(wait_until(PATIENCE, || !server.serving_pids().contains(&earlier)));
+    assert!(wait_until(TIMEOUT, || !server.serving_pids().contains(&earlier)));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(2900), "{took:?}");
     assert!(matches!(download.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset)));
-    server.wait_for_line("not finished in time", PATIENCE);
+    server.wait_for_line("not finished in time", TIMEOUT);
     assert_eq!(server.get("/a.txt").status, 200);
 }
 
@@ -503,8 +503,8 @@ fn a_process_that_is_stuck_holds_up_no_reload() {
     server.reload();
     assert_ne!(server.serving_pid(), stuck);
     signal_process(stuck, Signal::CONT);
-    assert!(wait_until(PATIENCE, || server.get("/a.txt").field("x-version") == Some("2")));
-    assert!(wait_until(PATIENCE, || server.serving_pids().len() == 1));
+    assert!(wait_until(TIMEOUT, || server.get("/a.txt").field("x-version") == Some("2")));
+    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1));
 }
 
 #[test]
@@ -532,7 +532,7 @@ fn several_reloads_at_once_are_all_answered() {
         }
     });
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
-    assert!(wait_until(PATIENCE, || server.serving_pids().len() == 1));
+    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1));
 }
 
 #[test]
@@ -592,13 +592,13 @@ fn all_generations_write_to_the_log_that_is_opened_again() {
     let pids = server.serving_pids();
     assert_eq!(pids.len(), 2);
     for pid in pids {
-        assert!(wait_until(PATIENCE, || has_open(pid, &path) && !has_open(pid, &moved)), "{pid}");
+        assert!(wait_until(TIMEOUT, || has_open(pid, &path) && !has_open(pid, &moved)), "{pid}");
     }
     assert!(download.read_response().body == content);
     assert_eq!(server.get("/a.txt").status, 200);
     let read = || fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        wait_until(PATIENCE, || read().contains("GET /long ") && read().contains("GET /a.txt ")),
+        wait_until(TIMEOUT, || read().contains("GET /long ") && read().contains("GET /a.txt ")),
         "{}",
         read()
     );
@@ -616,13 +616,13 @@ fn a_serving_process_that_is_killed_is_replaced() {
     // Whoever comes now waits in the kernel until there is somebody again.
     assert_eq!(server.get("/a.txt").status, 200);
     assert_ne!(server.serving_pid(), killed);
-    server.wait_for_line("the serving process has ended: killed by SIGKILL", PATIENCE);
+    server.wait_for_line("the serving process has ended: killed by SIGKILL", TIMEOUT);
     // Reloaded while it waits to be started again, there is one of them, and not two.
     signal_process(server.serving_pid(), Signal::KILL);
     let told = |lines: &[String]| {
         (lines.iter().filter(|line| line.contains("killed by SIGKILL")).count() == 2).then_some(())
     };
-    assert!(server.errors().wait_for(PATIENCE, told).is_some(), "{}", server.stderr());
+    assert!(server.errors().wait_for(TIMEOUT, told).is_some(), "{}", server.stderr());
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
     let pid = server.serving_pid();
@@ -640,8 +640,8 @@ fn a_serving_process_that_is_killed_during_a_reload_is_replaced() {
         signal_process(serving, Signal::KILL);
         let expected = number.to_string();
         let is_new = || server.get("/a.txt").field("x-version") == Some(&expected);
-        assert!(wait_until(PATIENCE, is_new), "{}", server.stderr());
-        assert!(wait_until(PATIENCE, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+        assert!(wait_until(TIMEOUT, is_new), "{}", server.stderr());
+        assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
     }
 }
 
@@ -655,7 +655,7 @@ fn replaces_serving_processes_that_die_however_often_and_waits_longer_each_time(
             let told = lines.iter().filter(|line| line.contains("killed by SIGKILL; another one is started"));
             told.clone().nth(number).cloned()
         };
-        let line = server.errors().wait_for(PATIENCE, told);
+        let line = server.errors().wait_for(TIMEOUT, told);
         let line = line.unwrap_or_else(|| panic!("{number}: {}", server.stderr()));
         assert!(line.ends_with(pause), "{number}: {line}");
         // The client waits in the kernel until then.
@@ -664,7 +664,7 @@ fn replaces_serving_processes_that_die_however_often_and_waits_longer_each_time(
             let replaced = lines.iter().filter(|line| line.contains("has taken its place")).count();
             (replaced > number).then_some(())
         };
-        assert!(server.errors().wait_for(PATIENCE, replaced).is_some(), "{number}: {}", server.stderr());
+        assert!(server.errors().wait_for(TIMEOUT, replaced).is_some(), "{number}: {}", server.stderr());
     }
     assert_eq!(Client::unix(&server.home().join("a.sock")).get("/a.txt").status, 200);
     server.signal(Signal::TERM);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use e2e::{
-    BackgroundProcess, Client, PATIENCE, Random, ReadError, Rows, Server, Site, path_of, tool, wait_until,
+    BackgroundProcess, Client, Random, ReadError, Rows, Server, Site, TIMEOUT, path_of, tool, wait_until,
 };
 
 const APP: &str = include_str!("programs/scgi_app.py");
@@ -32,7 +32,7 @@ fn start(place: Place, settings: &str) -> Running {
         let mut python = tool("python3");
         let application =
             BackgroundProcess::start(python.arg("-B").arg(&program).arg(word).current_dir(&home));
-        let said = application.output().wait_for(PATIENCE, |lines| lines.first().cloned());
+        let said = application.output().wait_for(TIMEOUT, |lines| lines.first().cloned());
         let address = said.unwrap_or_else(|| panic!("it does not begin:\n{}", application.errors().text()));
         (format!("address = \"{address}\""), Some(application))
     };
@@ -120,7 +120,7 @@ fn what_is_wrong_with_an_answer_is_seen_by_the_client() {
         let path = format!("/app/{name}");
         rows.check(name, running.server.get(&path).status, status);
         if status == 502 {
-            running.server.wait_for_line(&path, PATIENCE);
+            running.server.wait_for_line(&path, TIMEOUT);
         }
     }
     let mut client = running.server.connect();
@@ -158,7 +158,7 @@ fn several_requests_are_answered_at_a_time() {
             })
             .collect();
         let began = || (0..8).all(|name| server.home().join(format!("began-{name}")).exists());
-        assert!(wait_until(PATIENCE, began), "{place:?}: {}", server.stderr());
+        assert!(wait_until(TIMEOUT, began), "{place:?}: {}", server.stderr());
         server.files().file("go", "");
         assert!(clients.iter_mut().all(|client| client.read_response().text() == "done"));
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use e2e::{
-    ControlGroup, PATIENCE, Rows, Server, Signal, Site, command, command_without_privilege, is_root,
+    ControlGroup, Rows, Server, Signal, Site, TIMEOUT, command, command_without_privilege, is_root,
     output_of, program, run, tool, wait_until, without_privilege,
 };
 
@@ -159,7 +159,7 @@ fn a_script_of_another_account_uses_its_streams_by_name_too() {
         assert_eq!(server.ask(request).text(), said(body));
     }
     let has_all = || server.stderr().matches("complaint").count() == 3;
-    assert!(wait_until(PATIENCE, has_all), "{}", server.stderr());
+    assert!(wait_until(TIMEOUT, has_all), "{}", server.stderr());
 }
 
 #[test]
@@ -177,18 +177,18 @@ fn a_script_of_another_account_ends_with_its_client_and_with_the_server() {
     let begin = || {
         let mut client = server.connect();
         client.send("GET /folder/a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(wait_until(PATIENCE, || file.exists()), "it does not start: {}", server.stderr());
+        assert!(wait_until(TIMEOUT, || file.exists()), "it does not start: {}", server.stderr());
         let leader: u32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
         fs::remove_file(&file).unwrap();
         (client, leader)
     };
-    let has_ended = |leader: u32| wait_until(PATIENCE, || processes_of_group(leader) == 0);
+    let has_ended = |leader: u32| wait_until(TIMEOUT, || processes_of_group(leader) == 0);
     let (client, leader) = begin();
     drop(client);
     assert!(has_ended(leader), "it lives on without its client");
     let (_client, leader) = begin();
     server.signal(Signal::INT);
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     assert!(has_ended(leader), "it lives on without the server");
 }
 
@@ -266,7 +266,7 @@ fn an_account_comes_from_the_route_or_else_from_scripts_and_changes_with_a_reloa
     server.signal(Signal::HUP);
     // The process before may still answer some.
     let has_changed = || server.get("/a.cgi").text() == both(first) && server.get("/b/b").text() == both(own);
-    assert!(wait_until(PATIENCE, has_changed), "{}", server.stderr());
+    assert!(wait_until(TIMEOUT, has_changed), "{}", server.stderr());
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn an_application_has_the_user_and_the_group_that_it_names() {
         status.contains(&uids) && status.contains(&gids)
     };
     let has_one = || server.serving_pids().into_iter().any(has_both);
-    assert!(wait_until(PATIENCE, has_one), "no process has them: {}", server.stderr());
+    assert!(wait_until(TIMEOUT, has_one), "no process has them: {}", server.stderr());
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_script_of_another_account_is_in_a_control_group_of_its_own() {
     let said = server.get("/a.cgi").text();
     assert!(said.starts_with(&format!("{}\n", of_scripts())) && said.contains("/scripts."), "{said}");
     server.signal(Signal::TERM);
-    server.wait(PATIENCE);
+    server.wait(TIMEOUT);
     assert!(folder.folders().is_empty());
 }
 

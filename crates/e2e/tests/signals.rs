@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Address, Client, Folder, PATIENCE, Random, ReadError, Server, Signal, Site, command, free_port};
+use e2e::{Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port};
 
 const LONG: usize = 32 * 1024 * 1024;
 
@@ -13,7 +13,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Waits until nobody can connect any more.
 fn wait_until_refused(server: &Server) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let address = server.addr();
     // One that was accepted before the listener closed is closed without an answer.
     while TcpStream::connect(address).is_ok() {
@@ -57,7 +57,7 @@ fn sigterm_finishes_what_runs_and_ends_with_0() {
             assert!(download.is_closed(), "and it is the last");
         }
         let ended = Instant::now();
-        assert_eq!(server.wait(PATIENCE).code(), Some(0));
+        assert_eq!(server.wait(TIMEOUT).code(), Some(0));
         assert!(ended.elapsed() < AT_ONCE, "{:?}", ended.elapsed());
     }
 }
@@ -92,7 +92,7 @@ fn what_is_not_finished_in_time_is_cut_off() {
     let mut client = server.begin_download("/long");
     let started = Instant::now();
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(450) && took < AT_ONCE, "{took:?}");
     let cut = matches!(client.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset));
@@ -112,7 +112,7 @@ fn sigint_stops_now() {
     assert_eq!(server.get("/a.txt").status, 200);
     let started = Instant::now();
     server.signal(Signal::INT);
-    assert_eq!(server.wait(PATIENCE).code(), Some(130));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(130));
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
     assert!(matches!(client.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset)));
     let lines = server.stdout();
@@ -150,7 +150,7 @@ fn after_any_end_the_same_port_can_be_had_at_once() {
         let _silent = server.connect();
         assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
         server.signal(signal);
-        server.wait(PATIENCE);
+        server.wait(TIMEOUT);
         server = serve(&address);
         assert_eq!(server.addr().to_string(), address);
         assert_eq!(server.get("/a.txt").status, 200);

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use e2e::{Client, PATIENCE, Response, Rows, Server, Site, path_of, run, wait_until};
+use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, path_of, run, wait_until};
 
 const APP: &str = include_str!("programs/scgi_app.py");
 /// Of all bodies together.
@@ -50,7 +50,7 @@ fn is_counted(response: &Response, length: usize) -> bool {
 /// Room comes back a moment after what has taken it has ended.
 fn wait_for_room(server: &Server) {
     let is_back = || is_counted(&post(server, "/a.cgi", LIMIT), LIMIT);
-    assert!(wait_until(PATIENCE, is_back), "it is not given back:\n{}", server.stderr());
+    assert!(wait_until(TIMEOUT, is_back), "it is not given back:\n{}", server.stderr());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
     let mut first = server.connect();
     first.send(whole("/a.cgi?go", 40 * KIB));
     let began = server.root().join("began");
-    assert!(wait_until(PATIENCE, || began.exists()), "the script does not begin:\n{}", server.stderr());
+    assert!(wait_until(TIMEOUT, || began.exists()), "the script does not begin:\n{}", server.stderr());
     // Its script has all of the body, and the disk still has it, too. The workers share what there is.
     for _ in 0..4 {
         let refused = post(&server, "/a.cgi", 40 * KIB);
@@ -71,7 +71,7 @@ fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
         format!("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: {LIMIT}\r\n\r\n{}", "x".repeat(LIMIT));
     let sized = server.ask(sized);
     assert!(is_counted(&sized, LIMIT), "a body whose length is known is not kept: {sized}");
-    let line = server.wait_for_line("spool_bytes", PATIENCE);
+    let line = server.wait_for_line("spool_bytes", TIMEOUT);
     assert!(line.contains("65536 bytes") && line.contains("raise `spool_bytes` in [scripts]"), "{line}");
     server.files().file("www/go", "");
     assert_eq!(first.read_response().text().trim(), (40 * KIB).to_string());
@@ -88,7 +88,7 @@ fn room_is_given_back_whatever_becomes_of_a_request() {
     let mut unfinished = server.connect();
     unfinished.send(begun("/a.cgi", 48 * KIB));
     let is_taken = || post(&server, "/a.cgi", 48 * KIB).status == 503;
-    rows.holds("unfinished", "it takes room", wait_until(PATIENCE, is_taken));
+    rows.holds("unfinished", "it takes room", wait_until(TIMEOUT, is_taken));
     drop(unfinished);
     wait_for_room(&server);
     // The script is there no more.
@@ -99,7 +99,7 @@ fn room_is_given_back_whatever_becomes_of_a_request() {
             client
         })
         .collect();
-    rows.holds("left alone", "they take room", wait_until(PATIENCE, is_taken));
+    rows.holds("left alone", "they take room", wait_until(TIMEOUT, is_taken));
     drop(left);
     wait_for_room(&server);
     for _ in 0..4 {

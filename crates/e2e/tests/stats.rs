@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, PATIENCE, Response, Rows, Server, Site, command, command_without_privilege, is_root, output_of,
+    Client, Response, Rows, Server, Site, TIMEOUT, command, command_without_privilege, is_root, output_of,
     wait_until,
 };
 
@@ -97,7 +97,7 @@ fn both_forms_have_every_count_of_every_worker() {
     for _ in 0..20 {
         assert_eq!(server.get("/a.txt").status, 200);
     }
-    assert!(wait_until(PATIENCE, || server.count("status_2xx") == 20));
+    assert!(wait_until(TIMEOUT, || server.count("status_2xx") == 20));
     let json = server.stats();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(json["process"], server.serving_pid());
@@ -156,7 +156,7 @@ fn answers_are_counted_by_class_and_bytes_and_where_they_come_from() {
             keys.map(|key| after["all"][key].as_u64().unwrap_or(0) - before["all"][key].as_u64().unwrap_or(0))
         };
         // An answer is counted when it has left, which its client may see a little earlier.
-        _ = wait_until(PATIENCE, || grown() == expected);
+        _ = wait_until(TIMEOUT, || grown() == expected);
         table.check(&request, grown(), expected);
     }
 }
@@ -171,7 +171,7 @@ fn connections_are_where_they_are() {
             let count = |key: &str| stats["all"][key].as_u64().unwrap_or(99);
             (count("active"), count("idle") + count("parked")) == (active, resting)
         };
-        assert!(wait_until(PATIENCE, is_so), "not {active} and {resting}: {}", server.stats());
+        assert!(wait_until(TIMEOUT, is_so), "not {active} and {resting}: {}", server.stats());
     };
     is(0, 0);
     let mut resting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
@@ -215,7 +215,7 @@ fn what_takes_too_long_is_counted_by_its_kind() {
     for (key, count, begin) in rows {
         let server = site(&config(key)).file("large", &large).start();
         let _client = begin(&server);
-        assert!(wait_until(PATIENCE, || server.count(count) == 1), "{count}: {}", server.stats());
+        assert!(wait_until(TIMEOUT, || server.count(count) == 1), "{count}: {}", server.stats());
         let stats = server.stats();
         for other in COUNTS.iter().filter(|name| name.starts_with("late_") && **name != count) {
             assert_eq!(stats["all"][other], 0, "{other}, not {count}");
@@ -233,7 +233,7 @@ fn what_happens_at_the_doors_is_counted() {
         assert_eq!(client.get("/a.txt").status, 200);
         client.send("GET /");
     }
-    assert!(wait_until(PATIENCE, || server.count("active") == 2));
+    assert!(wait_until(TIMEOUT, || server.count("active") == 2));
     let mut third = server.connect();
     assert_eq!((third.get("/a.txt").status, server.count("refused")), (503, 1));
     for client in &mut clients {
@@ -242,7 +242,7 @@ fn what_happens_at_the_doors_is_counted() {
     }
     drop((third, clients));
     assert!(
-        wait_until(PATIENCE, || server.count("active") + server.count("parked") + server.count("idle") == 0)
+        wait_until(TIMEOUT, || server.count("active") + server.count("parked") + server.count("idle") == 0)
     );
     let mut idle: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     assert!(idle.iter_mut().all(|client| client.get("/a.txt").status == 200));
@@ -258,7 +258,7 @@ fn connections_that_are_taken_over_are_counted() {
     assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
     let before = server.stats();
     server.reload();
-    assert!(wait_until(PATIENCE, || server.count("inherited") == 7), "{}", server.stats());
+    assert!(wait_until(TIMEOUT, || server.count("inherited") == 7), "{}", server.stats());
     let after = server.stats();
     assert!(after["process"] != before["process"] && after["all"]["accepted"] == 0, "{after}");
     assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
@@ -326,7 +326,7 @@ fn whoever_asks_for_nothing_keeps_others_waiting_but_no_processor_busy() {
     let took = processor_time(server.pid()) - before;
     assert!(took < WATCHED / 10, "{took:?} of {WATCHED:?}");
     // Nobody is waited for for ever.
-    asking.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+    asking.set_read_timeout(Some(TIMEOUT)).expect("it is not zero");
     let mut answer = String::new();
     asking.read_to_string(&mut answer).expect("it is answered");
     assert!(answer.starts_with("done\n"), "{answer}");

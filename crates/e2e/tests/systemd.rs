@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, Folder, PATIENCE, Signal, Site, output_of, program, signal_process, tool, wait_until};
+use e2e::{Client, Folder, Signal, Site, TIMEOUT, output_of, program, signal_process, tool, wait_until};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,7 +27,7 @@ impl Manager {
     fn new() -> Manager {
         let folder = Folder::new();
         let socket = UnixDatagram::bind(folder.path().join("notify")).expect("it is our folder");
-        socket.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("it is a socket");
         Manager { socket, folder }
     }
 
@@ -67,7 +67,7 @@ impl Manager {
             assert_eq!(String::from_utf8_lossy(&bytes[..len]), expected);
             count += 1;
         }
-        self.socket.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        self.socket.set_read_timeout(Some(TIMEOUT)).expect("it is a socket");
         count
     }
 }
@@ -111,7 +111,7 @@ fn the_manager_is_told_of_every_change() {
 
     server.signal(Signal::TERM);
     assert_eq!(manager.next(), "STOPPING=1");
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
 }
 
 #[test]
@@ -123,13 +123,13 @@ fn after_an_upgrade_another_process_is_the_main_one() {
     assert_eq!(manager.next_but_alive(), "READY=1");
     assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0));
     let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
-    assert!(wait_until(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
+    assert!(wait_until(TIMEOUT, || pid().is_some_and(|pid| pid != server.pid())));
     let new = pid().expect("it is there");
     let mut told = vec![manager.next_but_alive(), manager.next_but_alive()];
     told.sort();
     assert_eq!(told, [format!("MAINPID={new}\nREADY=1"), "READY=1".to_owned()]);
     server.succeeded_by(new);
-    server.wait_for_predecessor(PATIENCE);
+    server.wait_for_predecessor(TIMEOUT);
     // The new one is the one that says that its loops turn.
     while manager.count("WATCHDOG=1", WATCHDOG) == 0 {}
     assert_eq!(server.get("/a.txt").status, 200);
@@ -150,7 +150,7 @@ fn the_watchdog_hears_of_loops_that_turn_and_not_of_those_that_do_not() {
     for _ in 0..3 {
         let asked = Instant::now();
         assert_eq!(manager.next(), "WATCHDOG=1");
-        assert!(asked.elapsed() < PATIENCE);
+        assert!(asked.elapsed() < TIMEOUT);
     }
     let serving = server.serving_pid();
     signal_process(serving, Signal::STOP);
@@ -178,7 +178,7 @@ fn a_manager_that_does_not_listen_holds_nothing_up() {
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
     server.signal(Signal::TERM);
-    assert_eq!(server.wait(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
 }
 
 #[test]
@@ -256,17 +256,17 @@ fn sockets_that_the_manager_has_opened_are_served() {
         assert!(opened.answers());
         assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0), "{}", server.stderr());
         let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
-        assert!(wait_until(PATIENCE, || pid().is_some_and(|pid| pid != server.pid())));
+        assert!(wait_until(TIMEOUT, || pid().is_some_and(|pid| pid != server.pid())));
         let new = pid().expect("it is there");
         server.succeeded_by(new);
-        server.wait_for_predecessor(PATIENCE);
+        server.wait_for_predecessor(TIMEOUT);
         assert!(opened.answers());
         server.reload();
         assert!(opened.answers());
 
         // They are the manager's, and stay when the program ends.
         server.signal(Signal::TERM);
-        assert!(wait_until(PATIENCE, || !Path::new(&format!("/proc/{new}")).exists()));
+        assert!(wait_until(TIMEOUT, || !Path::new(&format!("/proc/{new}")).exists()));
         assert!(opened.path.exists() && opened.folder.path().exists());
         assert!(TcpStream::connect(opened.address).is_ok(), "nobody is refused until it is started again");
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, PATIENCE, Random, ReadError, Server, Site, wait_until};
+use e2e::{Client, Random, ReadError, Server, Site, TIMEOUT, wait_until};
 
 /// As configured below, with nothing that extends a deadline but what the row is about.
 const TIMEOUTS: &str = "[timeouts]\nhead = 1\nbody = 1\nwrite = 1\nidle = 1\nlinger = 1\n";
@@ -31,7 +31,7 @@ enum End {
 fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
     let since = Instant::now();
     let mut client = server.connect();
-    client.set_patience(Duration::from_millis(100));
+    client.set_timeout(Duration::from_millis(100));
     client.send(begin);
     let mut pieces = then.iter();
     let first = loop {
@@ -45,7 +45,7 @@ fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
         }
     };
     let took = since.elapsed();
-    client.set_patience(LATE);
+    client.set_timeout(LATE);
     let end = match first {
         Ok(response) if response.status == 408 => {
             assert_eq!(response.field("connection"), Some("close"), "{response}");
@@ -326,7 +326,7 @@ fn a_reader_who_is_too_slow_is_dropped() {
     let all = read_slowly(&server, MIN_RATE / 4);
     assert!(all.len() < LARGE, "it got everything");
     assert!(since.elapsed() < SECOND * 15, "after {:?}", since.elapsed());
-    server.wait_for_output("client too slow", PATIENCE);
+    server.wait_for_output("client too slow", TIMEOUT);
     assert_eq!(server.get("/a.txt").status, 200);
 }
 
@@ -337,7 +337,7 @@ fn a_reader_who_takes_nothing_is_dropped() {
     client.set_receive_buffer(32 * 1024);
     let since = Instant::now();
     client.send("GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
-    server.wait_for_output("client too slow", PATIENCE);
+    server.wait_for_output("client too slow", TIMEOUT);
     assert!(since.elapsed() > SECOND * 9 / 10, "after {:?}", since.elapsed());
     assert!(client.try_read_response().is_err(), "it got everything");
 }
@@ -346,7 +346,7 @@ fn a_reader_who_takes_nothing_is_dropped() {
 fn begin_last(server: &Server) -> Client {
     let mut client = server.connect();
     client.send("GET /some.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    assert!(wait_until(PATIENCE, || server.count("bytes") > SOME as u64), "{}", server.stats());
+    assert!(wait_until(TIMEOUT, || server.count("bytes") > SOME as u64), "{}", server.stats());
     client
 }
 
@@ -365,7 +365,7 @@ fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
     assert!(client.read_response().body == content, "not what was asked for");
     assert!(client.is_finished());
     drop(client);
-    assert!(wait_until(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
+    assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
     assert_eq!(server.count("late_write"), 0);
 }
 
@@ -373,7 +373,7 @@ fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
 fn of_a_connection_that_is_over_nothing_is_kept_for_who_takes_nothing() {
     let server = site().file("some.bin", vec![7; SOME]).config("[timeouts]\nwrite = 1").start();
     let mut client = begin_last(&server);
-    assert!(wait_until(PATIENCE, || server.count("parked") == 0), "{}", server.stats());
+    assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
     assert_eq!(server.count("late_write"), 1);
     assert!(client.try_read_response().is_err(), "it got everything");
 }
@@ -411,5 +411,5 @@ fn a_lingering_client_holds_nothing_up() {
         let mut client = server.connect();
         move || done.send(client.get("/a.txt").status)
     });
-    assert_eq!(waits.recv_timeout(PATIENCE), Ok(200));
+    assert_eq!(waits.recv_timeout(TIMEOUT), Ok(200));
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, Clients, Folder, PATIENCE, Page, Persistence, Random, Server, Signal, Site, output_of, program,
+    Client, Clients, Folder, Page, Persistence, Random, Server, Signal, Site, TIMEOUT, output_of, program,
     signal_process, tool, wait_until,
 };
 
@@ -54,7 +54,7 @@ impl Fixture {
     fn follow(&mut self) -> u32 {
         let before = self.server.pid();
         let mut pid = before;
-        let changed = wait_until(PATIENCE, || {
+        let changed = wait_until(TIMEOUT, || {
             pid = self.pid_in_file().unwrap_or(before);
             pid != before
         });
@@ -202,7 +202,7 @@ fn a_program_that_does_not_work_changes_nothing() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{what}: {said}");
         assert!(said.contains(why), "{what}: {said}");
-        fixture.server.wait_for_line("this program goes on", PATIENCE);
+        fixture.server.wait_for_line("this program goes on", TIMEOUT);
         assert_eq!(same.get("/a.txt").status, 200, "{what}");
         assert_eq!(fixture.server.get("/a.txt").status, 200, "{what}");
         let told = fixture.server.stderr().matches("this program goes on").count();
@@ -213,7 +213,7 @@ fn a_program_that_does_not_work_changes_nothing() {
             (count > told).then_some(())
         };
         assert!(
-            fixture.server.errors().wait_for(PATIENCE, again).is_some(),
+            fixture.server.errors().wait_for(TIMEOUT, again).is_some(),
             "{what}: {}",
             fixture.server.stderr()
         );
@@ -266,7 +266,7 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
         })
     };
     let pid = || fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    assert!(wait_until(PATIENCE, || pid().is_some()));
+    assert!(wait_until(TIMEOUT, || pid().is_some()));
     let pid = pid().expect("it has said so");
     // While it hangs, this one serves, and takes no other change.
     assert_eq!(fixture.server.get("/a.txt").status, 200);

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use e2e::{PATIENCE, Signal, run};
+use e2e::{Signal, TIMEOUT, run};
 
 use crate::CLIENTS;
 use crate::SECOND;
@@ -11,15 +11,20 @@ use crate::file_system::Call::{self, Getattr, Lookup, Read};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, PATIENT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
+    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
 };
 
 #[test]
 fn a_server_starts_with_a_dead_root_and_serves_it_later() {
-    let fixture =
-        Fixture::start(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT, |disk| {
+    let fixture = Fixture::start(
+        Place::BackgroundProcess,
+        Names::Forgotten,
+        Pages::Direct,
+        LONG_DISK_TIMEOUT,
+        |disk| {
             disk.slow_down(Getattr, Hanging);
-        });
+        },
+    );
     assert!(fixture.disk.somebody_waits(), "it does not look at its root");
     fixture.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(fixture.server.get("/slow/small-0.txt").status, 503);
@@ -31,7 +36,7 @@ fn a_server_starts_with_a_dead_root_and_serves_it_later() {
     fixture.disk.release();
     // It is looked up again when it is asked for, once a second.
     let is_served = || fixture.server.get("/slow/small-0.txt").status == 200;
-    assert!(wait_until(PATIENCE, is_served), "it is not served");
+    assert!(wait_until(TIMEOUT, is_served), "it is not served");
     fixture.serves_everything().unwrap_or_else(|why| panic!("{why}"));
 }
 
@@ -41,7 +46,8 @@ const RELOADED: [(Call, &str); 3] =
 #[test]
 fn a_reload_does_not_wait_for_the_dead() {
     in_turn(&RELOADED, |&(call, path)| {
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, PATIENT);
+        let fixture =
+            Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
         let mut waiting = fixture.have_wait(call, Hanging, path)?;
         let before = fixture.server.serving_pid();
         let config = fixture.server.home().join("site.toml");
@@ -59,23 +65,23 @@ fn a_reload_does_not_wait_for_the_dead() {
         fixture.disk.release();
         are_answered(path, waiting)?;
         let is_served = || fixture.serves_everything();
-        ensure(wait_until(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))
+        ensure(wait_until(TIMEOUT, || is_served().is_ok()), || format!("{:?}", is_served()))
     });
 }
 
-const HASTY: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown = \"1s\"\n";
+const SHORT_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown = \"1s\"\n";
 
 #[test]
 fn sigterm_ends_a_server_whose_disk_is_dead() {
     side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
-        let mut fixture = Fixture::new(Place::BackgroundProcess, names, Pages::Direct, HASTY);
+        let mut fixture = Fixture::new(Place::BackgroundProcess, names, Pages::Direct, SHORT_DISK_TIMEOUT);
         ensure(fixture.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
         fixture.disk.become_deaf();
         let _waiting = fixture.ask("/slow/none-{n}.txt", CLIENTS);
-        ensure(wait_until(PATIENCE, || fixture.helpers().running > 0), || "nobody waits".to_owned())?;
+        ensure(wait_until(TIMEOUT, || fixture.helpers().running > 0), || "nobody waits".to_owned())?;
         let since = Instant::now();
         fixture.server.signal(Signal::TERM);
-        let ended = fixture.server.wait(PATIENCE);
+        let ended = fixture.server.wait(TIMEOUT);
         ensure(ended.code() == Some(0), || ended.to_string())?;
         ensure(since.elapsed() < SECOND * 8, || format!("{:?}", since.elapsed()))
     });
@@ -85,16 +91,17 @@ fn sigterm_ends_a_server_whose_disk_is_dead() {
 #[test]
 fn sigterm_ends_a_server_as_soon_as_its_disk_lets_go() {
     side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
-        let mut fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, HASTY);
+        let mut fixture =
+            Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, SHORT_DISK_TIMEOUT);
         let waiting = fixture.have_wait(call, Hanging, path)?;
         fixture.server.signal(Signal::TERM);
         // Its connections do not wait with it.
         for mut client in waiting {
-            client.set_patience(PATIENCE);
+            client.set_timeout(TIMEOUT);
             ensure(client.try_read_response().is_err(), || "a response".to_owned())?;
         }
         fixture.disk.release();
-        let ended = fixture.server.wait(PATIENCE);
+        let ended = fixture.server.wait(TIMEOUT);
         ensure(ended.code() == Some(0), || ended.to_string())
     });
 }

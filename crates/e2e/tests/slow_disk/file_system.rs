@@ -83,7 +83,7 @@ struct State {
 
 impl State {
     /// How much longer this call has to wait, which has waited since then.
-    fn patience(&self, call: Call, since: Instant) -> Duration {
+    fn timeout(&self, call: Call, since: Instant) -> Duration {
         match self.slow {
             Some((slow, Slowness::Hanging)) if slow == call => Duration::MAX,
             Some((slow, Slowness::Delayed(delay))) if slow == call => delay.saturating_sub(since.elapsed()),
@@ -112,11 +112,11 @@ impl Switch {
         self.set(|state| state.waiting += 1);
         let mut state = self.state();
         loop {
-            let patience = state.patience(call, since);
-            if patience.is_zero() {
+            let timeout = state.timeout(call, since);
+            if timeout.is_zero() {
                 break;
             }
-            state = self.changed.wait_timeout(state, patience).expect("nobody panics with it").0;
+            state = self.changed.wait_timeout(state, timeout).expect("nobody panics with it").0;
         }
         state.waiting -= 1;
     }

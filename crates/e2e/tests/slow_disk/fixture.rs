@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, PATIENCE, Random, ReadError, Response, Server, Site, run};
+use e2e::{Client, Random, ReadError, Response, Server, Site, TIMEOUT, run};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -15,7 +15,7 @@ use crate::{CLIENTS, SECOND};
 
 const BROWSED: &str = "workers = 1\nlisting = true\n";
 /// The times are told, and nobody is to be told that a disk is dead.
-pub const PATIENT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nstreams = 1000\n";
+pub const LONG_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nstreams = 1000\n";
 const FAST_REQUESTS: usize = 200;
 /// How much longer 99 of 100 who ask for something fast may wait than the machine has everybody wait.
 const AT_ONCE: Duration = Duration::from_millis(20);
@@ -151,7 +151,7 @@ impl Fixture {
             let since = Instant::now();
             let mut fresh = (n % 2 == 1).then(|| server.connect());
             let client = fresh.as_mut().unwrap_or(&mut kept);
-            client.set_patience(SECOND * 3);
+            client.set_timeout(SECOND * 3);
             client.send(get(&path));
             match client.try_read_response() {
                 Ok(response) if response.status == 200 && response.body == expected => {}
@@ -189,7 +189,7 @@ impl Fixture {
 
     /// Has everybody left, and nothing else begun?
     pub fn is_quiet(&self) -> bool {
-        wait_until(PATIENCE, || self.held().connections == 0)
+        wait_until(TIMEOUT, || self.held().connections == 0)
     }
 
     /// Waits until it holds no more than before: a helper thread that has nothing to do ends after a while.
@@ -260,9 +260,9 @@ pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
         if matches!(seen, Err(Errno::AGAIN)) {
             continue;
         }
-        client.set_patience(Duration::from_millis(1));
+        client.set_timeout(Duration::from_millis(1));
         match client.try_read_response() {
-            Err(ReadError::Silent) => client.set_patience(PATIENCE),
+            Err(ReadError::Silent) => client.set_timeout(TIMEOUT),
             Err(broken) => return Err(format!("somebody who waits: {broken}")),
             Ok(response) => return Err(format!("somebody who waits: {response}")),
         }
@@ -275,8 +275,8 @@ pub fn ensure(is: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 /// Looks every few milliseconds, until it is so.
-pub fn wait_until(patience: Duration, is: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + patience;
+pub fn wait_until(timeout: Duration, is: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + timeout;
     while Instant::now() < until {
         if is() {
             return true;

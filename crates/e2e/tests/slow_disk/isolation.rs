@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use e2e::{Client, PATIENCE, raise_descriptor_limit};
+use e2e::{Client, TIMEOUT, raise_descriptor_limit};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -11,7 +11,7 @@ use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, O
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, PATIENT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
+    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
 };
 use crate::{CLIENTS, SECOND};
 
@@ -50,7 +50,7 @@ fn others_notice_nothing(
     waits: &[(Call, &str)],
 ) {
     in_turn(waits, |&(call, path)| {
-        let fixture = Fixture::new(place, names, pages, PATIENT);
+        let fixture = Fixture::new(place, names, pages, LONG_DISK_TIMEOUT);
         let mut waiting = fixture.have_wait(call, slowness, path)?;
         fixture.others_notice_nothing()?;
         if slowness == Hanging {
@@ -191,7 +191,7 @@ fn requests_for_one_name_are_counted_one_by_one() {
     let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
     fixture.disk.slow_down(Lookup, Hanging);
     let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| fixture.ask_one("/slow/small-1.txt", 0)).collect();
-    let so_many_wait = |count: usize| wait_until(PATIENCE, || fixture.stats()["active"] == count);
+    let so_many_wait = |count: usize| wait_until(TIMEOUT, || fixture.stats()["active"] == count);
     assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
     for _ in 0..MAY_WAIT {
         let refused = fixture.ask_one("/slow/small-1.txt", 0).read_response();

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use e2e::{Client, PATIENCE, ReadError};
+use e2e::{Client, ReadError, TIMEOUT};
 
 use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
@@ -13,24 +13,26 @@ use crate::isolation::WAITS;
 use crate::{CLIENTS, SECOND};
 
 /// Nothing is kept, so that whatever is still held is a leak.
-const HASTY: &str = "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
+const SHORT_DISK_TIMEOUT: &str =
+    "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
 
 #[test]
 fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
     side_by_side(&WAITS, |&(call, path)| {
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Kept, HASTY);
+        let fixture =
+            Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Kept, SHORT_DISK_TIMEOUT);
         ensure(fixture.is_quiet(), || "the first connection does not end".to_owned())?;
         let before = fixture.held();
         let since = Instant::now();
         for mut client in fixture.have_wait(call, Hanging, path)? {
-            client.set_patience((SECOND * 20).saturating_sub(since.elapsed()).max(SECOND / 1000));
+            client.set_timeout((SECOND * 20).saturating_sub(since.elapsed()).max(SECOND / 1000));
             are_told(call, path, &mut client)?;
         }
         ensure(since.elapsed() >= SECOND * 9 / 10, || format!("over after {:?}", since.elapsed()))?;
         fixture.disk.release();
         // What it owed to those before is done first.
         let is_served = || fixture.serves_everything();
-        ensure(wait_until(PATIENCE, || is_served().is_ok()), || format!("{:?}", is_served()))?;
+        ensure(wait_until(TIMEOUT, || is_served().is_ok()), || format!("{:?}", is_served()))?;
         ensure(fixture.becomes_as(before), || format!("{before:?} became {:?}", fixture.held()))
     });
 }
@@ -89,14 +91,14 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
             let Helpers { running, waiting } = fixture.helpers();
             running + waiting >= CLIENTS as u64
         };
-        ensure(wait_until(PATIENCE, all_wait), || format!("not all wait: {:?}", fixture.helpers()))?;
+        ensure(wait_until(TIMEOUT, all_wait), || format!("not all wait: {:?}", fixture.helpers()))?;
         still_wait(&mut waiting)?;
         waiting.push(fixture.ask_one(path, CLIENTS));
         are_told(call, path, &mut fixture.ask_one(path, CLIENTS + 1))?;
 
         waiting.into_iter().for_each(|client| manner.leave(client));
         let nobody_waits = || fixture.helpers().waiting <= 1 && fixture.held().connections == 0;
-        ensure(wait_until(PATIENCE, nobody_waits), || {
+        ensure(wait_until(TIMEOUT, nobody_waits), || {
             format!("they have left: {:?}, {:?}", fixture.helpers(), fixture.held())
         })?;
         let mut next = fixture.have_wait(call, Hanging, path)?;
@@ -115,9 +117,9 @@ fn statistics_tell_who_left_and_who_was_told() {
     drop(waiting.split_off(CLIENTS - LEAVE));
     let counts =
         |left, late| fixture.server.count("left") == left && fixture.server.count("late_disk") == late;
-    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, 0)), "{}", fixture.server.stats());
+    assert!(wait_until(TIMEOUT, || counts(LEAVE as u64, 0)), "{}", fixture.server.stats());
     assert!(waiting.iter_mut().all(|client| client.read_response().status == 503));
     let late = (CLIENTS - LEAVE) as u64;
-    assert!(wait_until(PATIENCE, || counts(LEAVE as u64, late)), "{}", fixture.server.stats());
+    assert!(wait_until(TIMEOUT, || counts(LEAVE as u64, late)), "{}", fixture.server.stats());
     fixture.disk.release();
 }

@@ -11,7 +11,7 @@ use crate::SECOND;
 use crate::file_system::Call::{Flush, Getattr, Read};
 use crate::file_system::Slowness::{Delayed, Hanging};
 use crate::file_system::{HUGE, Names, Pages, contents, huge};
-use crate::fixture::{Fixture, PATIENT, Place, are_answered, ensure, in_turn, side_by_side};
+use crate::fixture::{Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side};
 
 #[test]
 fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
@@ -49,7 +49,7 @@ struct Download {
 impl Download {
     fn new(fixture: &Fixture, path: &str) -> Result<Download, String> {
         let mut client = fixture.server.begin_download(path);
-        client.set_patience(LONG);
+        client.set_timeout(LONG);
         let mut first = Vec::new();
         loop {
             let some = client.read_some().map_err(|e| e.to_string())?;
@@ -81,7 +81,7 @@ impl Download {
 
 #[test]
 fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
-    let config = format!("{PATIENT}[cache]\nentries = 0\n");
+    let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
     let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
     ensure(fixture.is_quiet(), || format!("{:?}", fixture.held())).expect("the first connection ends");
     let before = fixture.held();
@@ -133,11 +133,11 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
 #[test]
 fn closing_a_file_makes_nobody_wait() {
     in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
-        let config = format!("{PATIENT}[cache]\nentries = 0\n");
+        let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
         let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(Flush, Hanging);
         let mut readers = fixture.ask(path, 10);
-        readers.iter_mut().for_each(|reader| reader.set_patience(LONG));
+        readers.iter_mut().for_each(|reader| reader.set_timeout(LONG));
         thread::scope(|scope| {
             // What has been read is closed.
             let readers = scope.spawn(move || are_answered(path, readers));
@@ -152,7 +152,7 @@ fn closing_a_file_makes_nobody_wait() {
 #[test]
 fn comparing_a_file_before_its_last_bytes_asks_nobody() {
     in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, pages, PATIENT);
+        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, pages, LONG_DISK_TIMEOUT);
         let mut reader = fixture.server.begin_download("/slow/long.bin");
         fixture.disk.slow_down(Getattr, Hanging);
         let response = reader.try_read_response().map_err(|broken| broken.to_string())?;
