@@ -131,16 +131,16 @@ impl Client {
 
     /// `GET path` as HTTP/1.1 for the host `localhost`, and its answer.
     pub fn get(&mut self, path: &str) -> Response {
-        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        self.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
     /// As `get`, with further field lines, each with its CRLF.
     pub fn get_with(&mut self, path: &str, fields: &str) -> Response {
-        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+        self.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
     }
 
     /// Sends a request, and reads its answer; a request that begins with `HEAD ` gets one without body.
-    pub fn ask(&mut self, request: impl AsRef<[u8]>) -> Response {
+    pub fn request(&mut self, request: impl AsRef<[u8]>) -> Response {
         let request = request.as_ref();
         self.send(request);
         if request.starts_with(b"HEAD ") { self.read_response_to_head() } else { self.read_response() }

@@ -95,8 +95,8 @@ impl Server {
     }
 
     /// Sends a request on a connection of its own, and reads its answer.
-    pub fn ask(&self, request: impl AsRef<[u8]>) -> Response {
-        self.connect().ask(request)
+    pub fn request(&self, request: impl AsRef<[u8]>) -> Response {
+        self.connect().request(request)
     }
 
     /// The folder of the test: what is beside the root.

@@ -138,7 +138,7 @@ fn answers_forms_paths_and_sessions(php: Php) {
         ),
         (b"GET /blog/?x=1 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), "blog /blog/?x=1"),
     ] {
-        let response = server.ask(&request);
+        let response = server.request(&request);
         rows.check(&request, (response.status, response.text().as_str()), (200, expected));
     }
     rows.check("X-Php", server.get("/form.php").field("x-php"), Some("yes"));
@@ -185,16 +185,16 @@ fn takes_an_upload_of_8_mib_and_gives_more_than_64(php: Php) {
         .to_vec();
     body.extend(&content);
     body.extend(b"\r\n--xyz--\r\n");
-    let response = server.ask(post("/up.php", "multipart/form-data; boundary=xyz", &body));
+    let response = server.request(post("/up.php", "multipart/form-data; boundary=xyz", &body));
     assert_eq!(response.text(), format!("0 a.bin {} {sum}", content.len()), "{response}");
 
-    let response = server.ask("GET /down.php HTTP/1.0\r\nHost: a\r\n\r\n");
+    let response = server.request("GET /down.php HTTP/1.0\r\nHost: a\r\n\r\n");
     assert_eq!(response.body.len(), 66 << 20);
     assert!((0..66).all(|at| response.body[at << 20] == b'A' + (at % 26) as u8), "in order");
 
     // A chunked body reaches PHP with its length, which it needs.
     let chunked = "POST /raw.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
-    assert_eq!(server.ask(chunked).text(), "8 8");
+    assert_eq!(server.request(chunked).text(), "8 8");
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn a_python_application_answers_through_its_standard_handler() {
         .script("app.py", format!("#!/usr/bin/python3\n{WSGI}\n{BY_CGI}"))
         .config("rewrites = { \"/app/\" = \"/app.py/$rest\" }\n[[route]]\npath = \"*.py\"\ncgi = true\n")
         .start();
-    let response = server.ask(post("/app.py/some/path?q=1", "text/plain", b"the body"));
+    let response = server.request(post("/app.py/some/path?q=1", "text/plain", b"the body"));
     assert_eq!((response.status, response.field("x-script")), (200, Some("/app.py")), "{response}");
     assert_eq!(response.text(), "POST /app.py/some/path q=1\nhttp the body");
     let response = server.get("/app/missing");
@@ -508,7 +508,7 @@ fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
         let server = Running { server: site.start(), _application: gunicorn };
         let mut rows = Rows::new();
 
-        let response = server.ask(post("/app/some/path?q=1", "text/plain", b"the body"));
+        let response = server.request(post("/app/some/path?q=1", "text/plain", b"the body"));
         rows.check(way, (response.status, response.field("x-script")), (200, Some(script)));
         rows.check(way, response.text().as_str(), "POST /app/some/path q=1\nhttp the body");
         let response = server.get("/app/missing");
@@ -517,10 +517,10 @@ fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
         let said = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
         let errors = server._application.as_ref().map_or(server.errors(), BackgroundProcess::errors);
         rows.holds(way, "the error is told of", errors.wait_for(TIMEOUT, said).is_some());
-        let response = server.ask(post("/app/echo", "text/plain", &body));
+        let response = server.request(post("/app/echo", "text/plain", &body));
         rows.holds(way, "5 MiB come back", response.status == 200 && response.body == body);
         let chunked = "POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
-        rows.check(way, server.ask(chunked).text().as_str(), "helloyou");
+        rows.check(way, server.request(chunked).text().as_str(), "helloyou");
         comes_in_pieces(&server, "/app/pieces", "go");
     }
 }
@@ -567,7 +567,7 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
         let row = |what: &str| format!("{way}: {what}");
 
         let mut client = server.connect();
-        let response = client.ask(
+        let response = client.request(
             "POST /app/a%20b/asked?q=%20&r HTTP/1.1\r\nHost: www.example:81\r\nContent-Length: 4\r\nX-A: b\r\nX-A: c\r\n\
              Connection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nX-Forwarded-For: 192.0.2.1\r\n\
              X-Forwarded-Proto: https\r\nCookie: d=e\r\nX_Under: 1\r\nX-Forwarded-Host: evil\r\n\r\nbody",
@@ -606,14 +606,14 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
             let response = client.get(path);
             rows.check(row(path), (response.status, response.text().as_str()), (status, text));
         }
-        let head = client.ask("HEAD /app/none HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.request("HEAD /app/none HTTP/1.1\r\nHost: a\r\n\r\n");
         rows.check(
             row("HEAD"),
             (head.status, head.field("content-length"), head.body.len()),
             (404, Some("12"), 0),
         );
         let body: Vec<u8> = e2e::Random::new(12).bytes(5 << 20);
-        let response = client.ask(post("/app/echo", "text/plain", &body));
+        let response = client.request(post("/app/echo", "text/plain", &body));
         rows.holds(row("echo"), "5 MiB come back", response.status == 200 && response.body == body);
         client.send("POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         for piece in body[..1 << 20].chunks(10_000) {
@@ -621,7 +621,7 @@ fn an_application_that_speaks_http_is_passed_what_the_client_says() {
         }
         let response = client.send("0\r\n\r\n").read_response();
         rows.holds(row("chunked echo"), "1 MiB comes back", response.body == body[..1 << 20]);
-        let response = server.ask("GET /app/big?66 HTTP/1.0\r\nHost: a\r\n\r\n");
+        let response = server.request("GET /app/big?66 HTTP/1.0\r\nHost: a\r\n\r\n");
         let in_order = (0..66).all(|at| response.body.get(at << 20) == Some(&(b'A' + (at % 26) as u8)));
         rows.holds(row("big"), "66 MiB in order", response.body.len() == 66 << 20 && in_order);
         comes_in_pieces(&server, "/app/pieces", "go");
@@ -759,14 +759,14 @@ fn a_script_is_told_what_lighttpd_tells_it_and_something_more() {
         )
     });
     let theirs: Option<Vec<Response>> =
-        requests.iter().map(|request| Some(reach(port)?.ask(request))).collect();
+        requests.iter().map(|request| Some(reach(port)?.request(request))).collect();
     // It is told to end in any case.
     _ = lighttpd.kill();
     _ = lighttpd.wait();
     let theirs = theirs.expect("lighttpd answers");
     let mut rows = Rows::new();
     for (request, theirs) in requests.iter().zip(&theirs) {
-        let ours = variables(&server.ask(request));
+        let ours = variables(&server.request(request));
         let target = request.split(' ').nth(1).unwrap_or_default();
         for (name, value) in variables(theirs) {
             let row = format!("{target} {name}");
@@ -811,8 +811,8 @@ fn php_fpm_is_told_what_lighttpd_tells_it() {
         let told = |response: &Response| -> BTreeMap<String, serde_json::Value> {
             serde_json::from_slice(&response.body).unwrap_or_else(|e| panic!("{e}: {response}"))
         };
-        let theirs = told(&reach(port).expect("lighttpd answers").ask(&request));
-        let ours = told(&server.ask(&request));
+        let theirs = told(&reach(port).expect("lighttpd answers").request(&request));
+        let ours = told(&server.request(&request));
         for name in theirs.keys().chain(ours.keys()) {
             let row = format!("{target} {name}");
             let (found, expected) = (ours.get(name), theirs.get(name));

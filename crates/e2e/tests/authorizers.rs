@@ -36,10 +36,10 @@ fn start() -> Server {
 }
 
 /// `200 body` of an answer to this method, path, fields and body.
-fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> String {
+fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> String {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}{length}\r\n{body}");
-    let response = server.ask(head);
+    let response = server.request(head);
     format!("{} {}", response.status, response.text())
 }
 
@@ -65,9 +65,9 @@ fn who_may_pass_is_asked_whatever_answers() {
                 "/open.txt" | "/secret/open/o.txt" => passed,
                 _ => "401 who? none",
             };
-            let found = ask(&server, "GET", path, "", "");
+            let found = request(&server, "GET", path, "", "");
             rows.check(format!("{path} of anybody"), found.as_str(), expected);
-            let found = ask(&server, "GET", path, MAY, "");
+            let found = request(&server, "GET", path, MAY, "");
             rows.holds(
                 format!("{path} of ann"),
                 &format!("it is {passed}, not {found}"),
@@ -82,19 +82,19 @@ fn a_body_is_for_who_answers() {
     let server = start();
     let mut rows = Rows::new();
     for (path, expected) in [("/app/x", "200 ann 9 5"), ("/secret/env.sh", "200 ann  hello")] {
-        rows.check(path, ask(&server, "POST", path, MAY, "hello").as_str(), expected);
-        rows.check(path, ask(&server, "POST", path, "", "hello").as_str(), "401 who? none");
+        rows.check(path, request(&server, "POST", path, MAY, "hello").as_str(), expected);
+        rows.check(path, request(&server, "POST", path, "", "hello").as_str(), "401 who? none");
         let chunked = format!("{MAY}Transfer-Encoding: chunked\r\n");
         let request = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{chunked}\r\n5\r\nhello\r\n0\r\n\r\n");
-        let response = server.ask(request);
+        let response = server.request(request);
         rows.check(
             format!("{path} in chunks"),
             format!("{} {}", response.status, response.text()).as_str(),
             expected,
         );
     }
-    assert_eq!(ask(&server, "HEAD", "/secret/s.txt", MAY, ""), "200 ");
-    assert_eq!(ask(&server, "HEAD", "/secret/s.txt", "", ""), "401 ");
+    assert_eq!(request(&server, "HEAD", "/secret/s.txt", MAY, ""), "200 ");
+    assert_eq!(request(&server, "HEAD", "/secret/s.txt", "", ""), "401 ");
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn leave_is_for_one_request() {
 fn nothing_passes_when_nobody_can_be_asked() {
     let server = site("[[application]]\nname = \"guard\"\naddress = \"unix:nowhere\"").start();
     for path in ["/secret/s.txt", "/by-rewrite", "/secret/env.sh", "/run.cgi/x", "/app/"] {
-        let found = ask(&server, "GET", path, MAY, "");
+        let found = request(&server, "GET", path, MAY, "");
         assert!(found.starts_with("502 "), "{path}: {found}");
     }
-    assert_eq!(ask(&server, "GET", "/open.txt", "", ""), "200 for all");
+    assert_eq!(request(&server, "GET", "/open.txt", "", ""), "200 for all");
 }
 
 #[test]
@@ -131,6 +131,6 @@ fn a_site_of_files_alone_may_have_an_authorizer() {
         format!("[[application]]\nname = \"guard\"\ncommand = [\"{python}\", \"-B\", \"{home}/guard.py\"]");
     let server = site.config(&format!("authorizer = \"guard\"\n{guard}")).start();
     let mut rows = Rows::new();
-    rows.check("without a name", ask(&server, "GET", "/s.txt", "", ""), "401 who? none".to_owned());
-    rows.check("with a name", ask(&server, "GET", "/s.txt", MAY, ""), "200 secret".to_owned());
+    rows.check("without a name", request(&server, "GET", "/s.txt", "", ""), "401 who? none".to_owned());
+    rows.check("with a name", request(&server, "GET", "/s.txt", MAY, ""), "200 secret".to_owned());
 }

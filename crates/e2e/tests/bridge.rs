@@ -66,8 +66,8 @@ impl Bridge {
     }
 
     /// A request for `scripts/s.cgi`, on a connection of its own.
-    fn ask(&self, body: &[u8]) -> Response {
-        self.connect().ask(&self.script(), body)
+    fn request(&self, body: &[u8]) -> Response {
+        self.connect().request(&self.script(), body)
     }
 
     fn script(&self) -> String {
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     /// A whole request on a connection that stays. The body is sent while the answer is read.
-    fn ask(&mut self, script: &str, body: &[u8]) -> Response {
+    fn request(&mut self, script: &str, body: &[u8]) -> Response {
         let id = self.begin(script, Keep::Open);
         let mut out = Vec::new();
         self.client.stdin(id, body, &mut out);
@@ -257,7 +257,7 @@ fn nothing_of_the_environment_and_no_descriptor_of_the_bridge_reaches_a_script()
     wrap.current_dir(home.path()).env("SECRET", "x");
     wrap.args(["fcgi-wrap", "--socket", "b.sock", "--folder", "scripts"]);
     let bridge = Bridge::run(wrap, home);
-    let response = bridge.ask(b"");
+    let response = bridge.request(b"");
     let own = ["PWD", "OLDPWD", "SHLVL", "_", "10", "255"];
     let found: Vec<&str> = response.text().lines().filter(|line| !own.contains(line)).collect();
     assert_eq!(found, ["", "FCGI_ROLE", "PATH", "REQUEST_METHOD", "SCRIPT_FILENAME", "0", "1", "2"]);
@@ -269,12 +269,12 @@ fn bodies_and_answers_of_any_size_pass() {
     let mut rows = Rows::new();
     for len in [0, 1, 65_535, 65_536, 1 << 20, 8 << 20] {
         let body = large(len);
-        let response = bridge.ask(&body);
+        let response = bridge.request(&body);
         let right = response.stdout.split_first() == Some((&b'\n', &body));
         rows.check(len.to_string(), (right, response.exit, response.stderr.len()), (true, 0, 0));
     }
     let output = Bridge::of("#!/bin/sh\necho\nexec head -c 9000000 /dev/zero\n");
-    assert_eq!(output.ask(b"").stdout.len(), 9_000_001);
+    assert_eq!(output.request(b"").stdout.len(), 9_000_001);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_script_that_reads_nothing_does_not_stall() {
         let bridge = Bridge::of(script);
         let mut connection = bridge.connect();
         for _ in 0..2 {
-            let response = connection.ask(&bridge.script(), &body);
+            let response = connection.request(&bridge.script(), &body);
             assert_eq!((response.text(), response.exit), ("\ndone\n", 0));
         }
     }
@@ -357,7 +357,7 @@ fn what_may_not_be_run_is_answered_with_404_or_403() {
         ("link//s.cgi", "Status: 403 Forbidden"),
         ("link/lost", "Status: 502 Bad Gateway"),
     ] {
-        let response = bridge.connect().ask(&bridge.path(name), b"body");
+        let response = bridge.connect().request(&bridge.path(name), b"body");
         rows.check(name, (response.first(), response.exit), (expected, 0));
     }
     for (name, expected) in [
@@ -365,7 +365,7 @@ fn what_may_not_be_run_is_answered_with_404_or_403() {
         ("/etc/passwd", "Status: 403 Forbidden"),
         ("", "Status: 404 Not Found"),
     ] {
-        let response = bridge.connect().ask(name, b"");
+        let response = bridge.connect().request(name, b"");
         rows.check(name, response.first(), expected);
         rows.holds(name, "a head", response.text().contains("\r\nContent-Type: text/plain\r\n\r\n"));
     }
@@ -381,7 +381,7 @@ fn a_program_answers_every_request() {
         &["sh", "-c", "echo; echo \"$0 $1 $SCRIPT_FILENAME $FCGI_ROLE\"; cat", "-x", "--help"],
     );
     let mut connection = bridge.connect();
-    let response = connection.ask("/anything", b"body");
+    let response = connection.request("/anything", b"body");
     assert_eq!(response.text(), "\n-x --help /anything RESPONDER\nbody");
     let id = connection.begin_as(Role::Authorizer, Keep::Open, &[("REQUEST_METHOD", "GET")]);
     assert_eq!(connection.response(id).text(), "\n-x --help  AUTHORIZER\n", "no body is waited for");
@@ -390,13 +390,13 @@ fn a_program_answers_every_request() {
 #[test]
 fn death_by_a_signal_is_told() {
     let bridge = Bridge::of("#!/bin/sh\nkill -9 $$\n");
-    let response = bridge.ask(b"");
+    let response = bridge.request(b"");
     assert_eq!((response.first(), response.exit), ("Status: 502 Bad Gateway", 128 + 9));
     let ended =
         |lines: &[String]| lines.iter().any(|line| line.ends_with("s.cgi: ended by signal 9")).then_some(());
     assert!(bridge.errors.wait_for(TIMEOUT, ended).is_some(), "{}", bridge.errors.text());
     let bridge = Bridge::of("#!/bin/sh\necho\necho begun\nkill -15 $$\n");
-    let response = bridge.ask(b"");
+    let response = bridge.request(b"");
     assert_eq!((response.text(), response.exit), ("\nbegun\n", 128 + 15));
 }
 
@@ -424,7 +424,7 @@ fn an_abort_ends_the_script() {
         assert_eq!((response.ending, response.exit), (Ending::Complete, expected));
         assert!(!is_there(&pid));
         assert_eq!(bridge.home.path().join("scripts/tidy").exists(), expected == 3);
-        let missing = connection.ask(&bridge.path("scripts/none"), b"");
+        let missing = connection.request(&bridge.path("scripts/none"), b"");
         assert_eq!(missing.first(), "Status: 404 Not Found", "the connection goes on");
     }
 }
@@ -457,7 +457,7 @@ fn a_connection_is_kept_and_has_one_request_at_a_time() {
     let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
     let mut connection = bridge.connect();
     for word in ["one", "two"] {
-        assert_eq!(connection.ask(&bridge.script(), word.as_bytes()).text(), format!("\n{word}"));
+        assert_eq!(connection.request(&bridge.script(), word.as_bytes()).text(), format!("\n{word}"));
     }
     let first = connection.begin(&bridge.script(), Keep::Open);
     assert_eq!(connection.beginning(first), b"\n");
@@ -522,12 +522,12 @@ fn a_socket_that_it_is_started_with_is_listened_on() {
     let mut as_zero = command();
     as_zero.args(["fcgi-wrap", "--folder"]).arg(home.path()).stdin(Stdio::from(listener()));
     let mut child = as_zero.spawn().expect("the program starts");
-    let ask = || {
+    let request = || {
         let stream = UnixStream::connect(home.path().join("b.sock")).expect("it listens");
         let script = home.path().join("scripts/s.cgi");
-        Connection::new(stream).ask(script.to_str().expect("our own path"), b"body").text().to_owned()
+        Connection::new(stream).request(script.to_str().expect("our own path"), b"body").text().to_owned()
     };
-    assert_eq!(ask(), "\nbody");
+    assert_eq!(request(), "\nbody");
     signal_process(child.id(), Signal::INT);
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
     assert!(home.path().join("b.sock").exists(), "a socket of somebody else stays");
@@ -536,7 +536,7 @@ fn a_socket_that_it_is_started_with_is_listened_on() {
     shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" fcgi-wrap --folder \"$1\" 3<&0 </dev/null"]);
     shell.arg(program()).arg(home.path()).stdin(Stdio::from(listener()));
     let mut child = shell.spawn().expect("the program starts");
-    assert_eq!(ask(), "\nbody");
+    assert_eq!(request(), "\nbody");
     signal_process(child.id(), Signal::TERM);
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
 }
@@ -599,7 +599,7 @@ fn many_at_a_time() {
             let bridge = &bridge;
             scope.spawn(move || {
                 let body = large(100_000 + number);
-                assert_eq!(bridge.ask(&body).stdout[1..], body);
+                assert_eq!(bridge.request(&body).stdout[1..], body);
             });
         }
     });
@@ -609,7 +609,7 @@ fn many_at_a_time() {
 fn what_a_script_leaves_behind_ends_with_its_answer() {
     let bridge = Bridge::of("#!/bin/sh\necho\nsleep 60 &\necho $!\n");
     let began = Instant::now();
-    let response = bridge.ask(b"");
+    let response = bridge.request(b"");
     assert_eq!(response.exit, 0);
     let took = began.elapsed();
     assert!(took < TIMEOUT, "{took:?}");

@@ -42,11 +42,11 @@ impl Browser {
             .stderr(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         let commands = child.stdin.take().unwrap();
-        let answers = child.stdout.take().unwrap();
+        let responses = child.stdout.take().unwrap();
         let (send, messages) = mpsc::channel();
         thread::spawn(move || {
             // Each message ends with a NUL.
-            for message in BufReader::new(answers).split(0) {
+            for message in BufReader::new(responses).split(0) {
                 let Ok(message) = message.map(|bytes| serde_json::from_slice(&bytes).unwrap_or(Value::Null))
                 else {
                     return;
@@ -89,9 +89,9 @@ impl Browser {
             .write_all(message.to_string().as_bytes())
             .and_then(|()| self.commands.write_all(&[0]))
             .expect("the browser runs");
-        let answer = self.wait_for(&format!("an answer to {method}"), |message| message["id"] == id);
-        assert!(answer["error"].is_null(), "{method}: {answer}");
-        answer["result"].clone()
+        let response = self.wait_for(&format!("an answer to {method}"), |message| message["id"] == id);
+        assert!(response["error"].is_null(), "{method}: {response}");
+        response["result"].clone()
     }
 
     fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {

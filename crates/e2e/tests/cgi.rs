@@ -46,7 +46,7 @@ fn a_script_is_told_of_its_request_and_nothing_else() {
         .start();
     let port = server.addr().port();
     let root = server.root();
-    let found = variables(&server.ask(
+    let found = variables(&server.request(
         "GET /a/env.cgi/more%20path/%C3%A4?q=1&r=%20 HTTP/1.1\r\nHost: www.example:81\r\nX-Plain: one\r\n\
          x-plain: two\r\nX_Under: dropped\r\nX-Under: kept\r\nX-Set: of the client\r\nProxy: http://evil/\r\n\
          Accept: text/html\r\nCookie: a=1\r\nCookie: b=2\r\nAuthorization: Basic YTpi\r\nLD-Preload: x\r\n\
@@ -110,7 +110,7 @@ fn a_script_is_told_no_dot_segments_and_nothing_that_only_a_proxy_can_know() {
         ("/admin/%2e%2e//a/./env.cgi", "/a/env.cgi"),
         ("/a/env.cgi/x/%2E%2E/", "/a/env.cgi/"),
     ] {
-        let found = variables(&server.ask(format!(
+        let found = variables(&server.request(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\nForwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n\
              X-Forwarded-Proto: https\r\nX-Real-IP: 192.0.2.1\r\nX-Original-URL: /x\r\nX-Rewrite-URL: /x\r\n\
              X-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /x\r\nVia: 1.1 before\r\n\r\n"
@@ -195,10 +195,10 @@ fn each_method_is_the_script_s_own() {
     let server = Site::new().script("a.cgi", text).config(EVERY_CGI).start();
     for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"] {
         let response =
-            server.ask(format!("{method} /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+            server.request(format!("{method} /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!((response.status, response.text()), (200, method.to_owned()));
     }
-    let response = server.ask("HEAD /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let response = server.request("HEAD /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((response.status, response.text().as_str()), (200, ""));
 }
 
@@ -250,7 +250,7 @@ fn what_a_script_writes_becomes_an_answer() {
         let name = if text.starts_with("HTTP/") { format!("nph-{at}.cgi") } else { format!("{at}.cgi") };
         let request = format!("POST /{name} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
         let mut client = server.connect();
-        let response = client.ask(&request);
+        let response = client.request(&request);
         rows.check(text, response.status.to_string().as_str(), *status);
         for field in fields.split(", ").filter(|field| !field.is_empty()) {
             let (name, value) = field.split_once(": ").unwrap();
@@ -264,7 +264,7 @@ fn what_a_script_writes_becomes_an_answer() {
         for name in ["keep-alive", "te", "upgrade", "status"] {
             rows.holds(text, "what is not for the client does not reach it", !response.has(name));
         }
-        let head = server.ask(request.replace("POST ", "HEAD ").replace("2\r\n\r\nab", "0\r\n\r\n"));
+        let head = server.request(request.replace("POST ", "HEAD ").replace("2\r\n\r\nab", "0\r\n\r\n"));
         rows.check(format!("HEAD {text}"), head.status.to_string().as_str(), *status);
         // The answer ends where it should: what follows on the connection is another one.
         if response.field("connection") != Some("close") {
@@ -360,11 +360,11 @@ fn a_body_that_is_too_large_is_refused_before_the_script_runs() {
         "POST /a.cgi/info HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n12345678901",
         "POST /a.cgi HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n",
     ] {
-        assert_eq!(server.ask(request).status, 413, "{request}");
+        assert_eq!(server.request(request).status, 413, "{request}");
     }
     assert!(!server.root().join("ran").exists());
     let fits = "POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n1234567890";
-    assert_eq!(server.ask(fits).status, 200);
+    assert_eq!(server.request(fits).status, 200);
 }
 
 #[test]
@@ -400,8 +400,8 @@ fn a_body_that_nobody_reads_does_not_stand_in_the_way() {
     assert_eq!((response.status, response.text().as_str()), (200, "not read"));
     let mut client = server.connect();
     let small = "POST /echo.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
-    assert_eq!(client.ask(small).text(), "not read");
-    assert_eq!(client.ask(small).text(), "not read", "what was left of the body is not the next request");
+    assert_eq!(client.request(small).text(), "not read");
+    assert_eq!(client.request(small).text(), "not read", "what was left of the body is not the next request");
 }
 
 #[test]
@@ -503,25 +503,25 @@ fn who_has_no_room_waits_and_then_is_told_to_come_back() {
         .script("a.cgi", text)
         .config(&format!("workers = 1\n{EVERY_CGI}[scripts]\nprocesses = 1\nqueue = 1\nwait = \"3s\"\n"))
         .start();
-    let ask = |query: &str| {
+    let request = |query: &str| {
         let mut client = server.connect();
         client.send(format!("GET /a.cgi?{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
         client
     };
-    let mut first = ask("1");
+    let mut first = request("1");
     wait_for(|| server.root().join("began-1").exists());
     // One of these two waits, and then has waited too long; the other has no place to wait in.
-    let (mut second, mut third) = (ask("2"), ask("3"));
+    let (mut second, mut third) = (request("2"), request("3"));
     for client in [&mut second, &mut third] {
         let response = client.read_response();
         assert_eq!(response.status, 503, "{response}");
         assert!(response.has("retry-after"), "{response}");
     }
     // Who has left is not waited for.
-    drop(ask("4"));
+    drop(request("4"));
     server.files().file("www/go", "");
     assert_eq!(first.read_response().text(), "done");
-    assert_eq!(ask("5").read_response().text(), "done");
+    assert_eq!(request("5").read_response().text(), "done");
     assert!(!server.root().join("began-2").exists() && !server.root().join("began-3").exists());
 }
 
@@ -642,7 +642,7 @@ fn scripts_run_in_the_chroot() {
     assert_eq!(server.get("/a.cgi").text(), "/www/a.cgi /www ");
     assert_eq!(server.get("/b.x").text(), "/www/b.x /www ");
     let chunked = "POST /a.cgi HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
-    assert_eq!(server.ask(chunked).text(), "/www/a.cgi /www hi");
+    assert_eq!(server.request(chunked).text(), "/www/a.cgi /www hi");
 }
 
 #[test]

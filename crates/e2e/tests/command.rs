@@ -517,7 +517,7 @@ fn included_files_count_as_if_they_stood_there() {
         .file_beside_root("limits.toml", "[limits]\ntarget = 64\n");
     let server = site.start();
     for (host, body) in [("a.example", "host a"), ("b.example", "host b"), ("c.example", "default")] {
-        let response = server.ask(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let response = server.request(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!((response.status, response.text().as_str()), (200, body), "{host}");
     }
     assert_eq!(server.get(&format!("/{}", "x".repeat(64))).status, 414);
@@ -625,7 +625,7 @@ fn explain_says_what_the_server_answers() {
             request += &format!("Host: {host}\r\n");
         }
         fields.iter().for_each(|field| request += &format!("{field}\r\n"));
-        let response = server.ask(request + "\r\n");
+        let response = server.request(request + "\r\n");
         rows.check(&row, status, response.status);
         for name in [
             "Location",

@@ -24,8 +24,8 @@ fn site() -> Site {
         .folder("dir")
 }
 
-fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Response {
-    server.ask(format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
+fn request(server: &Server, method: &str, path: &str, fields: &str) -> Response {
+    server.request(format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
 }
 
 /// Each row: field lines with ` & ` between them, in which `{E}` stands for the entity tag, and the
@@ -39,7 +39,7 @@ fn check(server: &Server, rows: &[(String, u16)]) {
             let fields: String = lines.split(" & ").map(|line| format!("{line}\r\n")).collect();
             let fields = fields.replace("{E}", etag);
             for method in ["GET", "HEAD"] {
-                let response = ask(server, method, path, &fields);
+                let response = request(server, method, path, &fields);
                 let input = format!("{method} {path} {lines}");
                 table.check(&input, response.status, *status);
                 if *status == 200 && method == "GET" {
@@ -187,9 +187,9 @@ fn preconditions_go_before_ranges() {
         (format!("If-Match: {etag}\r\nIf-Range: {etag}\r\n"), 206),
         (format!("If-Match: \"x\"\r\nIf-Range: {etag}\r\n"), 412),
     ] {
-        let found = ask(&server, "GET", "/a.txt", &format!("Range: bytes=2-3\r\n{fields}"));
+        let found = request(&server, "GET", "/a.txt", &format!("Range: bytes=2-3\r\n{fields}"));
         table.check(&fields, found.status, status);
-        let found = ask(&server, "GET", "/a.txt", &format!("{fields}Range: bytes=100-\r\n"));
+        let found = request(&server, "GET", "/a.txt", &format!("{fields}Range: bytes=100-\r\n"));
         table.check(&fields, found.status, if status == 206 { 416 } else { status });
     }
 }
@@ -222,7 +222,7 @@ fn preconditions_change_no_answer_but_200() {
             ("GET", "/%zz", 400),
         ] {
             let input = format!("{method} {path} {fields}");
-            table.check(&input, ask(&server, method, path, fields).status, status);
+            table.check(&input, request(&server, method, path, fields).status, status);
         }
     }
 }
@@ -239,9 +239,9 @@ fn not_modified_has_the_fields_of_200_that_caches_keep() {
         [("/a.txt", ""), ("/large.bin", ""), ("/both.js", ""), ("/both.js", "Accept-Encoding: gzip\r\n")]
     {
         let input = format!("{path} {encoding}");
-        let whole = ask(&server, "GET", path, encoding);
+        let whole = request(&server, "GET", path, encoding);
         let etag = whole.field("etag").expect("files have one");
-        let again = ask(&server, "GET", path, &format!("{encoding}If-None-Match: {etag}\r\n"));
+        let again = request(&server, "GET", path, &format!("{encoding}If-None-Match: {etag}\r\n"));
         table.check(&input, (whole.status, again.status), (200, 304));
         // RFC 9110 §15.4.5.
         for name in ["etag", "cache-control", "vary", "expires", "content-location"] {
@@ -264,7 +264,7 @@ fn not_modified_has_the_fields_of_200_that_caches_keep() {
 fn each_coding_has_a_tag_of_its_own() {
     let server = site().file("both.js", "plain").file("both.js.gz", "not really gzip").start();
     let etag = |encoding: &str| {
-        ask(&server, "GET", "/both.js", encoding).field("etag").expect("files have one").to_owned()
+        request(&server, "GET", "/both.js", encoding).field("etag").expect("files have one").to_owned()
     };
     let gzip = "Accept-Encoding: gzip\r\n";
     let (plain_tag, gzip_tag) = (etag(""), etag(gzip));
@@ -273,9 +273,9 @@ fn each_coding_has_a_tag_of_its_own() {
     for (encoding, tag, status) in
         [("", &plain_tag, 304), ("", &gzip_tag, 200), (gzip, &plain_tag, 200), (gzip, &gzip_tag, 304)]
     {
-        let found = ask(&server, "GET", "/both.js", &format!("{encoding}If-None-Match: {tag}\r\n"));
+        let found = request(&server, "GET", "/both.js", &format!("{encoding}If-None-Match: {tag}\r\n"));
         table.check(format!("{encoding}{tag}"), found.status, status);
-        let found = ask(&server, "GET", "/both.js", &format!("{encoding}If-Match: {tag}\r\n"));
+        let found = request(&server, "GET", "/both.js", &format!("{encoding}If-Match: {tag}\r\n"));
         table.check(format!("{encoding}{tag}"), found.status, if status == 304 { 200 } else { 412 });
     }
 }
@@ -307,7 +307,7 @@ fn without_tags_dates_still_count() {
         (format!("If-Range: {DATE}\r\nRange: bytes=0-1\r\n"), 206),
         ("If-Range: \"x\"\r\nRange: bytes=0-1\r\n".to_owned(), 200),
     ] {
-        let found = ask(&server, "GET", "/a.txt", &fields);
+        let found = request(&server, "GET", "/a.txt", &fields);
         table.check(&fields, (found.status, found.field("etag")), (status, None));
     }
 }
@@ -326,7 +326,7 @@ fn a_time_within_the_second_is_that_second() {
         ("If-Unmodified-Since", EARLIER, 412),
     ] {
         assert_eq!(
-            ask(&server, "GET", "/a.txt", &format!("{field}: {date}\r\n")).status,
+            request(&server, "GET", "/a.txt", &format!("{field}: {date}\r\n")).status,
             status,
             "{field}: {date}"
         );
@@ -360,7 +360,7 @@ fn a_listing_has_no_tag_and_no_date_but_is_there() {
                     let request = format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n");
                     client.send(request).read_response_to_head()
                 } else {
-                    ask(&server, method, path, &format!("{fields}\r\n"))
+                    request(&server, method, path, &format!("{fields}\r\n"))
                 };
                 let input = format!("{method} {path} {fields}");
                 table.check(&input, found.status, status);
@@ -375,10 +375,10 @@ fn a_listing_has_no_tag_and_no_date_but_is_there() {
     for (path, status) in [("/dir", 301), ("/none/", 404)] {
         table.check(
             path,
-            ask(&server, "GET", path, "If-None-Match: *\r\nIf-Match: \"x\"\r\n").status,
+            request(&server, "GET", path, "If-None-Match: *\r\nIf-Match: \"x\"\r\n").status,
             status,
         );
     }
     let unlisted = crate::site().start();
-    table.check("/dir/", ask(&unlisted, "GET", "/dir/", "If-None-Match: *\r\n").status, 403);
+    table.check("/dir/", request(&unlisted, "GET", "/dir/", "If-None-Match: *\r\n").status, 403);
 }

@@ -4,7 +4,7 @@ use e2e::{Rows, Server, Site};
 
 /// `GET path` for a host: the status, and the body or where it leads.
 fn answer(server: &Server, host: &str, path: &str) -> (u16, String) {
-    let response = server.ask(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let told = response.field("location").map_or_else(|| response.text(), str::to_owned);
     (response.status, told)
 }
@@ -46,7 +46,7 @@ fn a_name_wins_over_a_wildcard_and_the_rest_goes_to_the_default_host() {
     ] {
         check(&server, &mut rows, host, "/", &format!("200 {body}"));
     }
-    let absolute = server.ask("GET http://a.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let absolute = server.request("GET http://a.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
     rows.check("absolute form", absolute.text().as_str(), "a");
 }
 
@@ -159,9 +159,9 @@ fn redirects_lead_where_they_say() {
         let found = if status == 400 { "400".to_owned() } else { format!("{status} {told}") };
         rows.check(path, found.as_str(), expected);
     }
-    let post = server.ask("POST /old HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
+    let post = server.request("POST /old HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
     rows.check("POST", (post.status, post.field("location")), (302, Some("/new")));
-    let head = server.ask("HEAD /old HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let head = server.request("HEAD /old HTTP/1.1\r\nHost: localhost\r\n\r\n");
     rows.check("HEAD", (head.status, head.field("location")), (302, Some("/new")));
 }
 
@@ -241,7 +241,7 @@ fn error_pages_are_sent_with_the_status_of_the_error() {
         ("GET /e/404.html", 200, "text/html; charset=utf-8", 14),
     ] {
         let (method, path) = request.split_once(' ').unwrap();
-        let response = server.ask(format!("{request} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let response = server.request(format!("{request} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         rows.check(request, (response.status, response.body.len()), (status, length));
         rows.check(request, response.field("content-type"), Some(content_type));
         rows.check(request, response.field("x-set"), Some("yes"));
@@ -254,7 +254,7 @@ fn error_pages_are_sent_with_the_status_of_the_error() {
             rows.check(request, of_the_page, Vec::<&str>::new());
         }
         if method == "GET" {
-            let head = server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            let head = server.request(format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
             rows.check(format!("HEAD {path}"), head.fields_but(&["date"]), response.fields_but(&["date"]));
             rows.check(format!("HEAD {path}"), head.status, response.status);
         }
@@ -492,7 +492,7 @@ fn the_server_field_can_be_changed_and_left_out() {
         for request in
             ["GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "GET /b HTTP/1.1\r\nHost: a\r\n\r\n", "nonsense\r\n\r\n"]
         {
-            rows.check(format!("{config} {request}"), server.ask(request).field("server"), expected);
+            rows.check(format!("{config} {request}"), server.request(request).field("server"), expected);
         }
     }
 }
@@ -510,10 +510,10 @@ fn a_body_larger_than_the_route_allows_is_413() {
     {
         let body = "x".repeat(length);
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}");
-        rows.check(format!("{length} bytes to {path}"), server.ask(request).status, status);
+        rows.check(format!("{length} bytes to {path}"), server.request(request).status, status);
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"
         );
-        rows.check(format!("{length} bytes chunked to {path}"), server.ask(request).status, status);
+        rows.check(format!("{length} bytes chunked to {path}"), server.request(request).status, status);
     }
 }

@@ -47,7 +47,7 @@ fn host(name: &str, line: &str) -> String {
 }
 
 /// The status, and what follows it.
-fn ask(server: &Server, host: &str, method: &str, target: &str, body: &str) -> String {
+fn request(server: &Server, host: &str, method: &str, target: &str, body: &str) -> String {
     let form = if body.is_empty() {
         String::new()
     } else {
@@ -57,7 +57,7 @@ fn ask(server: &Server, host: &str, method: &str, target: &str, body: &str) -> S
     let mut client = server.connect();
     let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{form}\r\n{body}");
     let response =
-        if method == "HEAD" { client.send(head).read_response_to_head() } else { client.ask(head) };
+        if method == "HEAD" { client.send(head).read_response_to_head() } else { client.request(head) };
     let text = response.text();
     let said = if text.starts_with("<!") || text.starts_with("<html") { "page" } else { &text };
     match response.field("location") {
@@ -156,12 +156,12 @@ fn one_line_makes_a_front_controller() {
         for _ in 0..2 {
             rows.check(
                 format!("{host} {method} {target}"),
-                ask(&server, host, method, target, body),
+                request(&server, host, method, target, body),
                 expected.into(),
             );
         }
     }
-    let options = server.ask("OPTIONS /robots.txt HTTP/1.1\r\nHost: symfony\r\n\r\n");
+    let options = server.request("OPTIONS /robots.txt HTTP/1.1\r\nHost: symfony\r\n\r\n");
     rows.check("OPTIONS of a file", options.field("allow"), Some("GET, HEAD, OPTIONS"));
 }
 
@@ -182,7 +182,7 @@ fn a_fallback_gets_bodies_as_they_come_and_the_connection_stays() {
         ("GET /none.css", "\r\n", "404"),
         ("GET /z?q=1", "\r\n", "200 symfony GET [] /z q=1 "),
     ] {
-        let response = client.ask(format!("{head} HTTP/1.1\r\nHost: a\r\n{body}"));
+        let response = client.request(format!("{head} HTTP/1.1\r\nHost: a\r\n{body}"));
         let found = match response.status {
             200 => format!("200 {}", response.text()),
             other => other.to_string(),
@@ -192,7 +192,7 @@ fn a_fallback_gets_bodies_as_they_come_and_the_connection_stays() {
     client.send("POST /wait HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
     let invited = client.read_response_to_head();
     rows.check("100-continue", invited.status, 100);
-    let response = client.ask("body");
+    let response = client.request("body");
     rows.check(
         "after it",
         (response.status, response.text()),
@@ -294,8 +294,8 @@ fn scripts_and_applications_by_every_protocol_are_fallbacks() {
         let server = site.config(&config.replace("PYTHON", &python).replace("HOME", &home)).start();
         let mut rows = Rows::new();
         let row = |what: &str| format!("{way}: {what}");
-        let text = ask(&server, "a", "GET", &format!("{asked}?q=1"), "");
-        let posted = ask(&server, "a", "POST", asked, "a=b");
+        let text = request(&server, "a", "GET", &format!("{asked}?q=1"), "");
+        let posted = request(&server, "a", "POST", asked, "a=b");
         match way {
             "SCGI" => {
                 for line in [
@@ -329,7 +329,7 @@ fn scripts_and_applications_by_every_protocol_are_fallbacks() {
                 rows.check(row("GET"), text, format!("200 {expected}"));
                 let posted_expected = "200 POST /run.cgi /variables /variables p=/variables&r=variables a=b";
                 rows.check(row("POST"), posted, posted_expected.to_owned());
-                let text = ask(&server, "a", "GET", "/a%26b%3D%25/%C3%A4+?x", "");
+                let text = request(&server, "a", "GET", "/a%26b%3D%25/%C3%A4+?x", "");
                 rows.holds(
                     row("encoded"),
                     "it is a value",
@@ -341,8 +341,8 @@ fn scripts_and_applications_by_every_protocol_are_fallbacks() {
                 rows.check(row("POST"), posted, "200 POST /run.cgi /variables /variables  a=b".to_owned());
             }
         }
-        rows.check(row("a file"), ask(&server, "a", "GET", "/there.txt", ""), "200 there".to_owned());
-        rows.check(row("to a file"), ask(&server, "a", "POST", "/there.txt", "x"), "405 page".to_owned());
+        rows.check(row("a file"), request(&server, "a", "GET", "/there.txt", ""), "200 there".to_owned());
+        rows.check(row("to a file"), request(&server, "a", "POST", "/there.txt", "x"), "405 page".to_owned());
     }
 }
 
@@ -392,7 +392,11 @@ fn a_fallback_that_is_not_there_is_404_and_nothing_goes_round() {
         ("GET", "/x", "404 page"),
     ] {
         for _ in 0..2 {
-            rows.check(format!("{method} {target}"), ask(&server, "a", method, target, ""), expected.into());
+            rows.check(
+                format!("{method} {target}"),
+                request(&server, "a", method, target, ""),
+                expected.into(),
+            );
         }
     }
 }

@@ -239,7 +239,7 @@ fn start(part: &Part, settings: &str) -> Server {
 
 // ---- Its clients.
 
-fn ask(server: &Server, method: &str, name: &str) -> Client {
+fn request(server: &Server, method: &str, name: &str) -> Client {
     let mut client = server.connect();
     let fields = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
     client.send(format!("{method} /app/{name} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
@@ -261,7 +261,7 @@ fn outcome(client: &mut Client) -> String {
 }
 
 fn get(server: &Server, name: &str) -> String {
-    outcome(&mut ask(server, "GET", name))
+    outcome(&mut request(server, "GET", name))
 }
 
 /// Whether the error log has a line about this request, with these words.
@@ -365,7 +365,7 @@ fn check(rows: Vec<Row>) {
         "",
     );
     let asked = |row: &Row, name: &str| {
-        let mut client = ask(&server, "GET", name);
+        let mut client = request(&server, "GET", name);
         if row.later.is_none() {
             return outcome(&mut client);
         }
@@ -630,9 +630,9 @@ fn an_answer_that_is_cut_anywhere_is_never_whole() {
     let server = start(
         &part(|line, _| {
             let (asked, _) = line.whole()?;
-            let answer = hello(asked.id);
+            let response = hello(asked.id);
             let len: usize = asked.name().parse().expect("a length");
-            line.say(&answer[..len])
+            line.say(&response[..len])
         }),
         "",
     );
@@ -769,7 +769,7 @@ fn who_goes_before_his_answer_is_asked_again_elsewhere_if_that_does_no_harm() {
         ] {
             let (server, told) = two(first, "keep = \"0s\"");
             let row = format!("{method}: {what}");
-            rows.check(&row, outcome(&mut ask(&server, method, "x")), expected.to_owned());
+            rows.check(&row, outcome(&mut request(&server, method, "x")), expected.to_owned());
             let asked_of: Vec<char> = told.try_iter().collect();
             rows.check(&row, asked_of.len(), asked);
             rows.holds(
@@ -858,7 +858,7 @@ fn a_kept_connection_that_was_closed_costs_no_request() {
         rows.check(method, get(&server, "x"), "200 hello".to_owned());
         gate.open();
         told.recv_timeout(TIMEOUT).expect("it is closed");
-        rows.check(method, outcome(&mut ask(&server, method, "x")), "200 hello".to_owned());
+        rows.check(method, outcome(&mut request(&server, method, "x")), "200 hello".to_owned());
     }
 }
 
@@ -875,7 +875,7 @@ fn a_kept_connection_that_is_closed_on_its_next_request_costs_no_get() {
             "",
         );
         rows.check(method, get(&server, "x"), "200 hello".to_owned());
-        rows.check(method, outcome(&mut ask(&server, method, "x")), expected.to_owned());
+        rows.check(method, outcome(&mut request(&server, method, "x")), expected.to_owned());
     }
 }
 
@@ -918,11 +918,11 @@ fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
         at_path(&site.home().join(name.to_string()), &peer)
     });
     let server = leaving_to(site, &addresses, "connections = 2\nqueue = 3");
-    let mut clients: Vec<Client> = (0..4).map(|_| ask(&server, "GET", "x")).collect();
+    let mut clients: Vec<Client> = (0..4).map(|_| request(&server, "GET", "x")).collect();
     let mut asked: Vec<char> = (0..4).map(|_| told.recv_timeout(TIMEOUT).expect("it is asked")).collect();
     asked.sort_unstable();
     assert_eq!(asked, ['a', 'a', 'b', 'b']);
-    clients.extend((0..4).map(|_| ask(&server, "GET", "x")));
+    clients.extend((0..4).map(|_| request(&server, "GET", "x")));
     // Three wait, and one has no place to.
     let refused = clients.split_off(4).into_iter().map(|client| {
         thread::spawn(move || {

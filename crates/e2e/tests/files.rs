@@ -164,7 +164,7 @@ fn what_is_no_file_is_403_and_never_waited_for() {
     let mut rows = Rows::new();
     for path in [&["/fifo", "/fifo.txt", "/socket"][..], &devices].concat() {
         rows.check(path, server.get(path).status, 403);
-        rows.check(path, server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n")).status, 403);
+        rows.check(path, server.request(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n")).status, 403);
         let slash = server.get(&format!("{path}/")).status;
         rows.holds(format!("{path}/"), "403 or 404", matches!(slash, 403 | 404));
     }
@@ -308,7 +308,7 @@ fn a_folder_without_its_slash_is_redirected_with_the_query() {
         ("/%65vil.example", "/evil.example/"),
     ] {
         for method in ["GET", "HEAD"] {
-            let response = server.ask(format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\n\r\n"));
+            let response = server.request(format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\n\r\n"));
             rows.check(
                 format!("{method} {path}"),
                 (response.status, response.field("location")),
@@ -334,7 +334,7 @@ fn a_folder_without_its_slash_is_redirected_with_the_query() {
             found == status || (path == "/a.txt/.." && found == 403),
         );
     }
-    let post = server.ask("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    let post = server.request("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     rows.check("POST /x", post.status, 405);
     let empty = server.get("/empty.txt");
     rows.check("empty", (empty.status, length(&empty), empty.body.len()), (200, Some(0), 0));
@@ -401,7 +401,7 @@ fn a_neighbour_is_chosen_by_the_weights_the_client_gives() {
         let head = format!("HEAD /a.txt HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n");
         rows.check(
             format!("HEAD {accept}"),
-            server.ask(head).fields_but(&["date"]),
+            server.request(head).fields_but(&["date"]),
             response.fields_but(&["date"]),
         );
     }
@@ -420,11 +420,11 @@ fn a_neighbour_is_chosen_by_the_weights_the_client_gives() {
 #[test]
 fn each_coding_is_a_representation_of_its_own() {
     let server = neighbours().start();
-    let ask = |path: &str, fields: String| server.connect().get_with(path, &fields);
+    let request = |path: &str, fields: String| server.connect().get_with(path, &fields);
     let etags: Vec<String> = ["identity", "br", "zstd", "gzip"]
         .iter()
         .map(|coding| {
-            ask("/a.txt", format!("Accept-Encoding: {coding}\r\n")).field("etag").unwrap().to_owned()
+            request("/a.txt", format!("Accept-Encoding: {coding}\r\n")).field("etag").unwrap().to_owned()
         })
         .collect();
     let mut different = etags.clone();
@@ -436,10 +436,10 @@ fn each_coding_is_a_representation_of_its_own() {
         for (of, etag) in etags.iter().enumerate() {
             let row = format!("{coding} with the tag of {of}");
             let accept = format!("Accept-Encoding: {coding}\r\n");
-            let response = ask("/a.txt", format!("{accept}If-None-Match: {etag}\r\n"));
+            let response = request("/a.txt", format!("{accept}If-None-Match: {etag}\r\n"));
             rows.check(&row, response.status, if at == of { 304 } else { 200 });
             rows.check(&row, response.field("vary"), Some("Accept-Encoding"));
-            let response = ask("/a.txt", format!("{accept}If-Range: {etag}\r\nRange: bytes=0-0\r\n"));
+            let response = request("/a.txt", format!("{accept}If-Range: {etag}\r\nRange: bytes=0-0\r\n"));
             rows.check(&row, response.status, if at == of { 206 } else { 200 });
         }
     }
@@ -453,7 +453,7 @@ fn each_coding_is_a_representation_of_its_own() {
         ("/big.bin", "identity", "299998-", (206, Some("bytes 299998-299999/300000"), b"pp")),
     ] {
         let row = format!("{path} {coding} {range}");
-        let response = ask(path, format!("Accept-Encoding: {coding}\r\nRange: bytes={range}\r\n"));
+        let response = request(path, format!("Accept-Encoding: {coding}\r\nRange: bytes={range}\r\n"));
         rows.check(&row, (response.status, response.field("content-range")), (expected.0, expected.1));
         if response.status == 206 {
             rows.check(&row, shown(&response.body), shown(expected.2));
@@ -461,7 +461,7 @@ fn each_coding_is_a_representation_of_its_own() {
             rows.check(&row, response.field("vary"), Some("Accept-Encoding"));
         }
     }
-    let big = ask("/big.bin", "Accept-Encoding: gzip\r\n".to_owned());
+    let big = request("/big.bin", "Accept-Encoding: gzip\r\n".to_owned());
     rows.check("big", (length(&big), big.body == vec![b'g'; 200_000]), (Some(200_000), true));
 }
 
@@ -550,10 +550,10 @@ fn what_is_only_there_as_gzip_is_inflated_for_those_who_do_not_accept_it() {
             rows.check(&row, inflated.body.len(), content.len());
             rows.holds(&row, "the same bytes", inflated.body == *content);
             rows.holds(&row, "a tag of its own", inflated.field("etag") != accepting.field("etag"));
-            let head = server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n{accept}\r\n"));
+            let head = server.request(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n{accept}\r\n"));
             rows.check(format!("HEAD {row}"), head.status, 200);
         }
-        let old = server.ask(format!("GET {path} HTTP/1.0\r\n\r\n"));
+        let old = server.request(format!("GET {path} HTTP/1.0\r\n\r\n"));
         rows.holds(
             format!("{path} HTTP/1.0"),
             "the same bytes",

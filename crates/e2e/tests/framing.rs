@@ -397,7 +397,7 @@ fn a_chunked_body_keeps_to_its_grammar() {
     let many_trailers = format!("0\r\n{}\r\n", "X: yyyyyyyyyyyyyyyyyyyyyyyyy\r\n".repeat(10_000));
     for body in [long_extension, many_extensions, many_trailers] {
         let input = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
-        let status = server.ask(&input).status;
+        let status = server.request(&input).status;
         table.holds(&input, "refused without end", matches!(status, 400 | 413 | 431));
     }
 }

@@ -105,20 +105,20 @@ fn idle_again(server: &Server, before: usize) -> Duration {
     took
 }
 
-fn is_polite(answer: &Response) -> bool {
-    let retry = answer.field("retry-after").and_then(|text| text.parse::<u32>().ok());
-    answer.status == 503
+fn is_polite(response: &Response) -> bool {
+    let retry = response.field("retry-after").and_then(|text| text.parse::<u32>().ok());
+    response.status == 503
         && retry.is_some_and(|seconds| seconds > 0)
-        && answer.field("connection") == Some("close")
+        && response.field("connection") == Some("close")
 }
 
 /// Every page once, so that what is late afterwards is not the first look at a disk.
 fn warm(server: &Server, pages: &[Page]) {
     let mut client = server.connect();
     for page in pages {
-        let answer = client.get(&page.path);
-        assert_eq!(answer.status, 200);
-        if answer.field("connection") == Some("close") {
+        let response = client.get(&page.path);
+        assert_eq!(response.status, 200);
+        if response.field("connection") == Some("close") {
             client = server.connect();
         }
     }
@@ -279,9 +279,9 @@ fn new_clients_wait_for_room_and_are_then_told_to_come_again() {
         for number in 0..3 {
             let asked = Instant::now();
             let mut late = server.connect();
-            let answer = late.get("/a.txt");
+            let response = late.get("/a.txt");
             let waited = asked.elapsed();
-            assert!(is_polite(&answer), "{room}: {answer}");
+            assert!(is_polite(&response), "{room}: {response}");
             assert!(late.is_finished(), "closed without a reset");
             // Who comes when it has been full for long is told at once.
             let least = Duration::from_millis(if number == 0 { least } else { 0 });
@@ -368,8 +368,8 @@ fn those_who_are_told_to_come_again_need_not_say_anything_to_make_room() {
     let server = Site::new().file("a.txt", "a").config(config).start();
     let _inside = busy(&server, 2);
     let mut silent: Vec<Client> = (0..4).map(|_| server.connect()).collect();
-    let answer = server.get("/a.txt");
-    assert!(is_polite(&answer), "{answer}");
+    let response = server.get("/a.txt");
+    assert!(is_polite(&response), "{response}");
     assert!(silent.iter_mut().all(Client::is_closed));
 }
 
@@ -382,8 +382,8 @@ fn a_client_has_a_number_of_connections() {
         assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
         for number in 1..=3 {
             let mut fourth = server.connect();
-            let answer = fourth.get("/a.txt");
-            assert!(is_polite(&answer), "{answer}");
+            let response = fourth.get("/a.txt");
+            assert!(is_polite(&response), "{response}");
             assert!(fourth.is_finished());
             assert_eq!(server.count("refused_per_client"), number);
         }
@@ -559,8 +559,8 @@ fn a_loop_that_is_far_too_late_sheds_everything_and_recovers() {
     assert_eq!(client.get("/a.txt").status, 200);
     let shed = wait_until(TIMEOUT * 3, || {
         delay(&server, Duration::from_millis(1200));
-        let answer = server.get("/a.txt");
-        answer.status == 503 && answer.has("retry-after")
+        let response = server.get("/a.txt");
+        response.status == 503 && response.has("retry-after")
     });
     assert!(shed && server.count("shed_all") >= 1, "{}", server.stats());
     assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200));

@@ -90,7 +90,7 @@ fn the_request_line_has_three_parts_and_a_known_version() {
 fn answers_are_of_http_1_1_to_everyone() {
     let server = site().start();
     for version in ["1.0", "1.1", "1.2", "2.0"] {
-        let response = server.ask(format!("GET /a.txt HTTP/{version}\r\nHost: localhost\r\n\r\n"));
+        let response = server.request(format!("GET /a.txt HTTP/{version}\r\nHost: localhost\r\n\r\n"));
         assert_eq!(response.version, "HTTP/1.1", "{version}");
     }
 }
@@ -131,7 +131,7 @@ fn methods_are_known_and_allowed_or_refused() {
 
 #[test]
 fn what_trace_sends_is_not_sent_back() {
-    let response = site().start().ask(request("TRACE", "/a.txt", "Cookie: secret\r\n"));
+    let response = site().start().request(request("TRACE", "/a.txt", "Cookie: secret\r\n"));
     assert!(!response.text().contains("secret"), "{response}");
 }
 
@@ -443,13 +443,13 @@ fn head_is_get_without_the_body() {
         ("/a.txt", "Connection: close\r\n", 200),
     ] {
         for version in ["1.1", "1.0"] {
-            let ask = |method: &str| {
+            let exchange = |method: &str| {
                 let input = format!("{method} {path} HTTP/{version}\r\nHost: localhost\r\n{fields}\r\n");
-                let response = server.ask(&input);
+                let response = server.request(&input);
                 (input, response.status, response.fields_but(&["Date"]))
             };
-            let (_, get_status, get_fields) = ask("GET");
-            let (input, head_status, head_fields) = ask("HEAD");
+            let (_, get_status, get_fields) = exchange("GET");
+            let (input, head_status, head_fields) = exchange("HEAD");
             table.check(&input, (get_status, head_status), (status, status));
             table.check(&input, head_fields, get_fields);
         }
@@ -544,7 +544,7 @@ fn server_names_itself_as_configured() {
             request("OPTIONS", "*", ""),
             "rubbish\r\n\r\n".to_owned(),
         ] {
-            table.check(&input, server.ask(&input).field("server"), expected);
+            table.check(&input, server.request(&input).field("server"), expected);
         }
     }
 }
@@ -753,7 +753,7 @@ fn how_the_bytes_are_cut_changes_nothing() {
         get("/a.txt", "Transfer-Encoding: chunked\r\n") + "1\r\nx\r\nZ",
     ]
     .concat();
-    let answers = |cut: &[usize]| {
+    let responses = |cut: &[usize]| {
         let mut client = server.connect();
         let mut from = 0;
         for &at in cut.iter().chain([&pipeline.len()]) {
@@ -764,25 +764,25 @@ fn how_the_bytes_are_cut_changes_nothing() {
         }
         timeless(&client.read_to_end())
     };
-    let whole = answers(&[]);
+    let whole = responses(&[]);
     assert_eq!(whole.matches("HTTP/1.1 ").count(), 8, "{whole}");
     assert!(whole.contains("HTTP/1.1 400 "), "{whole}");
     for at in 1..pipeline.len() {
-        assert_eq!(answers(&[at]), whole, "cut at {at}");
+        assert_eq!(responses(&[at]), whole, "cut at {at}");
     }
     let everywhere: Vec<usize> = (1..pipeline.len()).collect();
-    assert_eq!(answers(&everywhere), whole, "cut everywhere");
+    assert_eq!(responses(&everywhere), whole, "cut everywhere");
     let mut random = e2e::Random::new(3);
     for _ in 0..50 {
         let mut cuts: Vec<usize> = (0..5).map(|_| random.below(pipeline.len() as u64) as usize).collect();
         cuts.sort_unstable();
-        assert_eq!(answers(&cuts), whole, "cut at {cuts:?}");
+        assert_eq!(responses(&cuts), whole, "cut at {cuts:?}");
     }
 }
 
 /// Without dates and boundaries: nothing else in an answer is there by chance.
-fn timeless(answers: &[u8]) -> String {
-    let text = String::from_utf8_lossy(answers).into_owned();
+fn timeless(responses: &[u8]) -> String {
+    let text = String::from_utf8_lossy(responses).into_owned();
     let boundary = text.split_once("boundary=").and_then(|(_, rest)| rest.split_once("\r\n"));
     let boundary = boundary.map_or("no boundary", |(boundary, _)| boundary).to_owned();
     let lines = text.split("\r\n").filter(|line| !line.starts_with("Date: "));

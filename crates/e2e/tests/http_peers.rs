@@ -209,7 +209,7 @@ fn fields_of_the_connection_stay_there() {
 #[test]
 fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
     // What it says; connections that three requests take.
-    for (answer, settings, expected) in [
+    for (response, settings, expected) in [
         (HELLO, "", 1),
         (HELLO, "keep = \"0s\"", 3),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", "", 3),
@@ -222,7 +222,7 @@ fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
                 counted.fetch_add(1, Ordering::SeqCst);
                 loop {
                     asked(stream)?;
-                    stream.write_all(answer.as_bytes())?;
+                    stream.write_all(response.as_bytes())?;
                 }
             },
             settings,
@@ -230,9 +230,9 @@ fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
         let mut client = server.connect();
         for _ in 0..3 {
             client.send("GET /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
-            assert_eq!(outcome(&mut client), "200 hello", "{answer:?}");
+            assert_eq!(outcome(&mut client), "200 hello", "{response:?}");
         }
-        assert_eq!(count.load(Ordering::SeqCst), expected, "{answer:?} {settings}");
+        assert_eq!(count.load(Ordering::SeqCst), expected, "{response:?} {settings}");
     }
     let mut rows = Rows::new();
     for (method, expected) in [("GET", "200 hello"), ("DELETE", "200 hello"), ("POST", "502")] {
@@ -311,7 +311,7 @@ fn a_head_has_no_body_whatever_it_says() {
     );
     let mut client = server.connect();
     for _ in 0..3 {
-        let head = client.ask("HEAD /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.request("HEAD /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, Some("5"), 0));
         assert_eq!(client.get("/app/x").text(), "hello");
     }
@@ -364,7 +364,7 @@ fn a_connection_is_not_kept_where_the_end_of_an_answer_is_not_sure() {
             "keep = \"60s\"",
         );
         let mut client = server.connect();
-        let first = client.ask(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let first = client.request(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\n\r\n"));
         rows.holds(says, "it is answered", (200..400).contains(&first.status));
         let expected = if keeps { "200 hello" } else { "200 new" };
         rows.check(format!("{method} {says}"), get(&server, "next"), expected.to_owned());
@@ -410,8 +410,8 @@ fn unread_bytes_close_a_connection_even_where_another_request_waits_for_it() {
 fn echoes(stream: &mut UnixStream, _: usize) -> io::Result<()> {
     loop {
         let head = asked(stream)?;
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
-        stream.write_all(answer.as_bytes())?;
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+        stream.write_all(response.as_bytes())?;
     }
 }
 
@@ -438,7 +438,7 @@ fn an_application_reads_the_path_that_the_routes_have_read() {
         ("/app/../../x", "400"),
         ("/app/..%2fx", "400"),
     ] {
-        let response = server.ask(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let response = server.request(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let head = response.text();
         let found = match response.status {
             200 => head.split(' ').nth(1).unwrap_or_default().to_owned(),
@@ -469,7 +469,9 @@ fn what_a_client_claims_of_itself_stays_here_and_via_tells_of_this_server() {
     ];
     let fields = claims.join("\r\n");
     let head = server
-        .ask(format!("GET /app/x HTTP/1.1\r\nHost: a:81\r\n{fields}\r\nVia: 1.0 first\r\nX-Own: 1\r\n\r\n"))
+        .request(format!(
+            "GET /app/x HTTP/1.1\r\nHost: a:81\r\n{fields}\r\nVia: 1.0 first\r\nX-Own: 1\r\n\r\n"
+        ))
         .text();
     let values = |name: &str| -> Vec<String> {
         let pairs = head.lines().filter_map(|line| line.split_once(": "));
@@ -489,7 +491,7 @@ fn what_a_client_claims_of_itself_stays_here_and_via_tells_of_this_server() {
     }
     rows.check("Via", values("via"), vec!["1.0 first".to_owned(), "1.1 taipan".to_owned()]);
     rows.check("X-Own", values("x-own"), vec!["1".to_owned()]);
-    let old = server.ask("GET /app/x HTTP/1.0\r\n\r\n").text();
+    let old = server.request("GET /app/x HTTP/1.0\r\n\r\n").text();
     rows.holds("HTTP/1.0", "Via says so", old.contains("\r\nVia: 1.0 taipan\r\n"));
 }
 
@@ -505,7 +507,7 @@ fn a_request_that_would_be_two_is_one_for_the_application() {
         ("/app/?a=%0d%0a%0d%0aGET%20/", "GET /app/?a=%0d%0a%0d%0aGET%20/ HTTP/1.1"),
         ("http://other/app/x?y", "GET /app/x?y HTTP/1.1"),
     ] {
-        let response = client.ask(format!("GET {target} HTTP/1.1\r\nHost: other\r\n\r\n"));
+        let response = client.request(format!("GET {target} HTTP/1.1\r\nHost: other\r\n\r\n"));
         let head = response.text();
         rows.check(target, head.lines().next().unwrap_or_default(), line);
         rows.holds(target, "there is no other field", !head.to_lowercase().contains("\nx-evil"));

@@ -101,7 +101,7 @@ fn a_head_has_a_number_of_fields() {
     }
     // One field is enough for a request, and too few for the one that is otherwise sent behind it.
     let server = site("[limits]\nfields = 1").start();
-    assert_eq!((server.ask(fields(1)).status, server.ask(fields(2)).status), (200, 431));
+    assert_eq!((server.request(fields(1)).status, server.request(fields(2)).status), (200, 431));
 }
 
 #[test]

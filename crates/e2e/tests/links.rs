@@ -118,9 +118,10 @@ impl Race {
         renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("they can be exchanged");
     }
 
-    fn ask(&self, client: &mut Client, rule: &str) -> Response {
+    fn request(&self, client: &mut Client, rule: &str) -> Response {
         let Race { name, asked, .. } = self;
-        client.ask(format!("GET /{name}/{asked} HTTP/1.1\r\nHost: {rule}\r\nAccept-Encoding: gzip\r\n\r\n"))
+        client
+            .request(format!("GET /{name}/{asked} HTTP/1.1\r\nHost: {rule}\r\nAccept-Encoding: gzip\r\n\r\n"))
     }
 
     fn leaks(&self, response: &Response) -> bool {
@@ -170,7 +171,7 @@ fn no_rule_leaks_while_links_are_exchanged() {
                 while Instant::now() < until {
                     for (at, race) in RACES.iter().enumerate() {
                         for (rule, (name, _)) in RULES.iter().enumerate() {
-                            let response = race.ask(&mut client, name);
+                            let response = race.request(&mut client, name);
                             let seen = &mut seen.lock().unwrap()[at][rule];
                             match response.status {
                                 200 if race.leaks(&response) => seen.leaked += 1,

@@ -332,7 +332,7 @@ fn thousands_of_entries_stay_quick_and_whole() {
         assert!(took < Duration::from_secs(5), "{path} takes {took:?}");
     }
     // HTTP/1.0 knows no chunks: the end of the answer is the end of the connection.
-    let old = server.ask("GET / HTTP/1.0\r\n\r\n");
+    let old = server.request("GET / HTTP/1.0\r\n\r\n");
     assert!(old.status == 200 && old.text().trim_end().ends_with("</html>"));
     assert!(!old.has("transfer-encoding"));
     // Somebody who goes away in the middle disturbs nobody.
@@ -423,14 +423,14 @@ fn head_is_answered_as_get_without_the_content() {
     let server = site().start();
     for path in ["/", "/?format=json", "/zoo/?sort=size"] {
         let get = server.get(path);
-        let head = server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let head = server.request(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(
             (head.status, head.fields_but(&["date"])),
             (get.status, get.fields_but(&["date"])),
             "{path}"
         );
     }
-    let post = server.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    let post = server.request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!((post.status, post.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
 }
 

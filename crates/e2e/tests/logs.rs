@@ -104,7 +104,7 @@ fn each_format_says_the_same() {
         let server = site(&format!("access = \"stdout\"\nformat = \"{format}\"")).start();
         let fields = "Host: a.example\r\nUser-Agent: test/1\r\nReferer: http://r.example/\r\n";
         let asked = Instant::now();
-        assert_eq!(server.ask(format!("GET /a.txt?q=1 HTTP/1.1\r\n{fields}\r\n")).status, 200);
+        assert_eq!(server.request(format!("GET /a.txt?q=1 HTTP/1.1\r\n{fields}\r\n")).status, 200);
         let line = &lines(&server, 1)[0];
         let line = match format {
             "json" => {
@@ -168,21 +168,21 @@ const ROWS: &[Row] = &[
         &[],
     ),
     ("GET", |s| drop(s.get("/a.txt")), &[(200, Some(10), None)]),
-    ("HEAD", |s| drop(s.ask("HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(200, Some(0), None)]),
+    ("HEAD", |s| drop(s.request("HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(200, Some(0), None)]),
     ("304", |s| drop(s.connect().get_with("/a.txt", "If-None-Match: *\r\n")), &[(304, Some(0), None)]),
     ("206", |s| drop(s.connect().get_with("/a.txt", "Range: bytes=2-4\r\n")), &[(206, Some(3), None)]),
     ("416", |s| drop(s.connect().get_with("/a.txt", "Range: bytes=99-\r\n")), &[(416, None, None)]),
     ("404", |s| drop(s.get("/missing")), &[(404, None, None)]),
     ("301", |s| drop(s.get("/folder")), &[(301, None, None)]),
-    ("405", |s| drop(s.ask("DELETE /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(405, None, None)]),
-    ("501", |s| drop(s.ask("BREW /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(501, None, None)]),
-    ("505", |s| drop(s.ask("GET / HTTP/2.0\r\nHost: a\r\n\r\n")), &[(505, None, Some("version"))]),
-    ("OPTIONS *", |s| drop(s.ask("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")), &[(204, Some(0), None)]),
-    ("no request", |s| drop(s.ask("nonsense\r\n\r\n")), &[(400, None, Some("request-line"))]),
-    ("binary", |s| drop(s.ask(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")), &[(400, None, Some("tls"))]),
+    ("405", |s| drop(s.request("DELETE /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(405, None, None)]),
+    ("501", |s| drop(s.request("BREW /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")), &[(501, None, None)]),
+    ("505", |s| drop(s.request("GET / HTTP/2.0\r\nHost: a\r\n\r\n")), &[(505, None, Some("version"))]),
+    ("OPTIONS *", |s| drop(s.request("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")), &[(204, Some(0), None)]),
+    ("no request", |s| drop(s.request("nonsense\r\n\r\n")), &[(400, None, Some("request-line"))]),
+    ("binary", |s| drop(s.request(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")), &[(400, None, Some("tls"))]),
     (
         "two lengths",
-        |s| drop(s.ask("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")),
+        |s| drop(s.request("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")),
         &[(400, None, Some("length-twice"))],
     ),
     ("traversal", |s| drop(s.get("/../x")), &[(400, None, Some("path-above-root"))]),
@@ -194,15 +194,15 @@ const ROWS: &[Row] = &[
     ),
     (
         "413",
-        |s| drop(s.ask("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")),
+        |s| drop(s.request("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")),
         &[(413, None, Some("body-too-large"))],
     ),
     (
         "with a body",
-        |s| drop(s.ask("GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")),
+        |s| drop(s.request("GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")),
         &[(200, Some(10), None)],
     ),
-    ("HTTP/1.0", |s| drop(s.ask("GET /a.txt HTTP/1.0\r\n\r\n")), &[(200, Some(10), None)]),
+    ("HTTP/1.0", |s| drop(s.request("GET /a.txt HTTP/1.0\r\n\r\n")), &[(200, Some(10), None)]),
     ("large", |s| drop(s.get("/large")), &[(200, Some(LARGE as u64), None)]),
     ("listing", |s| drop(s.get("/list/")), &[(200, None, None)]),
     ("inflated", |s| drop(s.get("/empty-gzip")), &[(200, None, None)]),
@@ -346,7 +346,7 @@ fn what_a_client_sends_cannot_forge_a_line() {
                 b"\r\n\r\n",
             ]
             .concat();
-            assert_eq!(client.ask(request).status, 200, "{}", value.escape_ascii());
+            assert_eq!(client.request(request).status, 200, "{}", value.escape_ascii());
         }
         for target in ["/a.txt?\"quoted\"&\\", "/a.txt?<script>", "/a.txt?%1b[2J%0a"] {
             client.get(target);
@@ -525,7 +525,7 @@ fn a_host_can_have_a_log_of_its_own() {
         .start();
     let mut client = server.connect();
     for host in ["a.example", "b.example", "c.example", "b.example"] {
-        assert_eq!(client.ask(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n")).status, 200);
+        assert_eq!(client.request(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n")).status, 200);
     }
     let hosts = |name: &str, count| -> Vec<String> {
         let lines = file_lines(&server.home().join(name), count);

@@ -130,8 +130,8 @@ impl Line {
                     }
                     Event::Answered => {
                         let name = b"FCGI_MPXS_CONNS";
-                        let answer = &mut self.out[before..];
-                        match answer.windows(name.len()).position(|bytes| bytes == name) {
+                        let response = &mut self.out[before..];
+                        match response.windows(name.len()).position(|bytes| bytes == name) {
                             Some(_) if can == Can::NotAsked => {
                                 _ = self.flush();
                                 return;
@@ -139,10 +139,10 @@ impl Line {
                             Some(at) => {
                                 self.peer.questions.fetch_add(1, Ordering::SeqCst);
                                 if can == Can::NotInTruth {
-                                    answer[at + name.len()] = b'1';
+                                    response[at + name.len()] = b'1';
                                     let most =
-                                        answer.windows(14).position(|bytes| bytes == b"FCGI_MAX_REQS1");
-                                    answer[most.expect("it was asked") + 13] = b'9';
+                                        response.windows(14).position(|bytes| bytes == b"FCGI_MAX_REQS1");
+                                    response[most.expect("it was asked") + 13] = b'9';
                                 }
                             }
                             None => _ = self.peer.refusals.fetch_add(1, Ordering::SeqCst),
@@ -333,7 +333,7 @@ fn who_says_that_it_can_and_refuses_gets_one_at_a_time() {
     thread::sleep(2 * TICK);
     // It has not been looked at, so that any method can be tried again.
     let post = "POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-    let response = server.ask(post);
+    let response = server.request(post);
     assert_eq!(response.text(), "post", "{response}");
     assert_eq!(seen.refusals.load(Ordering::SeqCst), 1);
     for _ in 0..3 {
@@ -510,13 +510,13 @@ fn a_client_that_does_not_read_holds_up_others_only_beyond_a_bound() {
 
 #[test]
 fn a_connection_is_kept_and_given_back_as_any_other() {
-    let answer = |line: &mut Line, said| {
+    let response = |line: &mut Line, said| {
         if let Said::Request(id) = said {
             line.answer(id, "warm");
         }
     };
     for (keep, requests) in [("keep = \"0s\"", 3), ("keep = \"100ms\"", 1)] {
-        let (address, seen) = peer(Can::Multiplex, answer);
+        let (address, seen) = peer(Can::Multiplex, response);
         let server = server(address, &format!("connections = 1\n{keep}\n"));
         for _ in 0..3 {
             warm(&server);

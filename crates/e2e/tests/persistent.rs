@@ -86,7 +86,7 @@ fn wait_for(server: &Server, what: &str, holds: impl FnMut() -> bool) {
 
 /// A request that is answered when there is a file `go`: once it has begun.
 fn begin(server: &Server, name: &str) -> Client {
-    let client = ask(server, &format!("wait?{name}"));
+    let client = request(server, &format!("wait?{name}"));
     wait_for(server, name, || began(server, name).is_some());
     client
 }
@@ -96,7 +96,7 @@ fn began(server: &Server, name: &str) -> Option<u32> {
     fs::read_to_string(server.home().join(format!("began-{name}"))).ok()?.parse().ok()
 }
 
-fn ask(server: &Server, path: &str) -> Client {
+fn request(server: &Server, path: &str) -> Client {
     let mut client = server.connect();
     client.send(format!("GET /app/{path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     client
@@ -164,7 +164,7 @@ fn a_file_is_run_with_the_variables_that_a_script_gets() {
         .start();
     let variables = |name: &str| {
         let mut client = server.connect();
-        let response = client.ask(format!(
+        let response = client.request(format!(
             "POST /a%20b/x.{name}/variables?q=%20&r HTTP/1.1\r\nHost: www.example:81\r\nContent-Type: text/x\r\n\
              Content-Length: 4\r\nX-A: b\r\nX-A: c\r\nX_B: no\r\nProxy: no\r\nCookie: d=e\r\n\r\nbody"
         ));
@@ -206,7 +206,7 @@ fn what_an_application_writes_means_what_it_does_for_a_script() {
         rows.holds(path, text, response.text().contains(text));
     }
     rows.check("away", server.get("/app/away").field("location"), Some("https://example.org/"));
-    let head = server.ask("HEAD /app/same HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = server.request("HEAD /app/same HTTP/1.1\r\nHost: a\r\n\r\n");
     rows.check("HEAD", (head.status, head.field("content-length"), head.body.len()), (200, Some("16"), 0));
     for path in ["/app/nothing", "/app/no-head"] {
         rows.check(path, server.get(path).status, 502);
@@ -223,7 +223,7 @@ fn a_body_of_any_kind_reaches_it_whole() {
     let mut rows = Rows::new();
     for len in [0, 1, 65535, 65536, 5 << 20] {
         let head = format!("POST /app/echo HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
-        let response = client.ask([head.as_bytes(), &body[..len]].concat());
+        let response = client.request([head.as_bytes(), &body[..len]].concat());
         let told = response.field("x-told").map(str::to_owned);
         rows.check(format!("{len} bytes"), (response.status, told), (200, Some(len.to_string())));
         rows.holds(format!("{len} bytes"), "they come back", response.body == body[..len]);
@@ -262,7 +262,7 @@ fn as_many_run_as_there_is_work_but_no_more_than_may() {
         clients.push(begin(&server, name));
         assert_eq!(alive(&server).len(), clients.len());
     }
-    clients.extend((3..6).map(|name| ask(&server, &format!("wait?{name}"))));
+    clients.extend((3..6).map(|name| request(&server, &format!("wait?{name}"))));
     go(&server);
     let pids: BTreeSet<u32> = clients.iter_mut().map(|client| number(&client.read_response())).collect();
     assert_eq!(pids.len(), 3);
@@ -370,7 +370,7 @@ fn a_request_whose_process_dies_is_asked_again_if_that_does_no_harm() {
         wait_for(&server, &row, || alive(&server).len() == 3);
         let before = alive(&server);
         let mut client = server.connect();
-        let response = client.ask(format!("{method} /app/{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let response = client.request(format!("{method} /app/{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
         rows.check(&row, response.status, status);
         let died = || before.iter().filter(|pid| !runs(**pid)).count();
         // Whoever has closed all that he had may still be about to end.
@@ -387,7 +387,7 @@ fn an_answer_whose_process_dies_breaks_off() {
     let server = start("");
     let mut rows = Rows::new();
     for path in ["half", "short"] {
-        let cut = ask(&server, path).try_read_response();
+        let cut = request(&server, path).try_read_response();
         rows.holds(
             path,
             &format!("it is cut, not {cut:?}"),
@@ -407,7 +407,7 @@ fn a_process_that_is_killed_between_two_requests_costs_none() {
         signal_process(killed, Signal::KILL);
         wait_for(&server, "it has ended", || !runs(killed));
         let request = format!("{method} /app/pid HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-        rows.holds(method, "another answers", number(&server.ask(request)) != killed);
+        rows.holds(method, "another answers", number(&server.request(request)) != killed);
     }
 }
 
@@ -455,7 +455,7 @@ fn a_process_that_accepts_nothing_is_killed() {
 #[test]
 fn a_process_that_needs_long_to_start_is_waited_for() {
     let server = site("hangs", "processes = 1").start();
-    let mut client = ask(&server, "pid");
+    let mut client = request(&server, "pid");
     wait_for(&server, "it is started", || starts(&server).len() == 1);
     server.files().file("works", "");
     assert_eq!(number(&client.read_response()), starts(&server)[0].0);
@@ -608,7 +608,7 @@ fn ten_slow_requests_on_ten_processes_run_at_once() {
         let server = start(settings);
         let names: Vec<String> = (0..10).map(|number| number.to_string()).collect();
         let mut clients: Vec<Client> =
-            names.iter().map(|name| ask(&server, &format!("wait?{name}"))).collect();
+            names.iter().map(|name| request(&server, &format!("wait?{name}"))).collect();
         wait_for(&server, settings, || names.iter().all(|name| began(&server, name).is_some()));
         let pids: BTreeSet<Option<u32>> = names.iter().map(|name| began(&server, name)).collect();
         assert_eq!(pids.len(), 10, "{settings}");
@@ -622,16 +622,16 @@ fn who_has_no_room_waits_and_then_is_told_to_come_back() {
     let server = start("processes = 1\nqueue = 1\nwait = \"500ms\"");
     let mut first = begin(&server, "1");
     // One of these two waits, and then has waited too long; the other has no place to wait in.
-    let (mut second, mut third) = (ask(&server, "wait?2"), ask(&server, "wait?3"));
+    let (mut second, mut third) = (request(&server, "wait?2"), request(&server, "wait?3"));
     for client in [&mut second, &mut third] {
         let response = client.read_response();
         assert_eq!(status_and_whether_to_retry(&response), COME_AGAIN, "{response}");
     }
     // Who has left is not waited for.
-    drop(ask(&server, "wait?4"));
+    drop(request(&server, "wait?4"));
     go(&server);
     assert_eq!(first.read_response().status, 200);
-    wait_for(&server, "there is room again", || ask(&server, "wait?5").read_response().status == 200);
+    wait_for(&server, "there is room again", || request(&server, "wait?5").read_response().status == 200);
     assert!(["2", "3"].iter().all(|name| began(&server, name).is_none()));
 }
 
@@ -639,7 +639,7 @@ fn who_has_no_room_waits_and_then_is_told_to_come_back() {
 fn whoever_waits_is_answered_in_turn() {
     let server = start("processes = 1\nqueue = 10");
     let mut first = begin(&server, "0");
-    let mut clients: Vec<Client> = (1..10).map(|name| ask(&server, &format!("wait?{name}"))).collect();
+    let mut clients: Vec<Client> = (1..10).map(|name| request(&server, &format!("wait?{name}"))).collect();
     assert_eq!(server.get("/static").text(), "still here");
     go(&server);
     assert_eq!(first.read_response().status, 200);
@@ -655,7 +655,7 @@ fn whoever_waits_is_answered_in_turn() {
 fn a_program_is_told_that_its_client_has_left() {
     for path in ["endless", "silent"] {
         let server = start("processes = 1");
-        let mut client = ask(&server, path);
+        let mut client = request(&server, path);
         match path {
             "endless" => assert!(!client.read_some().expect("it begins").is_empty()),
             _ => wait_for(&server, path, || began(&server, path).is_some()),
@@ -716,12 +716,12 @@ fn nobody_is_left_behind_whoever_is_killed() {
         if matches!(end, End::Told(_) | End::Keeper) {
             server.wait(TIMEOUT);
         } else {
-            let answers = || {
+            let responses = || {
                 let mut client = server.connect();
                 client.try_send("GET /app/same HTTP/1.1\r\nHost: a\r\n\r\n").is_ok()
                     && client.try_read_response().is_ok_and(|response| response.status == 200)
             };
-            wait_for(&server, &format!("{end:?}: it goes on"), answers);
+            wait_for(&server, &format!("{end:?}: it goes on"), responses);
         }
     }
 }

@@ -22,8 +22,8 @@ fn from(server: &Server, address: &str) -> Client {
     Client::tcp_from(address.parse::<IpAddr>().expect("an address"), server.addr())
 }
 
-fn ask(client: &mut Client, target: &str, fields: &str) -> Response {
-    client.ask(format!("GET {target} HTTP/1.1\r\nHost: own.example:81\r\n{fields}\r\n"))
+fn request(client: &mut Client, target: &str, fields: &str) -> Response {
+    client.request(format!("GET {target} HTTP/1.1\r\nHost: own.example:81\r\n{fields}\r\n"))
 }
 
 fn variables(response: &Response) -> BTreeMap<String, String> {
@@ -70,7 +70,7 @@ fn what_a_trusted_proxy_says_counts_for_scripts_and_of_a_stranger_nothing_does()
         (STRANGER, &with_host, "127.0.1.1 port - own.example PORT own.example:81"),
         (STRANGER, forwarded, "127.0.1.1 port - own.example PORT own.example:81"),
     ] {
-        let found = variables(&ask(&mut from(&server, peer), "/env.cgi", fields));
+        let found = variables(&request(&mut from(&server, peer), "/env.cgi", fields));
         let value = |name: &str| found.get(name).cloned().unwrap_or_else(|| "-".to_owned());
         // That of a connection is any.
         let remote_port = match (value("REMOTE_PORT"), expected.contains(" port ")) {
@@ -104,7 +104,11 @@ fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_ma
     let mut rows = Rows::new();
     let fields =
         "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: other.example\r\n";
-    rows.check("a page of the host", ask(&mut proxy, "/page.html", fields).text().as_str(), "the other page");
+    rows.check(
+        "a page of the host",
+        request(&mut proxy, "/page.html", fields).text().as_str(),
+        "the other page",
+    );
     let https = "X-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\n";
     for (fields, expected) in [
         ("", "http://own.example/there"),
@@ -112,9 +116,9 @@ fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_ma
         (fields, "https://other.example/other"),
         ("Forwarded: for=192.0.2.3;proto=https;host=other.example\r\n", "https://other.example/other"),
     ] {
-        rows.check(fields, ask(&mut proxy, "/go", fields).field("location"), Some(expected));
+        rows.check(fields, request(&mut proxy, "/go", fields).field("location"), Some(expected));
     }
-    let of_a_stranger = ask(&mut from(&server, STRANGER), "/go", fields);
+    let of_a_stranger = request(&mut from(&server, STRANGER), "/go", fields);
     rows.check("a stranger", of_a_stranger.field("location"), Some("http://own.example/there"));
     // A request with a body, which waits for it, and is answered by another script than was asked.
     let mut client = from(&server, PROXY);
@@ -172,7 +176,7 @@ fn an_application_is_told_of_the_client_and_what_else_a_trusted_proxy_says() {
                   X-Forwarded-Prefix: /mount\r\nX-Real-IP: 192.0.2.1\r\n";
     let mut rows = Rows::new();
     let mut check = |who: &str, client: &mut Client, expected: [Option<&str>; 6]| {
-        let head = ask(client, "/app/x", fields).text();
+        let head = request(client, "/app/x", fields).text();
         let value = |name: &str| {
             let pairs = head.lines().filter_map(|line| line.split_once(": "));
             let values: Vec<_> = pairs.filter(|(own, _)| own.eq_ignore_ascii_case(name)).collect();
@@ -223,7 +227,7 @@ fn a_socket_is_trusted_only_where_it_is_named() {
             site(&format!("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\ntrusted_proxies = {trust}\n"), "")
                 .start();
         let mut client = Client::unix(&server.home().join("www.sock"));
-        let found = variables(&ask(&mut client, "/env.cgi", "X-Forwarded-For: 192.0.2.1\r\n"));
+        let found = variables(&request(&mut client, "/env.cgi", "X-Forwarded-For: 192.0.2.1\r\n"));
         assert_eq!(found["REMOTE_ADDR"], expected, "{trust}");
     }
 }
@@ -275,7 +279,7 @@ fn a_client_behind_lighttpd_is_known_and_cannot_pass_for_another() {
             ("Forwarded: for=\"192.0.2.66\r\n", if forwarded.is_empty() { "" } else { "?" }),
         ] {
             let mut client = Client::tcp_from("127.0.3.4".parse().expect("an address"), address);
-            let found = variables(&ask(&mut client, "/env.cgi", fields));
+            let found = variables(&request(&mut client, "/env.cgi", fields));
             let is = found["REMOTE_ADDR"].as_str();
             let row = format!("{forwarded} {fields}");
             match expected {

@@ -27,7 +27,7 @@ fn site() -> Site {
         .file("empty.bin", "")
 }
 
-fn ask(client: &mut Client, path: &str, fields: &str) -> Response {
+fn request(client: &mut Client, path: &str, fields: &str) -> Response {
     client.get_with(path, fields)
 }
 
@@ -134,7 +134,7 @@ fn check(server: &Server, rows: &[(&str, &str)]) {
     let mut client = server.connect();
     let mut table = Rows::new();
     for (value, expected) in rows {
-        let response = ask(&mut client, "/small.bin", &format!("Range: {value}\r\n"));
+        let response = request(&mut client, "/small.bin", &format!("Range: {value}\r\n"));
         table.check(value, sent(&response, &content).as_str(), *expected);
     }
 }
@@ -249,7 +249,7 @@ fn nothing_has_no_ranges() {
         ("bytes=-1", "whole"),
         ("bytes=x", "whole"),
     ] {
-        let response = ask(&mut client, "/empty.bin", &format!("Range: {value}\r\n"));
+        let response = request(&mut client, "/empty.bin", &format!("Range: {value}\r\n"));
         table.check(value, sent(&response, b"").as_str(), expected);
     }
 }
@@ -260,11 +260,11 @@ fn a_part_has_the_fields_of_the_whole() {
     let mut client = server.connect();
     let mut table = Rows::new();
     for path in ["/small.bin", "/big.bin"] {
-        let whole = ask(&mut client, path, "");
+        let whole = request(&mut client, path, "");
         assert_eq!(whole.field("accept-ranges"), Some("bytes"));
         let kept = ["etag", "last-modified", "cache-control", "vary", "x-own", "server"];
-        let one = ask(&mut client, path, "Range: bytes=1-2\r\n");
-        let two = ask(&mut client, path, "Range: bytes=1-2,5-6\r\n");
+        let one = request(&mut client, path, "Range: bytes=1-2\r\n");
+        let two = request(&mut client, path, "Range: bytes=1-2,5-6\r\n");
         table.check(path, (one.status, two.status), (206, 206));
         for name in kept {
             table.check(
@@ -278,7 +278,7 @@ fn a_part_has_the_fields_of_the_whole() {
         for part in parts(&two) {
             table.check(path, Some(part.field("content-type")), whole.field("content-type"));
         }
-        let beyond = ask(&mut client, path, "Range: bytes=9999999-\r\n");
+        let beyond = request(&mut client, path, "Range: bytes=9999999-\r\n");
         table.check(path, beyond.status, 416);
         table.check(path, beyond.field("content-encoding"), None);
     }
@@ -289,7 +289,7 @@ fn if_range_compares_exactly() {
     let server = site().start();
     let mut client = server.connect();
     let content = small();
-    let etag = ask(&mut client, "/small.bin", "").field("etag").expect("files have one").to_owned();
+    let etag = request(&mut client, "/small.bin", "").field("etag").expect("files have one").to_owned();
     let mut table = Rows::new();
     for (value, applies) in [
         (&*etag, true),
@@ -311,14 +311,14 @@ fn if_range_compares_exactly() {
     ] {
         for (range, expected) in [("2-3", "2-3"), ("2-3,7-8", "2-3 7-8"), ("1000-", "none")] {
             let fields = format!("If-Range: {value}\r\nRange: bytes={range}\r\n");
-            let response = ask(&mut client, "/small.bin", &fields);
+            let response = request(&mut client, "/small.bin", &fields);
             table.check(
                 &fields,
                 sent(&response, &content).as_str(),
                 if applies { expected } else { "whole" },
             );
         }
-        let response = ask(&mut client, "/small.bin", &format!("If-Range: {value}\r\n"));
+        let response = request(&mut client, "/small.bin", &format!("If-Range: {value}\r\n"));
         table.check(format!("If-Range: {value} without Range"), response.status, 200);
     }
 }
@@ -329,13 +329,14 @@ fn only_get_has_ranges() {
     let mut table = Rows::new();
     for path in ["/small.bin", "/big.bin"] {
         for range in ["0-1", "0-1,5-6", "9999999-", "-1"] {
-            let head = |fields: &str| server.ask(format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+            let head =
+                |fields: &str| server.request(format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
             let (with, without) = (head(&format!("Range: bytes={range}\r\n")), head(""));
             let input = format!("HEAD {path} {range}");
             table.check(&input, with.status, 200);
             table.check(&input, with.fields_but(&["date"]), without.fields_but(&["date"]));
         }
-        let post = server.ask(format!("POST {path} HTTP/1.1\r\nHost: h\r\nRange: bytes=0-1\r\n\r\n"));
+        let post = server.request(format!("POST {path} HTTP/1.1\r\nHost: h\r\nRange: bytes=0-1\r\n\r\n"));
         table.check(format!("POST {path}"), post.status, 405);
     }
 }
@@ -399,10 +400,10 @@ fn an_inflated_file_is_sent_whole_or_in_right_parts() {
         let packed = gzip(&content);
         let server = site().file("only.txt.gz", &packed).start();
         let mut client = server.connect();
-        let whole = ask(&mut client, "/only.txt", "");
+        let whole = request(&mut client, "/only.txt", "");
         assert!(whole.status == 200 && whole.body == content, "{whole}");
         for range in ["0-9", "500-", "-5", "0-0,100-101", "9999999-"] {
-            let response = ask(&mut client, "/only.txt", &format!("Range: bytes={range}\r\n"));
+            let response = request(&mut client, "/only.txt", &format!("Range: bytes={range}\r\n"));
             let found = sent(&response, &content);
             let (from, to) = (len - 5, len - 1);
             let parts = match range {
@@ -414,8 +415,11 @@ fn an_inflated_file_is_sent_whole_or_in_right_parts() {
             // Where the size is known only at the end, there are no ranges.
             let ranges = whole.field("accept-ranges") == Some("bytes");
             assert_eq!(found, if ranges { parts } else { "whole".to_owned() }, "{range} of {len}");
-            let response =
-                ask(&mut client, "/only.txt", &format!("Accept-Encoding: gzip\r\nRange: bytes={range}\r\n"));
+            let response = request(
+                &mut client,
+                "/only.txt",
+                &format!("Accept-Encoding: gzip\r\nRange: bytes={range}\r\n"),
+            );
             assert_eq!(response.status, if range == "9999999-" { 416 } else { 206 }, "{range} of {len}");
             sent(&response, &packed);
         }
@@ -436,7 +440,7 @@ fn ranges_are_of_the_chosen_coding() {
             [("identity", &plain, None), ("gzip", &gzip, Some("gzip")), ("br", &brotli, Some("br"))]
         {
             let accept = format!("Accept-Encoding: {encoding}\r\n");
-            let whole = ask(&mut client, "/a.js", &accept);
+            let whole = request(&mut client, "/a.js", &accept);
             let etag = whole.field("etag").expect("files have one").to_owned();
             for (range, expected) in [
                 ("0-9", "0-9".to_owned()),
@@ -445,7 +449,7 @@ fn ranges_are_of_the_chosen_coding() {
                 ("600-", format!("600-{}", content.len() - 1)),
                 ("100000-", "none".to_owned()),
             ] {
-                let response = ask(&mut client, "/a.js", &format!("{accept}Range: bytes={range}\r\n"));
+                let response = request(&mut client, "/a.js", &format!("{accept}Range: bytes={range}\r\n"));
                 let input = format!("{encoding} {range}");
                 table.check(&input, sent(&response, content), expected);
                 if response.status == 206 {
@@ -459,7 +463,7 @@ fn ranges_are_of_the_chosen_coding() {
         for (n, (accept, _, content)) in tags.iter().enumerate() {
             for (m, (_, etag, _)) in tags.iter().enumerate() {
                 let fields = format!("{accept}If-Range: {etag}\r\nRange: bytes=1-2\r\n");
-                let response = ask(&mut client, "/a.js", &fields);
+                let response = request(&mut client, "/a.js", &fields);
                 table.check(&fields, sent(&response, content).as_str(), if n == m { "1-2" } else { "whole" });
             }
         }
@@ -546,7 +550,7 @@ fn random_ranges_agree_with_the_naive_reading() {
                 let asked: Vec<Asked> =
                     (0..count).map(|_| Asked::random(&mut random, content.len())).collect();
                 let value = asked.iter().map(|one| one.text()).collect::<Vec<_>>().join(",");
-                let response = ask(&mut client, path, &format!("Range: bytes={value}\r\n"));
+                let response = request(&mut client, path, &format!("Range: bytes={value}\r\n"));
                 table.check(
                     format!("{path} {value}"),
                     sent(&response, content),
@@ -571,7 +575,7 @@ fn big_parts_come_whole() {
             ("bytes=2000000-,0-1000000,1500000-1500000", "2000000-2999999 0-1000000 1500000-1500000"),
             ("bytes=-2999999", "1-2999999"),
         ] {
-            let response = ask(&mut client, "/big.bin", &format!("Range: {value}\r\n"));
+            let response = request(&mut client, "/big.bin", &format!("Range: {value}\r\n"));
             table.check(value, sent(&response, &content).as_str(), expected);
         }
     }

@@ -78,7 +78,7 @@ fn a_refusal_names_the_rule_on_its_page_and_in_the_log() {
     let mut rows = Rows::new();
     for (input, status, token) in &table {
         for server in [&combined, &json] {
-            let response = server.ask(input);
+            let response = server.request(input);
             rows.check(input, response.status, *status);
             rows.check(input, response.field("connection"), Some("close"));
             let page = response.text();
@@ -88,7 +88,7 @@ fn a_refusal_names_the_rule_on_its_page_and_in_the_log() {
     }
     let of_json = lines(&json, table.len());
     for ((at, (input, status, token)), line) in table.iter().enumerate().zip(lines(&combined, table.len())) {
-        let page = combined.ask(input).text();
+        let page = combined.request(input).text();
         let (before, _) = page.split_once(".</p>\n<p><code>").expect("there is a sentence");
         let sentence = before.rsplit_once("<p>").expect("it begins").1;
         let why = format!("{token}: {}{}", sentence[..1].to_ascii_lowercase(), &sentence[1..]);
@@ -194,8 +194,8 @@ fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
         ))
         .start();
     let mut rows = Rows::new();
-    let ask = |target: &[u8]| {
-        server.ask([&b"GET "[..], target, b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"].concat())
+    let request = |target: &[u8]| {
+        server.request([&b"GET "[..], target, b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"].concat())
     };
     let latin: &[u8] = b"\xe4";
     for (target, status, text) in [
@@ -218,7 +218,7 @@ fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
         ),
         (&[b"/env.cgi?", latin, b"+\"x"].concat(), 200, "/env.cgi?%E4+%22x %E4+%22x  \u{fffd} \"x"),
     ] {
-        let response = ask(target);
+        let response = request(target);
         rows.check(target, response.status, status);
         if status == 200 {
             rows.check(target, response.text().as_str(), text);
@@ -229,10 +229,10 @@ fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
         ("/old/\u{e4}?\u{e4}\"<>".as_bytes(), "/new/%C3%A4?%C3%A4%22%3C%3E"),
         (&[b"/old/?", latin].concat(), "/new/?%E4"),
     ] {
-        rows.check(target, ask(target).field("location"), Some(location));
+        rows.check(target, request(target).field("location"), Some(location));
     }
     let asked = "/app/\u{e4}?\u{e4}\"<>";
-    rows.check(asked, ask(asked.as_bytes()).status, 200);
+    rows.check(asked, request(asked.as_bytes()).status, 200);
     let head = heads.recv_timeout(TIMEOUT).expect("the application is asked");
     rows.check(asked, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
     let log = lines(&server, 16);

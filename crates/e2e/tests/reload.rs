@@ -145,10 +145,10 @@ fn hosts_routes_limits_and_types_change() {
     for (config, request, expected) in rows {
         server.configure(config);
         server.reload();
-        let answer = server.ask(&request);
-        let kind = answer.field("content-type").unwrap_or_default();
-        let found = match answer.status {
-            200 => format!("200 {kind} {}", answer.text()),
+        let response = server.request(&request);
+        let kind = response.field("content-type").unwrap_or_default();
+        let found = match response.status {
+            200 => format!("200 {kind} {}", response.text()),
             status => status.to_string(),
         };
         table.check(config, found.as_str(), expected);
@@ -309,13 +309,13 @@ fn what_has_begun_ends_under_the_configuration_it_began_with() {
         body.send("def");
         let found = [(&mut head, 200), (&mut body, 200)];
         for (client, status) in found {
-            let answer = client.read_response();
-            assert_eq!((answer.status, answer.field("x-version")), (status, Some("1")));
-            assert_eq!(answer.field("connection"), None, "the connection goes on");
+            let response = client.read_response();
+            assert_eq!((response.status, response.field("x-version")), (status, Some("1")));
+            assert_eq!(response.field("connection"), None, "the connection goes on");
             assert_eq!(client.get("/a.txt").field("x-version"), Some("2"), "under the new one");
         }
-        let answer = download.read_response();
-        assert!(answer.field("x-version") == Some("1") && answer.body == content);
+        let response = download.read_response();
+        assert!(response.field("x-version") == Some("1") && response.body == content);
         assert_eq!(download.get("/a.txt").field("x-version"), Some("2"));
         assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "the one before has ended");
     }
@@ -464,9 +464,9 @@ fn downloads_last_through_generations_and_these_are_limited() {
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
     // The first one ends, and there is room for another.
     for (number, mut download) in downloads {
-        let answer = download.read_response();
-        assert_eq!(answer.field("x-version"), Some(number.to_string().as_str()));
-        assert!(answer.body == content);
+        let response = download.read_response();
+        assert_eq!(response.field("x-version"), Some(number.to_string().as_str()));
+        assert!(response.body == content);
         drop(download);
         let left = 2 - number as usize;
         assert!(wait_until(TIMEOUT, || server.serving_pids().len() <= left), "{:?}", server.serving_pids());

@@ -83,7 +83,7 @@ fn a_request_is_told_and_answered_wherever_the_application_is() {
 
         for len in [0, 1, MIB] {
             let head = format!("POST /app/echo HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
-            let response = client.ask([head.as_bytes(), &body[..len]].concat());
+            let response = client.request([head.as_bytes(), &body[..len]].concat());
             rows.check(
                 row("POST"),
                 (response.status, response.field("x-told")),
@@ -99,11 +99,11 @@ fn a_request_is_told_and_answered_wherever_the_application_is() {
         rows.check(row("chunked"), (response.status, response.field("x-told")), (200, Some("1048576")));
         rows.holds(row("chunked"), "it comes back", response.body == body);
 
-        let response = running.server.ask("GET /app/big?66 HTTP/1.0\r\nHost: a\r\n\r\n");
+        let response = running.server.request("GET /app/big?66 HTTP/1.0\r\nHost: a\r\n\r\n");
         rows.check(row("big"), response.body.len(), 66 * MIB);
         let in_order = (0..66).all(|at| response.body.get(at * MIB) == Some(&(b'A' + (at % 26) as u8)));
         rows.holds(row("big"), "in order", in_order);
-        let head = running.server.ask("HEAD /app/echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = running.server.request("HEAD /app/echo HTTP/1.1\r\nHost: a\r\n\r\n");
         rows.check(
             row("HEAD"),
             (head.status, head.field("content-length"), head.body.len()),

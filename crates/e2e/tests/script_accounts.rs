@@ -156,7 +156,7 @@ fn a_script_of_another_account_uses_its_streams_by_name_too() {
             "spooled",
         ),
     ] {
-        assert_eq!(server.ask(request).text(), said(body));
+        assert_eq!(server.request(request).text(), said(body));
     }
     let has_all = || server.stderr().matches("complaint").count() == 3;
     assert!(wait_until(TIMEOUT, has_all), "{}", server.stderr());

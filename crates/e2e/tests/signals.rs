@@ -148,7 +148,7 @@ fn after_any_end_the_same_port_can_be_had_at_once() {
         let mut open = server.connect();
         assert_eq!(open.get("/a.txt").status, 200);
         let _silent = server.connect();
-        assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
+        assert_eq!(server.request("nonsense\r\n\r\n").status, 400);
         server.signal(signal);
         server.wait(TIMEOUT);
         server = serve(&address);

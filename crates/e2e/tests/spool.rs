@@ -40,7 +40,7 @@ fn whole(target: &str, length: usize) -> Vec<u8> {
 }
 
 fn post(server: &Server, target: &str, length: usize) -> Response {
-    server.ask(whole(target, length))
+    server.request(whole(target, length))
 }
 
 fn is_counted(response: &Response, length: usize) -> bool {
@@ -69,7 +69,7 @@ fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
     }
     let sized =
         format!("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: {LIMIT}\r\n\r\n{}", "x".repeat(LIMIT));
-    let sized = server.ask(sized);
+    let sized = server.request(sized);
     assert!(is_counted(&sized, LIMIT), "a body whose length is known is not kept: {sized}");
     let line = server.wait_for_line("spool_bytes", TIMEOUT);
     assert!(line.contains("65536 bytes") && line.contains("raise `spool_bytes` in [scripts]"), "{line}");

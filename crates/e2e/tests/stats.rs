@@ -87,8 +87,8 @@ fn processor_time(pid: u32) -> Duration {
     Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
-fn len(answer: &Response) -> u64 {
-    (answer.raw_head.len() + answer.body.len()) as u64
+fn len(response: &Response) -> u64 {
+    (response.raw_head.len() + response.body.len()) as u64
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn answers_are_counted_by_class_and_bytes_and_where_they_come_from() {
     let mut table = Rows::new();
     for (request, class, hits, misses) in rows {
         let before = server.stats();
-        let answer = server.ask(&request);
+        let response = server.request(&request);
         let keys = ["accepted", class, "bytes", "cache_hits", "cache_misses"];
-        let expected = [1, 1, len(&answer), hits, misses];
+        let expected = [1, 1, len(&response), hits, misses];
         let grown = || {
             let after = server.stats();
             keys.map(|key| after["all"][key].as_u64().unwrap_or(0) - before["all"][key].as_u64().unwrap_or(0))
@@ -327,7 +327,7 @@ fn whoever_asks_for_nothing_keeps_others_waiting_but_no_processor_busy() {
     assert!(took < WATCHED / 10, "{took:?} of {WATCHED:?}");
     // Nobody is waited for for ever.
     asking.set_read_timeout(Some(TIMEOUT)).expect("it is not zero");
-    let mut answer = String::new();
-    asking.read_to_string(&mut answer).expect("it is answered");
-    assert!(answer.starts_with("done\n"), "{answer}");
+    let mut response = String::new();
+    asking.read_to_string(&mut response).expect("it is answered");
+    assert!(response.starts_with("done\n"), "{response}");
 }

@@ -77,7 +77,7 @@ fn sigterm_ends_a_server_whose_disk_is_dead() {
         let mut fixture = Fixture::new(Place::BackgroundProcess, names, Pages::Direct, SHORT_DISK_TIMEOUT);
         ensure(fixture.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
         fixture.disk.become_deaf();
-        let _waiting = fixture.ask("/slow/none-{n}.txt", CLIENTS);
+        let _waiting = fixture.request("/slow/none-{n}.txt", CLIENTS);
         ensure(wait_until(TIMEOUT, || fixture.helpers().running > 0), || "nobody waits".to_owned())?;
         let since = Instant::now();
         fixture.server.signal(Signal::TERM);

@@ -91,7 +91,7 @@ impl Fixture {
     }
 
     /// Clients that ask, each for something else, where `path` has `{n}`.
-    pub fn ask(&self, path: &str, count: usize) -> Vec<Client> {
+    pub fn request(&self, path: &str, count: usize) -> Vec<Client> {
         (0..count).map(|n| self.ask_one(path, n)).collect()
     }
 
@@ -104,7 +104,7 @@ impl Fixture {
     /// Holds a call up, and has everybody wait for it.
     pub fn have_wait(&self, call: Call, slowness: Slowness, path: &str) -> Result<Vec<Client>, String> {
         self.disk.slow_down(call, slowness);
-        let waiting = self.ask(path, CLIENTS);
+        let waiting = self.request(path, CLIENTS);
         ensure(self.disk.somebody_waits(), || "nobody waits".to_owned())?;
         Ok(waiting)
     }

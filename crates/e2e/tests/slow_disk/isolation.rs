@@ -216,7 +216,7 @@ fn a_listing_shows_a_dead_mount_point_and_does_not_ask_it() {
         let config = "[timeouts]\ndelay = 0\n[cache]\nentries = 0\n";
         let fixture = Fixture::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
         fixture.disk.slow_down(call, Hanging);
-        for mut client in fixture.ask("/", CLIENTS) {
+        for mut client in fixture.request("/", CLIENTS) {
             let response = client.try_read_response().map_err(|broken| broken.to_string())?;
             let shows_it = response.status == 200 && String::from_utf8_lossy(&response.body).contains("slow");
             ensure(shows_it, || response.to_string())?;

@@ -136,7 +136,7 @@ fn closing_a_file_makes_nobody_wait() {
         let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
         let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(Flush, Hanging);
-        let mut readers = fixture.ask(path, 10);
+        let mut readers = fixture.request(path, 10);
         readers.iter_mut().for_each(|reader| reader.set_timeout(LONG));
         thread::scope(|scope| {
             // What has been read is closed.
