@@ -433,12 +433,12 @@ fn check_finds_what_a_start_would_meet() {
     let mut rows = Rows::new();
     for (config, expected) in &table {
         home.file("site.toml", config);
-        let checked = ended(command().args(["check", "-c", "site.toml"]).current_dir(home.path()));
+        let checked = output_of(command().args(["check", "-c", "site.toml"]).current_dir(home.path()));
         let said = text(&checked.stderr);
         rows.check(config, checked.status.code(), Some(1));
         rows.holds(config, &format!("{expected:?} is in {said:?}"), said.contains(expected));
         rows.holds(config, &said, said.lines().all(|line| line.starts_with("site.toml:")));
-        let started = ended(command().args(["-c", "site.toml"]).current_dir(home.path()));
+        let started = output_of(command().args(["-c", "site.toml"]).current_dir(home.path()));
         rows.check(format!("start: {config}"), started.status.code(), Some(2));
     }
 }
@@ -449,7 +449,7 @@ fn check_warns_of_what_may_be_meant() {
     let taken = taken.local_addr().expect("it is bound").to_string();
     let site = Site::new().config("\ninclude = \"none/*.toml\"");
     let warned = |site: &Site| {
-        let output = ended(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stderr)
     };
@@ -464,7 +464,7 @@ fn check_warns_of_what_may_be_meant() {
     let server = Site::new().start();
     server.configure(&format!("listen = [\"{}\"]", server.addr()));
     server.reload();
-    let output = ended(command().arg("check").arg("-c").arg(server.home().join("site.toml")));
+    let output = output_of(command().arg("check").arg("-c").arg(server.home().join("site.toml")));
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 

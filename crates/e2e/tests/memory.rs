@@ -176,7 +176,7 @@ fn clients_that_take_files_cost_what_check_calls_typical() {
     };
     let (start, busy) = (typical("at the start"), typical("while 100 clients take files at the same time"));
     let pid = server.serving_pid();
-    assert_eq!(server.ask("HEAD /a.bin HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+    assert_eq!(server.request("HEAD /a.bin HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
     let before = anonymous(pid);
     assert!(before + anonymous(server.pid()) < start, "{before}");
     let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();

@@ -16,15 +16,10 @@ use crate::fixture::{
 
 #[test]
 fn a_server_starts_with_a_dead_root_and_serves_it_later() {
-    let fixture = Fixture::start(
-        Place::BackgroundProcess,
-        Names::Forgotten,
-        Pages::Direct,
-        LONG_DISK_TIMEOUT,
-        |disk| {
+    let fixture =
+        Fixture::start(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT, |disk| {
             disk.slow_down(Getattr, Hanging);
-        },
-    );
+        });
     assert!(fixture.disk.somebody_waits(), "it does not look at its root");
     fixture.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(fixture.server.get("/slow/small-0.txt").status, 503);
@@ -46,8 +41,7 @@ const RELOADED: [(Call, &str); 3] =
 #[test]
 fn a_reload_does_not_wait_for_the_dead() {
     in_turn(&RELOADED, |&(call, path)| {
-        let fixture =
-            Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
         let mut waiting = fixture.have_wait(call, Hanging, path)?;
         let before = fixture.server.serving_pid();
         let config = fixture.server.home().join("site.toml");
@@ -74,7 +68,7 @@ const SHORT_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown
 #[test]
 fn sigterm_ends_a_server_whose_disk_is_dead() {
     side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
-        let mut fixture = Fixture::new(Place::BackgroundProcess, names, Pages::Direct, SHORT_DISK_TIMEOUT);
+        let mut fixture = Fixture::new(Place::BesideRoot, names, Pages::Direct, SHORT_DISK_TIMEOUT);
         ensure(fixture.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
         fixture.disk.become_deaf();
         let _waiting = fixture.request("/slow/none-{n}.txt", CLIENTS);
@@ -92,7 +86,7 @@ fn sigterm_ends_a_server_whose_disk_is_dead() {
 fn sigterm_ends_a_server_as_soon_as_its_disk_lets_go() {
     side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
         let mut fixture =
-            Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, SHORT_DISK_TIMEOUT);
+            Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, SHORT_DISK_TIMEOUT);
         let waiting = fixture.have_wait(call, Hanging, path)?;
         fixture.server.signal(Signal::TERM);
         // Its connections do not wait with it.

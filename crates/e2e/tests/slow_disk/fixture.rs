@@ -26,7 +26,7 @@ const ROUNDS: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A root of its own.
-    BackgroundProcess,
+    BesideRoot,
     /// Mounted on a folder of the fast root.
     Beneath,
 }
@@ -71,13 +71,13 @@ impl Fixture {
         let large = Random::new(1).bytes(LARGE);
         let site = fast_site(&large).file("packed.bin.gz", &*contents().packed).folder("folder/deep");
         let at = match place {
-            Place::BackgroundProcess => site.home().join("slow"),
+            Place::BesideRoot => site.home().join("slow"),
             Place::Beneath => site.root().join("slow"),
         };
         let disk = Mounted::new(&at, names, pages);
         slow_down(&disk);
         let route = match place {
-            Place::BackgroundProcess => {
+            Place::BesideRoot => {
                 format!("[[route]]\npath = \"/slow/\"\nalias = \"{}\"\n", at.display())
             }
             Place::Beneath => String::new(),

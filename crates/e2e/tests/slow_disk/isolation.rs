@@ -63,7 +63,7 @@ fn others_notice_nothing(
 
 #[test]
 fn who_asks_for_something_fast_does_not_wait_for_the_dead() {
-    others_notice_nothing(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
+    others_notice_nothing(Place::BesideRoot, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
 }
 
 #[test]
@@ -73,18 +73,12 @@ fn nor_for_those_mounted_beneath_the_root() {
 
 #[test]
 fn nor_for_what_takes_seconds() {
-    others_notice_nothing(
-        Place::BackgroundProcess,
-        Names::Forgotten,
-        Pages::Kept,
-        Delayed(SECOND * 3),
-        &WAITS,
-    );
+    others_notice_nothing(Place::BesideRoot, Names::Forgotten, Pages::Kept, Delayed(SECOND * 3), &WAITS);
 }
 
 #[test]
 fn nor_if_the_kernel_knows_all_names() {
-    others_notice_nothing(Place::BackgroundProcess, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
+    others_notice_nothing(Place::BesideRoot, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
     others_notice_nothing(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
 }
 
@@ -94,10 +88,10 @@ const COLD: [(&str, u16); 4] =
 
 /// Who waits meanwhile.
 const DEAD: [(Place, Call, &str); 8] = [
-    (Place::BackgroundProcess, Lookup, "/slow/small-{n}.txt"),
-    (Place::BackgroundProcess, Read, "/slow/large-{n}.bin"),
-    (Place::BackgroundProcess, Read, "/slow/packed-{n}.bin"),
-    (Place::BackgroundProcess, Readdir, "/slow/folder-{n}/"),
+    (Place::BesideRoot, Lookup, "/slow/small-{n}.txt"),
+    (Place::BesideRoot, Read, "/slow/large-{n}.bin"),
+    (Place::BesideRoot, Read, "/slow/packed-{n}.bin"),
+    (Place::BesideRoot, Readdir, "/slow/folder-{n}/"),
     (Place::Beneath, Lookup, "/slow/small-{n}.txt"),
     (Place::Beneath, Read, "/slow/large-{n}.bin"),
     (Place::Beneath, Read, "/slow/packed-{n}.bin"),
@@ -143,7 +137,7 @@ fn requests_that_wait_for_a_hung_disk_together_leave_connections_to_others() {
     in_turn(&FLOODS, |&(call, path, connections)| {
         let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
         let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(call, Hanging);
         let flood = (0..FLOOD).map(|n| fixture.ask_one(path, n % CLIENTS)).collect();
         ensure(fixture.disk.somebody_waits(), || "no request waits".to_owned())?;
@@ -188,7 +182,7 @@ fn requests_for_one_name_are_counted_one_by_one() {
     const MAY_WAIT: usize = 30;
     let limits = format!("[limits]\ndisk_queue = {}\n", 2 * MAY_WAIT);
     let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-    let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
     fixture.disk.slow_down(Lookup, Hanging);
     let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| fixture.ask_one("/slow/small-1.txt", 0)).collect();
     let so_many_wait = |count: usize| wait_until(TIMEOUT, || fixture.stats()["active"] == count);

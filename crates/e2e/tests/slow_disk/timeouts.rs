@@ -19,8 +19,7 @@ const SHORT_DISK_TIMEOUT: &str =
 #[test]
 fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
     side_by_side(&WAITS, |&(call, path)| {
-        let fixture =
-            Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Kept, SHORT_DISK_TIMEOUT);
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Kept, SHORT_DISK_TIMEOUT);
         ensure(fixture.is_quiet(), || "the first connection does not end".to_owned())?;
         let before = fixture.held();
         let since = Instant::now();
@@ -85,7 +84,7 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
         // One device has half of the queue, and its root is looked up as well. Nobody is shed where the machine has other things to do.
         let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
         let config = format!("[timeouts]\ndisk = \"1m\"\ndelay = 0\n{limits}");
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         let mut waiting = fixture.have_wait(call, Hanging, path)?;
         let all_wait = || {
             let Helpers { running, waiting } = fixture.helpers();
@@ -112,7 +111,7 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
 fn statistics_tell_who_left_and_who_was_told() {
     const LEAVE: usize = 5;
     let config = "[timeouts]\ndisk = \"3s\"\ndelay = 0\n[limits]\ndisk_queue = 1000\n";
-    let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, config);
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, config);
     let mut waiting = fixture.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
     drop(waiting.split_off(CLIENTS - LEAVE));
     let counts =

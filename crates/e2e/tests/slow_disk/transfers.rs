@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in
 #[test]
 fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
     side_by_side(&[Pages::Direct, Pages::Kept], |&pages| {
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, pages, "");
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, pages, "");
         fixture.disk.slow_down(Read, Delayed(SECOND / 20));
         let long = &contents().long;
         let mut fast = fixture.server.connect();
@@ -82,7 +82,7 @@ impl Download {
 #[test]
 fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
     let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
-    let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
     ensure(fixture.is_quiet(), || format!("{:?}", fixture.held())).expect("the first connection ends");
     let before = fixture.held();
     let goes_on = AtomicBool::new(true);
@@ -134,7 +134,7 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
 fn closing_a_file_makes_nobody_wait() {
     in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
         let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, Pages::Direct, &config);
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(Flush, Hanging);
         let mut readers = fixture.request(path, 10);
         readers.iter_mut().for_each(|reader| reader.set_timeout(LONG));
@@ -152,7 +152,7 @@ fn closing_a_file_makes_nobody_wait() {
 #[test]
 fn comparing_a_file_before_its_last_bytes_asks_nobody() {
     in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
-        let fixture = Fixture::new(Place::BackgroundProcess, Names::Forgotten, pages, LONG_DISK_TIMEOUT);
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, pages, LONG_DISK_TIMEOUT);
         let mut reader = fixture.server.begin_download("/slow/long.bin");
         fixture.disk.slow_down(Getattr, Hanging);
         let response = reader.try_read_response().map_err(|broken| broken.to_string())?;
