@@ -95,14 +95,26 @@ class Pages(unittest.TestCase):
         lines = [Line(ROWS["small"], ROWS["small"].parts[0], cells)]
         return results.gathered(ABOUT, lines)
 
-    def test_the_readme_has_us_first_in_microseconds_and_others_as_ratios(self) -> None:
-        block = page.readme_block(self.results())
+    def test_the_table_has_us_first_in_microseconds_and_others_as_ratios(self) -> None:
+        block = page.full_table(self.results())
         self.assertIn("|  | taipan | nginx |", block)
         self.assertIn("keep-alive | 2.00 µs | 2.50 (99.50 %) |", block)
         self.assertIn("| lowest availability | 100 % | 99.50 % |", block)
         self.assertIn("h2o: not installed", block)
 
-    def test_the_readme_says_when_the_client_did_the_work(self) -> None:
+    def test_the_readme_has_ten_rows_and_bench_has_all(self) -> None:
+        titles = {part.title for row in rows.ROWS for part in row.parts}
+        self.assertEqual([title for title in page.IN_README if title not in titles], [])
+        self.assertLessEqual(len(page.IN_README) + 1, 10)
+        cells = {"taipan": Cell([figures(2)])}
+        both = [Line(ROWS[name], ROWS[name].parts[0], cells) for name in ("small", "page", "modems")]
+        shown = results.gathered(ABOUT, both)
+        for table, expected in ((page.short_table(shown), False), (page.full_table(shown), True)):
+            self.assertIn("| 2448 bytes", table)
+            self.assertIn(f"| {page.SLOW_READERS} | 1 |", table)
+            self.assertEqual("| 4096 bytes" in table, expected)
+
+    def test_the_table_says_when_the_client_did_the_work(self) -> None:
         for theirs, client, expected in ((1, 9, "0.50 / 1.67"), (1, 4, "0.50"), (3, 9, "1.50")):
             with self.subTest(theirs=theirs, client=client):
                 cells = {
@@ -110,22 +122,22 @@ class Pages(unittest.TestCase):
                     "nginx": Cell([replace(figures(theirs), client_us=client)]),
                 }
                 lines = [Line(ROWS["small"], ROWS["small"].parts[0], cells)]
-                block = page.readme_block(results.gathered(ABOUT, lines))
+                block = page.full_table(results.gathered(ABOUT, lines))
                 self.assertIn(f"keep-alive | 2.00 µs | {expected} |", block)
 
     def test_only_what_is_between_the_markers_is_replaced(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             readme = pathlib.Path(folder) / "README.md"
             readme.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
-            page.put_into_readme(readme, self.results())
+            page.put_into_readme(readme, page.full_table(self.results()))
             once = readme.read_text()
-            page.put_into_readme(readme, self.results())
+            page.put_into_readme(readme, page.full_table(self.results()))
             self.assertEqual(readme.read_text(), once)
             self.assertTrue(once.startswith(f"before\n{page.BEGIN}\n") and once.endswith(f"\n{page.END}\nafter\n"))
             self.assertNotIn("old", once)
             readme.write_text("no markers")
             with self.assertRaises(BenchError):
-                page.put_into_readme(readme, self.results())
+                page.put_into_readme(readme, page.full_table(self.results()))
 
     def test_availability_is_never_rounded_up(self) -> None:
         for value, expected in ((100, "100 %"), (99.9999, "99.99 %"), (98.571, "98.57 %"), (0, "0.00 %")):

@@ -1,5 +1,5 @@
-"""What is shown: lines on a terminal while it runs, a Markdown page of everything, and the table of the
-README. Reads results as plain values and measures nothing."""
+"""What is shown: lines on a terminal while it runs, a Markdown page of everything, and the tables of the two
+READMEs. Reads results as plain values and measures nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,23 @@ BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 DASH = "–"
 # How far from one two ratios are that say opposite things.
 OPPOSITE = 0.02
-# Characters in a line of the README.
+# Characters in a line of a README.
 WIDTH = 110
+# The row that counts users, not CPU time.
+SLOW_READERS = "slow readers without a failure"
+# The lines of the table in README.md, by title; the row of slow readers comes with the last but one. The table in
+# bench/README.md has all.
+IN_README = (
+    "2448 bytes, 215 connections, keep-alive",
+    "105165 bytes, 215 connections, keep-alive",
+    "1000 files of 1024 bytes at random, checksummed, no keep-alive, rising concurrency",
+    "trivial CGI, no keep-alive, rising concurrency",
+    "0 KB, 10 connections, no keep-alive",
+    "64 KB, 10 connections, no keep-alive",
+    "0 KB, 1 connection, no keep-alive, cache off",
+    "100 files of 1 MiB at 33.6 kbit/s each, doubling users",
+    "memory for each idle connection",
+)
 
 
 # ---- one line of the table, for a terminal -------------------------------------------------
@@ -171,29 +186,22 @@ def _conditions(results: dict) -> str:
     )
 
 
-# ---- the README ----------------------------------------------------------------------------
+# ---- the READMEs ----------------------------------------------------------------------------
 
 
-def readme_block(results: dict) -> str:
-    """The text between the markers: what taipan needs, and how often as much the others do."""
-    names = [name for name in results["servers"] if _has_figures(results, name)]
-    names.sort(key=lambda name: name != OURS)
-    head = ["", *names]
-    out = [
-        "CPU time of all processes of a server for each request, the kernel's part included. For taipan in",
-        "microseconds; for the others divided by taipan's in the same round, the median of all rounds: above 1 they",
-        "need more. Memory in the same way. `limit` is a loop that answers without looking at what it was asked. Where",
-        "not all requests went right, the share that did stands behind the figure. Behind a slash stands the CPU time of",
-        "server and client together, where that says the opposite: on one machine, whoever lets the client wait has it",
-        "do the sending ([why](bench/README.md#what-a-figure-is)).",
-        "",
-        _row(head),
-        _row(["---"] * len(head)),
-    ]
-    for line in results["lines"]:
-        out.append(_row([f"{line['title']}", *(_readme_cell(line, name) for name in names)]))
-        if line["kind"] == "users":
-            out.append(_row(["slow readers without a failure", *(_readme_users(line, name) for name in names)]))
+def short_table(results: dict) -> str:
+    """The text between the markers of README.md: the rows of `IN_README`, and where the others are."""
+    names = _compared(results)
+    lines = [line for line in results["lines"] if line["title"] in IN_README]
+    out = [*_legend("bench/README.md"), *_readme_rows(lines, names), ""]
+    note = f"Measured {results['date']}. A dash: not measured, for a reason that [all rows](bench/README.md#all-rows) name."
+    return "\n".join([*out, *_filled([note])])
+
+
+def full_table(results: dict) -> str:
+    """The text between the markers of bench/README.md: every row, the conditions, and why there are dashes."""
+    names = _compared(results)
+    out = [*_legend(""), *_readme_rows(results["lines"], names)]
     out.append(_row(["lowest availability", *(_lowest(results, name) for name in names)]))
     servers = results["servers"]
     remarks = [f"{name}: {servers[name]['remark']}" for name in names if servers[name]["remark"]]
@@ -203,11 +211,42 @@ def readme_block(results: dict) -> str:
         notes.append(f"{'. '.join([*remarks, *absent])}.")
     if dashes := _dashes(results, names):
         notes.append(f"Dashes: {dashes}.")
-    return "\n".join([*out, "", *(textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in notes)])
+    return "\n".join([*out, "", *_filled(notes)])
+
+
+def _legend(page: str) -> list[str]:
+    text = (
+        "CPU time per request of all processes of a server, with the kernel's part. For taipan in microseconds; for the "
+        "others as a ratio to taipan in the same round, the median of all rounds: above 1 they need more than taipan, "
+        "below 1 less. Memory in the same way. `limit` sends a fixed response and parses nothing. Where requests failed, "
+        "the share that succeeded follows in parentheses. Where server and client together say the opposite, that ratio "
+        "follows a slash: on one machine a server can leave part of its sending to the client's processor "
+        f"([why]({page}#what-a-figure-is))."
+    )
+    return [*_filled([text]), ""]
+
+
+def _readme_rows(lines: list[dict], names: list[str]) -> list[str]:
+    out = [_row(["", *names]), _row(["---"] * (len(names) + 1))]
+    for line in lines:
+        out.append(_row([line["title"], *(_readme_cell(line, name) for name in names)]))
+        if line["kind"] == "users":
+            out.append(_row([SLOW_READERS, *(_readme_users(line, name) for name in names)]))
+    return out
+
+
+def _filled(notes: list[str]) -> list[str]:
+    return [textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in notes]
+
+
+def _compared(results: dict) -> list[str]:
+    """The servers that have figures, taipan first."""
+    names = [name for name in results["servers"] if _has_figures(results, name)]
+    return sorted(names, key=lambda name: name != OURS)
 
 
 def _dashes(results: dict, names: list[str]) -> str:
-    """Every reason once, with those whom it concerns."""
+    """Every reason once, with the servers that it concerns."""
     reasons: dict[str, list[str]] = {}
     for line in results["lines"]:
         for name in names:
@@ -255,11 +294,11 @@ def _lowest(results: dict, name: str) -> str:
     return _percent(min(found)) if found else DASH
 
 
-def put_into_readme(readme: pathlib.Path, results: dict) -> None:
+def put_into_readme(readme: pathlib.Path, table: str) -> None:
     """Replaces what is between the markers."""
     text = readme.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise BenchError(f"{readme} lacks {BEGIN} and {END}")
-    readme.write_text(f"{before}{BEGIN}\n{readme_block(results)}\n{END}{after}")
+    readme.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
