@@ -23,12 +23,12 @@ impl Latency {
     pub fn record(&mut self, took: Duration) {
         self.counts[bucket(took.as_micros() as u64)] += 1;
         self.total += 1;
-        self.wait(took);
+        self.record_longest(took);
     }
 
-    /// A wait that ended without an answer: it may be the longest, but has no place among the
-    /// percentiles of answers.
-    pub fn wait(&mut self, waited: Duration) {
+    /// A wait that ended without a response: it may be the longest, but has no place among the
+    /// percentiles of responses.
+    pub fn record_longest(&mut self, waited: Duration) {
         self.longest = self.longest.max(waited);
     }
 
@@ -36,7 +36,7 @@ impl Latency {
         self.longest
     }
 
-    /// Microseconds within which the fraction `part` (0 to 1) of the answers came; 0 without any.
+    /// Microseconds within which the fraction `part` (0 to 1) of the responses came; 0 without any.
     pub fn percentile(&self, part: f64) -> u64 {
         let wanted = (part * self.total as f64).ceil() as u64;
         let mut seen = 0;
@@ -79,7 +79,7 @@ mod tests {
         for microseconds in 1..=100 {
             latency.record(Duration::from_micros(microseconds));
         }
-        latency.wait(Duration::from_secs(2));
+        latency.record_longest(Duration::from_secs(2));
         assert_eq!((latency.percentile(0.5), latency.percentile(0.99)), (50, 99));
         assert_eq!(latency.longest(), Duration::from_secs(2));
     }

@@ -1,9 +1,9 @@
-//! What the load tools share: which paths to ask for, how long an answer is, and how long it
+//! What the load tools share: which paths to ask for, how long a response is, and how long it
 //! took. Knows nothing of epoll; that is each binary's own.
 
-pub mod answer;
 pub mod latency;
 pub mod paths;
+pub mod response;
 
 use std::fmt::Display;
 use std::process::ExitCode;

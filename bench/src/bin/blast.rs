@@ -1,7 +1,7 @@
 //! A load generator that is cheaper than the servers it loads, so that with one processor each
 //! the server is the limit and not the client. It asks once for every path to learn how many
-//! bytes the answer has; from then on it only counts, and the kernel throws the bytes away
-//! (MSG_TRUNC). It never looks at a status again: an answer of another length is a failure.
+//! bytes the response has; from then on it only counts, and the kernel throws the bytes away
+//! (MSG_TRUNC). It never looks at a status again: a response of another length is a failure.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use std::process::{self, ExitCode};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use bench::answer::{self, PATIENCE, Persistence};
 use bench::latency::Latency;
 use bench::paths::{self, Picker};
+use bench::response::{self, Persistence, TIMEOUT};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -32,9 +32,9 @@ Load a web server on this machine or a private network; print one line of JSON.
 ";
 const SECONDS_MAX: f64 = 600.0;
 const EVENTS_PER_TURN: usize = 512;
-/// How often the connections are looked through for late answers, and the failed ones reopened.
-const SWEEP: Duration = Duration::from_millis(100);
-const SWEEP_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: SWEEP.as_nanos() as i64 };
+/// How often the connections are looked through for late responses, and the failed ones reopened.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const CHECK_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: CHECK_INTERVAL.as_nanos() as i64 };
 /// Never written to, so its pages never exist; it only says how much to throw away at once.
 const DISCARD_BUFFER: usize = 1 << 20;
 
@@ -50,8 +50,8 @@ struct Options {
 
 struct Target {
     request: Vec<u8>,
-    /// Bytes of its answer, head included.
-    answer: usize,
+    /// Bytes of its response, head included.
+    length: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ enum Stage {
     Down,
     /// The request leaves as soon as the socket is writable.
     Connecting,
-    Answer,
+    Response,
     /// Every byte is here and the server owes its FIN.
     End,
     Finished,
@@ -70,7 +70,7 @@ struct Connection {
     socket: Option<OwnedFd>,
     stage: Stage,
     target: usize,
-    /// Bytes of the answer still to come.
+    /// Bytes of the response still to come.
     missing: usize,
     since: Instant,
 }
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let options = arguments()?;
-    let targets = learn(&options)?;
+    let targets = measure_targets(&options)?;
     let cpu = cpu_time()?;
     let start = Instant::now();
     let tally = Load::new(&options, &targets, start)?.run(start)?;
@@ -154,7 +154,7 @@ fn arguments() -> Result<Options, Box<dyn Error>> {
         }
     }
     options.to = to.ok_or(USAGE)?;
-    if !is_ours(options.to) {
+    if !is_private(options.to) {
         return Err(format!("{} is neither this machine nor a private network", options.to).into());
     }
     if options.paths.is_empty() {
@@ -163,7 +163,7 @@ fn arguments() -> Result<Options, Box<dyn Error>> {
     Ok(options)
 }
 
-fn is_ours(to: SocketAddr) -> bool {
+fn is_private(to: SocketAddr) -> bool {
     match to {
         SocketAddr::V4(to) => to.ip().is_loopback() || to.ip().is_private(),
         SocketAddr::V6(to) => to.ip().is_loopback() || to.ip().is_unique_local(),
@@ -171,18 +171,18 @@ fn is_ours(to: SocketAddr) -> bool {
 }
 
 /// Asks once for every path.
-fn learn(options: &Options) -> Result<Vec<Target>, Box<dyn Error>> {
-    let mut kept = None;
+fn measure_targets(options: &Options) -> Result<Vec<Target>, Box<dyn Error>> {
+    let mut reusable = None;
     let mut targets = Vec::with_capacity(options.paths.len());
     for path in &options.paths {
-        let request = answer::request(options.to, path, options.persistence);
-        let mut stream = match kept.take() {
+        let request = response::request(options.to, path, options.persistence);
+        let mut stream = match reusable.take() {
             Some(stream) => stream,
-            None => answer::connect(options.to)?,
+            None => response::connect(options.to)?,
         };
-        let answer = answer::measure(&mut stream, &request).map_err(|error| format!("{path}: {error}"))?;
-        kept = (options.persistence == Persistence::KeepAlive).then_some(stream);
-        targets.push(Target { request, answer });
+        let length = response::measure(&mut stream, &request).map_err(|error| format!("{path}: {error}"))?;
+        reusable = (options.persistence == Persistence::KeepAlive).then_some(stream);
+        targets.push(Target { request, length });
     }
     Ok(targets)
 }
@@ -204,55 +204,55 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Ends one patience after the deadline at the latest, for then every answer is in or late.
+    /// Ends one patience after the deadline at the latest, for then every response is in or late.
     fn run(mut self, start: Instant) -> io::Result<Tally> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
-        let mut next_sweep = start;
+        let mut next_check = start;
         while self.unfinished > 0 {
             let now = Instant::now();
-            if now >= next_sweep {
-                self.sweep(now);
-                next_sweep = now + SWEEP;
+            if now >= next_check {
+                self.check_timeouts(now);
+                next_check = now + CHECK_INTERVAL;
             }
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&SWEEP_TIMEOUT))
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&CHECK_TIMEOUT))
             {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             let now = Instant::now();
             for event in &events {
-                self.turn(event.data.u64() as usize, event.flags, now);
+                self.on_event(event.data.u64() as usize, event.flags, now);
             }
         }
         Ok(self.tally)
     }
 
-    fn sweep(&mut self, now: Instant) {
+    fn check_timeouts(&mut self, now: Instant) {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             match connection.stage {
                 Stage::Down => self.open(index, now),
-                Stage::Connecting | Stage::Answer | Stage::End if now - connection.since > PATIENCE => {
+                Stage::Connecting | Stage::Response | Stage::End if now - connection.since > TIMEOUT => {
                     self.fail(index, Failure::Late, now);
                 }
-                Stage::Connecting | Stage::Answer | Stage::End | Stage::Finished => {}
+                Stage::Connecting | Stage::Response | Stage::End | Stage::Finished => {}
             }
         }
     }
 
-    fn turn(&mut self, index: usize, ready: EventFlags, now: Instant) {
+    fn on_event(&mut self, index: usize, ready: EventFlags, now: Instant) {
         let gone = ready.intersects(EventFlags::ERR | EventFlags::HUP);
         match self.connections[index].stage {
             Stage::Connecting if gone => self.fail(index, Failure::Refused, now),
             Stage::Connecting => self.send(index, now),
-            Stage::Answer => self.receive(index, ready, now),
-            Stage::End if gone || ready.contains(EventFlags::RDHUP) => self.answered(index, now),
+            Stage::Response => self.receive(index, ready, now),
+            Stage::End if gone || ready.contains(EventFlags::RDHUP) => self.on_response(index, now),
             Stage::End | Stage::Down | Stage::Finished => {}
         }
     }
 
-    /// Takes a target and the time from which its answer counts, unless the load is over.
+    /// Takes a target and the time from which its response counts, unless the load is over.
     fn begin(&mut self, index: usize, now: Instant) -> bool {
         let connection = &mut self.connections[index];
         if now >= self.deadline || self.started == self.options.count {
@@ -264,7 +264,7 @@ impl<'a> Load<'a> {
         self.started += 1;
         connection.since = now;
         connection.target = self.picker.pick();
-        connection.missing = self.targets[connection.target].answer;
+        connection.missing = self.targets[connection.target].length;
         true
     }
 
@@ -276,7 +276,7 @@ impl<'a> Load<'a> {
             Ok((socket, stage)) => {
                 self.connections[index].socket = Some(socket);
                 self.connections[index].stage = stage;
-                if stage == Stage::Answer {
+                if stage == Stage::Response {
                     self.send(index, now);
                 }
             }
@@ -288,7 +288,7 @@ impl<'a> Load<'a> {
         let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
         let request = &self.targets[connection.target].request;
-        connection.stage = Stage::Answer;
+        connection.stage = Stage::Response;
         if net::send(socket, request, SendFlags::NOSIGNAL) != Ok(request.len()) {
             self.fail(index, Failure::CutShort, now);
         }
@@ -297,7 +297,7 @@ impl<'a> Load<'a> {
     fn receive(&mut self, index: usize, ready: EventFlags, now: Instant) {
         let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
-        // Bounded by the answer: every pass takes from `missing`.
+        // Bounded by the response: every pass takes from `missing`.
         while connection.missing > 0 {
             match net::recv(socket, &mut self.discard[..], RecvFlags::TRUNC) {
                 Ok((_, 0)) => return self.fail(index, Failure::CutShort, now),
@@ -315,16 +315,16 @@ impl<'a> Load<'a> {
             }
         }
         match (connection.missing, self.options.persistence) {
-            (0, Persistence::KeepAlive) => self.answered(index, now),
+            (0, Persistence::KeepAlive) => self.on_response(index, now),
             (0, Persistence::Close) => {
                 connection.stage = Stage::End;
-                self.turn(index, ready, now);
+                self.on_event(index, ready, now);
             }
             _ => {}
         }
     }
 
-    fn answered(&mut self, index: usize, now: Instant) {
+    fn on_response(&mut self, index: usize, now: Instant) {
         self.tally.requests += 1;
         self.tally.latency.record(now - self.connections[index].since);
         match self.options.persistence {
@@ -344,7 +344,7 @@ impl<'a> Load<'a> {
     fn fail(&mut self, index: usize, failure: Failure, now: Instant) {
         let connection = &mut self.connections[index];
         self.tally.failures[failure as usize] += 1;
-        self.tally.latency.wait(now - connection.since);
+        self.tally.latency.record_longest(now - connection.since);
         connection.socket = None;
         connection.stage = Stage::Down;
     }
@@ -357,7 +357,7 @@ fn connect(epoll: &OwnedFd, to: SocketAddr, index: usize) -> Result<(OwnedFd, St
     let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
     let incoming = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
     let (stage, interest) = match net::connect(&socket, &to) {
-        Ok(()) => (Stage::Answer, incoming),
+        Ok(()) => (Stage::Response, incoming),
         Err(Errno::INPROGRESS) => (Stage::Connecting, incoming | EventFlags::OUT),
         Err(error) => return Err(error),
     };

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 
-use bench::answer::{self, Persistence};
+use bench::response::{self, Persistence};
 
 const USAGE: &str = "usage: idle ADDRESS:PORT PATH CONNECTIONS; ends when standard input ends";
 
@@ -24,7 +24,7 @@ fn arguments() -> Result<(SocketAddr, String, usize), Box<dyn Error>> {
 }
 
 fn hold(to: SocketAddr, path: &str, count: usize) -> Result<(), Box<dyn Error>> {
-    let request = answer::request(to, path, Persistence::KeepAlive);
+    let request = response::request(to, path, Persistence::KeepAlive);
     let mut connections = Vec::with_capacity(count);
     for number in 0..count {
         let connection = open(to, &request).map_err(|error| format!("connection {number}: {error}"))?;
@@ -37,8 +37,8 @@ fn hold(to: SocketAddr, path: &str, count: usize) -> Result<(), Box<dyn Error>> 
 }
 
 fn open(to: SocketAddr, request: &[u8]) -> Result<TcpStream, Box<dyn Error>> {
-    let mut connection = answer::connect(to)?;
-    answer::measure(&mut connection, request)?;
+    let mut connection = response::connect(to)?;
+    response::measure(&mut connection, request)?;
     Ok(connection)
 }
 

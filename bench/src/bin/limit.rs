@@ -1,4 +1,4 @@
-//! The practical floor of a web server: edge-triggered epoll, one thread, one block sent for
+//! The practical floor of a web server: edge-triggered epoll, one thread, one response sent for
 //! every read. It takes whatever arrives for one request and never looks at it, so a server that
 //! parses, finds files and keeps time can come near its cost but not below it.
 
@@ -19,11 +19,11 @@ const LISTENER: u64 = u64::MAX;
 
 struct Connection {
     socket: OwnedFd,
-    /// Bytes of the block that the socket has not taken yet.
+    /// Bytes of the response that the socket has not taken yet.
     unsent: usize,
 }
 
-enum Fate {
+enum Outcome {
     Keep,
     Drop,
 }
@@ -43,7 +43,7 @@ fn arguments() -> io::Result<(SocketAddr, usize)> {
 
 fn serve(at: SocketAddr, size: usize) -> io::Result<()> {
     let listener = listen(at)?;
-    let block = block(size);
+    let response = response(size);
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
 
@@ -61,11 +61,11 @@ fn serve(at: SocketAddr, size: usize) -> io::Result<()> {
                 accept(&listener, &epoll, &mut connections)?;
                 continue;
             }
-            let slot = &mut connections[event.data.u64() as usize];
-            if let Some(connection) = slot
-                && let Fate::Drop = turn(connection, event.flags, &block, &mut buffer)
+            let entry = &mut connections[event.data.u64() as usize];
+            if let Some(connection) = entry
+                && let Outcome::Drop = on_event(connection, event.flags, &response, &mut buffer)
             {
-                *slot = None;
+                *entry = None;
             }
         }
     }
@@ -84,15 +84,15 @@ fn listen(at: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// The head has the fields, and about the bytes, of a file's head.
-fn block(size: usize) -> Vec<u8> {
+fn response(size: usize) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nServer: limit\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
          Content-Type: text/html; charset=utf-8\r\nContent-Length: {size}\r\n\
          Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nETag: \"69559e80-990\"\r\n\r\n"
     );
-    let mut block = head.into_bytes();
-    block.resize(block.len() + size, b'x');
-    block
+    let mut response = head.into_bytes();
+    response.resize(response.len() + size, b'x');
+    response
 }
 
 /// Accepts at most as many as the backlog holds; the listener is level-triggered for the rest.
@@ -101,42 +101,42 @@ fn accept(listener: &OwnedFd, epoll: &OwnedFd, connections: &mut Vec<Option<Conn
         let Ok(socket) = net::accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) else {
             break;
         };
-        let slot = socket.as_raw_fd() as usize;
+        let index = socket.as_raw_fd() as usize;
         // OUT costs nothing while edge-triggered: it is reported only after a full send buffer.
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(epoll, &socket, EventData::new_u64(slot as u64), interest)?;
-        if connections.len() <= slot {
-            connections.resize_with(slot + 1, || None);
+        epoll::add(epoll, &socket, EventData::new_u64(index as u64), interest)?;
+        if connections.len() <= index {
+            connections.resize_with(index + 1, || None);
         }
-        connections[slot] = Some(Connection { socket, unsent: 0 });
+        connections[index] = Some(Connection { socket, unsent: 0 });
     }
     Ok(())
 }
 
-fn turn(connection: &mut Connection, ready: EventFlags, block: &[u8], buffer: &mut [u8]) -> Fate {
+fn on_event(connection: &mut Connection, ready: EventFlags, response: &[u8], buffer: &mut [u8]) -> Outcome {
     if ready.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
-        return Fate::Drop;
+        return Outcome::Drop;
     }
     if connection.unsent == 0 && ready.contains(EventFlags::IN) {
         match net::recv(&connection.socket, &mut *buffer, RecvFlags::empty()) {
-            Ok((_, 0)) => return Fate::Drop,
-            Ok(_) => connection.unsent = block.len(),
-            Err(Errno::AGAIN) => return Fate::Keep,
-            Err(_) => return Fate::Drop,
+            Ok((_, 0)) => return Outcome::Drop,
+            Ok(_) => connection.unsent = response.len(),
+            Err(Errno::AGAIN) => return Outcome::Keep,
+            Err(_) => return Outcome::Drop,
         }
     }
-    send(connection, block)
+    send(connection, response)
 }
 
-/// Sends until the block or the send buffer ends; each pass takes from `unsent`.
-fn send(connection: &mut Connection, block: &[u8]) -> Fate {
+/// Sends until the response or the send buffer ends; each pass takes from `unsent`.
+fn send(connection: &mut Connection, response: &[u8]) -> Outcome {
     while connection.unsent > 0 {
-        let rest = &block[block.len() - connection.unsent..];
+        let rest = &response[response.len() - connection.unsent..];
         match net::send(&connection.socket, rest, SendFlags::NOSIGNAL) {
             Ok(sent) => connection.unsent -= sent,
-            Err(Errno::AGAIN) => return Fate::Keep,
-            Err(_) => return Fate::Drop,
+            Err(Errno::AGAIN) => return Outcome::Keep,
+            Err(_) => return Outcome::Drop,
         }
     }
-    Fate::Keep
+    Outcome::Keep
 }

@@ -1,4 +1,4 @@
-//! One request and its whole answer over a blocking connection. Knows HTTP only as far as a
+//! One request and its whole response over a blocking connection. Knows HTTP only as far as a
 //! status and `Content-Length`: every server measured here sends both for a file.
 
 use std::fmt;
@@ -6,11 +6,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a server may be silent before its answer counts as lost.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server may be silent before its response counts as lost.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_MAX: usize = 16 * 1024;
 
-/// What becomes of a connection after its answer.
+/// What becomes of a connection after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     KeepAlive,
@@ -18,7 +18,7 @@ pub enum Persistence {
 }
 
 #[derive(Debug)]
-pub enum AnswerError {
+pub enum ResponseError {
     Io(io::Error),
     CutShort,
     HeadTooLong,
@@ -27,24 +27,24 @@ pub enum AnswerError {
     LongerThanPromised,
 }
 
-impl fmt::Display for AnswerError {
+impl fmt::Display for ResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AnswerError::Io(error) => write!(f, "{error}"),
-            AnswerError::CutShort => write!(f, "the connection was closed in the middle of an answer"),
-            AnswerError::HeadTooLong => write!(f, "no end of the head within {HEAD_MAX} bytes"),
-            AnswerError::NotOk(line) => write!(f, "expected status 200, got \"{line}\""),
-            AnswerError::NoLength => write!(f, "the answer has no Content-Length"),
-            AnswerError::LongerThanPromised => write!(f, "more bytes than Content-Length says"),
+            ResponseError::Io(error) => write!(f, "{error}"),
+            ResponseError::CutShort => write!(f, "the connection was closed in the middle of an answer"),
+            ResponseError::HeadTooLong => write!(f, "no end of the head within {HEAD_MAX} bytes"),
+            ResponseError::NotOk(line) => write!(f, "expected status 200, got \"{line}\""),
+            ResponseError::NoLength => write!(f, "the answer has no Content-Length"),
+            ResponseError::LongerThanPromised => write!(f, "more bytes than Content-Length says"),
         }
     }
 }
 
-impl std::error::Error for AnswerError {}
+impl std::error::Error for ResponseError {}
 
-impl From<io::Error> for AnswerError {
+impl From<io::Error> for ResponseError {
     fn from(error: io::Error) -> Self {
-        AnswerError::Io(error)
+        ResponseError::Io(error)
     }
 }
 
@@ -56,52 +56,52 @@ pub fn request(to: SocketAddr, path: &str, persistence: Persistence) -> Vec<u8> 
     format!("GET {path} HTTP/1.1\r\nHost: {to}\r\n{connection}\r\n").into_bytes()
 }
 
-/// A blocking connection whose reads and writes fail after [`PATIENCE`].
+/// A blocking connection whose reads and writes fail after [`TIMEOUT`].
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
-/// Sends `request`, reads the whole answer, and returns its bytes, head included.
+/// Sends `request`, reads the whole response, and returns its bytes, head included.
 ///
 /// Errors: anything but a complete 200 with a `Content-Length`.
-pub fn measure(stream: &mut TcpStream, request: &[u8]) -> Result<usize, AnswerError> {
+pub fn measure(stream: &mut TcpStream, request: &[u8]) -> Result<usize, ResponseError> {
     stream.write_all(request)?;
     let mut head = [0; HEAD_MAX];
     let mut have = 0;
     while have < HEAD_MAX {
         have += match stream.read(&mut head[have..])? {
-            0 => return Err(AnswerError::CutShort),
+            0 => return Err(ResponseError::CutShort),
             n => n,
         };
-        if let Some(length) = answer_length(&head[..have])? {
-            let missing = length.checked_sub(have).ok_or(AnswerError::LongerThanPromised)? as u64;
+        if let Some(length) = response_length(&head[..have])? {
+            let missing = length.checked_sub(have).ok_or(ResponseError::LongerThanPromised)? as u64;
             return match io::copy(&mut stream.take(missing), &mut io::sink())? {
                 n if n == missing => Ok(length),
-                _ => Err(AnswerError::CutShort),
+                _ => Err(ResponseError::CutShort),
             };
         }
     }
-    Err(AnswerError::HeadTooLong)
+    Err(ResponseError::HeadTooLong)
 }
 
-/// Bytes of the answer that `bytes` begins, head included; `None` while the head is incomplete.
-fn answer_length(bytes: &[u8]) -> Result<Option<usize>, AnswerError> {
+/// Bytes of the response that `bytes` begins, head included; `None` while the head is incomplete.
+fn response_length(bytes: &[u8]) -> Result<Option<usize>, ResponseError> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]);
     let mut lines = head.split("\r\n");
     let status = lines.next().unwrap_or_default();
     if !status.starts_with("HTTP/1.1 200") {
-        return Err(AnswerError::NotOk(status.to_owned()));
+        return Err(ResponseError::NotOk(status.to_owned()));
     }
     lines
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
         .and_then(|(_, value)| value.trim().parse::<usize>().ok())
         .map(|body| Some(end + 4 + body))
-        .ok_or(AnswerError::NoLength)
+        .ok_or(ResponseError::NoLength)
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn check(bytes: &str, expected: Result<Option<usize>, &str>) {
-        let found = answer_length(bytes.as_bytes()).map_err(|error| error.to_string());
+        let found = response_length(bytes.as_bytes()).map_err(|error| error.to_string());
         assert_eq!(found, expected.map_err(str::to_owned), "{bytes:?}");
     }
 
