@@ -1,5 +1,5 @@
-//! Latencies in buckets that are at most 1.6 % wide, and the longest one exactly. Small enough
-//! to stay in the cache of the processor that it must not disturb.
+//! Latencies in buckets that are at most 1.6 % wide, and the exact longest one. Small enough to stay in the
+//! processor's cache.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl Latency {
         self.record_longest(took);
     }
 
-    /// A wait that ended without a response: it may be the longest, but has no place among the
-    /// percentiles of responses.
+    /// Records a time for the longest only. A failed request may be the longest, but is not part of the
+    /// percentiles.
     pub fn record_longest(&mut self, waited: Duration) {
         self.longest = self.longest.max(waited);
     }
@@ -36,7 +36,7 @@ impl Latency {
         self.longest
     }
 
-    /// Microseconds within which the fraction `part` (0 to 1) of the responses came; 0 without any.
+    /// The time in microseconds within which the fraction `part` (0 to 1) of the responses came; 0 without any.
     pub fn percentile(&self, part: f64) -> u64 {
         let wanted = (part * self.total as f64).ceil() as u64;
         let mut seen = 0;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_at_most_a_sixty_fourth_wide() {
+    fn buckets_are_at_most_a_sixty_fourth_wide() {
         for microseconds in (0..5000).chain([99_999, 1_234_567, 1_799_999_999]) {
             let edge = lower_edge(bucket(microseconds));
             assert!(edge <= microseconds && microseconds - edge <= edge / STEPS, "{microseconds}: {edge}");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_count_answers_and_the_longest_counts_waits() {
+    fn percentiles_count_responses_and_the_longest_counts_failures() {
         let mut latency = Latency::new();
         assert_eq!(latency.percentile(0.99), 0);
         for microseconds in 1..=100 {

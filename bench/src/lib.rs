@@ -1,5 +1,5 @@
-//! What the load tools share: which paths to ask for, how long a response is, and how long it
-//! took. Knows nothing of epoll; that is each binary's own.
+//! Shared code of the load tools: paths, response lengths and latencies. Knows nothing of epoll, which each binary
+//! uses itself.
 
 pub mod latency;
 pub mod paths;
@@ -8,7 +8,7 @@ pub mod response;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// The end of every binary here: silence, or one line that says who, what and where.
+/// The exit code of every binary here. An error is one line with the program and the reason.
 pub fn exit<E: Display>(program: &str, outcome: Result<(), E>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

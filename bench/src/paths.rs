@@ -1,14 +1,14 @@
-//! Which path comes next: one, or one of many picked at random, the same for the same seed.
+//! Picks the next path: the only one, or one of many at random, in the same order for the same seed.
 
-/// Paths in one pattern, at most.
+/// The most paths of one pattern.
 const EXPANSION_MAX: u64 = 1_000_000;
 
-/// `/k/{0..999}.html` stands for a thousand paths; without braces, a path stands for itself.
+/// Expands `/k/{0..999}.html` to a thousand paths. A path without braces is returned unchanged.
 ///
 /// Errors: a sentence naming the pattern.
 pub fn expand(pattern: &str) -> Result<Vec<String>, String> {
     if !pattern.starts_with('/') || !pattern.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("\"{pattern}\" is not a path; write it as in a request, from \"/\" on"));
+        return Err(format!("\"{pattern}\" is not a path; a path begins with \"/\" and has no spaces"));
     }
     let Some((before, rest)) = pattern.split_once('{') else { return Ok(vec![pattern.to_owned()]) };
     let range = rest.split_once('}').and_then(|(range, after)| {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_are_a_range() {
+    fn expands_ranges_in_braces() {
         check("/a.html", Some(&["/a.html"]));
         check("/{8..10}.html", Some(&["/8.html", "/9.html", "/10.html"]));
         check("/{3..3}", Some(&["/3"]));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_every_choice_comes() {
+    fn repeats_the_order_of_a_seed_and_picks_every_choice() {
         let picks =
             |seed| (0..200).map(|_| 0).scan(Picker::new(seed, 10), |p, _: i32| Some(p.pick())).collect();
         let (one, same, other): (Vec<_>, Vec<_>, Vec<_>) = (picks(1), picks(1), picks(2));

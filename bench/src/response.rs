@@ -1,16 +1,16 @@
-//! One request and its whole response over a blocking connection. Knows HTTP only as far as a
-//! status and `Content-Length`: every server measured here sends both for a file.
+//! One request and its whole response over a blocking connection. Parses only the status and `Content-Length`:
+//! every server measured here sends both for a file.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a server may be silent before its response counts as lost.
+/// How long a server may be silent before its response counts as late.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_MAX: usize = 16 * 1024;
 
-/// What becomes of a connection after its response.
+/// Whether a connection is kept open after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     KeepAlive,
@@ -31,11 +31,11 @@ impl fmt::Display for ResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ResponseError::Io(error) => write!(f, "{error}"),
-            ResponseError::CutShort => write!(f, "the connection was closed in the middle of an answer"),
+            ResponseError::CutShort => write!(f, "the connection was closed within the response"),
             ResponseError::HeadTooLong => write!(f, "no end of the head within {HEAD_MAX} bytes"),
             ResponseError::NotOk(line) => write!(f, "expected status 200, got \"{line}\""),
-            ResponseError::NoLength => write!(f, "the answer has no Content-Length"),
-            ResponseError::LongerThanPromised => write!(f, "more bytes than Content-Length says"),
+            ResponseError::NoLength => write!(f, "the response has no Content-Length"),
+            ResponseError::LongerThanPromised => write!(f, "more bytes than Content-Length announces"),
         }
     }
 }
@@ -56,7 +56,7 @@ pub fn request(to: SocketAddr, path: &str, persistence: Persistence) -> Vec<u8> 
     format!("GET {path} HTTP/1.1\r\nHost: {to}\r\n{connection}\r\n").into_bytes()
 }
 
-/// A blocking connection whose reads and writes fail after [`TIMEOUT`].
+/// Opens a blocking connection whose reads and writes fail after [`TIMEOUT`].
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -87,7 +87,7 @@ pub fn measure(stream: &mut TcpStream, request: &[u8]) -> Result<usize, Response
     Err(ResponseError::HeadTooLong)
 }
 
-/// Bytes of the response that `bytes` begins, head included; `None` while the head is incomplete.
+/// Length of the response that begins with `bytes`, head included; `None` while the head is incomplete.
 fn response_length(bytes: &[u8]) -> Result<Option<usize>, ResponseError> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]);
@@ -114,16 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_its_head_and_content_length() {
+    fn the_length_is_that_of_head_and_content_length() {
         check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", Ok(None));
         check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Ok(Some(43)));
         check("HTTP/1.1 200 OK\r\nDate: x\r\ncontent-length:5\r\n\r\nhel", Ok(Some(51)));
-        check("HTTP/1.1 200 OK\r\nDate: x\r\n\r\n", Err("the answer has no Content-Length"));
+        check("HTTP/1.1 200 OK\r\nDate: x\r\n\r\n", Err("the response has no Content-Length"));
         check("HTTP/1.1 404 No\r\n\r\n", Err("expected status 200, got \"HTTP/1.1 404 No\""));
     }
 
     #[test]
-    fn only_close_is_said_aloud() {
+    fn requests_connection_close_only_for_close() {
         let to = SocketAddr::from(([127, 0, 0, 1], 80));
         let text = |persistence| String::from_utf8(request(to, "/a", persistence)).unwrap();
         assert_eq!(text(Persistence::KeepAlive), "GET /a HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n");

@@ -1,7 +1,7 @@
-//! A load generator that is cheaper than the servers it loads, so that with one processor each
-//! the server is the limit and not the client. It asks once for every path to learn how many
-//! bytes the response has; from then on it only counts, and the kernel throws the bytes away
-//! (MSG_TRUNC). It never looks at a status again: a response of another length is a failure.
+//! A load generator that is cheaper than the servers it loads, so that with one processor each the server is the
+//! limit and not the client. It requests every path once to learn the length of its response. From then on it only
+//! counts bytes, which the kernel discards (MSG_TRUNC). It never parses a status again: a response of another length
+//! is a failure.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ const USAGE: &str = "\
 usage: blast [OPTION]... ADDRESS:PORT
 Load a web server on this machine or a private network; print one line of JSON.
 
-  --path PATH        Ask for PATH; repeat it, or write a range as /{0..999}.html; default /
-  --list FILE        Ask for the paths in FILE, one on each line; default none
+  --path PATH        Request PATH; repeat it, or write a range as /{0..999}.html; default /
+  --list FILE        Request the paths in FILE, one on each line; default none
   --seed NUMBER      Pick among many paths in the order of this seed; default 1
   --connections N    Keep N connections busy; default 64
   --seconds S        Start no request after S seconds, 600 at most; default 2
@@ -32,10 +32,10 @@ Load a web server on this machine or a private network; print one line of JSON.
 ";
 const SECONDS_MAX: f64 = 600.0;
 const EVENTS_PER_TURN: usize = 512;
-/// How often the connections are looked through for late responses, and the failed ones reopened.
+/// How often late responses are detected and failed connections reopened.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CHECK_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: CHECK_INTERVAL.as_nanos() as i64 };
-/// Never written to, so its pages never exist; it only says how much to throw away at once.
+/// How much is discarded at once. The buffer is never written to, so its pages are never allocated.
 const DISCARD_BUFFER: usize = 1 << 20;
 
 struct Options {
@@ -56,12 +56,12 @@ struct Target {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// No socket; the next sweep opens one.
+    /// No socket; the next check opens one.
     Down,
-    /// The request leaves as soon as the socket is writable.
+    /// The request is sent as soon as the socket is writable.
     Connecting,
     Response,
-    /// Every byte is here and the server owes its FIN.
+    /// The response is complete; the client waits for the server's FIN.
     End,
     Finished,
 }
@@ -170,7 +170,7 @@ fn is_private(to: SocketAddr) -> bool {
     }
 }
 
-/// Asks once for every path.
+/// Requests every path once and measures the length of its response.
 fn measure_targets(options: &Options) -> Result<Vec<Target>, Box<dyn Error>> {
     let mut reusable = None;
     let mut targets = Vec::with_capacity(options.paths.len());
@@ -204,7 +204,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Ends one patience after the deadline at the latest, for then every response is in or late.
+    /// Ends one timeout after the deadline at the latest: by then every response is complete or late.
     fn run(mut self, start: Instant) -> io::Result<Tally> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_TURN);
         let mut next_check = start;
@@ -252,7 +252,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Takes a target and the time from which its response counts, unless the load is over.
+    /// Starts a request: picks a target and the start time, unless the load is over.
     fn begin(&mut self, index: usize, now: Instant) -> bool {
         let connection = &mut self.connections[index];
         if now >= self.deadline || self.started == self.options.count {
@@ -297,15 +297,15 @@ impl<'a> Load<'a> {
     fn receive(&mut self, index: usize, ready: EventFlags, now: Instant) {
         let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
-        // Bounded by the response: every pass takes from `missing`.
+        // Bounded by the response: every pass subtracts from `missing`.
         while connection.missing > 0 {
             match net::recv(socket, &mut self.discard[..], RecvFlags::TRUNC) {
                 Ok((_, 0)) => return self.fail(index, Failure::CutShort, now),
                 Ok((_, n)) if n > connection.missing => return self.fail(index, Failure::WrongLength, now),
                 Ok((_, n)) => {
                     connection.missing -= n;
-                    // A short read has emptied the socket, and what comes later is a new edge; but an
-                    // end that came with these bytes was in this one and must still be read.
+                    // A short read has emptied the socket, and more data is a new edge. But a FIN that came
+                    // with these bytes was part of this edge and must still be read.
                     if n < DISCARD_BUFFER && !ready.contains(EventFlags::RDHUP) {
                         break;
                     }
@@ -340,7 +340,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// The connection stays down until the next sweep: a server that refuses is not stormed.
+    /// The connection stays down until the next check, so that a refusing server is not flooded.
     fn fail(&mut self, index: usize, failure: Failure, now: Instant) {
         let connection = &mut self.connections[index];
         self.tally.failures[failure as usize] += 1;
@@ -350,7 +350,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// On loopback a connection is usually there at once; otherwise it reports itself writable.
+/// On loopback a connection is usually established at once; otherwise epoll reports it as writable.
 fn connect(epoll: &OwnedFd, to: SocketAddr, index: usize) -> Result<(OwnedFd, Stage), Errno> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -365,7 +365,7 @@ fn connect(epoll: &OwnedFd, to: SocketAddr, index: usize) -> Result<(OwnedFd, St
     Ok((socket, stage))
 }
 
-/// What the scheduler has given this thread, the only one.
+/// CPU time of this thread, the only one, by the scheduler.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let text = fs::read_to_string("/proc/self/schedstat")?;
     let nanoseconds = text.split(' ').next().unwrap_or_default().parse()?;

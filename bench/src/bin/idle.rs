@@ -1,5 +1,5 @@
-//! Connections that have asked once and then are silent, to see what a server keeps for each.
-//! Holds them until its standard input ends, so that it cannot outlive whoever started it.
+//! Holds connections that are idle after one request, to measure a server's memory for each. Ends when its standard
+//! input ends, so that it cannot outlive the process that started it.
 
 use std::env;
 use std::error::Error;
@@ -42,7 +42,7 @@ fn open(to: SocketAddr, request: &[u8]) -> Result<TcpStream, Box<dyn Error>> {
     Ok(connection)
 }
 
-/// Nothing to read and no end: the server still holds its side.
+/// Whether the server still holds its side: nothing to read and no FIN.
 fn is_open(connection: &TcpStream) -> bool {
     let looked = connection.set_nonblocking(true).and_then(|()| connection.peek(&mut [0]));
     looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

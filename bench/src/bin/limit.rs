@@ -1,6 +1,6 @@
-//! The practical floor of a web server: edge-triggered epoll, one thread, one response sent for
-//! every read. It takes whatever arrives for one request and never looks at it, so a server that
-//! parses, finds files and keeps time can come near its cost but not below it.
+//! The practical floor of a web server: edge-triggered epoll, one thread, one fixed response for every read. It
+//! takes every read for one request and never parses it. A server that parses, finds files and keeps time can come
+//! near this cost but not below it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -71,7 +71,7 @@ fn serve(at: SocketAddr, size: usize) -> io::Result<()> {
     }
 }
 
-/// TCP_NODELAY on a listener is inherited by what it accepts.
+/// Accepted connections inherit TCP_NODELAY from the listener.
 fn listen(at: SocketAddr) -> io::Result<OwnedFd> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -83,7 +83,7 @@ fn listen(at: SocketAddr) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// The head has the fields, and about the bytes, of a file's head.
+/// The head has the fields and about the length of a file server's head.
 fn response(size: usize) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nServer: limit\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
@@ -95,14 +95,14 @@ fn response(size: usize) -> Vec<u8> {
     response
 }
 
-/// Accepts at most as many as the backlog holds; the listener is level-triggered for the rest.
+/// Accepts at most as many connections as the backlog holds. The listener is level-triggered for the rest.
 fn accept(listener: &OwnedFd, epoll: &OwnedFd, connections: &mut Vec<Option<Connection>>) -> io::Result<()> {
     for _ in 0..BACKLOG {
         let Ok(socket) = net::accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) else {
             break;
         };
         let index = socket.as_raw_fd() as usize;
-        // OUT costs nothing while edge-triggered: it is reported only after a full send buffer.
+        // Edge-triggered OUT costs nothing: epoll reports it only after the send buffer was full.
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(epoll, &socket, EventData::new_u64(index as u64), interest)?;
         if connections.len() <= index {
@@ -128,7 +128,7 @@ fn on_event(connection: &mut Connection, ready: EventFlags, response: &[u8], buf
     send(connection, response)
 }
 
-/// Sends until the response or the send buffer ends; each pass takes from `unsent`.
+/// Sends until the response is sent or the send buffer is full; every pass subtracts from `unsent`.
 fn send(connection: &mut Connection, response: &[u8]) -> Outcome {
     while connection.unsent > 0 {
         let rest = &response[response.len() - connection.unsent..];
