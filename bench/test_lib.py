@@ -1,5 +1,4 @@
-"""What can be tested of the benchmarks without measuring: ratios, the pages made of them, the files, and
-that nothing is left running. `python3 -m unittest discover bench`"""
+"""Tests of the benchmarks without measuring: ratios, pages, files, and that no process is left running. `python3 -m unittest discover bench`"""
 
 from __future__ import annotations
 
@@ -54,12 +53,12 @@ class Ratios(unittest.TestCase):
         found = line(row, taipan=Cell([*ours]), nginx=Cell([*theirs]))["servers"]["nginx"].get("score_ratio")
         self.assertEqual(found and [found["median"], found["least"], found["most"]], expected)
 
-    def test_a_ratio_is_taken_within_a_round(self) -> None:
+    def test_takes_ratios_within_a_round(self) -> None:
         one, two, three = figures(1), figures(2), figures(3)
         for ours, theirs, expected in (
             ([one], [two], [2, 2, 2]),
             ([one, two, one], [two, two, three], [2, 1, 3]),
-            # A round in which one of them has nothing says nothing.
+            # A round without figures of both is left out.
             ([one, None], [two, three], [2, 2, 2]),
             ([one, two], [None, two], [1, 1, 1]),
             ([None], [two], None),
@@ -68,17 +67,17 @@ class Ratios(unittest.TestCase):
             with self.subTest(ours=ours, theirs=theirs):
                 self.check("small", ours, theirs, expected)
 
-    def test_users_are_compared_where_both_had_no_failure(self) -> None:
+    def test_compares_users_at_the_largest_step_without_failures(self) -> None:
         ours = [figures(1, connections=100), figures(2, connections=200), figures(4, connections=400)]
         theirs = [figures(3, connections=100), figures(8, connections=200), figures(9, connections=400, failures=1)]
         with_steps = [replace(steps[-1], steps=steps) for steps in (ours, theirs)]
         self.check("modems", [with_steps[0]], [with_steps[1]], [4, 4, 4])
 
-    def test_without_a_common_step_there_is_no_ratio(self) -> None:
+    def test_has_no_ratio_without_a_common_step(self) -> None:
         ours, theirs = figures(1, connections=100), figures(1, connections=100, failures=1)
         self.check("modems", [replace(ours, steps=[ours])], [replace(theirs, steps=[theirs])], None)
 
-    def test_availability_is_of_all_rounds_and_the_longest_time_the_longest(self) -> None:
+    def test_availability_and_longest_time_are_of_all_rounds(self) -> None:
         cell = Cell([figures(1), replace(figures(1, failures=100), longest_us=7)])
         median = line("small", taipan=cell)["servers"]["taipan"]["median"]
         self.assertAlmostEqual(median["availability"], 200 / 3)
@@ -95,7 +94,7 @@ class Pages(unittest.TestCase):
         lines = [Line(ROWS["small"], ROWS["small"].parts[0], cells)]
         return results.gathered(ABOUT, lines)
 
-    def test_the_table_has_us_first_in_microseconds_and_others_as_ratios(self) -> None:
+    def test_the_table_shows_taipan_in_microseconds_and_others_as_ratios(self) -> None:
         block = page.full_table(self.results())
         self.assertIn("|  | taipan | nginx |", block)
         self.assertIn("keep-alive | 2.00 µs | 2.50 (99.50 %) |", block)
@@ -114,7 +113,7 @@ class Pages(unittest.TestCase):
             self.assertIn(f"| {page.SLOW_READERS} | 1 |", table)
             self.assertEqual("| 4096 bytes" in table, expected)
 
-    def test_the_table_says_when_the_client_did_the_work(self) -> None:
+    def test_the_table_shows_the_ratio_with_the_client_if_it_is_opposite(self) -> None:
         for theirs, client, expected in ((1, 9, "0.50 / 1.67"), (1, 4, "0.50"), (3, 9, "1.50")):
             with self.subTest(theirs=theirs, client=client):
                 cells = {
@@ -125,7 +124,7 @@ class Pages(unittest.TestCase):
                 block = page.full_table(results.gathered(ABOUT, lines))
                 self.assertIn(f"keep-alive | 2.00 µs | {expected} |", block)
 
-    def test_only_what_is_between_the_markers_is_replaced(self) -> None:
+    def test_replaces_only_the_text_between_the_markers(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             readme = pathlib.Path(folder) / "README.md"
             readme.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
@@ -143,7 +142,7 @@ class Pages(unittest.TestCase):
         for value, expected in ((100, "100 %"), (99.9999, "99.99 %"), (98.571, "98.57 %"), (0, "0.00 %")):
             self.assertEqual(page._percent(value), expected)
 
-    def test_of_several_files_the_last_that_has_a_line_counts(self) -> None:
+    def test_the_last_of_several_files_with_a_line_counts(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             files = [pathlib.Path(folder) / name for name in ("a.json", "b.json")]
             for file, score in zip(files, (1, 5)):
@@ -155,7 +154,7 @@ class Pages(unittest.TestCase):
             with self.assertRaises(BenchError):
                 results.read(files)
 
-    def test_everything_shown_names_its_dashes(self) -> None:
+    def test_pages_explain_their_dashes(self) -> None:
         self.assertIn("- h2o: not installed", page.everything(self.results()))
         self.assertIn("not installed", page.terminal(self.results()["lines"][0]))
 
@@ -172,7 +171,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(once, site.mixed_urls(www, "http://h"))
             self.assertEqual(len({(www / "many" / f"{n}.html").read_bytes() for n in range(site.MANY)}), site.MANY)
 
-    def test_every_template_is_filled_in_completely(self) -> None:
+    def test_fills_in_every_template_completely(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             work = pathlib.Path(folder)
             place = peers.Place(work, work / "www", 8080)
@@ -194,12 +193,12 @@ class Tables(unittest.TestCase):
 
 
 class Verdicts(unittest.TestCase):
-    def test_the_best_of_the_others_is_that_of_the_same_round(self) -> None:
+    def test_compares_with_the_best_of_the_same_round(self) -> None:
         ours, theirs = [6.0, 6.0], [[1.0, 3.0], [2.0, 1.0]]
         self.assertEqual(verdicts.against_most(ours, theirs), [3, 2])
         self.assertEqual(verdicts.against_least(ours, theirs), [6, 6])
 
-    def test_the_median_is_judged_and_the_bound_itself_is_good(self) -> None:
+    def test_judges_the_median_and_includes_the_bound(self) -> None:
         for judge, values, expected in (
             (verdicts.at_most, [9, 1, 1], verdicts.OK),
             (verdicts.at_most, [1, 1, 2], verdicts.OK),
@@ -232,7 +231,7 @@ class Scripts(unittest.TestCase):
                 found += [*scripts.persistent(server, scripts.LARGE), scripts.by_php(server, php_fpm)]
         return found
 
-    def test_every_server_is_told_everything(self) -> None:
+    def test_fills_in_every_template_of_scripts(self) -> None:
         for contender in self.contenders():
             with self.subTest(contender=contender.name), tempfile.TemporaryDirectory() as folder:
                 place = peers.Place(pathlib.Path(folder), pathlib.Path(folder) / "www", 8080)
@@ -246,8 +245,8 @@ class Scripts(unittest.TestCase):
                     self.assertIn(application[0], ("/bin/php-fpm", f"{place.root}/cgi-bin/64k"))
                     self.assertEqual(server[0], "/bin/program")
 
-    def test_an_application_is_ended_with_its_server(self) -> None:
-        """And accepts on descriptor 0, which is why `test -S` holds."""
+    def test_ends_an_application_with_its_server(self) -> None:
+        """The application also has the socket as descriptor 0, which `test -S` checks."""
         program = ["sh", "-c", "test -S /dev/stdin && exec sleep 1000"]
         for server, expected in ((["sleep", "1000"], 0), (["true"], 1)):
             with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
@@ -279,7 +278,7 @@ with workplace() as (work, guard):
         tree.wait(1000)
 """
 
-    def test_nothing_is_left_whatever_ends_the_command(self) -> None:
+    def test_leaves_nothing_running_after_any_signal(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             for alone in (False, True):
                 with self.subTest(signal=number, without_groups=alone):

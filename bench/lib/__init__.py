@@ -1,2 +1,2 @@
-"""What the commands in bench/ share. Read in this order: rows (what is measured), peers (who), measure
-(how one is measured), results (what follows), page (what is shown)."""
+"""Shared code of the commands in bench/. Read in this order: rows (what is measured), peers (which servers),
+measure (how one server is measured), results (medians and ratios), page (how they are shown)."""

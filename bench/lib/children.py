@@ -1,8 +1,8 @@
-"""Processes that never outlive the command that started them, and what a tree of them costs.
+"""Starts processes that never outlive their command, and measures the cost of a process tree.
 
-A tree is a process and all that came of it. Where the kernel lets us have a control group, the tree
-is what is in it: then nobody gets lost, and the processor time of those that have ended is known.
-Elsewhere it is found by parents, and a peer that forks for every connection hides its cost."""
+A process tree is a process and its descendants. If a control group can be made, the tree is what is in the group:
+no process gets lost, and the CPU time of ended processes is known. Otherwise the tree is found by parent process
+ids, and a peer that forks for every connection seems cheaper than it is."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from typing import IO
 from .group import ControlGroup
 
 STOP_SECONDS = 5.0
-# How soon a signal is heeded.
+# How often received signals are checked.
 SIGNAL_CHECK_SECONDS = 0.2
-# Looks at what is left of a tree after it was killed.
+# Attempts to kill what is left of a tree.
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Guard:
-    """Tells bench/lib/guard.py what there is to be ended, should this process not come to it."""
+    """Sends bench/lib/guard.py what it must clean up if this process dies."""
 
     def __init__(self) -> None:
         program = pathlib.Path(__file__).with_name("guard.py")
@@ -43,7 +43,7 @@ class Guard:
         os.close(read_end)
 
     def send(self, kind: str, name: object) -> None:
-        # A guard that is gone cannot help; what it guards is ended without it.
+        # Without a guard, this process still cleans up itself.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, f"{kind} {name}\n".encode())
 
@@ -54,8 +54,7 @@ class Guard:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[tuple[pathlib.Path, Guard]]:
-    """A folder to work in, removed at the end, whatever that is. From here on signals are heeded where
-    something is waited for."""
+    """A work folder that is always removed at the end. From here on, functions that wait check for signals."""
     for number in _ENDINGS:
         signal.signal(number, _on_signal)
     guard = Guard()
@@ -71,17 +70,17 @@ def workplace() -> Iterator[tuple[pathlib.Path, Guard]]:
         guard.close()
 
 
-# Signals that have come and have not been heeded yet.
+# Signals that were received and not handled yet.
 _received_signals: list[int] = []
 
 
 def _on_signal(number: int, _: object) -> None:
-    # No exception here: it could come between the taking of a lock and its release, within subprocess, too.
+    # No exception here: it could interrupt code that holds a lock, within subprocess, too.
     _received_signals.append(number)
 
 
 def exit_if_signalled() -> None:
-    """An exception, so that every `finally` on the way out is run; a second signal does not cut it short."""
+    """Raises SystemExit after a signal, so that every `finally` runs. Further signals are ignored."""
     if _received_signals:
         number = _received_signals[0]
         for ending in _ENDINGS:
@@ -91,7 +90,7 @@ def exit_if_signalled() -> None:
 
 
 def _wait_for(descriptor: int, seconds: float) -> bool:
-    """Whether there was something to read in time. Heeds signals."""
+    """Whether the descriptor became readable in time. Checks for signals."""
     give_up = time.monotonic() + seconds
     while True:
         exit_if_signalled()
@@ -103,13 +102,13 @@ def _wait_for(descriptor: int, seconds: float) -> bool:
 
 
 class ProcessTree:
-    """A process that was started here, and all that came of it."""
+    """A process that was started here, and its descendants."""
 
     def __init__(self, process: subprocess.Popen[str], group: ControlGroup | None) -> None:
         self._process, self._group = process, group
 
     def line(self, seconds: float) -> str:
-        """What it says next on its standard output; empty at the end, or when nothing came in time."""
+        """The next line of its standard output; empty at the end, or if none came in time."""
         output = self._process.stdout
         return output.readline() if output and _wait_for(output.fileno(), seconds) else ""
 
@@ -117,9 +116,9 @@ class ProcessTree:
         return self._process.poll()
 
     def wait(self, seconds: float) -> int | None:
-        """How it ended; None if it has not."""
+        """Its exit code; None if it has not ended in time."""
         if self._process.poll() is None:
-            # Readable at its end.
+            # A pidfd is readable when the process ends.
             descriptor = os.pidfd_open(self._process.pid)
             try:
                 _wait_for(descriptor, seconds)
@@ -145,8 +144,8 @@ class ProcessTree:
         return found
 
     def cpu_seconds(self) -> float:
-        """What the scheduler has given to all threads of all of them. Without a control group those
-        that have ended count only if somebody of the tree has waited for them."""
+        """The CPU time of all threads of all processes. Without a control group, ended processes count only
+        if a process of the tree has waited for them."""
         if self._group:
             return self._group.cpu_seconds()
         nanoseconds, ticks = 0, 0
@@ -160,15 +159,15 @@ class ProcessTree:
         return nanoseconds / 1e9 + ticks / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> int:
-        """Bytes of the proportional set size: what is shared with others counts in parts."""
+        """Bytes of the proportional set size: shared pages count in proportion."""
         return self.bytes_of("smaps_rollup", "Pss")
 
     def own_memory(self) -> int:
-        """Of that what is in no file. Who else has the same program running does not change it."""
+        """The part of it that no file backs. Other processes of the same program do not change it."""
         return self.bytes_of("smaps_rollup", "Pss_Anon") + self.bytes_of("smaps_rollup", "Pss_Shmem")
 
     def running(self, program: str) -> list[int]:
-        """Those of them that run a program, which is given by its path."""
+        """The processes that run the program with this path."""
         found = []
         for pid in self.pids():
             with contextlib.suppress(OSError):  # has ended since
@@ -177,8 +176,8 @@ class ProcessTree:
         return found
 
     def bytes_of(self, file: str, field: str, program: str | None = None) -> int:
-        """The sum of a field in KiB of /proc/PID/FILE (smaps_rollup: Pss, status: RssAnon), of all of them
-        or of those that run one program."""
+        """Bytes: the sum of a field of /proc/PID/FILE (smaps_rollup: Pss, status: RssAnon) over all processes, or
+        over those that run one program."""
         total = 0
         for pid in self.running(program) if program else self.pids():
             with contextlib.suppress(OSError):  # has ended since
@@ -189,7 +188,7 @@ class ProcessTree:
         return total
 
     def programs(self) -> dict[str, int]:
-        """The programs and libraries that they have mapped, with their sizes."""
+        """The programs and libraries that the processes map, with their sizes."""
         found: dict[str, int] = {}
         for pid in self.pids():
             with contextlib.suppress(OSError):
@@ -200,7 +199,7 @@ class ProcessTree:
         return found
 
     def end(self) -> None:
-        """Asks first; whatever is left of it is killed, by its ids."""
+        """Sends SIGTERM first, then kills by process id what is left."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -243,11 +242,11 @@ def started(
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes] | None = None,
 ) -> Iterator[ProcessTree]:
-    """Starts a program on its processors, in a session of its own, and ends its tree whatever happens.
-    What it says goes to `sink`."""
+    """Starts a program on these processors, in a session of its own, and always ends its tree. Its output goes to
+    `sink`."""
     group = ControlGroup.make()
 
-    def settle() -> None:
+    def prepare_child() -> None:
         os.sched_setaffinity(0, processors)
         for number in _ENDINGS:
             signal.signal(number, signal.SIG_DFL)
@@ -266,7 +265,7 @@ def started(
             cwd=folder,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
-            preexec_fn=settle,
+            preexec_fn=prepare_child,
         )
         guard.send("+session", process.pid)
         tree = ProcessTree(process, group)

@@ -1,5 +1,5 @@
-"""The clients: `taipan-bench`, which measures, and `idle`, which holds connections. Each runs on the
-client's processors and is ended in time."""
+"""The clients: `taipan-bench` and `blast`, which measure, and `idle`, which holds connections. Each runs on the
+client's processors, with a time limit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from .children import Guard, started
 from .machine import Processors, BenchError
 
-# A load is bounded by its own flags; this is for a client that hangs.
+# How much longer than its flags allow a client may run before it counts as hung.
 HANGS_SECONDS = 30
-# One address has some 28,000 ports, and a closed connection keeps its own for a minute.
+# One address has some 28,000 ports, and a closed connection keeps its port for a minute.
 SOURCES = ",".join(f"127.0.0.{number}" for number in range(2, 10))
 
 
 @dataclass(frozen=True)
 class Load:
-    """What taipan-bench reports of one run."""
+    """The report of one run of taipan-bench."""
 
     requests: int
     failures: int
@@ -30,7 +30,7 @@ class Load:
     p99_us: int
     longest_us: int
     kept: int
-    # How many failed in which way; only what occurred.
+    # Failures by kind; only kinds that occurred.
     faults: dict[str, int]
     client_seconds: float
 
@@ -52,8 +52,8 @@ class Clients:
     def load(
         self, words: Sequence[str], seconds: float, sample: tuple[float, Callable[[], None]] | None = None
     ) -> Load:
-        """One run of taipan-bench that should last for at most so many seconds. `sample` is called once
-        after its seconds, while the run goes on."""
+        """One run of taipan-bench that should last at most this many seconds. The function of `sample` is called
+        once, after its seconds, during the run."""
         report = self.work / "report.json"
         report.unlink(missing_ok=True)
         threads = len(self.processors.client)
@@ -75,7 +75,7 @@ class Clients:
     def blast(
         self, address: str, paths: str, connections: int, seconds: float, count: int | None = None
     ) -> dict:
-        """One run of blast, over kept connections; what it prints."""
+        """One run of blast over keep-alive connections. Returns its JSON."""
         command = [f"{self.tools}/blast", "--path", paths, "--connections", str(connections)]
         command += ["--seconds", str(seconds)] + (["--count", str(count)] if count else []) + [address]
         messages, report = self.work / "client-messages", self.work / "blast.json"
@@ -89,7 +89,7 @@ class Clients:
 
     @contextlib.contextmanager
     def idle_connections(self, address: str, path: str, count: int) -> Iterator[None]:
-        """Holds connections that have asked once; fails if the server has closed any by the end."""
+        """Holds connections that are idle after one request. Fails if the server has closed any by the end."""
         messages = self.work / "client-messages"
         with messages.open("wb") as sink, started(
             [f"{self.tools}/idle", address, path, str(count)],
@@ -102,7 +102,7 @@ class Clients:
         ) as tree:
             if tree.line(HANGS_SECONDS) != f"ready {count}\n":
                 said = messages.read_text(errors="replace").strip()[-500:]
-                raise BenchError(f"does not hold {count} idle connections: {said or 'no answer in time'}")
+                raise BenchError(f"cannot open {count} idle connections: {said or 'no response in time'}")
             yield
             tree.end_input()
             last = tree.line(HANGS_SECONDS)

@@ -1,5 +1,5 @@
-"""Control groups (version 2): who is in one, what they have cost, those that have ended included. Knows
-nothing of what is run in them."""
+"""Control groups (version 2): their processes, and the CPU time of all of them, ended ones included. Knows nothing
+of what runs in them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import time
 
 from .machine import BenchError
 
-# Looks at whether an emptied group can be removed.
+# Attempts to remove an emptied group.
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 _numbers = itertools.count(1)
 
 
 class ControlGroup:
-    """One of our own. Only the accounting that every group has is used, so no controller is needed."""
+    """A control group of this command. It uses only the accounting of every group, so it needs no controller."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
 
     @staticmethod
     def make() -> ControlGroup | None:
-        """None where there is no such file system, or it is not ours to write."""
+        """None without such a file system, or without permission to write to it."""
         for parent in _group_parents():
             path = parent / f"taipan-bench-{os.getpid()}-{next(_numbers)}"
             with contextlib.suppress(OSError):
@@ -36,7 +36,7 @@ class ControlGroup:
         return None
 
     def enter(self) -> None:
-        """In the child, before it becomes the program."""
+        """Moves the calling process into the group: the child, before exec."""
         (self.path / "cgroup.procs").write_text("0")
 
     def pids(self) -> list[int]:
@@ -50,7 +50,7 @@ class ControlGroup:
         raise BenchError(f"{self.path}/cpu.stat lacks usage_usec")
 
     def remove(self) -> None:
-        # Empty by now; a zombie that is not ours may hold it for a moment.
+        # The group is empty by now; a zombie of another parent may keep it busy for a moment.
         for _ in range(ATTEMPTS):
             with contextlib.suppress(OSError):
                 self.path.rmdir()
@@ -59,7 +59,7 @@ class ControlGroup:
 
 
 def _group_parents() -> list[pathlib.Path]:
-    """Our own group beneath each place where the file system is mounted."""
+    """The group of this process below each mount point of the file system."""
     ours = next(
         (line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")),
         None,

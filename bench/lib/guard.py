@@ -1,8 +1,8 @@
-"""Ends what a command of bench/ has started when that command is no more, even if it was killed.
+"""Ends what a command of bench/ has started when that command has ended, even by SIGKILL.
 
-Runs as a program of its own, in a session of its own. It is told by lines on its standard input what
-there is (`+group PATH`, `+session PID`, `+folder PATH`) and what has gone (`-` in place of `+`). When
-its input ends, it kills by their ids what is left, removes the folders, and ends."""
+Runs as a separate program in a session of its own. Lines on its standard input name what exists (`+group PATH`,
+`+session PID`, `+folder PATH`) and what has ended (`-` in place of `+`). When its input ends, it kills by id what is
+left, removes the folders, and ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import sys
 import time
 from collections.abc import Callable
 
-# A process that forks while it is being killed needs another look.
+# A process that forks while it is killed needs another attempt.
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.02
 
 
 def main() -> None:
-    # Only the end of its input ends it: Ctrl-C and a closed terminal are for the command it guards.
+    # Only the end of its input ends the guard: Ctrl-C and a closed terminal are for the command.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     there: dict[tuple[str, str], None] = {}
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def end_group(path: str) -> None:
-    """A control group: its processes, then itself."""
+    """Kills the processes of a control group and removes it."""
     group = pathlib.Path(path)
     for _ in range(ATTEMPTS):
         try:
@@ -47,12 +47,12 @@ def end_group(path: str) -> None:
             return
         for pid in pids:
             kill(os.kill, pid)
-        # Busy as long as there is one that nobody has waited for yet.
+        # Busy as long as its zombies were not reaped.
         with contextlib.suppress(OSError):
             group.rmdir()
             return
         time.sleep(PAUSE_SECONDS)
-    print(f"guard: {path} is left", file=sys.stderr)
+    print(f"guard: cannot remove {path}", file=sys.stderr)
 
 
 def end_session(pid: str) -> None:

@@ -1,5 +1,5 @@
-"""The machine: its processors, its limits, what is installed on it, and what a reader of figures must
-know of it. Starts nothing that lasts."""
+"""The machine: its processors, its limits, its installed programs, and its description for reports. Starts no
+process that keeps running."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from dataclasses import dataclass
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 REPOSITORY = BENCH.parent
 MIB = 1024 * 1024
-# Ten thousand connections, each of which may send a file of its own, and room to spare.
+# Enough for ten thousand connections that each have a file open.
 FILES_WANTED = 65536
 
 
 class BenchError(Exception):
-    """The measurement cannot go on; the text says where, what, and what to do."""
+    """The measurement cannot go on. The text says where, what, and what to do."""
 
 
 @dataclass(frozen=True)
 class Processors:
-    """Server and client never share one if there are two."""
+    """Server and client share no processor if there are two."""
 
     server: frozenset[int]
     client: frozenset[int]
 
     @staticmethod
     def shared_out(cores: int) -> Processors:
-        """The server gets so many, the client the others. When that leaves none, the client shares one."""
+        """The server gets `cores` processors, the client the others. If none are left, they share one."""
         usable = sorted(os.sched_getaffinity(0))
         server = frozenset(usable[:cores])
         others = frozenset(usable[cores:]) or frozenset(usable[-1:])
@@ -51,7 +51,7 @@ def _siblings(processor: int) -> set[int]:
 
 
 def raise_file_limit() -> int:
-    """Open files per process from now on; the children inherit it. Root may raise the hard limit, too."""
+    """Raises the limit of open files; children inherit it. As root, raises the hard limit, too."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(hard, FILES_WANTED)
     try:
@@ -66,12 +66,12 @@ def files_limit() -> int:
 
 
 def connections_possible() -> int:
-    """Connections that any server can hold: some count two descriptors for each, and have others besides."""
+    """Connections that every server can hold: some need two descriptors for each, and others besides."""
     return max(1, (files_limit() - 2000) // 2)
 
 
 def memory_available() -> int:
-    """Bytes that can be had without swapping."""
+    """Bytes that are available without swapping."""
     for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -89,7 +89,7 @@ def described() -> dict[str, object]:
 
 
 def is_busy() -> bool:
-    """Whether others are at work, so that figures are noise."""
+    """Whether other processes are busy, so that figures are noisy."""
     return os.getloadavg()[0] > 0.5
 
 
@@ -102,8 +102,8 @@ def _processor_name() -> str:
 
 
 def installed(name: str) -> str | None:
-    """A program by name; servers often live where only root's PATH looks. With a star behind it, the last
-    one whose name begins so: Debian has the version in some."""
+    """The path of a program, also in the sbin folders, where servers often are. With a trailing star, the last
+    program whose name has this prefix: Debian puts the version into some names."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin"
     if name.endswith("*"):
         folders = (pathlib.Path(folder) for folder in path.split(":") if folder)
@@ -117,7 +117,7 @@ def cargo_target() -> pathlib.Path:
 
 
 def programs(taipan: str | None, tools: str | None) -> tuple[str, pathlib.Path]:
-    """taipan, and the folder of the tools in bench/src: as named, or else built."""
+    """The paths of taipan and of the folder with the tools of bench/src: the given ones, or else built."""
     build([name for name, given in (("taipan", taipan), ("taipan-bench-tools", tools)) if not given])
     built = cargo_target() / "release"
     folder = pathlib.Path(tools or built).absolute()
@@ -129,14 +129,14 @@ def programs(taipan: str | None, tools: str | None) -> tuple[str, pathlib.Path]:
 
 
 def load_generator(given: str | None) -> str:
-    """taipan-bench: as named, or else built."""
+    """The path of taipan-bench: the given one, or else built."""
     if not given:
         build(["taipan-load"])
     return _executable(given or cargo_target() / "release" / "taipan-bench")
 
 
 def taipan(given: str | None) -> str:
-    """taipan: as named, or else built."""
+    """The path of taipan: the given one, or else built."""
     if not given:
         build(["taipan"])
     return _executable(given or cargo_target() / "release" / "taipan")
@@ -150,7 +150,7 @@ def _executable(path: str | pathlib.Path) -> str:
 
 
 def compile_c(source: pathlib.Path, program: pathlib.Path, *flags: str) -> None:
-    """A small C program that is measured with, as its author would make it."""
+    """Compiles a small C program for a measurement."""
     if not installed("cc"):
         raise BenchError("cc is missing; install gcc")
     words = ["cc", "-O2", *flags, "-o", str(program), str(source)]
@@ -160,12 +160,12 @@ def compile_c(source: pathlib.Path, program: pathlib.Path, *flags: str) -> None:
 
 
 def build(packages: Sequence[str]) -> None:
-    """Builds programs of this repository; cargo knows which are there already."""
+    """Builds programs of this repository, as far as cargo finds them out of date."""
     if not packages:
         return
     print(f"building {', '.join(packages)}", flush=True)
     if not installed("cargo"):
-        raise BenchError("cargo is missing; install Rust as https://rustup.rs says, or name built programs by flags")
+        raise BenchError("cargo is missing; install Rust (https://rustup.rs), or give built programs by flags")
     words = ["cargo", "build", "--release", "--locked"]
     for package in packages:
         words += ["-p", package]

@@ -1,4 +1,4 @@
-"""How one server is measured in one row: started, asked once, loaded, and ended. Judges nothing."""
+"""Measures one server in one row: starts it, checks one response, loads it, and ends it. Judges nothing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .peers import Server, Start
 from .rows import MODEM_BYTES_PER_SECOND, Check, Connection, Effort, Kind, Part, Row
 from .running import Running, running
 
-# Most of the memory that is left which one more step with users may take.
+# The share of the available memory that one more step with users may take.
 MEMORY_SHARE = 0.6
-# Some listen before they have started what serves.
+# Some servers listen before all their processes are started.
 SETTLE_SECONDS = 0.5
-# Steps below the best rate after which more connections are not tried.
+# Steps below the best rate after which no more connections are tried.
 FALLING_STEPS = 2
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one server did in one part of one round. The score is what ratios are made of: microseconds
-    of CPU for each request, or bytes; less is better."""
+    """The figures of one server in one part of one round. Ratios are made of the score: microseconds of CPU for
+    each request, or bytes; less is better."""
 
     score: float | None
     connections: int = 0
@@ -37,18 +37,18 @@ class Figures:
     p50_us: int = 0
     p99_us: int = 0
     longest_us: int = 0
-    # Microseconds of CPU that the client needed for each request. It does some of the server's work: what
-    # an acknowledgement sets free is sent by whoever takes that in.
+    # Microseconds of CPU that the client needed for each request. On loopback it does some of the server's work:
+    # the kernel sends queued data on the processor that handles the acknowledgement, which is the client's.
     client_us: float = 0.0
-    # Bytes of all processes behind the load; with users, while they were there.
+    # Bytes of all processes after the load; with users, while they were connected.
     memory: int = 0
     server_busy: float = 0.0
     client_busy: float = 0.0
     kept: int = 0
     faults: dict[str, int] = field(default_factory=dict)
-    # Why there were no more users; empty otherwise.
+    # Why no more users were tried; empty otherwise.
     stopped: str = ""
-    # Every step of a part that has some, also those that failed.
+    # Every step of a part that has steps, failed ones included.
     steps: list[Figures] = field(default_factory=list)
 
     @property
@@ -67,7 +67,7 @@ class Bench:
     effort: Effort
 
     def measure(self, row: Row, parts: list[Part], server: Server) -> dict[str, Figures | BenchError]:
-        """All parts of a row that the server can do, with one start of it."""
+        """Measures all parts of a row that the server supports, with one start of it."""
         start = Start(cores=self.cores, cache=row.cache, size=parts[0].size)
         if server.name == "limit" and len(parts) > 1:
             return {part.name: self._alone(row, part, server) for part in parts}
@@ -75,7 +75,7 @@ class Bench:
             return self._parts(run, parts)
 
     def _alone(self, row: Row, part: Part, server: Server) -> Figures | BenchError:
-        """A start of its own, because each has one size."""
+        """Measures one part with a start of its own, because `limit` has one response size per start."""
         start = Start(cores=self.cores, cache=row.cache, size=part.size)
         with running(server, start, self.work, self.guard, self.processors.server) as run:
             return self._parts(run, [part])[part.name]
@@ -86,7 +86,7 @@ class Bench:
             time.sleep(SETTLE_SECONDS)
         at_start = run.tree.memory()
         for part in parts:
-            # Who cannot do one part may still do the next.
+            # A server that fails in one part may still be measured in the next.
             try:
                 found[part.name] = self._part(run, part, at_start)
             except BenchError as error:
@@ -94,7 +94,7 @@ class Bench:
         return found
 
     def _part(self, run: Running, part: Part, at_start: int) -> Figures:
-        # Memory at start is that before the first request.
+        # Memory at start is measured before the first request.
         if run.server.name != "limit" and part.name != "start":
             run.check(part.sample)
         match part.kind:
@@ -132,7 +132,7 @@ class Bench:
         return figures_of(load, cpu, connections, run.tree.memory())
 
     def _asked(self, run: Running, part: Part) -> list[str]:
-        """The words of taipan-bench that say what is asked for, and what is right."""
+        """The arguments of taipan-bench for requests and verification."""
         words = ["--timeout", f"{self.effort.timeout_seconds}s"]
         if part.connection is Connection.NEW and part.kind is not Kind.USERS:
             words.append("--close")
@@ -149,7 +149,7 @@ class Bench:
     # ---- steps -------------------------------------------------------------------------
 
     def _rising(self, run: Running, part: Part) -> Figures:
-        """More connections until the rate has fallen twice."""
+        """Tries more connections until the rate has fallen twice."""
         steps: list[Figures] = []
         self._warm_up(run, part, self.effort.rising[0])
         for connections in self.effort.rising:
@@ -160,9 +160,9 @@ class Bench:
         return _with_steps(max(steps, key=lambda step: step.rate), steps)
 
     def _users(self, run: Running, part: Part) -> Figures:
-        """More users until one fails. Each reads for some seconds as fast as a modem does, and hangs up."""
+        """Tries more users until one fails. Each reads at the rate of a modem for some seconds, and closes."""
         steps: list[UsersStep] = []
-        stopped = f"{self.effort.users[-1]} users were the most that were tried"
+        stopped = f"{self.effort.users[-1]} users is the most that is tried"
         idle = machine.memory_available()
         for users in self.effort.users:
             for_each = (idle - min((step.memory_left for step in steps), default=idle)) / (
@@ -196,7 +196,7 @@ class Bench:
             seen.append((run.tree.memory(), machine.memory_available()))
 
         before = run.tree.cpu_seconds()
-        # When all are there and nobody has gone.
+        # When all users are connected and none has closed.
         sample_after = effort.ramp_seconds + (effort.user_seconds - effort.ramp_seconds) / 2
         load = self.clients.load(words, seconds, (sample_after, sample))
         cpu = run.tree.cpu_seconds() - before
@@ -219,19 +219,19 @@ class Bench:
                 return self._idle_bytes(run, part)
 
     def _idle_bytes(self, run: Running, part: Part) -> float:
-        """What a connection costs that has asked once and is silent since."""
+        """Bytes of a connection that is idle after one request."""
         count = min(self.effort.idle, machine.connections_possible())
         before = run.tree.own_memory()
         with self.clients.idle_connections(run.place.address, part.sample, count):
             time.sleep(self.effort.silence_seconds)
-            # Too little to be seen is nothing, and not less.
+            # Noise may be below 0.
             return max(0, run.tree.own_memory() - before) / count
 
 
 @dataclass(frozen=True)
 class UsersStep:
     figures: Figures
-    # Bytes of memory that the machine had left while they were there.
+    # Bytes of memory that were available while the users were connected.
     memory_left: int
 
 

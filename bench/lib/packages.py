@@ -1,5 +1,4 @@
-"""Installs the peers that Debian has, where this may be done. Says what it does, and why a peer is not
-there."""
+"""Installs the peers that Debian has, if permitted. Prints what it does, and knows why a peer is missing."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from . import machine
 from .peers import Server
 
 APT_SECONDS = 600
-# Debian's packages start what they install, unless this says no.
+# Debian's packages start what they install, unless this script forbids it.
 POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 
 
 def find(
     wanted: Sequence[Server], may_install: bool, say: Callable[[str], None]
 ) -> tuple[list[Server], dict[str, str]]:
-    """Those that are there, and for every other one by its name why it is not."""
+    """The installed servers, and the reason by name for every missing one."""
     missing = [server for server in wanted if not machine.installed(server.program)]
     refused, known = "", set[str]()
     if missing and not may_install:
@@ -48,7 +47,7 @@ def _why(server: Server, known: set[str]) -> str:
 
 
 def _install(packages: list[str], say: Callable[[str], None]) -> set[str]:
-    """Which of them there are, installed now or not."""
+    """Installs packages. Returns those that the release has, installed or not."""
     say("apt-get update")
     _apt(["apt-get", "update", "-qq"], say)
     known = [name for name in packages if _apt(["apt-cache", "show", "--no-all-versions", name], lambda _: None)]
@@ -68,7 +67,7 @@ def _apt(words: list[str], say: Callable[[str], None]) -> bool:
             words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=APT_SECONDS
         )
     except subprocess.TimeoutExpired:
-        say(f"{' '.join(words)}: no end after {APT_SECONDS} s")
+        say(f"{' '.join(words)}: not finished after {APT_SECONDS} s")
         return False
     if done.returncode != 0:
         say(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
@@ -77,7 +76,7 @@ def _apt(words: list[str], say: Callable[[str], None]) -> bool:
 
 @contextlib.contextmanager
 def _nothing_started() -> Iterator[None]:
-    """Nobody wants eight web servers that fight for port 80. A policy that is there already stays."""
+    """Keeps packages from starting eight web servers on port 80. An existing policy stays."""
     if POLICY.exists():
         yield
         return

@@ -1,5 +1,5 @@
-"""What is shown: lines on a terminal while it runs, a Markdown page of everything, and the tables of the two
-READMEs. Reads results as plain values and measures nothing."""
+"""Shows results: lines on a terminal during the run, a Markdown page of everything, and the tables of the two READMEs.
+Takes results as plain values and measures nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .results import OURS
 
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 DASH = "–"
-# How far from one two ratios are that say opposite things.
+# How far from 1 two ratios must be to be opposite.
 OPPOSITE = 0.02
 # Characters in a line of a README.
 WIDTH = 110
@@ -93,7 +93,7 @@ def _size(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    """Never rounded up to a hundred."""
+    """Never rounded up to 100."""
     return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"
 
 
@@ -268,7 +268,7 @@ def _readme_cell(line: dict, name: str) -> str:
         return DASH
     score = cell["median"]["score"]
     own = _size(score) if line["kind"] == "memory" else f"{score:.2f} µs"
-    # Where taipan has no figure there is nothing to divide by.
+    # Without a figure of taipan there is no ratio.
     text = own if name == OURS or "score_ratio" not in cell else _readme_ratio(cell)
     availability = cell["median"].get("availability", 100)
     return text if availability == 100 else f"{text} ({_percent(availability)})"
@@ -295,7 +295,7 @@ def _lowest(results: dict, name: str) -> str:
 
 
 def put_into_readme(readme: pathlib.Path, table: str) -> None:
-    """Replaces what is between the markers."""
+    """Replaces the text between the markers."""
     text = readme.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

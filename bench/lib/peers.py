@@ -1,5 +1,5 @@
-"""Who is compared: taipan, its floor, and the servers that a user might choose instead. How each is
-started, and what it cannot do. Their configurations are in bench/peers."""
+"""The servers that are compared: taipan, its floor, and the servers that a user might choose instead. How each is
+started, and what it does not support. Their configurations are in bench/peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enum import Enum
 from . import machine
 from .machine import BENCH
 
-# lighttpd makes a table of that size, and nginx connections.
+# lighttpd allocates a table of this size, and nginx its connections.
 FILES_MOST = 32768
 # Threads in each process of Apache, as its template has it.
 APACHE_THREADS = 256
@@ -23,14 +23,14 @@ MODULES = "/usr/lib/apache2/modules"
 
 
 class Cache(Enum):
-    """What a server remembers of open files, where that is for us to say."""
+    """Whether a server caches open files, if it can be configured."""
 
     ON = "on"
     OFF = "off"
 
 
 class Shedding(Enum):
-    """Whether taipan refuses requests when it comes too late to answer them."""
+    """Whether taipan rejects requests that have waited too long."""
 
     ON = ""
     # Under valgrind everything is late.
@@ -38,7 +38,7 @@ class Shedding(Enum):
 
 
 class Ability(Enum):
-    """What a row asks for beyond sending a file. A server that lacks it shows a dash."""
+    """What a row needs beyond sending a file. A server without it has a dash."""
 
     KEEPS = "keeps connections"
     CLOSES = "closes a connection when asked to"
@@ -49,7 +49,7 @@ class Ability(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where one start of a server finds its files and leaves its own."""
+    """The folders and the port of one start of a server."""
 
     work: pathlib.Path
     root: pathlib.Path
@@ -62,15 +62,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Start:
-    """How a server is to be started this time."""
+    """How a server is started."""
 
     cores: int = 1
     cache: Cache = Cache.ON
     access_log: pathlib.Path | None = None
     shedding: Shedding = Shedding.ON
-    # Bytes of the one answer of `limit`.
+    # Bytes of the only response of `limit`.
     size: int = 0
-    # More for the template, by the names that it has there.
+    # More values for the template, by name.
     more: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -81,13 +81,13 @@ Command = Callable[[str, Place, Start], list[str]]
 class Server:
     name: str
     command: Command
-    # Name of the program, and the words that make it tell its version.
+    # Name of the program, and the arguments that print its version.
     program: str
     version: tuple[str, ...]
-    # The Debian package that it is in; None: it is of this repository.
+    # Its Debian package; None for programs of this repository.
     package: str | None = None
     lacks: Mapping[Ability, str] = field(default_factory=dict)
-    # What else a reader of its column must know.
+    # A note for the reader of its column.
     remark: str = ""
     path: str = ""
 
@@ -120,11 +120,11 @@ cgi = true
 def _taipan(program: str, place: Place, start: Start) -> list[str]:
     access = json.dumps(str(start.access_log)) if start.access_log else "false"
     entries = 4096 if start.cache is Cache.ON else 0
-    # Where there are no scripts there is no process for them.
+    # Without scripts, taipan starts no process for them.
     scripts = _SCRIPTS if (place.root / "cgi-bin").is_dir() else ""
     more = {"ACCESS": access, "CACHE": entries, "SHEDDING": start.shedding.value, "SCRIPTS": scripts}
     config = fill("taipan.toml", place, start, **more)
-    # The files belong to whoever measures, and so must the server.
+    # The files belong to the user who measures, so the server runs as that user.
     as_root = ["--user", "root"] if os.geteuid() == 0 else []
     return [program, "-c", str(config), *as_root]
 
@@ -173,21 +173,21 @@ def _busybox(program: str, place: Place, start: Start) -> list[str]:
 
 
 def fill(template: str, place: Place, start: Start, **more: object) -> pathlib.Path:
-    """The template with its @NAMES@ filled in, in the server's own folder."""
+    """Writes the template, with its @NAMES@ filled in, into the server's work folder."""
     values = {
         "WORK": place.work,
         "ROOT": place.root,
         "PORT": place.port,
         "WORKERS": start.cores,
         "FILES": min(FILES_MOST, machine.files_limit()),
-        # Where nothing is said of scripts, there are none but those that the template has.
+        # By default, no scripts beyond those of the template.
         "SCRIPTS": "",
         "UPSTREAMS": "",
         **more,
         **start.more,
     }
     text = (BENCH / "peers" / template).read_text()
-    # Twice, for there may be names in what is filled in.
+    # Twice, because values may contain names.
     for _ in range(2):
         text = re.sub(r"@([A-Z]+)@", lambda found: str(values.get(found[1], found[0])), text)
     config = place.work / template
@@ -204,7 +204,7 @@ def _flags(template: str, place: Place, start: Start) -> list[str]:
 
 _NO_OPEN_FILES = "has no cache of open files to switch off"
 _ONE_AT_A_TIME = {
-    Ability.KEEPS: "closes every connection after its answer",
+    Ability.KEEPS: "closes every connection after its response",
     Ability.CACHE_SWITCH: _NO_OPEN_FILES,
 }
 
@@ -223,9 +223,9 @@ LIMIT = Server(
         Ability.CLOSES: "never closes a connection",
         Ability.CGI: "runs nothing",
         Ability.CACHE_SWITCH: "reads no files",
-        Ability.SIZES: "has one answer",
+        Ability.SIZES: "has one response",
     },
-    remark="answers every read with the same block, and looks at nothing",
+    remark="sends the same response for every read, without parsing",
 )
 PEERS = [
     Server(
@@ -272,7 +272,7 @@ PEERS = [
         ("-V",),
         "mini-httpd",
         _ONE_AT_A_TIME,
-        "one process for each connection, closed after its answer",
+        "one process for each connection, closed after its response",
     ),
     Server(
         "webfs",
@@ -290,13 +290,13 @@ PEERS = [
         (),
         "busybox",
         _ONE_AT_A_TIME,
-        "one process for each connection, closed after its answer",
+        "one process for each connection, closed after its response",
     ),
 ]
 
 
 def version_of(server: Server) -> str:
-    """As it tells itself; what has no word for it is asked of Debian. Empty when nobody knows."""
+    """The version that the program prints, or else that of its Debian package; empty if unknown."""
     asked = [[server.path, *server.version]] if server.version else []
     if server.package:
         asked.append(["dpkg-query", "--show", "--showformat", "${Version}", server.package])

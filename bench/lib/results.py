@@ -1,5 +1,5 @@
-"""What follows from the figures: medians, spreads, and ratios to taipan, as plain values that JSON can
-hold. `page` shows them, from a run or from a file."""
+"""Computes medians, spreads and ratios to taipan from the figures, as plain values for JSON. `page` shows them, from
+a run or from a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .rows import Kind, Part, Row
 
 FORMAT = 1
 OURS = "taipan"
-# Figures of which the median of the rounds is shown.
+# Figures that are shown as the median of the rounds.
 TYPICAL = (
     "rate",
     "cpu_seconds",
@@ -30,7 +30,7 @@ TYPICAL = (
 
 @dataclass
 class Cell:
-    """One server in one part: a figure for each round, or none, and why."""
+    """One server in one part: figures for each round, or the reason for none."""
 
     rounds: list[Figures | None] = field(default_factory=list)
     why: str = ""
@@ -63,7 +63,7 @@ def _cell_data(cell: Cell, ours: list[Figures | None], part: Part) -> dict:
     scores = [figures.score for figures in known if figures.score is not None]
     if scores:
         data["median"] = {"score": statistics.median(scores)} | _medians(known, part)
-    # Only rounds in which both have figures: a ratio is taken within a round.
+    # A ratio is taken within a round, so both need figures in it.
     pairs = [(theirs, our) for theirs, our in zip(cell.rounds, ours) if theirs and our]
     for name, ratio in (("score_ratio", _ratio), ("rate_ratio", _rate_ratio), ("both_ratio", _both_ratio)):
         values = [value for theirs, our in pairs if (value := ratio(theirs, our, part)) is not None]
@@ -83,7 +83,7 @@ def _medians(known: list[Figures], part: Part) -> dict:
     requests = sum(figures.requests for figures in known)
     failures = sum(figures.failures for figures in known)
     found = {name: statistics.median(getattr(figures, name) for figures in known) for name in TYPICAL}
-    # The longest time and the failures are of all rounds: nobody is interested in a typical worst case.
+    # The longest time and the failures are of all rounds.
     found["longest_us"] = max(figures.longest_us for figures in known)
     found["failures"] = failures
     found["availability"] = 100.0 * requests / (requests + failures) if requests + failures else 0.0
@@ -104,15 +104,15 @@ def _rate_ratio(theirs: Figures, ours: Figures, _: Part) -> float | None:
 
 
 def _both_ratio(theirs: Figures, ours: Figures, part: Part) -> float | None:
-    """With the client's CPU, because it does some of the server's work."""
+    """The ratio with the client's CPU, because the client does some of the server's work."""
     if theirs.score is None or ours.score is None or part.kind is not Kind.FIXED:
         return None
     return _divided(theirs.score + theirs.client_us, ours.score + ours.client_us)
 
 
 def _common_step(theirs: Figures, ours: Figures) -> tuple[Figures, Figures] | None:
-    """The step with the most connections that both did without a failure: who bears more must not pay for
-    it, nor gain by it."""
+    """The step with the most connections that both did without a failure, so that a server which holds more
+    connections neither loses nor gains."""
     good = [
         {step.connections: step for step in figures.steps if not step.failures and step.score is not None}
         for figures in (theirs, ours)
@@ -131,14 +131,14 @@ def gathered(about: dict, lines: list[Line]) -> dict:
 
 def write(file: pathlib.Path, results: dict) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Complete or not there, for whoever reads it while it is written.
+    # Written beside and renamed, so that a reader never sees a part.
     beside = file.with_name(file.name + ".new")
     beside.write_text(json.dumps(results, indent=1) + "\n")
     beside.replace(file)
 
 
 def read(files: list[pathlib.Path]) -> dict:
-    """Several files become one: of a line that is in more than one of them, the last counts."""
+    """Merges several files: of a line in more than one file, the last one counts."""
     merged: dict = {}
     lines: dict[tuple[str, str], dict] = {}
     for file in files:
@@ -147,7 +147,7 @@ def read(files: list[pathlib.Path]) -> dict:
         except (OSError, ValueError) as error:
             raise BenchError(f"{file}: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise BenchError(f"{file} is no result of bench/compare, or one of another version")
+            raise BenchError(f"{file} is not a result of bench/compare, or has another version")
         commands = [*merged.get("commands", []), *found["commands"]]
         servers = {**merged.get("servers", {}), **found["servers"]}
         quick = found["quick"] or merged.get("quick", False)

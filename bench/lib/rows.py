@@ -1,5 +1,5 @@
-"""What is measured: the tests of the documents that people have compared web servers with for thirty
-years, as a table. Knows nothing of servers and starts nothing."""
+"""The table of what is measured: the tests of published comparisons of web servers from thirty years. Knows nothing
+of how servers are started."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Connection(Enum):
 
 
 class Kind(Enum):
-    """How a part is loaded, and what its figures are of."""
+    """How a part is loaded, and what its figures are."""
 
-    # So many requests, or so long.
+    # A number of requests, or a time.
     FIXED = "fixed"
     # More and more connections until the rate falls; figures are those of the best rate.
     RISING = "rising"
     # More and more slow readers until one fails; figures are those of the last step without a failure.
     USERS = "users"
-    # Bytes, not time.
+    # Bytes of memory or files.
     MEMORY = "memory"
 
 
 class Check(Enum):
-    """What every body is held against, beside its own length."""
+    """What every body is compared with, besides its own Content-Length."""
 
     FIRST_LENGTH = "the length of the first one"
     FILES = "the file itself, by checksum"
@@ -44,33 +44,33 @@ class Part:
 
     name: str
     title: str
-    # Path, pattern of paths, or none for the weighted URLs.
+    # A path, a pattern of paths, or None for the weighted URLs.
     target: str | None
-    # A path whose answer is looked at before anything is measured.
+    # A path whose response is checked before the measurement.
     sample: str
     connections: int = 1
-    # None: not so many, but so long.
+    # None: bounded by time.
     requests: int | None = None
     connection: Connection = Connection.KEPT
     check: Check = Check.FIRST_LENGTH
     kind: Kind = Kind.FIXED
-    # Bytes of an answer, for the server that has only one.
+    # Bytes of a response, for `limit`, which has only one.
     size: int = 0
     needs: frozenset[Ability] = frozenset()
 
 
 @dataclass(frozen=True)
 class Row:
-    """A test of a document: parts that are measured with one start of a server."""
+    """A test: parts that are measured with one start of a server."""
 
     name: str
     source: str
     parts: tuple[Part, ...]
-    # Sets of files that it needs.
+    # The sets of files that it needs.
     files: tuple[str, ...] = ("sizes",)
     needs: frozenset[Ability] = frozenset()
     cache: Cache = Cache.ON
-    # Minutes for each server: measured in fewer rounds.
+    # It takes minutes for each server and is measured in fewer rounds.
     long: bool = False
     # Its share of the time that --quick has.
     weight: float = 1.0
@@ -78,13 +78,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of the documents' tests is done."""
+    """How extensively the tests are run."""
 
-    # Requests are divided by this.
+    # The numbers of requests are divided by this.
     divisor: int
-    # Most seconds of one load that is bounded by requests.
+    # The most seconds of a load that is bounded by requests.
     seconds: float
-    # Seconds of the weighted URLs.
+    # Seconds of a load with the weighted URLs.
     mixed_seconds: float
     rising: tuple[int, ...]
     rising_seconds: float
@@ -93,11 +93,11 @@ class Effort:
     ramp_seconds: float
     idle: int
     silence_seconds: float
-    # A silent server has failed after that.
+    # A request fails when the server was silent for this long.
     timeout_seconds: float
     # Requests before each load that are not measured.
     warm_up: int
-    # All of it together, from the first start of a server on.
+    # Seconds for everything, from the first start of a server.
     budget_seconds: float | None = None
 
 

@@ -1,4 +1,4 @@
-"""A server that runs: started on a free port in a folder of its own, waited for, asked once, ended."""
+"""Runs a server: starts it on a free port in a folder of its own, waits until it listens, and ends it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_SECONDS = 20
 
 @dataclass(frozen=True)
 class Running:
-    """A server that answers."""
+    """A server that listens."""
 
     server: Server
     place: Place
@@ -31,7 +31,7 @@ class Running:
         return f"http://{self.place.address}{target}"
 
     def check(self, path: str, expected: bytes | None = None) -> None:
-        """A fast wrong answer is worth nothing. If nothing else is expected, it is the file."""
+        """Checks one response. The expected body is that of the file, unless given."""
         if expected is None and path.startswith("/cgi-bin/"):
             expected = site.CGI_BODY
         elif expected is None:
@@ -39,11 +39,11 @@ class Running:
         connection = http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=10)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            if answer.status != 200 or answer.read() != expected:
-                raise BenchError(f"{self.server.name} answers {path} with {answer.status} or other bytes")
+            response = connection.getresponse()
+            if response.status != 200 or response.read() != expected:
+                raise BenchError(f"{self.server.name} responds to {path} with status {response.status} or a wrong body")
         except (OSError, http.client.HTTPException) as error:
-            raise BenchError(f"{self.server.name} does not answer {path}: {error or type(error).__name__}") from error
+            raise BenchError(f"{self.server.name} does not respond to {path}: {error or type(error).__name__}") from error
         finally:
             connection.close()
 
@@ -57,8 +57,8 @@ def running(
     processors: frozenset[int],
     before: tuple[str, ...] = (),
 ) -> Iterator[Running]:
-    """Starts it on a free port in a folder of its own, and ends it whatever happens. `before` are words
-    before its command, such as valgrind's."""
+    """Starts a server on a free port in a folder of its own, and always ends it. `before` are arguments before its
+    command, such as valgrind's."""
     with tempfile.TemporaryDirectory(prefix="start-", dir=work) as name:
         folder = pathlib.Path(name)
         folder.chmod(0o755)
@@ -84,7 +84,7 @@ def _wait_until_ready(server: Server, place: Place, tree: ProcessTree, messages:
         exit_if_signalled()
         if tree.ended() is not None:
             said = messages.read_text(errors="replace").strip()[-500:]
-            raise BenchError(f"{server.name} ended at once: {said or 'without a word'}")
+            raise BenchError(f"{server.name} ended at once: {said or 'without a message'}")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", place.port), 1):
             return
         time.sleep(0.01)

@@ -1,5 +1,5 @@
-"""Who answers by programs, and how each server is settings to: by CGI, with an application that it starts or that
-is started beside it, and with php-fpm. What is not here of a configuration is in bench/peers."""
+"""How each server is configured to run programs: by CGI, with an application that the server starts or that is
+started beside it, and with php-fpm. The rest of each configuration is in bench/peers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from . import machine, site
 from .machine import BENCH, REPOSITORY
 from .peers import Command, Place, Server, Start, fill
 
-# Of an application, and children of php-fpm.
+# Processes of an application, and children of php-fpm.
 PROCESSES = 4
 STARTER = BENCH / "lib" / "starter.py"
 SOCKET = "application.sock"
 FOLDER = "cgi-bin"
 
 PHP = "<?php\nheader('Content-Type: text/plain');\necho \"Hello!\\n\";\n"
-# Debian's has its version in its name.
+# Debian's program has the version in its name.
 PHP_FPM = Server(
     "php-fpm",
     lambda program, place, start: [program, "-F", "-y", str(fill("php-fpm.conf", place, start))],
@@ -38,9 +38,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What is asked for, by each kind."""
+    """A program, its path by kind, and its expected body."""
 
-    # Of the program, in the folder of scripts.
+    # The name of the program in the folder of scripts.
     program: str
     body: bytes
 
@@ -68,9 +68,9 @@ def make(www: pathlib.Path) -> None:
     (www / f"{HELLO.program}.php").write_text(PHP)
 
 
-# ---- what the templates are settings -----------------------------------------------------------
+# ---- values for the templates --------------------------------------------------------------
 
-# More at a time than anybody asks for here, and scripts that may be silent for as long as they are held.
+# More processes than any row needs, and no limit on the time to the first byte, for scripts that sleep.
 _TAIPAN_CGI = """
 [scripts]
 processes = 1000
@@ -92,7 +92,7 @@ name = "app"
 command = "@ROOT@/cgi-bin/@PROGRAM@"
 processes = @PROCESSES@
 min_processes = @PROCESSES@
-# What it has not accepted yet waits in its own queue, as with the others.
+# Requests that it has not accepted wait in its listen queue, as with the other servers.
 concurrent = 4
 """
 
@@ -150,7 +150,7 @@ _NGINX_KEPT = f"location /app/ {{ fastcgi_pass application; fastcgi_keep_conn on
 _NGINX_UPSTREAM = "upstream application { server unix:@WORK@/application.sock; keepalive 16; }"
 _NGINX_PHP = f"location ~ \\.php$ {{ fastcgi_pass unix:@WORK@/application.sock; {_NGINX_FASTCGI} }}"
 
-# By server and kind; what is missing is in the server's template.
+# By server and kind. Pairs that are missing are part of the server's template.
 _SETTINGS: Mapping[tuple[str, Kind], Mapping[str, str]] = {
     ("taipan", Kind.CGI): {"SCRIPTS": _TAIPAN_CGI},
     ("taipan", Kind.PERSISTENT): {"SCRIPTS": _TAIPAN_PERSISTENT},
@@ -162,19 +162,19 @@ _SETTINGS: Mapping[tuple[str, Kind], Mapping[str, str]] = {
 }
 
 
-# ---- who answers ---------------------------------------------------------------------------
+# ---- contenders ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A server that answers in one way."""
+    """A server with one way to run a program."""
 
     name: str
     server: Server
     start: Start
     path: str
     body: bytes
-    # Scripts that sleep meanwhile.
+    # Sleeping scripts that run during the load.
     sleeping: int = 0
 
 
@@ -183,7 +183,7 @@ def by_cgi(server: Server, answer: Answer) -> Contender:
 
 
 def persistent(server: Server, answer: Answer) -> list[Contender]:
-    """nginx starts no programs, and may keep its connections to them or not."""
+    """nginx starts no programs. It is measured without and with keep-alive to the application."""
     plain = _contender(server.name, server, Kind.PERSISTENT, answer)
     if server.name != "nginx":
         return [plain]
@@ -193,7 +193,7 @@ def persistent(server: Server, answer: Answer) -> list[Contender]:
 
 
 def by_php(server: Server, php_fpm: Server) -> Contender:
-    """With a php-fpm of its own."""
+    """The server with a php-fpm of its own."""
 
     def pool(place: Place, start: Start) -> list[str]:
         return ["0", *php_fpm.words(place, start)]
@@ -212,8 +212,8 @@ def _shared_socket(answer: Answer) -> Callable[[Place, Start], list[str]]:
 
 
 def _beside(server: Server, application: Callable[[Place, Start], list[str]]) -> Server:
-    """A server that is started behind its application, both as one tree. The application is the words of
-    the starter: how many processes, and what they are."""
+    """A server that is started after its application, both in one process tree. `application` returns arguments of
+    the starter: the number of processes, and their command."""
     alone: Command = server.command
 
     def both(program: str, place: Place, start: Start) -> list[str]:

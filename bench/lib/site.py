@@ -1,5 +1,5 @@
-"""The files that are served: the sizes, numbers and weights of the documents' tests. The same bytes in
-every run, so that a figure of today can be held against one of last year."""
+"""Makes the files that are served, with the sizes, numbers and weights of the tests. The bytes are the same in every
+run, so that figures can be compared over years."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CGI_BODY = b"Hello!\n"
 
 
 def make(www: pathlib.Path, sets: Iterable[str]) -> None:
-    """Makes the sets of files that are asked for: `sizes`, `large`, `many`, `users`, `mixed`, `cgi`."""
+    """Makes the given sets of files: `sizes`, `large`, `many`, `users`, `mixed`, `cgi`."""
     makers = {
         "sizes": _sizes,
         "large": lambda folder: _write(folder / f"{LARGE}.html", LARGE),
@@ -51,7 +51,7 @@ def _sizes(www: pathlib.Path) -> None:
 
 
 def _numbered(folder: pathlib.Path, count: int, size: int) -> None:
-    """Every file has its number in it, so that one in the place of another is noticed."""
+    """Every file contains its number, so that a wrong file is detected."""
     folder.mkdir(exist_ok=True)
     for number in range(count):
         mark = f"{number:04}\n".encode()
@@ -69,7 +69,7 @@ def _mixed(www: pathlib.Path) -> None:
 
 
 def _weights(count: int) -> list[int]:
-    """Few are asked for often, most seldom: the n-th of them 1/n as often as the first."""
+    """Weights by Zipf's law: the n-th file is requested 1/n as often as the first."""
     weights = [max(1, round(100 / rank)) for rank in range(1, count + 1)]
     random.Random(2).shuffle(weights)
     return weights

@@ -1,13 +1,13 @@
-"""Starts an application and the server before it, for servers that start none themselves, and ends both. So
-they are one tree, and the processor time of both is counted.
+"""Starts an application and a server in front of it, for servers that do not start applications, and ends both.
+Both are in one process tree, so that the CPU time of both is counted.
 
 Runs as a program of its own:
 
     starter.py SOCKET PROCESSES PROGRAM [ARGUMENT]... -- SERVER [ARGUMENT]...
 
-It makes the Unix socket and starts so many processes of PROGRAM with it as their descriptor 0; with 0
-processes PROGRAM is started once and makes the socket itself. Then it starts SERVER, and waits. When it is
-asked to end, or one of them has ended, it ends them all."""
+The starter makes the Unix socket and starts PROCESSES processes of PROGRAM with it as descriptor 0. With 0 processes
+it starts PROGRAM once, and PROGRAM makes the socket itself. Then it starts SERVER, and waits. When it receives a
+signal, or one child has ended, it ends them all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import IO
 
 BACKLOG = 4096
-# Until a program has made its socket, and until one that is asked to end has ended.
+# Seconds until a program has made its socket, and until a process has ended after SIGTERM.
 SOCKET_SECONDS = 10.0
 STOP_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
@@ -32,7 +32,7 @@ _SIGNALS = {*_ENDINGS, signal.SIGCHLD}
 def main() -> int:
     path, processes = sys.argv[1], int(sys.argv[2])
     program, server = split(sys.argv[3:])
-    # They wait until they are asked for, so that none comes between the start of a child and our knowing it.
+    # Blocked until sigwait, so that no signal comes between the start of a child and its place in the list.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is before the `--`, and what is behind it."""
+    """The words before the `--`, and those after it."""
     at = words.index("--")
     return [*words[:at]], [*words[at + 1 :]]
 
@@ -69,12 +69,12 @@ def wait_for(path: str) -> None:
     give_up = time.monotonic() + SOCKET_SECONDS
     while not os.path.exists(path):
         if signal.sigpending() & _SIGNALS or time.monotonic() > give_up:
-            sys.exit(f"starter: no socket {path}")
+            sys.exit(f"starter: {path} was not made in time")
         time.sleep(PAUSE_SECONDS)
 
 
 def end(children: list[subprocess.Popen[bytes]]) -> None:
-    """The server first. Whoever started this kills what does not listen."""
+    """Ends the server first. A process that ignores SIGTERM is killed."""
     for child in reversed(children):
         child.terminate()
     for child in children:

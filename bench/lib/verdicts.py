@@ -1,4 +1,4 @@
-"""Bounds, and whether they hold: of what was measured in every round, the median counts. Measures nothing."""
+"""Judges whether bounds hold, by the median of all rounds. Measures nothing."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def no_failures(cell: str, failures: list[float]) -> Verdict:
 
 
 def reported(cell: str, check: str, values: list[float], unit: str = "") -> Verdict:
-    """Shown, and held to nothing."""
+    """A figure that is shown and has no bound."""
     return Verdict(cell, check, values, "", NONE, unit)
 
 
 def not_judged(cell: str, check: str, bound: str, why: str) -> Verdict:
-    """There is a bound, and nothing to hold against it."""
+    """A bound without figures, and the reason."""
     return Verdict(cell, check, [], bound, why)
 
 
 def against_most(ours: Sequence[float], theirs: Sequence[Sequence[float]]) -> list[float]:
-    """For each round ours, divided by the largest of theirs in the same round."""
+    """For each round, ours divided by the largest of theirs."""
     return [one / max(others) for one, *others in zip(ours, *theirs)]
 
 
 def against_least(ours: Sequence[float], theirs: Sequence[Sequence[float]]) -> list[float]:
-    """For each round ours, divided by the smallest of theirs in the same round."""
+    """For each round, ours divided by the smallest of theirs."""
     return [one / min(others) for one, *others in zip(ours, *theirs)]
 
 
@@ -62,7 +62,7 @@ def missed(verdicts: Sequence[Verdict]) -> bool:
 
 
 def table(verdicts: Sequence[Verdict]) -> list[str]:
-    """Its lines, for a terminal."""
+    """The lines of a table for a terminal."""
     width = max([44, *(len(f"{verdict.cell}: {verdict.check}") for verdict in verdicts)])
     lines = [f"{'':5}{'check':{width}}{'median':>10}   {'spread':18}{'bound':10} each round"]
     for verdict in verdicts:

@@ -1,5 +1,5 @@
-/* The script of bench/scripts: by CGI when it is started for one request, by FastCGI when it is started with a
- * socket. With -DBYTES=N it answers with so many bytes of the text that lib/site.py makes. */
+/* The script of bench/scripts. It speaks CGI when started for one request, and FastCGI when started with a socket.
+ * With -DBYTES=N its body is N bytes of the text that lib/site.py makes. */
 #include "taipan.h"
 
 int main(void)

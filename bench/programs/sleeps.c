@@ -1,4 +1,4 @@
-/* A script that answers nothing until it is ended. */
+/* A script that sends nothing and sleeps until it is killed. */
 #include <unistd.h>
 
 int main(void)
