@@ -8,12 +8,12 @@
  *             printf("Content-Type: text/plain\r\n\r\nHello, %s!\n", getenv("REMOTE_ADDR"));
  *     }
  *
- * Started by a web server with a listening socket as descriptor 0, the program answers one request
- * after the other by FastCGI. Started in any other way it runs its body once, as plain CGI does.
+ * Started by a web server with a listening socket as descriptor 0, the program serves one request
+ * after the other by FastCGI. Started in any other way it runs its body once, as a CGI program.
  *
- * In a request, getenv() has its variables, stdin its body, stdout its answer and stderr the server's
- * log. What getenv() gave is gone with the next request. Descriptors 0, 1 and 2 are not of the request:
- * write() to them, and programs that are started, do not reach the client.
+ * In a request, getenv() has its variables, stdin its body, stdout its response and stderr the
+ * server's log. The next request invalidates strings from getenv(). Descriptors 0, 1 and 2 do not
+ * belong to the request: write() to them and the output of child processes do not reach the client.
  *
  * Include it first, in the one file that has main(). Linux; any C since C99, or C++. No dependency.
  * One request at a time: for more at a time, let the server start more processes.
@@ -40,13 +40,13 @@
 #error "include taipan.h before every other header"
 #endif
 
-/* Waits for the next request; 0 when there will be none, and the program should end. */
+/* Waits for the next request. 0: there are no more, and the program should end. */
 static int taipan_accept(void);
 
-/* Whether nobody waits for the present answer any more. Does not wait. Output fails then. */
+/* Whether the client has left the current request, so that output fails. Does not wait. */
 static int taipan_aborted(void);
 
-/* ---- Nothing below is for programs. ---- */
+/* ---- Everything below is private. ---- */
 
 enum {
     TAIPAN_BEGIN = 1, TAIPAN_ABORT = 2, TAIPAN_END = 3, TAIPAN_PARAMS = 4, TAIPAN_STDIN = 5,
@@ -60,7 +60,7 @@ enum {
 
 enum taipan_mode { TAIPAN_NOT_STARTED, TAIPAN_CGI, TAIPAN_OVER, TAIPAN_FASTCGI };
 
-/* What comes next of the request. */
+/* The part of the request that is expected next. */
 enum taipan_phase { TAIPAN_NONE, TAIPAN_NAMES, TAIPAN_BODY, TAIPAN_ANSWER };
 
 static struct {
@@ -68,16 +68,16 @@ static struct {
     enum taipan_phase phase;
     pid_t pid;
     int listener;
-    /* Kept connections without a request, and the one that has it, or -1. */
+    /* Idle kept connections, and the one with the current request, or -1. */
     int idle[TAIPAN_IDLE_CONNECTIONS];
     int idle_count;
     int connection;
-    /* Of the request. */
+    /* State of the request. */
     int keep, aborted, finishing;
     unsigned id, role;
-    /* The connection cannot be used any more. */
+    /* The connection is unusable. */
     int broken;
-    /* Bytes that have come, and how much of the present record is still to come. */
+    /* Received bytes, and how much of the current record is missing. */
     size_t in_start, in_end, content, padding;
     size_t out_len;
     char *params;
@@ -111,7 +111,7 @@ static void taipan_flush(void)
     taipan.out_len = 0;
 }
 
-/* One record; len is small enough for it and for the buffer. */
+/* Appends one record; len fits the record and the buffer. */
 static void taipan_record(int type, unsigned id, const void *content, size_t len)
 {
     unsigned char *to;
@@ -143,7 +143,7 @@ static void taipan_end_request(unsigned id, unsigned exit_status, int ending)
 
 /* ---- Bytes in. */
 
-/* Whether there is at least one byte in the buffer, now. */
+/* Whether the buffer has at least one byte; reads if it is empty. */
 static int taipan_fill(void)
 {
     ssize_t got;
@@ -160,7 +160,7 @@ static int taipan_fill(void)
     return !taipan.broken;
 }
 
-/* Takes exactly len bytes, to nowhere if to is NULL. */
+/* Takes exactly len bytes; discards them if to is NULL. */
 static int taipan_take(void *to, size_t len)
 {
     unsigned char *at = (unsigned char *)to;
@@ -189,7 +189,7 @@ static int taipan_take_content(void *to, size_t len)
 
 static void taipan_close(void);
 
-/* Ends a request that the program never hears of. */
+/* Ends a request that the program does not see. */
 static void taipan_refuse(unsigned id, int ending)
 {
     taipan_end_request(id, 0, ending);
@@ -231,7 +231,7 @@ static void taipan_names(void)
 {
     size_t len = taipan.content;
     if (len == 0) {
-        /* An authorizer has no body, and nothing that says so. */
+        /* An authorizer has no body, and no record that ends it. */
         taipan.phase = taipan.role == TAIPAN_RESPONDER ? TAIPAN_BODY : TAIPAN_ANSWER;
         return;
     }
@@ -262,7 +262,7 @@ static void taipan_values(void)
     }
     if (!taipan_take_content(question, len))
         return;
-    /* Names are short, so every length that we can answer takes one byte. */
+    /* The known names are short, so every length takes one byte. */
     while (at + 2 <= len && question[at] < 128 && question[at + 1] < 128) {
         size_t name_len = question[at], value_len = question[at + 1];
         if (at + 2 + name_len + value_len > len)
@@ -283,7 +283,7 @@ static void taipan_values(void)
     taipan_flush();
 }
 
-/* Reads the next record. The content of a piece of the body is left to be taken. */
+/* Reads the next record. The content of a body record is left in the buffer. */
 static void taipan_next_record(void)
 {
     unsigned char header[TAIPAN_HEADER];
@@ -321,7 +321,7 @@ static void taipan_next_record(void)
     } else if (ours && header[1] == TAIPAN_STDIN && taipan.phase == TAIPAN_BODY && taipan.content == 0) {
         taipan.phase = TAIPAN_ANSWER;
     } else if (!ours || header[1] != TAIPAN_STDIN || taipan.phase != TAIPAN_BODY) {
-        /* Of a request that has ended: passed over, so that nobody takes it for a body. */
+        /* A record of an ended request: skipped, so that it is not read as a body. */
         taipan_take_content(NULL, taipan.content);
     }
 }
@@ -357,7 +357,7 @@ static ssize_t taipan_write(int type, const char *bytes, size_t size)
         taipan_record(type, taipan.id, bytes + at, len);
         at += len;
     }
-    /* At its end an answer is sent together with what says so. */
+    /* The last output is sent together with the end of the request. */
     if (!taipan.finishing)
         taipan_flush();
     return (ssize_t)size;
@@ -380,7 +380,7 @@ static int taipan_aborted(void)
     struct pollfd waiting;
     if (taipan.mode != TAIPAN_FASTCGI)
         return 0;
-    /* What stands behind a piece of the body that was not read is not looked for. */
+    /* An abort after an unread body record is not detected. */
     while (taipan.phase >= TAIPAN_BODY && taipan.content == 0 && !taipan.aborted && !taipan.broken) {
         waiting.fd = taipan.connection;
         waiting.events = POLLIN;
@@ -394,7 +394,7 @@ static int taipan_aborted(void)
 #if defined(__GLIBC__) && !defined(TAIPAN_MACROS)
 #define TAIPAN_REPLACE() (stdin = taipan.files[0], stdout = taipan.files[1], stderr = taipan.files[2])
 #else
-/* Where the three cannot be assigned to, their names are given another meaning, below. */
+/* If the three cannot be assigned to, macros below redefine their names. */
 #define TAIPAN_REPLACE() ((void)0)
 #endif
 
@@ -417,7 +417,7 @@ static int taipan_open_streams(void)
 
 /* ---- The environment. */
 
-/* The length at *at, which then stands behind it; or more than there can be. */
+/* Reads the length at *at and moves behind it; returns more than possible if it is cut. */
 static size_t taipan_length(size_t *at)
 {
     const unsigned char *bytes = (const unsigned char *)taipan.params;
@@ -452,7 +452,7 @@ static int taipan_add_variable(size_t *count, char *variable)
     return 1;
 }
 
-/* Pairs become NAME=VALUE where they stand: two lengths take at least as much room as '=' and NUL. */
+/* Rewrites pairs to NAME=VALUE in place: two lengths take at least as much room as '=' and NUL. */
 static int taipan_set_environment(void)
 {
     size_t at = 0, count = 0, given, i;
@@ -467,7 +467,7 @@ static int taipan_set_environment(void)
         memmove(variable + name_len + 1, taipan.params + at + name_len, value_len);
         variable[name_len + 1 + value_len] = '\0';
         at += name_len + value_len;
-        /* A client's field Proxy is nobody's proxy. */
+        /* The Proxy field of a client must not become HTTP_PROXY (httpoxy). */
         if (!taipan_same_name("HTTP_PROXY=", variable) && !taipan_add_variable(&count, variable))
             return 0;
     }
@@ -492,7 +492,7 @@ static void taipan_close(void)
         return;
     waiting.fd = taipan.connection;
     waiting.events = POLLIN;
-    /* Closing with bytes unread would destroy what was sent last (TCP). Not for ever: two seconds. */
+    /* Closing with unread bytes sends RST, which may destroy the last output. At most two seconds. */
     if (!taipan.broken && shutdown(taipan.connection, SHUT_WR) == 0) {
         for (turns = 0; turns < 256 && poll(&waiting, 1, 2000) > 0; turns++)
             if (recv(taipan.connection, taipan.in, sizeof taipan.in, 0) <= 0)
@@ -520,7 +520,7 @@ static void taipan_finish(unsigned exit_status)
         taipan_close();
 }
 
-/* A child of the program that exits is none of the server's business. */
+/* A child of the program that exits must not end the request. */
 #ifdef __GLIBC__
 static void taipan_exit(int status, void *nothing)
 {
@@ -546,14 +546,14 @@ static enum taipan_mode taipan_start(void)
     socklen_t size = sizeof listens;
     if (getsockopt(0, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
         return TAIPAN_CGI;
-    /* Out of the way, so that nothing the program starts has the socket. */
+    /* Moved away, so that child processes do not inherit the socket. */
     taipan.listener = fcntl(0, F_DUPFD_CLOEXEC, 3);
     nothing = open("/dev/null", O_RDONLY);
     if (taipan.listener < 0 || nothing < 0 || dup2(nothing, 0) < 0)
         return TAIPAN_OVER;
     if (nothing != 0)
         close(nothing);
-    /* Another process may have taken the connection that woke this one. */
+    /* Another process may have accepted the connection that woke this one. */
     fcntl(taipan.listener, F_SETFL, fcntl(taipan.listener, F_GETFL) | O_NONBLOCK);
     taipan.connection = -1;
     taipan.base_environment = environ;
@@ -566,7 +566,7 @@ static enum taipan_mode taipan_start(void)
     return taipan_open_streams() ? TAIPAN_FASTCGI : TAIPAN_OVER;
 }
 
-/* Waits until a connection has something to say. */
+/* Waits until a connection is readable. */
 static int taipan_wait(void)
 {
     struct pollfd waiting[TAIPAN_IDLE_CONNECTIONS + 1];
@@ -586,13 +586,13 @@ static int taipan_wait(void)
         for (i = 0; i < taipan.idle_count; i++) {
             if (waiting[i].revents != 0) {
                 taipan.connection = taipan.idle[i];
-                /* In the order in which they came, so that none waits for ever. */
+                /* In the order of arrival, so that none waits forever. */
                 memmove(taipan.idle + i, taipan.idle + i + 1,
                         (size_t)(--taipan.idle_count - i) * sizeof taipan.idle[0]);
                 return 1;
             }
         }
-        /* A new one waits as the others do, for it may be long before it says something. */
+        /* A new connection waits like the others, because its first bytes may come late. */
         i = accept4(taipan.listener, NULL, NULL, SOCK_CLOEXEC);
         if (i >= 0)
             taipan.idle[taipan.idle_count++] = i;
@@ -631,7 +631,7 @@ static int taipan_accept(void)
         if (taipan.broken || taipan.phase >= TAIPAN_BODY)
             taipan_close();
     }
-    /* Nothing that was not read, or could not be sent, is of this request. */
+    /* Unread input and unsent output of the last request are dropped. */
     for (i = 0; i < 3; i++) {
         __fpurge(taipan.files[i]);
         clearerr(taipan.files[i]);

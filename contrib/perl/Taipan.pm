@@ -14,13 +14,13 @@ Taipan - a CGI program, made persistent by one line
 
 =head1 DESCRIPTION
 
-Started by a web server with a listening socket as descriptor 0, the program answers one request after the
-other by FastCGI. Started in any other way it runs its body once, as plain CGI does.
+Started by a web server with a listening socket as descriptor 0, the program serves one request after the
+other by FastCGI. Started in any other way it runs its body once, as a CGI program.
 
-In a request, %ENV has its variables, STDIN its body, STDOUT its answer and STDERR the server's log.
-Descriptors 0, 1 and 2 are not of the request: programs that are started do not reach the client, unless
-they are given pipes. A C<die> that nobody catches ends the program, as it ends a CGI program; the server
-starts it again.
+In a request, %ENV has its variables, STDIN its body, STDOUT its response and STDERR the server's log.
+Descriptors 0, 1 and 2 do not belong to the request: the output of child processes does not reach the
+client, unless it goes through pipes. An uncaught C<die> ends the program, as it ends a CGI program; the
+server starts it again.
 
 Perl 5.14 or later, on Linux, with its core modules. One request at a time: for more at a time, let the
 server start more processes.
@@ -31,7 +31,7 @@ Waits for the next request; false when there will be none, and the program shoul
 
 =head2 Taipan::aborted()
 
-Whether nobody waits for the present answer any more. Does not wait. Output fails then.
+Whether the client has left the current request, so that output fails. Does not wait.
 
 =cut
 
@@ -51,7 +51,7 @@ use constant {
     MAX_PARAMS => 1 << 20, MAX_CONTENT => 65535, BUFFERED => 32768, IDLE_CONNECTIONS => 16,
 };
 
-# What comes next of a request.
+# The part of a request that is expected next.
 use constant { NONE => 0, NAMES => 1, BODY => 2, ANSWER => 3 };
 
 my %known = (FCGI_MAX_CONNS => 1, FCGI_MAX_REQS => 1, FCGI_MPXS_CONNS => 0);
@@ -59,13 +59,13 @@ my %known = (FCGI_MAX_CONNS => 1, FCGI_MAX_REQS => 1, FCGI_MPXS_CONNS => 0);
 my $mode = 'not started';    # then cgi, fastcgi, over
 my $pid;
 my $listener;
-my @idle;                    # kept connections without a request,
-my $connection;              # and the one that has it
+my @idle;                    # idle kept connections,
+my $connection;              # and the one with the current request
 my $phase = NONE;
 my ($id, $role, $keep, $aborted, $broken, $finishing);
-my ($received, $at) = ('', 0);    # bytes that have come, and how far they are read
-my ($content, $padding) = (0, 0); # still to come of the present record
-my $out = '';                # records on their way out
+my ($received, $at) = ('', 0);    # received bytes, and the position in them
+my ($content, $padding) = (0, 0); # missing bytes of the current record
+my $out = '';                # records to send
 my $params = '';
 my %base_environment;
 my $layers_of_body = '';
@@ -93,7 +93,7 @@ sub accept {
         last if $phase >= BODY && set_environment();
         close_connection() if $broken || $phase >= BODY;
     }
-    # What binmode has said of them before holds on.
+    # Layers that binmode has set before are kept.
     my ($of_output, $of_log) = map { join ':', PerlIO::get_layers($_) } *STDOUT, *STDERR;
     tie *STDIN, 'Taipan::Body', $layers_of_body;
     tie *STDOUT, 'Taipan::Output', ANSWER_OUT, BUFFERED, $of_output;
@@ -103,7 +103,7 @@ sub accept {
 
 sub aborted {
     return 0 if $mode ne 'fastcgi';
-    # What stands behind a piece of the body that was not read is not looked for.
+    # An abort after an unread body record is not detected.
     while ($phase >= BODY && $content == 0 && !$aborted && !$broken) {
         last if $at == length $received && !readable(0, $connection);
         next_record();
@@ -111,7 +111,7 @@ sub aborted {
     return $aborted || $broken;
 }
 
-# Ends the present request, if there is one.
+# Ends the current request, if there is one.
 sub finish {
     my ($exit) = @_;
     return if $phase == NONE;
@@ -120,7 +120,7 @@ sub finish {
         $output->FLUSH if $output;
     }
     $finishing = 0;
-    # Between two requests the descriptors mean what they always did.
+    # Between two requests the handles are the original ones.
     untie *STDIN;
     untie *STDOUT;
     untie *STDERR;
@@ -133,7 +133,7 @@ sub finish {
 
 # Bytes out.
 
-# Whether it could be sent.
+# Returns whether it could be sent.
 sub write_stream {
     my ($kind, $bytes) = @_;
     if ($aborted || !$finishing && aborted()) {
@@ -143,7 +143,7 @@ sub write_stream {
     for (my $from = 0; $from < length $bytes; $from += MAX_CONTENT) {
         record($kind, $id, substr $bytes, $from, MAX_CONTENT);
     }
-    # At its end an answer is sent together with what says so.
+    # The last output is sent together with the end of the request.
     flush() unless $finishing;
     return !$broken;
 }
@@ -173,7 +173,7 @@ sub flush {
 
 # Bytes in.
 
-# Whether there is at least one byte, now.
+# Whether the buffer has at least one byte; reads if it is empty.
 sub fill {
     return 1 if $at < length $received;
     ($received, $at) = ('', 0);
@@ -184,7 +184,7 @@ sub fill {
     return !$broken;
 }
 
-# Exactly so many bytes, or undef.
+# Exactly this many bytes, or undef.
 sub take {
     my ($size) = @_;
     my $taken = '';
@@ -203,7 +203,7 @@ sub take_content {
     return take($size);
 }
 
-# A piece of the body; nothing at its end.
+# The next bytes of the body; empty at its end.
 sub take_body {
     my ($size) = @_;
     next_record() while $phase == BODY && $content == 0 && !$broken;
@@ -215,7 +215,7 @@ sub take_body {
     return $piece;
 }
 
-# Reads the next record. The content of a piece of the body is left to be taken.
+# Reads the next record. The content of a body record is left in the buffer.
 sub next_record {
     my $rest = $content + $padding;
     ($content, $padding) = (0, 0);
@@ -250,7 +250,7 @@ sub next_record {
         ($aborted, $phase) = (1, ANSWER);
     }
     elsif ($ours && $kind == PARAMS && $phase == NAMES) {
-        # An authorizer has no body, and nothing that says so.
+        # An authorizer has no body, and no record that ends it.
         $phase = $role == RESPONDER ? BODY : ANSWER if $content == 0;
         $params .= take_content() // '';
         $broken = 1 if length $params > MAX_PARAMS;
@@ -259,7 +259,7 @@ sub next_record {
         $phase = ANSWER;
     }
     elsif (!$ours || $kind != BODY_IN || $phase != BODY) {
-        # Of a request that has ended: passed over, so that nobody takes it for a body.
+        # A record of an ended request: skipped, so that it is not read as a body.
         take_content();
     }
 }
@@ -285,7 +285,7 @@ sub begin {
     ($id, $role, $phase, $aborted, $params) = ($of, $asked, NAMES, 0, '');
 }
 
-# Ends a request that the program never hears of.
+# Ends a request that the program does not see.
 sub refuse {
     my ($of, $ending) = @_;
     end_request($of, 0, $ending);
@@ -296,7 +296,7 @@ sub refuse {
 
 # Requests.
 
-# Names and values in turn, or undef if they end within one.
+# Names and values in turn, or undef if a pair is cut.
 sub pairs {
     my ($bytes) = @_;
     return undef unless defined $bytes;
@@ -323,12 +323,12 @@ sub pairs {
 sub set_environment {
     my $pairs = pairs($params) or return 0;
     %ENV = (%base_environment, @$pairs);
-    # A client's field Proxy is nobody's proxy.
+    # The Proxy field of a client must not become HTTP_PROXY (httpoxy).
     delete $ENV{HTTP_PROXY};
     return 1;
 }
 
-# The first of these handles that can be read within so many milliseconds.
+# The first of these handles that is readable within this many milliseconds.
 sub readable {
     my ($milliseconds, @handles) = @_;
     my $poll = IO::Poll->new;
@@ -337,7 +337,7 @@ sub readable {
     return (grep { $poll->events($_) } @handles)[0];
 }
 
-# Waits until a connection has something to say.
+# Waits until a connection is readable.
 sub wait_for_bytes {
     while (1) {
         my $room = @idle < IDLE_CONNECTIONS;
@@ -347,17 +347,17 @@ sub wait_for_bytes {
             return 0;
         }
         if ($ready != $listener) {
-            # In the order in which they came, so that none waits for ever.
+            # In the order of arrival, so that none waits forever.
             @idle = grep { $_ != $ready } @idle;
             $connection = $ready;
             return 1;
         }
         if (CORE::accept(my $new, $listener)) {
             fcntl $new, F_SETFD, FD_CLOEXEC;
-            # A new one waits as the others do, for it may be long before it says something.
+            # A new connection waits like the others, because its first bytes may come late.
             push @idle, $new;
         }
-        # Another process may have taken it.
+        # Another process may have accepted it.
         elsif ($! != EAGAIN && $! != EINTR && $! != ECONNABORTED) {
             return 0;
         }
@@ -366,7 +366,7 @@ sub wait_for_bytes {
 
 sub close_connection {
     return unless $connection;
-    # Closing with bytes unread would destroy what was sent last (TCP). Not for ever: two seconds.
+    # Closing with unread bytes sends RST, which may destroy the last output. At most two seconds.
     if (!$broken && shutdown $connection, SHUT_WR) {
         for (1 .. 256) {
             last unless readable(2000, $connection) && sysread $connection, my $nothing, 65536;
@@ -381,11 +381,11 @@ sub start {
     my $listens = getsockopt STDIN, SOL_SOCKET, SO_ACCEPTCONN;
     return 'cgi' unless defined $listens && unpack 'i', $listens;
     $layers_of_body = join ':', PerlIO::get_layers(*STDIN);
-    # Out of the way, so that nothing the program starts has the socket.
+    # Moved away, so that child processes do not inherit the socket.
     open $listener, '+<&', \*STDIN or return 'over';
     fcntl $listener, F_SETFD, FD_CLOEXEC;
     open STDIN, '<', '/dev/null' or return 'over';
-    # Another process may have taken the connection that woke this one.
+    # Another process may have accepted the connection that woke this one.
     fcntl $listener, F_SETFL, fcntl($listener, F_GETFL, 0) | O_NONBLOCK;
     %base_environment = %ENV;
     $pid = $$;
@@ -393,7 +393,7 @@ sub start {
 }
 
 END {
-    # A child of the program that exits is none of the server's business.
+    # A child of the program that exits must not end the request.
     if ($mode eq 'fastcgi' && $$ == $pid) {
         $keep = 0;
         finish($?);
@@ -408,7 +408,7 @@ sub TIEHANDLE {
     return bless { buffer => '', layer => $layers }, $class;
 }
 
-# At least so many bytes are in the buffer, unless the body has fewer.
+# Fills the buffer to at least this many bytes, unless the body has fewer.
 sub fill {
     my ($self, $size) = @_;
     while (length $self->{buffer} < $size) {
@@ -443,7 +443,7 @@ sub READLINE {
     return $self->line;
 }
 
-# The next line, as $/ says; undef at the end.
+# The next line, separated by $/; undef at the end.
 sub line {
     my ($self) = @_;
     my $size;
@@ -455,7 +455,7 @@ sub line {
         $size = ${$/};
     }
     else {
-        # An empty $/ ends paragraphs: lines that have nothing in them.
+        # An empty $/ reads paragraphs, separated by empty lines.
         my $end = $/ eq '' ? "\n\n" : $/;
         my ($from, $found) = (0);
         while (($found = index $self->{buffer}, $end, $from) < 0) {
@@ -523,7 +523,7 @@ sub WRITE {
 
 sub put {
     my ($self, $text) = @_;
-    # As perl does: what fits into bytes are bytes, unless a layer says otherwise.
+    # As in perl: characters that fit are written as bytes, unless a layer encodes them.
     utf8::encode($text) if $self->{layer} =~ /utf-?8/i || !utf8::downgrade($text, 1);
     $self->{buffer} .= $text;
     return 1 if length $self->{buffer} < $self->{buffered} && !$|;

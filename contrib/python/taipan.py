@@ -5,13 +5,13 @@
     while taipan.accept():
         print("Content-Type: text/plain\\r\\n\\r\\nHello, %s!" % os.environ["REMOTE_ADDR"])
 
-Started by a web server with a listening socket as descriptor 0, the program answers one request after
-the other by FastCGI. Started in any other way it runs its body once, as plain CGI does.
+Started by a web server with a listening socket as descriptor 0, the program serves one request after
+the other by FastCGI. Started in any other way it runs its body once, as a CGI program.
 
-In a request, os.environ has its variables, sys.stdin its body, sys.stdout its answer and sys.stderr the
-server's log. Descriptors 0, 1 and 2 are not of the request: programs that are started do not reach the
-client, unless they are given pipes. What is printed for a client that has left goes nowhere; whoever
-prints much asks taipan.aborted() now and then. An exception that nobody catches ends the program, as it
+In a request, os.environ has its variables, sys.stdin its body, sys.stdout its response and sys.stderr the
+server's log. Descriptors 0, 1 and 2 do not belong to the request: the output of child processes does not
+reach the client, unless it goes through pipes. Output for a client that has left is discarded; a program
+with much output should call taipan.aborted() now and then. An uncaught exception ends the program, as it
 ends a CGI program; the server starts it again.
 
 Python 3.7 or later, on Linux. One request at a time: for more at a time, let the server start more
@@ -38,12 +38,12 @@ KNOWN = {b"FCGI_MAX_CONNS": b"1", b"FCGI_MAX_REQS": b"1", b"FCGI_MPXS_CONNS": b"
 MAX_PARAMS = 1 << 20
 IDLE_CONNECTIONS = 16
 
-# What comes next of a request.
+# The part of a request that is expected next.
 NONE, NAMES, BODY, ANSWER = range(4)
 
 
 def accept():
-    """Waits for the next request; False when there will be none, and the program should end."""
+    """Waits for the next request. False: there are no more, and the program should end."""
     global _application
     if _application is None:
         _application = _start()
@@ -51,16 +51,16 @@ def accept():
 
 
 def aborted():
-    """Whether nobody waits for the present answer any more. Does not wait. Output then goes nowhere."""
+    """Whether the client has left the current request, so that output is discarded. Does not wait."""
     return _application is not None and _application.aborted()
 
 
 class _Closed(Exception):
-    """The connection has ended, or what comes from it is not FastCGI."""
+    """The connection has ended, or its data is not FastCGI."""
 
 
 class _Once:
-    """Plain CGI: one request, and everything is there already."""
+    """Plain CGI: one request, with everything in its place already."""
 
     def __init__(self):
         self.left = 1
@@ -76,22 +76,22 @@ class _Once:
 class _Application:
     def __init__(self, listener):
         self.listener = listener
-        self.idle = []  # kept connections without a request
-        self.connection = None  # the one that has it
+        self.idle = []  # idle kept connections
+        self.connection = None  # the one with the current request
         self.phase = NONE
         self.id = 0
         self.keep = self.was_aborted = self.broken = self.finishing = False
         self.exit = 0
-        self.received = b""  # bytes that have come,
-        self.at = 0  # and how far they are read
-        self.content = self.padding = 0  # still to come of the present record
+        self.received = b""  # received bytes,
+        self.at = 0  # and the position in them
+        self.content = self.padding = 0  # missing bytes of the current record
         self.out = []
         self.params = bytearray()
         self.base_environment = dict(os.environb)
         self.serial = 0  # number of the request
         self.output = None
         self.plain = (sys.stdin, sys.stdout, sys.stderr)
-        # The same all the time, as loggers keep it.
+        # One object for all requests, because loggers keep it.
         sys.stderr = _text(io.BufferedWriter(_Output(self, STDERR), 4096), sys.stderr, True)
 
     def accept(self):
@@ -118,7 +118,7 @@ class _Application:
         return True
 
     def aborted(self):
-        # What stands behind a piece of the body that was not read is not looked for.
+        # An abort after an unread body record is not detected.
         try:
             while self.phase >= BODY and self.content == 0 and not (self.was_aborted or self.broken):
                 if self.at == len(self.received) and not _readable(self.connection, 0):
@@ -129,11 +129,11 @@ class _Application:
         return self.was_aborted or self.broken
 
     def finish(self):
-        """Ends the present request, if there is one."""
+        """Ends the current request, if there is one."""
         if self.phase == NONE:
             return
         self.finishing = True
-        # The program may have put others of its own over them.
+        # The program may have replaced them.
         for stream in (sys.stdout, self.output, sys.stderr):
             try:
                 stream.flush()
@@ -151,14 +151,14 @@ class _Application:
 
     def write(self, kind, content):
         if self.phase == NONE or self.was_aborted or (not self.finishing and self.aborted()):
-            # Nobody is there. An exception would end the program, because one client has left; and what is
-            # lost here is not left for the next one.
+            # The client has left. An exception would end the program for that, and the rest of the output
+            # must not reach the next client.
             if kind == STDERR:
                 os.write(2, content)
             return
         for start in range(0, len(content), 65535):
             self._record(kind, self.id, content[start : start + 65535])
-        # At its end an answer is sent together with what says so.
+        # The last output is sent together with the end of the request.
         if not self.finishing:
             self._flush()
 
@@ -189,7 +189,7 @@ class _Application:
                 raise _Closed
 
     def _take(self, size):
-        """At least one and at most so many bytes, unless that is none."""
+        """At least one and at most this many bytes; none if the limit is 0."""
         if size == 0:
             return b""
         self._fill()
@@ -209,7 +209,7 @@ class _Application:
         return self._take_all(size)
 
     def take_body(self, size):
-        """A piece of the body; nothing at its end."""
+        """The next bytes of the body; empty at its end."""
         try:
             while self.phase == BODY and self.content == 0:
                 self._next_record()
@@ -222,7 +222,7 @@ class _Application:
             return b""
 
     def _next_record(self):
-        """Reads the next record. The content of a piece of the body is left to be taken."""
+        """Reads the next record. The content of a body record is left in the buffer."""
         rest, self.content, self.padding = self.content + self.padding, 0, 0
         while rest > 0:
             rest -= len(self._take(rest))
@@ -251,7 +251,7 @@ class _Application:
             self.was_aborted, self.phase = True, ANSWER
         elif ours and kind == PARAMS and self.phase == NAMES:
             if self.content == 0:
-                # An authorizer has no body, and nothing that says so.
+                # An authorizer has no body, and no record that ends it.
                 self.phase = BODY if self.role == RESPONDER else ANSWER
             self.params += self._take_content()
             if len(self.params) > MAX_PARAMS:
@@ -259,7 +259,7 @@ class _Application:
         elif ours and kind == STDIN and self.phase == BODY and self.content == 0:
             self.phase = ANSWER
         elif not (ours and kind == STDIN and self.phase == BODY):
-            # Of a request that has ended: passed over, so that nobody takes it for a body.
+            # A record of an ended request: skipped, so that it is not read as a body.
             self._take_content()
 
     def _begin(self, id, ours):
@@ -278,7 +278,7 @@ class _Application:
         self.params.clear()
 
     def _refuse(self, id, ending):
-        """Ends a request that the program never hears of."""
+        """Ends a request that the program does not see."""
         self._end_request(id, 0, ending)
         self._flush()
         self.phase = NONE
@@ -295,13 +295,13 @@ class _Application:
         wanted = dict(self.base_environment)
         try:
             wanted.update(_pairs(bytes(self.params)))
-            wanted.pop(b"HTTP_PROXY", None)  # a client's field Proxy is nobody's proxy
+            wanted.pop(b"HTTP_PROXY", None)  # the Proxy field of a client must not become HTTP_PROXY (httpoxy)
             for name in [name for name in os.environb if name not in wanted]:
                 del os.environb[name]
             for name, value in wanted.items():
                 if os.environb.get(name) != value:
                     os.environb[name] = value
-        except (OSError, ValueError):  # pairs that are cut, a NUL, a name that is none
+        except (OSError, ValueError):  # a cut pair, a NUL, an invalid name
             self._break()
 
     def _is_idle(self):
@@ -309,27 +309,27 @@ class _Application:
         return self.phase == NONE and between
 
     def _wait(self):
-        """Waits until a connection has something to say."""
+        """Waits until a connection is readable."""
         while True:
             room = [self.listener] if len(self.idle) < IDLE_CONNECTIONS else []
             ready = _readable_of(self.idle + room)
             if ready is not self.listener:
-                # In the order in which they came, so that none waits for ever.
+                # In the order of arrival, so that none waits forever.
                 self.idle.remove(ready)
                 self.connection = ready
                 return
             try:
                 connection, _ = self.listener.accept()
                 connection.setblocking(True)
-                # A new one waits as the others do, for it may be long before it says something.
+                # A new connection waits like the others, because its first bytes may come late.
                 self.idle.append(connection)
             except (BlockingIOError, ConnectionAbortedError):
-                pass  # another process has taken it
+                pass  # another process has accepted it
 
     def _close(self):
         connection, self.connection = self.connection, None
         try:
-            # Closing with bytes unread would destroy what was sent last (TCP). Not for ever: two seconds.
+            # Closing with unread bytes sends RST, which may destroy the last output. At most two seconds.
             if not self.broken:
                 connection.shutdown(socket.SHUT_WR)
                 for _ in range(256):
@@ -344,7 +344,7 @@ class _Application:
 
 
 class _Body(io.RawIOBase):
-    """The body of the request that was present when this was made."""
+    """The body of the request that was current when this object was made."""
 
     def __init__(self, application):
         self.application = application
@@ -362,7 +362,7 @@ class _Body(io.RawIOBase):
 
 
 class _Output(io.RawIOBase):
-    """What goes to the client, for as long as the request is present, or to the log."""
+    """Output to the client, as long as its request is current, or to the log."""
 
     def __init__(self, application, kind):
         self.application = application
@@ -374,14 +374,14 @@ class _Output(io.RawIOBase):
 
     def write(self, content):
         content = bytes(content)
-        # An old one may be flushed when it is thrown away.
+        # An old one may be flushed when it is destroyed.
         if self.kind == STDERR or self.application.serial == self.serial:
             self.application.write(self.kind, content)
         return len(content)
 
 
 def _text(binary, like, line_buffering):
-    """As Python itself has made the stream that is replaced."""
+    """Makes a stream with the settings of the stream that it replaces."""
     encoding = getattr(like, "encoding", None) or "utf-8"
     errors = getattr(like, "errors", None) or "strict"
     return io.TextIOWrapper(binary, encoding, errors, line_buffering=line_buffering)
@@ -399,7 +399,7 @@ def _pairs(content):
         name, value = content[at : at + lengths[0]], content[at + lengths[0] : at + sum(lengths)]
         at += sum(lengths)
         if at > len(content):
-            raise ValueError("the names and values end within one of them")
+            raise ValueError("a pair of name and value is cut")
         yield name, value
 
 
@@ -419,16 +419,16 @@ def _readable_of(sockets):
 
 def _start():
     try:
-        # Out of the way, so that nothing the program starts has the socket.
+        # Moved away, so that child processes do not inherit the socket.
         listener = socket.socket(fileno=os.dup(0))
         if not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            raise OSError("a socket, and no listening one")
+            raise OSError("descriptor 0 is a socket that does not listen")
     except OSError:
         return _Once()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    # Another process may have taken the connection that woke this one.
+    # Another process may have accepted the connection that woke this one.
     listener.setblocking(False)
     application = _Application(listener)
     pid = os.getpid()
@@ -439,7 +439,7 @@ def _start():
         tell(*exception)
 
     def finish():
-        # A child of the program that exits is none of the server's business.
+        # A child of the program that exits must not end the request.
         if os.getpid() == pid:
             application.keep = False
             application.finish()
