@@ -107,11 +107,11 @@ fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn php_answers_forms_paths_and_sessions() {
-    PHP.into_iter().for_each(answers_forms_paths_and_sessions);
+fn php_handles_forms_paths_and_sessions() {
+    PHP.into_iter().for_each(handles_forms_paths_and_sessions);
 }
 
-fn answers_forms_paths_and_sessions(php: Php) {
+fn handles_forms_paths_and_sessions(php: Php) {
     eprintln!("{php:?}");
     let site = php
         .site("env = { PHP_INI_SCAN_DIR = \"\" }\n")
@@ -159,11 +159,11 @@ fn answers_forms_paths_and_sessions(php: Php) {
 }
 
 #[test]
-fn php_takes_an_upload_of_8_mib_and_gives_more_than_64() {
-    PHP.into_iter().for_each(takes_an_upload_of_8_mib_and_gives_more_than_64);
+fn php_receives_8_mib_and_sends_more_than_64_mib() {
+    PHP.into_iter().for_each(receives_8_mib_and_sends_more_than_64_mib);
 }
 
-fn takes_an_upload_of_8_mib_and_gives_more_than_64(php: Php) {
+fn receives_8_mib_and_sends_more_than_64_mib(php: Php) {
     eprintln!("{php:?}");
     let site = php
         .site("env = { PHP_INI_SCAN_DIR = \"\" }\n")
@@ -198,7 +198,7 @@ fn takes_an_upload_of_8_mib_and_gives_more_than_64(php: Php) {
 }
 
 #[test]
-fn what_php_flushes_is_sent_at_once() {
+fn sends_what_php_flushes_at_once() {
     let text = "<?php header('Content-Type: text/plain'); while (ob_get_level()) ob_end_flush(); echo 'first'; flush(); \
                 while (!file_exists(__DIR__ . '/go')) { usleep(10000); clearstatcache(); } echo 'second';";
     for php in PHP {
@@ -222,7 +222,7 @@ fn comes_in_pieces(server: &Server, path: &str, file: &str) {
 }
 
 #[test]
-fn php_is_never_shown_as_text_nor_told_what_to_do_by_a_query() {
+fn never_sends_php_source_or_passes_query_options_to_php() {
     let mut rows = Rows::new();
     let of_each = PHP.map(|php| {
         let site = php.site("").file("a.php", "<?php echo 'run';").file("up/a.jpg", "<?php echo 'injected';");
@@ -252,7 +252,7 @@ fn php_is_never_shown_as_text_nor_told_what_to_do_by_a_query() {
 }
 
 #[test]
-fn php_cgi_ends_after_so_many_requests_and_nobody_notices() {
+fn php_cgi_exits_after_its_maximum_of_requests_without_failing_one() {
     let site = Php::Managed.site_of(2, "", "").file("a.php", "<?php echo getmypid();");
     let server = Php::Managed.start(site);
     let mut client = server.connect();
@@ -266,7 +266,7 @@ fn php_cgi_ends_after_so_many_requests_and_nobody_notices() {
 }
 
 #[test]
-fn what_php_complains_of_is_in_the_error_log_with_the_request() {
+fn logs_php_errors_with_the_request() {
     for php in PHP {
         let text = "<?php ini_set('log_errors', '1'); ini_set('error_log', ''); error_log('words of mine'); echo 'done';";
         let server = php.start(php.site("").file("a.php", text));
@@ -382,7 +382,7 @@ fn git_clones_fetches_and_pushes_over_cgi() {
 }
 
 #[test]
-fn git_compresses_a_long_request_and_is_understood() {
+fn accepts_a_compressed_request_of_git() {
     // What a client has is sent compressed once it is long: a clone that has much, and asks for one more.
     let server = git_server();
     let home = server.home().to_owned();
@@ -444,7 +444,7 @@ const BY_FASTCGI: &str = "from wsgiref.handlers import CGIHandler\nimport taipan
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 
 #[test]
-fn a_python_application_answers_through_its_standard_handler() {
+fn a_python_application_responds_through_its_standard_handler() {
     let server = Site::new()
         .script("app.py", format!("#!/usr/bin/python3\n{WSGI}\n{BY_CGI}"))
         .config("rewrites = { \"/app/\" = \"/app.py/$rest\" }\n[[route]]\npath = \"*.py\"\ncgi = true\n")
@@ -470,7 +470,7 @@ fn leaving_to(site: Site, settings: &str) -> Site {
 }
 
 #[test]
-fn a_python_application_is_kept_by_the_wrapper_and_by_gunicorn() {
+fn a_persistent_python_application_runs_by_wrapper_and_by_gunicorn() {
     let (python, gunicorn) = (path_of("python3"), path_of("gunicorn"));
     let body: Vec<u8> = e2e::Random::new(11).bytes(5 << 20);
     // How it is run; its section; what is its SCRIPT_NAME.
@@ -529,7 +529,7 @@ const HTTP_APP: &str = include_str!("programs/http_app.py");
 const NODE_APP: &str = include_str!("programs/node_app.js");
 
 #[test]
-fn an_application_that_speaks_http_is_passed_what_the_client_says() {
+fn passes_client_requests_to_an_http_application() {
     let (python, node) = (path_of("python3"), path_of("node"));
     for (way, program, arguments, settings) in [
         ("Python, elsewhere", &python, "http_app.py", "address = \"unix:HOME/socket\""),
@@ -687,7 +687,7 @@ fn between<'p>(page: &'p str, before: &str, after: &str) -> impl Iterator<Item =
 }
 
 #[test]
-fn the_examples_of_the_manual_do_what_it_says() {
+fn the_examples_of_the_manual_work() {
     let page = include_str!("../../../docs/manual/scripts.md");
     let site = Site::new();
     let home = site.home().display().to_string();
@@ -727,7 +727,7 @@ fn the_examples_of_the_manual_do_what_it_says() {
 
 /// The variables that each server gives the same script for the same request.
 #[test]
-fn a_script_is_told_what_lighttpd_tells_it_and_something_more() {
+fn a_script_gets_the_variables_of_lighttpd_and_more() {
     let perl = "#!/usr/bin/perl\nprint \"Content-Type: text/plain\\n\\n\";\nprint \"$_=$ENV{$_}\\n\" for sort keys %ENV;\n";
     let php = "<?php header('Content-Type: text/plain');\n\
                foreach ($_SERVER as $name => $value) if (is_scalar($value)) echo \"$name=$value\\n\";\n\
@@ -787,7 +787,7 @@ fn a_script_is_told_what_lighttpd_tells_it_and_something_more() {
 
 /// What PHP itself sees, under lighttpd and under us, of the same php-fpm.
 #[test]
-fn php_fpm_is_told_what_lighttpd_tells_it() {
+fn php_fpm_gets_the_variables_of_lighttpd() {
     let text = "<?php header('Content-Type: application/json'); echo json_encode($_SERVER);";
     let server = Php::Fpm.start(Php::Fpm.site("").file("a.php", text).file("b c/index.php", text));
     let port = free_port();

@@ -44,7 +44,7 @@ fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) 
 }
 
 #[test]
-fn who_may_pass_is_asked_whatever_answers() {
+fn asks_the_authorizer_for_every_kind_of_route() {
     let server = start();
     let mut rows = Rows::new();
     // Twice: what is in the cache is no more for all than what is not.
@@ -78,7 +78,7 @@ fn who_may_pass_is_asked_whatever_answers() {
 }
 
 #[test]
-fn a_body_is_for_who_answers() {
+fn passes_the_body_to_the_route_and_not_to_the_authorizer() {
     let server = start();
     let mut rows = Rows::new();
     for (path, expected) in [("/app/x", "200 ann 9 5"), ("/secret/env.sh", "200 ann  hello")] {
@@ -98,7 +98,7 @@ fn a_body_is_for_who_answers() {
 }
 
 #[test]
-fn leave_is_for_one_request() {
+fn authorizes_each_request_separately() {
     let server = start();
     let mut client = server.connect();
     // On one connection, in one piece, and what answers first is not asked again for the next.
@@ -111,7 +111,7 @@ fn leave_is_for_one_request() {
 }
 
 #[test]
-fn nothing_passes_when_nobody_can_be_asked() {
+fn rejects_every_request_when_the_authorizer_is_unavailable() {
     let server = site("[[application]]\nname = \"guard\"\naddress = \"unix:nowhere\"").start();
     for path in ["/secret/s.txt", "/by-rewrite", "/secret/env.sh", "/run.cgi/x", "/app/"] {
         let found = request(&server, "GET", path, MAY, "");
@@ -121,7 +121,7 @@ fn nothing_passes_when_nobody_can_be_asked() {
 }
 
 #[test]
-fn a_site_of_files_alone_may_have_an_authorizer() {
+fn authorizes_a_site_that_has_only_files() {
     let site = Site::new()
         .file("s.txt", "secret")
         .file_beside_root("guard.py", GUARD)

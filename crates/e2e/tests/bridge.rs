@@ -223,7 +223,7 @@ fn is_there(pid: &str) -> bool {
 }
 
 #[test]
-fn a_script_answers_with_what_it_writes() {
+fn responds_with_the_output_of_a_script() {
     let bridge = Bridge::of(
         "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n\
          echo \"$QUERY_STRING|$FCGI_ROLE|$PATH|$HTTP_PROXY|$SECRET|$PWD\"\necho trouble >&2\nexit 7\n",
@@ -250,7 +250,7 @@ fn a_script_answers_with_what_it_writes() {
 }
 
 #[test]
-fn nothing_of_the_environment_and_no_descriptor_of_the_bridge_reaches_a_script() {
+fn passes_none_of_its_environment_or_descriptors_to_a_script() {
     let home = Folder::new();
     home.script("scripts/s.cgi", "#!/bin/sh\necho\nenv | cut -d= -f1 | sort\nls /proc/$$/fd\n");
     let mut wrap = command();
@@ -264,7 +264,7 @@ fn nothing_of_the_environment_and_no_descriptor_of_the_bridge_reaches_a_script()
 }
 
 #[test]
-fn bodies_and_answers_of_any_size_pass() {
+fn passes_bodies_and_responses_of_any_size() {
     let bridge = Bridge::of("#!/bin/sh\necho\nexec cat\n");
     let mut rows = Rows::new();
     for len in [0, 1, 65_535, 65_536, 1 << 20, 8 << 20] {
@@ -278,7 +278,7 @@ fn bodies_and_answers_of_any_size_pass() {
 }
 
 #[test]
-fn a_script_that_reads_nothing_does_not_stall() {
+fn does_not_stall_when_a_script_reads_nothing() {
     let body = large(1 << 20);
     for script in ["#!/bin/sh\necho\necho done\n", "#!/bin/sh\nexec <&-\necho\nsleep 0.3\necho done\n"] {
         let bridge = Bridge::of(script);
@@ -291,7 +291,7 @@ fn a_script_that_reads_nothing_does_not_stall() {
 }
 
 #[test]
-fn what_is_written_comes_while_the_script_runs() {
+fn streams_output_while_the_script_runs() {
     let bridge = Bridge::of("#!/bin/sh\necho\nwhile read -r line; do echo \"<$line>\"; done\n");
     let mut connection = bridge.connect();
     let id = connection.begin(&bridge.script(), Keep::Open);
@@ -307,7 +307,7 @@ fn what_is_written_comes_while_the_script_runs() {
 }
 
 #[test]
-fn a_server_that_does_not_read_is_not_read_for() {
+fn stops_reading_a_script_when_the_server_does_not_read() {
     let bridge = Bridge::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
     let mut connection = bridge.connect();
     let id = connection.begin(&bridge.script(), Keep::Open);
@@ -320,7 +320,7 @@ fn a_server_that_does_not_read_is_not_read_for() {
 }
 
 #[test]
-fn what_may_not_be_run_is_answered_with_404_or_403() {
+fn answers_404_or_403_for_what_may_not_run() {
     let home = Folder::new();
     let hello = "#!/bin/sh\necho\necho hello\n";
     home.script("scripts/s.cgi", hello);
@@ -375,7 +375,7 @@ fn what_may_not_be_run_is_answered_with_404_or_403() {
 }
 
 #[test]
-fn a_program_answers_every_request() {
+fn one_program_can_answer_every_request() {
     let bridge = Bridge::start(
         Folder::new(),
         &["sh", "-c", "echo; echo \"$0 $1 $SCRIPT_FILENAME $FCGI_ROLE\"; cat", "-x", "--help"],
@@ -388,7 +388,7 @@ fn a_program_answers_every_request() {
 }
 
 #[test]
-fn death_by_a_signal_is_told() {
+fn reports_a_script_killed_by_a_signal() {
     let bridge = Bridge::of("#!/bin/sh\nkill -9 $$\n");
     let response = bridge.request(b"");
     assert_eq!((response.first(), response.exit), ("Status: 502 Bad Gateway", 128 + 9));
@@ -430,7 +430,7 @@ fn an_abort_ends_the_script() {
 }
 
 #[test]
-fn a_server_that_leaves_takes_the_script_with_it() {
+fn ends_the_script_when_the_server_disconnects() {
     // Also where its body has not been read: then its end is not the next thing to be read.
     for body in [0, 1 << 16, 1 << 18] {
         let bridge = Bridge::of(TIDY);
@@ -453,7 +453,7 @@ fn a_server_that_leaves_takes_the_script_with_it() {
 }
 
 #[test]
-fn a_connection_is_kept_and_has_one_request_at_a_time() {
+fn keeps_the_connection_for_one_request_at_a_time() {
     let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
     let mut connection = bridge.connect();
     for word in ["one", "two"] {
@@ -468,7 +468,7 @@ fn a_connection_is_kept_and_has_one_request_at_a_time() {
 }
 
 #[test]
-fn it_says_what_it_can() {
+fn reports_its_capabilities() {
     let bridge = Bridge::start(Folder::new(), &["--processes", "5", "true"]);
     let mut connection = bridge.connect();
     let mut out = Vec::new();
@@ -489,7 +489,7 @@ fn it_says_what_it_can() {
 }
 
 #[test]
-fn what_is_no_fastcgi_ends_its_connection_only() {
+fn invalid_fastcgi_closes_only_its_connection() {
     let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
     let mut other = bridge.connect();
     let id = other.begin(&bridge.script(), Keep::Open);
@@ -512,7 +512,7 @@ fn what_is_no_fastcgi_ends_its_connection_only() {
 }
 
 #[test]
-fn a_socket_that_it_is_started_with_is_listened_on() {
+fn listens_on_an_inherited_socket() {
     let home = Folder::new();
     home.script("scripts/s.cgi", "#!/bin/sh\necho\ncat\n");
     let listener = || {
@@ -542,7 +542,7 @@ fn a_socket_that_it_is_started_with_is_listened_on() {
 }
 
 #[test]
-fn addresses_of_tcp_are_listened_on_too() {
+fn listens_on_tcp_addresses() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = free.local_addr().expect("it has one").to_string();
     drop(free);
@@ -569,7 +569,7 @@ fn addresses_of_tcp_are_listened_on_too() {
 }
 
 #[test]
-fn as_many_connections_as_processes() {
+fn accepts_as_many_connections_as_processes() {
     let home = Folder::new();
     home.script("scripts/s.cgi", "#!/bin/sh\necho\necho $$\nread -r line\necho \"$line\"\n");
     let bridge = Bridge::start(home, &["--processes", "1", "--folder", "scripts"]);
@@ -592,7 +592,7 @@ fn as_many_connections_as_processes() {
 }
 
 #[test]
-fn many_at_a_time() {
+fn runs_many_scripts_in_parallel() {
     let bridge = Bridge::of("#!/bin/sh\necho\nsleep 0.1\ncat\n");
     thread::scope(|scope| {
         for number in 0..40 {
@@ -606,7 +606,7 @@ fn many_at_a_time() {
 }
 
 #[test]
-fn what_a_script_leaves_behind_ends_with_its_answer() {
+fn ends_remaining_children_with_the_response() {
     let bridge = Bridge::of("#!/bin/sh\necho\nsleep 60 &\necho $!\n");
     let began = Instant::now();
     let response = bridge.request(b"");
@@ -617,7 +617,7 @@ fn what_a_script_leaves_behind_ends_with_its_answer() {
 }
 
 #[test]
-fn a_signal_ends_it_with_all_it_has_started() {
+fn a_signal_ends_the_wrapper_with_all_its_scripts() {
     for signal in [Signal::TERM, Signal::INT] {
         let bridge = Bridge::of(TIDY);
         let mut connection = bridge.connect();
@@ -637,7 +637,7 @@ fn a_signal_ends_it_with_all_it_has_started() {
 }
 
 #[test]
-fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
+fn replaces_a_stale_socket_but_not_one_in_use() {
     let home = Folder::new();
     drop(UnixListener::bind(home.path().join("b.sock")).expect("it is our folder"));
     let bridge = Bridge::start(home, &["cat"]);
@@ -653,7 +653,7 @@ fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
 }
 
 #[test]
-fn what_cannot_be_started_is_told_in_one_line() {
+fn reports_a_failed_start_in_one_line() {
     let home = Folder::new();
     home.file("plain", "plain");
     let table: &[(&[&str], &[&str])] = &[

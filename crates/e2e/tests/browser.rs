@@ -271,7 +271,7 @@ fn a_browser_shows_hostile_names_as_text() {
 }
 
 #[test]
-fn a_click_sorts_without_another_request() {
+fn a_click_sorts_without_a_request() {
     let server = server();
     let mut browser = Browser::start();
     browser.open(&server.url("/"));
@@ -307,7 +307,7 @@ fn a_click_sorts_without_another_request() {
 }
 
 #[test]
-fn without_scripts_a_click_asks_the_server_to_sort() {
+fn without_javascript_a_click_requests_a_sorted_listing() {
     let server = server();
     let mut browser = Browser::start();
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
@@ -322,7 +322,7 @@ fn without_scripts_a_click_asks_the_server_to_sort() {
 }
 
 #[test]
-fn names_are_filtered_while_they_are_typed() {
+fn filters_names_as_the_user_types() {
     let server = server();
     let mut browser = Browser::start();
     browser.open(&server.url("/"));
@@ -357,7 +357,7 @@ fn names_are_filtered_while_they_are_typed() {
 }
 
 #[test]
-fn times_are_those_of_the_reader() {
+fn shows_times_in_the_time_zone_of_the_browser() {
     let server = server();
     let mut browser = Browser::start();
     let time = "[...document.querySelectorAll('#entries tr')].find(row => row.cells[0].textContent === 'a9.txt').querySelector('time').textContent";
@@ -381,7 +381,7 @@ fn times_are_those_of_the_reader() {
 }
 
 #[test]
-fn an_error_page_is_styled_on_every_site() {
+fn error_pages_are_styled_on_every_site() {
     let server = Site::new()
         .config("headers = { Content-Security-Policy = \"default-src 'none'\" }")
         .file("a.txt", "x")
@@ -419,7 +419,7 @@ fn size(png: &[u8]) -> (u32, u32) {
 }
 
 #[test]
-fn a_phone_shows_all_of_a_listing_without_scrolling_sideways() {
+fn a_listing_fits_the_width_of_a_phone() {
     let server = server();
     let mut browser = Browser::start();
     let mut backgrounds = Vec::new();

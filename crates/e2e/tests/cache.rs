@@ -45,7 +45,7 @@ fn summary(client: &mut Client, path: &str, fields: &str) -> String {
 }
 
 #[test]
-fn a_change_is_seen_by_the_next_request() {
+fn the_next_request_sees_a_change() {
     const BIG: usize = 200_000;
     let many = |byte: u8, size: usize| vec![byte; size];
     for size in [100, BIG] {
@@ -203,7 +203,7 @@ fn a_change_is_seen_by_the_next_request() {
 }
 
 #[test]
-fn an_edit_right_after_a_request_is_seen_too() {
+fn the_next_request_sees_an_edit_right_after_a_request() {
     let server = Site::new().config(AT_ONCE).file("a", "000").start();
     let mut client = server.connect();
     let path = server.root().join("a");
@@ -217,7 +217,7 @@ fn an_edit_right_after_a_request_is_seen_too() {
 }
 
 #[test]
-fn what_may_no_longer_be_read_is_no_longer_served() {
+fn stops_serving_a_file_that_became_unreadable() {
     let server = Site::new()
         .config(without_privilege())
         .config(AT_ONCE)
@@ -249,7 +249,7 @@ fn wait_for(client: &mut Client, path: &str, expected: &str) {
 }
 
 #[test]
-fn by_default_a_change_is_seen_within_a_second_or_so() {
+fn by_default_shows_a_change_within_about_a_second() {
     let server = Site::new().file("replaced", "aaa").file("removed", "a").folder("folder").start();
     let mut client = server.connect();
     let root = server.root();
@@ -270,7 +270,7 @@ fn by_default_a_change_is_seen_within_a_second_or_so() {
 }
 
 #[test]
-fn within_its_interval_a_file_is_not_compared_with_the_disk() {
+fn does_not_check_the_disk_within_the_interval() {
     let server = Site::new()
         .config("[cache]\ncheck = \"1h\"\nmissing = \"1h\"")
         .file("a", "aa")
@@ -288,7 +288,7 @@ fn within_its_interval_a_file_is_not_compared_with_the_disk() {
 }
 
 #[test]
-fn another_release_behind_the_root_is_noticed() {
+fn notices_when_the_root_link_changes() {
     let site = Site::new()
         .file_beside_root("1/a.txt", "1")
         .file_beside_root("1/old.txt", "1")
@@ -309,7 +309,7 @@ fn another_release_behind_the_root_is_noticed() {
 const LONG: usize = 32 * 1024 * 1024;
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_never_becomes_a_whole_answer_with_wrong_bytes() {
+fn never_completes_a_response_when_its_file_changes_meanwhile() {
     let content = Random::new(11).bytes(LONG);
     for workers in [1, 2] {
         let names = ["untouched", "removed", "replaced", "grown", "touched"];
@@ -361,7 +361,7 @@ fn a_file_that_changes_while_it_is_sent_never_becomes_a_whole_answer_with_wrong_
 }
 
 #[test]
-fn an_answer_is_of_one_version_however_often_the_file_is_replaced() {
+fn a_response_never_mixes_two_versions_of_a_file() {
     let site = Site::new().config("workers = 2").config(AT_ONCE).file("small", "a").file("large", "a");
     let server = site.start();
     let root = server.root();
@@ -431,7 +431,7 @@ fn the_tightest_limits_serve_the_same_bytes() {
 }
 
 #[test]
-fn three_thousand_files_are_three_thousand_answers() {
+fn serves_three_thousand_files_correctly() {
     let site = (0..3000).fold(Site::new(), |site, number| {
         site.file(&format!("{}/{number}", number % 50), format!("file {number}"))
     });
@@ -461,7 +461,7 @@ fn forget(path: &Path) {
 }
 
 #[test]
-fn a_file_that_is_not_in_memory_is_sent_whole_too() {
+fn sends_a_file_that_is_not_in_memory_completely() {
     let mut random = Random::new(7);
     for size in [100_000, 1_000_000, 5_000_000] {
         let content = random.bytes(size);

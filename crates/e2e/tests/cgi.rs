@@ -36,7 +36,7 @@ fn variables(response: &Response) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_script_is_told_of_its_request_and_nothing_else() {
+fn passes_a_script_its_request_and_nothing_else() {
     let server = Site::new()
         .env("SECRET", "of the server")
         .script("a/env.cgi", ENVIRONMENT)
@@ -98,7 +98,7 @@ fn a_script_is_told_of_its_request_and_nothing_else() {
 }
 
 #[test]
-fn a_script_is_told_no_dot_segments_and_nothing_that_only_a_proxy_can_know() {
+fn passes_a_script_no_dot_segments_and_no_proxy_variables() {
     let server = Site::new()
         .script("a/env.cgi", ENVIRONMENT)
         .config(&format!("{EVERY_CGI}[[route]]\npath = \"/admin/\"\nanswer = 403\n"))
@@ -123,7 +123,7 @@ fn a_script_is_told_no_dot_segments_and_nothing_that_only_a_proxy_can_know() {
 }
 
 #[test]
-fn what_routes_say_is_run_and_everything_else_is_a_file() {
+fn runs_what_routes_name_and_serves_the_rest_as_files() {
     let script = |site: Site, name: &str| site.script(name, answering(name));
     let site = ["bin/a", "bin/more/b", "bin/more/index.cgi", "x.cgi", "folder/index.cgi", "one"]
         .into_iter()
@@ -190,7 +190,7 @@ fn what_routes_say_is_run_and_everything_else_is_a_file() {
 }
 
 #[test]
-fn each_method_is_the_script_s_own() {
+fn passes_every_method_to_the_script() {
     let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n%s' \"$REQUEST_METHOD\"\n";
     let server = Site::new().script("a.cgi", text).config(EVERY_CGI).start();
     for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"] {
@@ -203,7 +203,7 @@ fn each_method_is_the_script_s_own() {
 }
 
 #[test]
-fn what_a_script_writes_becomes_an_answer() {
+fn turns_script_output_into_a_response() {
     // What it writes; status, fields and body of the answer.
     let table = [
         ("Content-Type: text/x\\n\\nhello", "200", "content-type: text/x", "hello"),
@@ -278,7 +278,7 @@ const IN_TWO_PARTS: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\nfirst'\n\
      until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf second\n";
 
 #[test]
-fn output_is_sent_as_it_is_written_in_chunks_or_until_the_connection_ends() {
+fn streams_output_in_chunks_or_until_the_connection_closes() {
     for (request, end, chunked) in [
         ("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n", "6\r\nsecond\r\n0\r\n\r\n", true),
         ("GET /a.cgi HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", "second", false),
@@ -309,7 +309,7 @@ fn output_is_sent_as_it_is_written_in_chunks_or_until_the_connection_ends() {
 }
 
 #[test]
-fn bodies_reach_a_script_whole_and_with_their_length() {
+fn passes_whole_bodies_with_their_length() {
     let server = Site::new()
         .script("echo.cgi", ECHO)
         .config(&format!("{EVERY_CGI}max_body = \"16MiB\"\n[scripts]\nspool = \".\"\n"))
@@ -348,7 +348,7 @@ fn post(client: &mut Client, fields: String, body: Vec<u8>) -> Response {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused_before_the_script_runs() {
+fn rejects_a_body_that_is_too_large_before_the_script_runs() {
     let text = "#!/bin/sh\n: >\"$DOCUMENT_ROOT/ran\"\nprintf 'X-A: b\\n\\n'\n";
     let server = Site::new()
         .script("a.cgi", text)
@@ -368,7 +368,7 @@ fn a_body_that_is_too_large_is_refused_before_the_script_runs() {
 }
 
 #[test]
-fn who_expects_to_be_told_to_go_on_is() {
+fn sends_100_continue_when_expected() {
     let server = Site::new().script("echo.cgi", ECHO).config(EVERY_CGI).start();
     let mut client = server.connect();
     client.send("POST /echo.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -379,7 +379,7 @@ fn who_expects_to_be_told_to_go_on_is() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_does_not_stand_in_the_way() {
+fn a_body_that_the_script_does_not_read_does_no_harm() {
     let server = Site::new()
         .script("echo.cgi", answering("not read"))
         .config(&format!("{EVERY_CGI}max_body = \"64MiB\"\n"))
@@ -405,7 +405,7 @@ fn a_body_that_nobody_reads_does_not_stand_in_the_way() {
 }
 
 #[test]
-fn a_query_becomes_arguments_only_where_that_is_switched_on() {
+fn passes_the_query_as_arguments_only_when_configured() {
     let arguments = |server: &Server, query: &str| {
         variables(&server.get(&format!("/env.cgi{query}")))["ARGUMENTS"].clone()
     };
@@ -422,7 +422,7 @@ fn a_query_becomes_arguments_only_where_that_is_switched_on() {
 }
 
 #[test]
-fn authorization_is_passed_only_where_that_is_switched_on() {
+fn passes_authorization_only_when_configured() {
     let passed = |config: &str| {
         let server = Site::new().script("env.cgi", ENVIRONMENT).config(config).start();
         let found = variables(&server.connect().get_with("/env.cgi", "Authorization: Basic YTpi\r\n"));
@@ -433,7 +433,7 @@ fn authorization_is_passed_only_where_that_is_switched_on() {
 }
 
 #[test]
-fn what_a_script_names_is_sent_in_its_place_if_it_may_be() {
+fn sends_the_file_that_a_script_names_if_allowed() {
     let naming = |field: &str, path: &str| {
         format!("#!/bin/sh\nprintf 'Content-Type: text/x\\n{field}: %s\\n\\nnot this' \"{path}\"\n")
     };
@@ -464,7 +464,7 @@ fn what_a_script_names_is_sent_in_its_place_if_it_may_be() {
 }
 
 #[test]
-fn a_redirect_within_the_server_ends_after_ten_times() {
+fn stops_after_ten_internal_redirects() {
     let server = Site::new()
         .script(
             "loop.cgi",
@@ -479,7 +479,7 @@ fn a_redirect_within_the_server_ends_after_ten_times() {
 }
 
 #[test]
-fn each_request_is_one_line_of_the_access_log_and_stderr_is_in_the_error_log() {
+fn logs_one_access_line_per_request_and_stderr_as_errors() {
     let text = "#!/bin/sh\nprintf 'first\\nse\\033cond\\n' >&2\nprintf 'X-A: b\\n\\nhello'\n";
     let server = Site::new()
         .script("a.cgi", text)
@@ -496,7 +496,7 @@ fn each_request_is_one_line_of_the_access_log_and_stderr_is_in_the_error_log() {
 }
 
 #[test]
-fn who_has_no_room_waits_and_then_is_told_to_come_back() {
+fn queues_requests_at_capacity_and_then_answers_503() {
     let text = "#!/bin/sh\n: >\"$DOCUMENT_ROOT/began-$QUERY_STRING\"\n\
                 until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf 'X-A: b\\n\\ndone'\n";
     let server = Site::new()
@@ -526,7 +526,7 @@ fn who_has_no_room_waits_and_then_is_told_to_come_back() {
 }
 
 #[test]
-fn a_route_has_scripts_of_its_own_number() {
+fn a_route_can_limit_its_own_scripts() {
     let waiting = "#!/bin/sh\n: >\"$DOCUMENT_ROOT/began\"\n\
                    until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf 'X-A: b\\n\\ndone'\n";
     let server = Site::new()
@@ -547,7 +547,7 @@ fn a_route_has_scripts_of_its_own_number() {
 }
 
 #[test]
-fn files_are_served_while_scripts_run_and_settings_reach_them() {
+fn serves_files_while_scripts_run_at_their_limit() {
     let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n'; umask; ulimit -n; ulimit -t; nice\n";
     let server = Site::new()
         .script("a.cgi", text)
@@ -559,7 +559,7 @@ fn files_are_served_while_scripts_run_and_settings_reach_them() {
 }
 
 #[test]
-fn a_relative_root_is_absolute_for_a_script_which_has_a_folder_of_its_own() {
+fn passes_absolute_paths_and_runs_a_script_in_its_own_folder() {
     let site = Site::new().script("a/env.cgi", ENVIRONMENT).config(EVERY_CGI);
     let root = site.root();
     site.write_config();
@@ -585,7 +585,7 @@ fn scripts_run_as_the_user_of_the_server() {
 }
 
 #[test]
-fn a_reload_changes_what_is_a_script_and_lets_those_that_run_end() {
+fn a_reload_changes_script_routes_and_lets_running_scripts_finish() {
     let server = Site::new()
         .script("a.cgi", IN_TWO_PARTS)
         .script("b.cgi", answering("run"))
@@ -646,7 +646,7 @@ fn scripts_run_in_the_chroot() {
 }
 
 #[test]
-fn conditions_and_ranges_are_the_script_s_own() {
+fn passes_conditions_and_ranges_to_the_script() {
     let text = "#!/bin/sh\nprintf 'ETag: \"a\"\\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\\n\\n'\n\
                 printf '%s ' \"$HTTP_IF_NONE_MATCH\" \"$HTTP_RANGE\"\n";
     let server = Site::new().script("a.cgi", text).config(EVERY_CGI).start();
@@ -656,7 +656,7 @@ fn conditions_and_ranges_are_the_script_s_own() {
 }
 
 #[test]
-fn a_folder_among_scripts_is_listed_as_any_other() {
+fn lists_a_folder_among_scripts_like_any_other() {
     let server = Site::new()
         .script("a/index.cgi", answering("index"))
         .file("b/file", "")
@@ -669,7 +669,7 @@ fn a_folder_among_scripts_is_listed_as_any_other() {
 }
 
 #[test]
-fn check_tells_of_an_interpreter_that_is_not_there() {
+fn check_reports_a_missing_interpreter() {
     let site = Site::new().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/no/such\"\n");
     let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -682,7 +682,7 @@ fn check_tells_of_an_interpreter_that_is_not_there() {
 }
 
 #[test]
-fn explain_tells_which_script_it_would_be_and_does_not_run_it() {
+fn explain_names_the_script_without_running_it() {
     let site = Site::new()
         .script("a.cgi", "#!/bin/sh\n: >\"$DOCUMENT_ROOT/ran\"\n")
         .file("b.cgi", "")

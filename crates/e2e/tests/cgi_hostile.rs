@@ -52,7 +52,7 @@ fn group(leader: u32) -> BTreeSet<u32> {
 }
 
 #[test]
-fn no_header_or_half_of_one_is_a_bad_gateway_with_a_line_in_the_log() {
+fn answers_502_with_a_log_line_to_a_missing_or_partial_header() {
     // What it does; what the log says beside the script's name.
     let table = [
         ("exit 0;", ""),
@@ -102,7 +102,7 @@ fn no_header_or_half_of_one_is_a_bad_gateway_with_a_line_in_the_log() {
 }
 
 #[test]
-fn a_script_that_cannot_be_started_is_told_of() {
+fn reports_a_script_that_cannot_be_started() {
     let server = Site::new()
         .script("none.cgi", "#!/no/such/program\n")
         .script("binary.cgi", "\x7fELF no binary")
@@ -117,7 +117,7 @@ fn a_script_that_cannot_be_started_is_told_of() {
 }
 
 #[test]
-fn a_script_that_hangs_is_ended_with_all_that_it_has_started() {
+fn ends_a_hung_script_with_all_its_children() {
     let table = [
         ("says nothing", "sleep 100;", 504),
         ("reads what does not come", "<STDIN>; sleep 100;", 504),
@@ -150,7 +150,7 @@ fn a_script_that_hangs_is_ended_with_all_that_it_has_started() {
 }
 
 #[test]
-fn a_body_that_breaks_off_can_be_told_from_one_that_is_whole() {
+fn an_incomplete_body_is_recognizable() {
     // Written after the header; 1.1 is chunked or sized, so that the end is missing.
     let table = [
         ("is silent for too long", "print \"X-A: b\\n\\npart\"; sleep 100;"),
@@ -178,7 +178,7 @@ fn a_body_that_breaks_off_can_be_told_from_one_that_is_whole() {
 }
 
 #[test]
-fn a_script_without_a_client_ends() {
+fn ends_a_script_when_its_client_disconnects() {
     let table = [
         ("writes without end", "$SIG{PIPE} = 'IGNORE'; print \"X-A: b\\n\\n\"; print 'x' x 65536 while 1;"),
         ("sleeps before its header", "sleep 100;"),
@@ -199,7 +199,7 @@ fn a_script_without_a_client_ends() {
 }
 
 #[test]
-fn who_reads_slowly_is_waited_for_and_the_script_with_him() {
+fn waits_for_a_slow_reader_without_ending_its_script() {
     // Far more than sockets and pipes hold; a script that cannot write is not idle.
     let text = "print \"X-A: b\\n\\n\"; print 'x' x 65536 for 1..256;";
     let server = start(&format!("{CGI}idle = \"1s\"\n"), text);
@@ -214,7 +214,7 @@ fn who_reads_slowly_is_waited_for_and_the_script_with_him() {
 }
 
 #[test]
-fn who_sends_slowly_is_waited_for_and_the_script_with_him() {
+fn waits_for_a_slow_sender_without_ending_its_script() {
     let text = "read STDIN, my $body, $ENV{CONTENT_LENGTH}; print \"X-A: b\\n\\n$body\";";
     let server = start(&format!("{CGI}first_byte = {}\n", FIRST_BYTE.as_secs()), text);
     let mut client = server.connect();
@@ -227,7 +227,7 @@ fn who_sends_slowly_is_waited_for_and_the_script_with_him() {
 }
 
 #[test]
-fn output_that_comes_before_all_input_is_read_does_not_lock_up() {
+fn does_not_deadlock_when_output_precedes_the_end_of_input() {
     let text = "binmode STDIN; binmode STDOUT; print \"X-A: b\\n\\n\";\n\
                 while (read STDIN, my $piece, 4096) { print $piece, $piece; }";
     let server = start(&format!("max_body = \"64MiB\"\n{CGI}"), text);
@@ -244,7 +244,7 @@ fn output_that_comes_before_all_input_is_read_does_not_lock_up() {
 }
 
 #[test]
-fn a_script_that_closes_its_output_and_lives_on_keeps_nobody_waiting() {
+fn responds_when_a_script_closes_its_output_and_runs_on() {
     let text = "print \"Content-Length: 5\\n\\nhello\"; close STDOUT; close STDERR; sleep 100;";
     let server = start(&format!("{CGI}{SHORT}"), text);
     let mut client = server.connect();
@@ -256,7 +256,7 @@ fn a_script_that_closes_its_output_and_lives_on_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_child_that_keeps_the_output_open_is_ended_in_time() {
+fn ends_a_child_that_keeps_the_output_open() {
     // It has gone into the background, and has forgotten to let go of its output.
     let text = "print \"X-A: b\\n\\nhello\"; exit 0 if fork; sleep 100;";
     let server = start(&format!("{CGI}{SHORT}"), text);
@@ -273,7 +273,7 @@ fn a_child_that_keeps_the_output_open_is_ended_in_time() {
 }
 
 #[test]
-fn one_byte_at_a_time_is_sent_as_it_comes() {
+fn streams_output_byte_by_byte() {
     let text =
         "print \"Content-Type: text/plain\\n\\n\"; for (1..8) { print $_; select undef, undef, undef, 0.2 }";
     let server = start(CGI, text);
@@ -282,14 +282,14 @@ fn one_byte_at_a_time_is_sent_as_it_comes() {
 }
 
 #[test]
-fn a_header_of_single_bytes_is_a_header() {
+fn reads_a_header_byte_by_byte() {
     let text = "for (split //, \"Status: 201\\r\\nX-A: b\\r\\n\\r\\nbody\") { print; select undef, undef, undef, 0.005 }";
     let response = start(CGI, text).get("/a.cgi");
     assert_eq!((response.status, response.field("x-a"), response.text().as_str()), (201, Some("b"), "body"));
 }
 
 #[test]
-fn an_error_stream_without_end_fills_no_log_and_stops_nothing() {
+fn limits_logging_of_an_endless_error_stream() {
     let text = "print STDERR 'e' x 100, \"\\n\" for 1..20000; print STDERR 'x' x 1000000; print \"X-A: b\\n\\nhello\";";
     let server = start(&format!("{CGI}stderr_lines = 5\nstderr_line = 64\n"), text);
     assert_eq!(server.get("/a.cgi").text(), "hello");
@@ -302,7 +302,7 @@ fn an_error_stream_without_end_fills_no_log_and_stops_nothing() {
 }
 
 #[test]
-fn a_script_has_no_descriptor_but_its_three() {
+fn a_script_has_only_three_descriptors() {
     let text = "opendir(my $d, '/proc/self/fd'); my @own = map { readlink(\"/proc/self/fd/$_\") } grep { /\\d/ } readdir $d;\n\
                 print \"X-A: b\\n\\n\", join(\"\\n\", grep { defined } @own);";
     let server = start(CGI, text);
@@ -333,7 +333,7 @@ fn a_script_starts_with_no_signal_blocked_or_ignored_and_no_privilege() {
 }
 
 #[test]
-fn a_fork_bomb_is_held_by_its_limit_and_ended() {
+fn the_process_limit_stops_a_fork_bomb() {
     // Perl waits a moment where it may not fork; the bomb would else be busy for nothing.
     let text = "sub bomb { while (1) { my $child = fork; select undef, undef, undef, 0.02 unless defined $child } } bomb();";
     // The limit is one of the user: root has none.
@@ -363,7 +363,7 @@ fn open_to_all(folder: &Path) {
 }
 
 #[test]
-fn fifty_scripts_that_sleep_do_not_slow_down_files() {
+fn fifty_sleeping_scripts_do_not_delay_files() {
     let server = Site::new()
         .script(
             "a.cgi",
@@ -401,7 +401,7 @@ fn scripts_end_with_the_server() {
 }
 
 #[test]
-fn a_script_whose_runner_dies_costs_its_answer_and_no_more() {
+fn only_the_running_responses_fail_when_the_spawner_dies() {
     let server = start(CGI, "sleep 100 unless -e \"$ENV{DOCUMENT_ROOT}/go\"; print \"X-A: b\\n\\nagain\";");
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -433,7 +433,7 @@ fn end_with_groups(mut server: Server, folder: &ControlGroup) {
 }
 
 #[test]
-fn a_script_that_takes_more_memory_than_its_group_has_is_killed_and_told_of() {
+fn kills_and_reports_a_script_beyond_the_memory_limit_of_its_group() {
     const KILLED: &str = "killed: it took more memory than `cgroup_memory`";
     let Some(folder) = ControlGroup::new("memory", &["memory", "pids"]) else { return };
     // None of them takes too much by itself.
@@ -474,7 +474,7 @@ fn a_script_that_takes_more_memory_than_its_group_has_is_killed_and_told_of() {
 }
 
 #[test]
-fn a_fork_bomb_is_held_by_its_group_also_where_it_leaves_its_session() {
+fn the_control_group_stops_a_fork_bomb_that_leaves_its_session() {
     let Some(folder) = ControlGroup::new("tasks", &["memory", "pids"]) else { return };
     let text = "use POSIX; my $n = 0; while ($n < 1000) { my $child = fork; last unless defined $child;\n\
                 unless ($child) { POSIX::setsid(); sleep 100 } $n++ } print \"X-A: $n\\n\\n\"; exit 0;";
@@ -498,7 +498,7 @@ fn a_fork_bomb_is_held_by_its_group_also_where_it_leaves_its_session() {
 }
 
 #[test]
-fn what_a_killed_server_has_left_in_groups_goes_when_another_starts() {
+fn a_new_start_cleans_up_control_groups_of_a_killed_server() {
     let Some(folder) = ControlGroup::new("left", &[]) else { return };
     let config = format!("{CGI}cgroup = \"{}\"\n", folder.path().display());
     let text = "use POSIX; exit 0 if fork; POSIX::setsid(); sleep 100;";
@@ -521,7 +521,7 @@ fn what_a_killed_server_has_left_in_groups_goes_when_another_starts() {
 }
 
 #[test]
-fn scripts_run_also_where_there_can_be_no_control_groups() {
+fn scripts_run_without_control_groups() {
     // Other processes are in the server's own group, this one among them.
     let server =
         start(&format!("{CGI}cgroup = \"auto\"\ncgroup_tasks = 20\n"), "print \"X-A: b\\n\\nhello\";");

@@ -97,7 +97,7 @@ fn curl_fetches_ranges() {
 }
 
 #[test]
-fn curl_speaks_every_version_of_http_1() {
+fn curl_uses_http_0_9_1_0_and_1_1() {
     let server = server();
     for flag in ["--http1.0", "--http1.1", "--http0.9"] {
         assert!(succeeds(curl(server.home()).args([flag, &server.url("/big.bin")])) == content(), "{flag}");
@@ -147,7 +147,7 @@ fn curl_decodes_what_is_sent_compressed() {
 }
 
 #[test]
-fn curl_needs_one_connection_for_many_urls() {
+fn curl_reuses_one_connection_for_many_urls() {
     let server = server();
     let paths = ["/a.txt", "/missing", "/", "/big.bin", "/a.txt?x", "/../refused"];
     let mut curl = curl(server.home());
@@ -160,7 +160,7 @@ fn curl_needs_one_connection_for_many_urls() {
 }
 
 #[test]
-fn curl_asks_whether_its_copy_is_still_good() {
+fn curl_revalidates_its_copy() {
     let server = server();
     let url = server.url("/a.txt");
     let fetch = |arguments: &[&str]| {
@@ -175,14 +175,14 @@ fn curl_asks_whether_its_copy_is_still_good() {
 }
 
 #[test]
-fn curl_speaks_through_a_unix_socket() {
+fn curl_connects_through_a_unix_socket() {
     let server = Site::new().file("a.txt", "here").config("listen = \"unix:t.sock\"").start();
     let said = succeeds(curl(server.home()).args(["--unix-socket", "t.sock", "http://any.example/a.txt"]));
     assert_eq!(text(&said), "here");
 }
 
 #[test]
-fn curl_uploads_nothing() {
+fn curl_cannot_upload() {
     let server = server();
     for (arguments, status) in [
         (&["--data", "a=b"][..], "405"),

@@ -35,7 +35,7 @@ fn check_refused(rows: &mut Rows, what: &str, output: &Output, parts: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_in_one_line_that_says_what_to_do() {
+fn prints_one_line_with_advice_when_it_cannot_serve() {
     let home = Folder::new();
     home.folder("www");
     home.file("page.html", "page");
@@ -147,7 +147,7 @@ fn serves_a_folder_with_the_name_of_a_misspelt_command() {
 }
 
 #[test]
-fn a_second_start_of_the_same_is_told_to_reload() {
+fn a_second_start_suggests_a_reload() {
     let home = Folder::new();
     home.file("a.txt", "here");
     let address = format!("127.0.0.1:{}", free_port());
@@ -173,7 +173,7 @@ fn a_second_start_of_the_same_is_told_to_reload() {
 }
 
 #[test]
-fn a_folder_without_permission_is_told_at_start() {
+fn reports_an_unreadable_folder_at_start() {
     let home = Folder::new();
     home.folder("closed/below");
     let set_mode =
@@ -228,7 +228,7 @@ fn help_names_every_command_and_flag() {
 }
 
 #[test]
-fn the_version_is_one_line() {
+fn prints_the_version_in_one_line() {
     for flag in ["--version", "-V", "version"] {
         let output = run([flag]);
         assert!(output.status.success() && output.stderr.is_empty());
@@ -245,7 +245,7 @@ fn the_version_is_one_line() {
 }
 
 #[test]
-fn a_reader_that_stops_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     for arguments in [&["--help"][..], &["generate", "man"], &["--version"]] {
         let mut command = command();
         let (reader, writer) = std::io::pipe().unwrap();
@@ -264,7 +264,7 @@ fn through(mut command: std::process::Command, input: &[u8]) -> Output {
 }
 
 #[test]
-fn the_manual_page_is_formatted_without_a_warning() {
+fn the_manual_page_formats_without_warnings() {
     let page = run(["generate", "man"]);
     assert!(page.status.success());
     let mut groff = tool("groff");
@@ -340,7 +340,7 @@ fn completions_work_in_their_shells() {
 }
 
 #[test]
-fn a_good_configuration_is_told_with_what_it_costs() {
+fn check_prints_what_a_valid_configuration_costs() {
     let site = Site::new().config("workers = 2\n[limits]\nconnections = 12345");
     let output = output_of(command().arg("check").arg("-c").arg(site.write_config()));
     let said = text(&output.stdout);
@@ -469,7 +469,7 @@ fn check_warns_of_what_may_be_meant() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_file_and_line() {
+fn reports_every_configuration_error_with_file_and_line() {
     let table: &[(&str, &[&str])] = &[
         ("lisen = []", &["site.toml:3: unknown key \"lisen\"; did you mean \"listen\"?"]),
         ("autoindex = true", &["site.toml:3: unknown key \"autoindex\"; use \"listing\""]),
@@ -504,7 +504,7 @@ fn every_mistake_is_told_with_its_file_and_line() {
 }
 
 #[test]
-fn included_files_count_as_if_they_stood_there() {
+fn reads_included_files_as_part_of_the_configuration() {
     let site = Site::new()
         .config("include = [\"hosts/*.toml\", \"limits.toml\", \"none/*.toml\"]")
         .file("index.html", "default")
@@ -534,7 +534,7 @@ fn explained(output: &Output) -> (u16, Vec<(String, String)>) {
 }
 
 #[test]
-fn explain_says_what_the_server_answers() {
+fn explain_agrees_with_the_response_of_the_server() {
     let site = Site::new()
         .file("index.html", "<h1>index</h1>")
         .file("a.txt", "0123456789")
@@ -677,7 +677,7 @@ fn stranger(answer: fn(&mut TcpStream)) -> String {
 }
 
 #[test]
-fn a_healthcheck_ends_with_0_for_2xx_and_3xx_alone() {
+fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
     let server = Site::new()
         .file("index.html", "fine")
         .folder("folder")
@@ -720,7 +720,7 @@ fn a_healthcheck_ends_with_0_for_2xx_and_3xx_alone() {
 }
 
 #[test]
-fn a_healthcheck_ends_within_its_timeout() {
+fn healthcheck_ends_within_its_timeout() {
     const ROUNDS: usize = 3;
     // Never accepted: the kernel takes the connection, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -752,7 +752,7 @@ fn a_healthcheck_ends_within_its_timeout() {
 }
 
 #[test]
-fn every_address_given_is_served() {
+fn serves_every_given_address() {
     let home = Folder::new();
     home.file("a.txt", "here");
     let mut serve = command();
@@ -785,7 +785,7 @@ fn every_address_given_is_served() {
 }
 
 #[test]
-fn all_interfaces_are_told_one_by_one() {
+fn prints_one_url_per_interface() {
     let home = Folder::new();
     let mut serve = command();
     serve.arg(home.path()).args(["--listen", "0.0.0.0:0"]);
@@ -796,7 +796,7 @@ fn all_interfaces_are_told_one_by_one() {
 }
 
 #[test]
-fn the_current_folder_is_served_on_port_8080_of_loopback() {
+fn serves_the_current_folder_on_loopback_port_8080_by_default() {
     let home = Folder::new();
     home.file("here.txt", "here");
     let taken = TcpListener::bind("127.0.0.1:8080");
@@ -816,7 +816,7 @@ fn the_current_folder_is_served_on_port_8080_of_loopback() {
 }
 
 #[test]
-fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
+fn replaces_a_stale_socket_but_not_one_in_use() {
     let home = Folder::new();
     home.file("a.txt", "here");
     let socket = home.path().join("t.sock");
@@ -855,7 +855,7 @@ fn two_workers_serve_together() {
 }
 
 #[test]
-fn root_is_given_up_before_anything_is_served() {
+fn gives_up_root_before_serving() {
     if !is_root() {
         // There is nothing to give up.
         return;
@@ -874,7 +874,7 @@ fn root_is_given_up_before_anything_is_served() {
 }
 
 #[test]
-fn the_pid_file_holds_the_number_while_it_runs() {
+fn the_pid_file_exists_while_the_program_runs() {
     let mut server = Site::new().config("pid_file = \"taipan.pid\"").start();
     let path = server.home().join("taipan.pid");
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", server.pid()));

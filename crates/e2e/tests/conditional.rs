@@ -133,7 +133,7 @@ fn dates_are_read_in_three_formats_or_ignored() {
 }
 
 #[test]
-fn preconditions_are_looked_at_in_order() {
+fn evaluates_preconditions_in_order() {
     let date = |name: &str, date: &str| format!("{name}: {date}");
     let (since, unmodified) =
         (|d: &str| date("If-Modified-Since", d), |d: &str| date("If-Unmodified-Since", d));
@@ -169,7 +169,7 @@ fn preconditions_are_looked_at_in_order() {
 }
 
 #[test]
-fn preconditions_go_before_ranges() {
+fn evaluates_preconditions_before_ranges() {
     let server = site().start();
     let etag = server.get("/a.txt").field("etag").expect("files have one").to_owned();
     let mut table = Rows::new();
@@ -195,7 +195,7 @@ fn preconditions_go_before_ranges() {
 }
 
 #[test]
-fn preconditions_change_no_answer_but_200() {
+fn preconditions_change_only_responses_of_200() {
     let server = site()
         .file("404.html", "not here\n")
         .modified("404.html", MODIFIED)
@@ -228,7 +228,7 @@ fn preconditions_change_no_answer_but_200() {
 }
 
 #[test]
-fn not_modified_has_the_fields_of_200_that_caches_keep() {
+fn sends_the_fields_for_caches_with_304() {
     let server = site()
         .file("both.js", "plain")
         .file("both.js.gz", "not really gzip")
@@ -261,7 +261,7 @@ fn not_modified_has_the_fields_of_200_that_caches_keep() {
 }
 
 #[test]
-fn each_coding_has_a_tag_of_its_own() {
+fn each_content_coding_has_its_own_entity_tag() {
     let server = site().file("both.js", "plain").file("both.js.gz", "not really gzip").start();
     let etag = |encoding: &str| {
         request(&server, "GET", "/both.js", encoding).field("etag").expect("files have one").to_owned()
@@ -281,7 +281,7 @@ fn each_coding_has_a_tag_of_its_own() {
 }
 
 #[test]
-fn tags_of_content_are_the_same_wherever_it_lies() {
+fn content_entity_tags_do_not_depend_on_the_path() {
     let one = site().file("b.txt", "0123456789").config("etag = \"content\"").start();
     let other = site().config("etag = \"content\"").start();
     let tag = |server: &Server, path: &str| server.get(path).field("etag").map(str::to_owned);
@@ -291,7 +291,7 @@ fn tags_of_content_are_the_same_wherever_it_lies() {
 }
 
 #[test]
-fn without_tags_dates_still_count() {
+fn compares_dates_when_entity_tags_are_off() {
     let server = site().config("etag = \"off\"").start();
     let mut table = Rows::new();
     for (fields, status) in [
@@ -313,7 +313,7 @@ fn without_tags_dates_still_count() {
 }
 
 #[test]
-fn a_time_within_the_second_is_that_second() {
+fn compares_modification_times_in_whole_seconds() {
     let site = site();
     let time = SystemTime::UNIX_EPOCH + Duration::new(MODIFIED, 900_000_000);
     File::open(site.root().join("a.txt")).and_then(|f| f.set_modified(time)).expect("it is ours");
@@ -334,7 +334,7 @@ fn a_time_within_the_second_is_that_second() {
 }
 
 #[test]
-fn a_listing_has_no_tag_and_no_date_but_is_there() {
+fn listings_have_no_validators_and_match_if_match_any() {
     // Small, and too large to be sent with its length.
     let site = (0..300).fold(site(), |site, n| site.file(&format!("many/{n:0>200}"), ""));
     let server = site.config("listing = true\n[cache]\nbytes = \"64KiB\"\nfile = \"1KiB\"").start();

@@ -17,7 +17,7 @@ fn check(server: &Server, rows: &mut Rows, host: &str, path: &str, expected: &st
 }
 
 #[test]
-fn a_name_wins_over_a_wildcard_and_the_rest_goes_to_the_default_host() {
+fn prefers_a_host_name_over_a_wildcard_over_the_default_host() {
     let mut site = Site::new().file("index.html", "default").config(
         "[[host]]\nnames = [\"a.example\", \"www.a.example\"]\nroot = \"a\"\n\
          [[host]]\nnames = \"*.example\"\nroot = \"wild\"\n\
@@ -130,7 +130,7 @@ fn an_alias_takes_the_prefix_away_and_a_root_does_not() {
 }
 
 #[test]
-fn redirects_lead_where_they_say() {
+fn redirects_send_status_and_location() {
     let server = Site::new()
         .file("index.html", "here")
         .config(
@@ -173,7 +173,7 @@ fn a_site_that_only_redirects_needs_no_root() {
 }
 
 #[test]
-fn a_rewrite_answers_with_another_path() {
+fn a_rewrite_serves_another_path() {
     let server = Site::new()
         .file("a.txt", "a")
         .file("v2/deep/b.txt", "b")
@@ -204,7 +204,7 @@ fn a_rewrite_answers_with_another_path() {
 }
 
 #[test]
-fn a_route_can_answer_with_a_status_alone() {
+fn a_route_can_send_a_status_alone() {
     let server = Site::new()
         .file("x/a.txt", "there")
         .config("[[route]]\npath = \"/x/\"\nanswer = 410\n[[route]]\npath = \"*.php\"\nanswer = 404")
@@ -218,7 +218,7 @@ fn a_route_can_answer_with_a_status_alone() {
 }
 
 #[test]
-fn error_pages_are_sent_with_the_status_of_the_error() {
+fn sends_error_pages_with_the_status_of_the_error() {
     let large = "x".repeat(300_000);
     let server = Site::new()
         .file("e/404.html", "<h1>small</h1>")
@@ -271,7 +271,7 @@ fn error_pages_are_sent_with_the_status_of_the_error() {
 }
 
 #[test]
-fn fields_are_set_and_removed_by_route() {
+fn routes_set_and_remove_response_fields() {
     let server = Site::new()
         .file("a.txt", "a")
         .file("x/b.txt", "b")
@@ -310,7 +310,7 @@ fn fields_are_set_and_removed_by_route() {
 }
 
 #[test]
-fn cache_control_goes_by_the_first_pattern_of_the_path() {
+fn the_first_matching_pattern_sets_cache_control() {
     let site = Site::new()
         .file("index.html", "i")
         .file("assets/a.js", "a")
@@ -338,7 +338,7 @@ fn cache_control_goes_by_the_first_pattern_of_the_path() {
 }
 
 #[test]
-fn the_first_index_that_exists_stands_for_its_folder() {
+fn serves_the_first_existing_index_for_a_folder() {
     let server = Site::new()
         .file("both/index.html", "html")
         .file("both/index.htm", "htm")
@@ -364,7 +364,7 @@ fn the_first_index_that_exists_stands_for_its_folder() {
 }
 
 #[test]
-fn types_go_by_the_extension() {
+fn the_extension_sets_the_media_type() {
     let files = [
         "a.html",
         "a.HTML",
@@ -417,7 +417,7 @@ fn types_go_by_the_extension() {
 }
 
 #[test]
-fn dotfiles_are_denied_unless_they_are_well_known_or_allowed() {
+fn denies_dotfiles_unless_well_known_or_allowed() {
     let site = Site::new()
         .file(".env", "secret")
         .file(".git/config", "secret")
@@ -454,7 +454,7 @@ fn dotfiles_are_denied_unless_they_are_well_known_or_allowed() {
 }
 
 #[test]
-fn entity_tags_are_of_the_kind_configured() {
+fn entity_tags_have_the_configured_kind() {
     let site = Site::new()
         .file("a.txt", "same")
         .file("b.txt", "same")
@@ -498,7 +498,7 @@ fn the_server_field_can_be_changed_and_left_out() {
 }
 
 #[test]
-fn a_body_larger_than_the_route_allows_is_413() {
+fn answers_413_to_a_body_beyond_the_limit_of_the_route() {
     let server = Site::new()
         .file("a.txt", "a")
         .file("small/a.txt", "a")

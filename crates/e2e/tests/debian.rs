@@ -81,7 +81,7 @@ fn start(site: Site) -> (Server, BackgroundProcess) {
 }
 
 #[test]
-fn an_alias_and_a_pattern_of_scripts_serve_dokuwiki_phpmyadmin_and_adminer() {
+fn serves_dokuwiki_phpmyadmin_and_adminer_by_alias_and_script_pattern() {
     let site = site("");
     let config = of_the_manual(site.home());
     let (server, _fpm) = start(site.config(&config));
@@ -127,7 +127,7 @@ fn an_alias_and_a_pattern_of_scripts_serve_dokuwiki_phpmyadmin_and_adminer() {
 }
 
 #[test]
-fn a_fallback_gives_dokuwiki_the_addresses_that_it_writes() {
+fn a_fallback_serves_the_clean_urls_of_dokuwiki() {
     let site = site("$conf['userewrite'] = 1;").file_beside_root("data/media/pic.png", PNG);
     let fences: Vec<&str> = section().split("```toml\n").skip(2).take(2).collect();
     let [line, images] = [0, 1].map(|at| fences[at].split("```").next().expect("it ends"));
@@ -164,7 +164,7 @@ fn a_fallback_gives_dokuwiki_the_addresses_that_it_writes() {
 }
 
 #[test]
-fn explain_tells_of_the_prefix_and_the_pattern() {
+fn explain_names_the_prefix_and_the_pattern() {
     let site = site("");
     let config = of_the_manual(site.home());
     let site = site.config(&config);

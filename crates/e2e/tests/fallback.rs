@@ -67,7 +67,7 @@ fn request(server: &Server, host: &str, method: &str, target: &str, body: &str) 
 }
 
 #[test]
-fn one_line_makes_a_front_controller() {
+fn one_line_configures_a_front_controller() {
     let wordpress = |home: &str| WORDPRESS.replace("HOME_PATH", &format!("'{home}'"));
     let site = Site::new()
         .file("wordpress/index.php", wordpress("/"))
@@ -166,7 +166,7 @@ fn one_line_makes_a_front_controller() {
 }
 
 #[test]
-fn a_fallback_gets_bodies_as_they_come_and_the_connection_stays() {
+fn streams_bodies_to_a_fallback_and_keeps_the_connection() {
     let site = Site::new().file("a/index.php", SYMFONY).file("a/there.txt", "there");
     let (server, _fpm) = with_php(site, &host("a", "fallback = \"/index.php\""));
     let mut client = server.connect();
@@ -201,7 +201,7 @@ fn a_fallback_gets_bodies_as_they_come_and_the_connection_stays() {
 }
 
 #[test]
-fn a_built_single_page_application_needs_one_line() {
+fn one_line_configures_a_single_page_application() {
     let site = Site::new()
         .file("index.html", "<!doctype html><div id=app></div><script type=module src=/assets/index-4f2a.js></script>")
         .file("assets/index-4f2a.js", "import './none.js'")
@@ -245,7 +245,7 @@ fn a_built_single_page_application_needs_one_line() {
 }
 
 #[test]
-fn scripts_and_applications_by_every_protocol_are_fallbacks() {
+fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
     let python = path_of("python3");
     for (way, config, asked) in [
         ("a CGI script", "fallback = \"/run.cgi\"\n[[route]]\npath = \"/run.cgi\"\ncgi = true", "/variables"),
@@ -347,7 +347,7 @@ fn scripts_and_applications_by_every_protocol_are_fallbacks() {
 }
 
 #[test]
-fn a_fallback_that_is_not_there_is_404_and_nothing_goes_round() {
+fn answers_404_without_a_loop_when_the_fallback_is_missing() {
     let site = Site::new()
         .file("index.html", "own")
         .file("listed/a.txt", "a")
@@ -402,7 +402,7 @@ fn a_fallback_that_is_not_there_is_404_and_nothing_goes_round() {
 }
 
 #[test]
-fn a_fallback_is_guarded_as_if_it_had_been_asked() {
+fn applies_access_rules_to_a_fallback() {
     let site = Site::new()
         .file("guarded/index.html", "guarded")
         .file("open.txt", "open")
@@ -427,7 +427,7 @@ fn a_fallback_is_guarded_as_if_it_had_been_asked() {
 }
 
 #[test]
-fn explain_tells_of_the_fallback() {
+fn explain_names_the_fallback() {
     let site = Site::new().file("index.php", "").config(
         "[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/cat\"\n\
          [[route]]\npath = \"/wiki/\"\nfallback = \"/index.php?id=$rest\"\n\

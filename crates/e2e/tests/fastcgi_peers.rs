@@ -397,7 +397,7 @@ fn check(rows: Vec<Row>) {
 }
 
 #[test]
-fn an_answer_is_the_same_in_any_records() {
+fn a_response_does_not_depend_on_its_record_boundaries() {
     let body: Arc<Vec<u8>> = Arc::new(Random::new(3).bytes(3 * 65535));
     let bytewise = |id, text: &[u8]| text.iter().flat_map(|byte| out(id, [*byte])).collect::<Vec<u8>>();
     let large = body.clone();
@@ -533,7 +533,7 @@ fn an_answer_is_the_same_in_any_records() {
 }
 
 #[test]
-fn a_broken_rule_is_a_bad_gateway_or_cuts_the_answer() {
+fn a_protocol_error_is_502_or_cuts_the_response() {
     type Lie = (&'static str, fn(u16) -> Vec<u8>);
     let lies: [Lie; 21] = [
         ("version 0", |id| [vec![0], out(id, HEAD)[1..].to_vec()].concat()),
@@ -564,7 +564,7 @@ fn a_broken_rule_is_a_bad_gateway_or_cuts_the_answer() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_a_bad_gateway_with_a_line_in_the_log() {
+fn answers_502_with_a_log_line_to_an_invalid_response() {
     let rows = [
         ("nothing", ""),
         ("no header", "no header at all\n\n"),
@@ -625,7 +625,7 @@ fn an_answer_that_is_none_is_a_bad_gateway_with_a_line_in_the_log() {
 }
 
 #[test]
-fn an_answer_that_is_cut_anywhere_is_never_whole() {
+fn a_response_cut_anywhere_is_never_complete() {
     let whole = hello(1).len();
     let server = start(
         &part(|line, _| {
@@ -651,7 +651,7 @@ fn an_answer_that_is_cut_anywhere_is_never_whole() {
 }
 
 #[test]
-fn what_comes_byte_by_byte_is_an_answer() {
+fn reads_a_response_byte_by_byte() {
     let server = start(
         &part(|line, _| {
             let (asked, _) = line.whole()?;
@@ -666,7 +666,7 @@ fn what_comes_byte_by_byte_is_an_answer() {
 }
 
 #[test]
-fn a_peer_is_told_all_of_a_request() {
+fn passes_the_whole_request_to_a_peer() {
     let (to, told) = news();
     let peer = part(move |line, number| {
         loop {
@@ -750,7 +750,7 @@ fn two(
 }
 
 #[test]
-fn who_goes_before_his_answer_is_asked_again_elsewhere_if_that_does_no_harm() {
+fn retries_an_idempotent_request_elsewhere_when_a_peer_closes() {
     type First = fn(&mut Line) -> io::Result<()>;
     let firsts: [(&str, First); 4] = [
         ("closes at once", |_| Ok(())),
@@ -782,7 +782,7 @@ fn who_goes_before_his_answer_is_asked_again_elsewhere_if_that_does_no_harm() {
 }
 
 #[test]
-fn nobody_is_asked_for_ever() {
+fn limits_the_number_of_retries() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let peer = part(move |line, _| {
@@ -797,7 +797,7 @@ fn nobody_is_asked_for_ever() {
 }
 
 #[test]
-fn who_is_not_there_is_passed_over() {
+fn skips_an_unreachable_peer() {
     let peer = part(|line, _| {
         let (asked, _) = line.whole()?;
         line.say(hello(asked.id))
@@ -836,7 +836,7 @@ fn who_is_not_there_is_passed_over() {
 }
 
 #[test]
-fn a_kept_connection_that_was_closed_costs_no_request() {
+fn a_closed_idle_connection_fails_no_request() {
     let mut rows = Rows::new();
     for method in ["GET", "POST"] {
         let (gate, (to, told)) = (Gate::default(), news());
@@ -863,7 +863,7 @@ fn a_kept_connection_that_was_closed_costs_no_request() {
 }
 
 #[test]
-fn a_kept_connection_that_is_closed_on_its_next_request_costs_no_get() {
+fn a_connection_closed_on_its_next_request_fails_no_get() {
     let mut rows = Rows::new();
     for (method, expected) in [("GET", "200 hello"), ("DELETE", "200 hello"), ("POST", "502")] {
         let server = start(
@@ -880,7 +880,7 @@ fn a_kept_connection_that_is_closed_on_its_next_request_costs_no_get() {
 }
 
 #[test]
-fn each_request_has_its_own_connection_where_none_is_kept() {
+fn opens_one_connection_per_request_without_keep() {
     let (to, told) = news();
     let server = start(
         &part(move |line, number| {
@@ -902,7 +902,7 @@ fn each_request_has_its_own_connection_where_none_is_kept() {
 }
 
 #[test]
-fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
+fn limits_the_connections_to_each_address_and_queues_the_rest() {
     let (gate, (to, told)) = (Gate::default(), news());
     let site = Site::new();
     let addresses = ['a', 'b'].map(|name| {
@@ -944,7 +944,7 @@ fn so_many_connections_are_made_to_each_address_and_the_rest_wait() {
 // ---- Peers that take their time.
 
 #[test]
-fn who_says_nothing_for_too_long_is_given_up() {
+fn gives_up_a_silent_peer_after_the_timeout() {
     // What is said before; what the client sees.
     type Before = fn(u16) -> Vec<u8>;
     let table: [(&str, Before, &str); 6] = [
@@ -976,7 +976,7 @@ fn who_says_nothing_for_too_long_is_given_up() {
 }
 
 #[test]
-fn an_answer_may_take_its_time_but_not_for_ever() {
+fn a_slow_response_may_take_up_to_the_total_timeout() {
     let trickle = part(|line, _| {
         let (asked, _) = line.whole()?;
         line.say(out(asked.id, HEAD))?;
@@ -996,7 +996,7 @@ fn an_answer_may_take_its_time_but_not_for_ever() {
 }
 
 #[test]
-fn who_waits_for_his_client_is_not_late() {
+fn a_peer_that_waits_for_the_client_is_not_timed_out() {
     let server = start(
         &part(|line, _| {
             let (asked, body) = line.whole()?;
@@ -1037,7 +1037,7 @@ fn full(
 }
 
 #[test]
-fn who_lets_nobody_in_is_given_up() {
+fn gives_up_a_peer_that_accepts_no_connection() {
     let site = Site::new();
     let path = site.home().join("full");
     let unix = SocketAddrUnix::new(&path).expect("it is short");
@@ -1071,7 +1071,7 @@ fn who_lets_nobody_in_is_given_up() {
 // ---- Clients that go, and bodies that nobody reads.
 
 #[test]
-fn a_peer_is_told_that_its_client_has_left() {
+fn tells_the_peer_when_its_client_disconnects() {
     // What it does before; what it does then until it is told.
     let (to, told) = news();
     let begun = to.clone();
@@ -1114,7 +1114,7 @@ fn a_peer_is_told_that_its_client_has_left() {
 }
 
 #[test]
-fn an_answer_that_comes_before_the_body_is_read_locks_nothing_up() {
+fn does_not_deadlock_when_a_response_precedes_the_end_of_the_body() {
     let (to, told) = news();
     let gate = Gate::default();
     let over = gate.clone();

@@ -60,7 +60,7 @@ fn links(symlinks: &str) -> Server {
 }
 
 #[test]
-fn links_are_followed_as_far_as_the_rule_for_them_says() {
+fn follows_links_as_far_as_the_link_rule_allows() {
     let table = [
         // The path, and the status with beneath, owner, never and follow.
         ("/file.txt", [200, 200, 200, 200]),
@@ -103,7 +103,7 @@ fn links_are_followed_as_far_as_the_rule_for_them_says() {
 }
 
 #[test]
-fn with_owner_a_link_to_what_belongs_to_somebody_else_is_not_followed() {
+fn the_owner_rule_rejects_links_to_files_of_another_user() {
     if !is_root() {
         // Only root can make such a link.
         return;
@@ -132,7 +132,7 @@ fn fifo(path: &Path) {
 }
 
 #[test]
-fn what_is_no_file_is_403_and_never_waited_for() {
+fn answers_403_at_once_for_what_is_not_a_regular_file() {
     let site = Site::new()
         .config("symlinks = \"follow\"\nlisting = true\nworkers = 1")
         .file("a.txt", "a")
@@ -181,7 +181,7 @@ fn what_is_no_file_is_403_and_never_waited_for() {
 }
 
 #[test]
-fn what_may_not_be_read_is_403() {
+fn answers_403_for_an_unreadable_file() {
     let site = Site::new()
         .config(without_privilege())
         .config("listing = true")
@@ -255,7 +255,7 @@ const NAMES: [(&str, &str); 20] = [
 ];
 
 #[test]
-fn every_name_is_served_under_its_encoded_path() {
+fn serves_every_file_name_under_its_encoded_path() {
     let long = "n".repeat(255);
     let site =
         NAMES.iter().fold(Site::new(), |site, (name, _)| site.file(name, name).folder(&format!("f/{name}")));
@@ -286,7 +286,7 @@ fn every_name_is_served_under_its_encoded_path() {
 }
 
 #[test]
-fn a_folder_without_its_slash_is_redirected_with_the_query() {
+fn redirects_a_folder_without_slash_and_keeps_the_query() {
     let server = Site::new()
         .file("x/index.html", "index")
         .file("x/y/index.html", "deeper")
@@ -360,7 +360,7 @@ fn neighbours() -> Site {
 }
 
 #[test]
-fn a_neighbour_is_chosen_by_the_weights_the_client_gives() {
+fn selects_a_precompressed_file_by_the_weights_of_the_client() {
     let server = neighbours().start();
     let mut rows = Rows::new();
     for (accept, coding) in [
@@ -418,7 +418,7 @@ fn a_neighbour_is_chosen_by_the_weights_the_client_gives() {
 }
 
 #[test]
-fn each_coding_is_a_representation_of_its_own() {
+fn each_content_coding_is_a_separate_representation() {
     let server = neighbours().start();
     let request = |path: &str, fields: String| server.connect().get_with(path, &fields);
     let etags: Vec<String> = ["identity", "br", "zstd", "gzip"]
@@ -466,7 +466,7 @@ fn each_coding_is_a_representation_of_its_own() {
 }
 
 #[test]
-fn a_neighbour_that_may_not_be_used_is_as_good_as_none() {
+fn ignores_a_precompressed_file_that_may_not_be_used() {
     let server = Site::new()
         .file("out.txt", "plain")
         .file_beside_root("outside", "outside")
@@ -504,7 +504,7 @@ fn a_neighbour_that_may_not_be_used_is_as_good_as_none() {
 }
 
 #[test]
-fn what_is_only_there_as_gzip_is_inflated_for_those_who_do_not_accept_it() {
+fn inflates_a_gzip_file_for_clients_that_do_not_accept_gzip() {
     let small = b"Only a gzip file of this text is there. ".repeat(20);
     let mut random = Random::new(7);
     // Half of it can be compressed and half of it cannot.
@@ -582,7 +582,7 @@ fn what_is_only_there_as_gzip_is_inflated_for_those_who_do_not_accept_it() {
 }
 
 #[test]
-fn a_gzip_file_that_is_none_never_becomes_a_whole_answer() {
+fn never_completes_a_response_from_an_invalid_gzip_file() {
     let content = Random::new(3).bytes(400_000);
     let good = gzip(&content);
     let mut flipped = good.clone();
@@ -620,7 +620,7 @@ fn a_gzip_file_that_is_none_never_becomes_a_whole_answer() {
 }
 
 #[test]
-fn without_gunzip_nothing_is_inflated() {
+fn does_not_inflate_when_gunzip_is_off() {
     let server = Site::new().file("a.txt.gz", gzip(b"text")).config("gunzip = false").start();
     assert_eq!(server.get("/a.txt").status, 404);
     assert_eq!(server.get("/a.txt.gz").status, 200);

@@ -38,7 +38,7 @@ fn post(lines: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_length_is_certain_or_refused() {
+fn rejects_an_ambiguous_length() {
     let server = site().start();
     let mut table = Rows::new();
     for lines in [
@@ -143,7 +143,7 @@ fn a_length_is_certain_or_refused() {
 }
 
 #[test]
-fn http_1_0_has_no_transfer_coding() {
+fn rejects_a_transfer_coding_in_http_1_0() {
     let server = site().start();
     let mut table = Rows::new();
     for fields in [
@@ -160,7 +160,7 @@ fn http_1_0_has_no_transfer_coding() {
 }
 
 #[test]
-fn lines_end_with_crlf() {
+fn accepts_only_lines_that_end_with_crlf() {
     let server = site().start();
     let mut table = Rows::new();
     for input in [
@@ -188,7 +188,7 @@ fn lines_end_with_crlf() {
 }
 
 #[test]
-fn the_request_line_is_not_guessed() {
+fn rejects_an_ambiguous_request_line() {
     let server = site().start();
     let mut table = Rows::new();
     for line in [
@@ -257,7 +257,7 @@ fn the_request_line_is_not_guessed() {
 }
 
 #[test]
-fn a_field_line_is_a_token_a_colon_and_text() {
+fn rejects_malformed_field_lines() {
     let server = site().start();
     let mut table = Rows::new();
     for line in [
@@ -317,7 +317,7 @@ fn a_field_line_is_a_token_a_colon_and_text() {
 }
 
 #[test]
-fn a_chunked_body_keeps_to_its_grammar() {
+fn rejects_malformed_chunked_bodies() {
     let server = site().start();
     let mut table = Rows::new();
     for body in [
@@ -403,7 +403,7 @@ fn a_chunked_body_keeps_to_its_grammar() {
 }
 
 #[test]
-fn what_stood_before_the_refused_is_answered() {
+fn answers_requests_before_a_rejected_one() {
     let server = site().start();
     let mut table = Rows::new();
     let good = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -424,7 +424,7 @@ fn what_stood_before_the_refused_is_answered() {
 }
 
 #[test]
-fn an_upgrade_is_not_followed() {
+fn ignores_an_upgrade() {
     let server = site().start();
     let mut table = Rows::new();
     for fields in [
@@ -440,7 +440,7 @@ fn an_upgrade_is_not_followed() {
 }
 
 #[test]
-fn no_path_leads_out_of_the_root() {
+fn no_path_escapes_the_root() {
     let site = site();
     let absolute = site.home().join("secret").display().to_string();
     let encoded: String = absolute.bytes().map(|byte| format!("%{byte:02x}")).collect();
@@ -569,7 +569,7 @@ fn no_path_leads_out_of_the_root() {
 }
 
 #[test]
-fn a_link_is_followed_only_where_that_is_allowed() {
+fn follows_links_only_when_allowed() {
     let links = |site: Site| {
         let secret = site.home().join("secret");
         let home = site.home().to_owned();

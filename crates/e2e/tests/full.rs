@@ -125,7 +125,7 @@ fn warm(server: &Server, pages: &[Page]) {
 }
 
 #[test]
-fn a_mixed_site_is_served_to_more_than_fit() {
+fn serves_a_mixed_site_to_more_clients_than_connections() {
     let _turn = turn();
     let mut report = String::new();
     for limit in [64, 256, 20_000] {
@@ -188,7 +188,7 @@ fn siege_value(said: &str, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn siege_finds_it_available() {
+fn siege_reports_full_availability() {
     let _turn = turn();
     // It does not heed `Connection: close` where it keeps connections itself, so that only what fits is fair;
     // and from some thousand threads on it forgets answers that have come. Two thousand clients are ours.
@@ -240,7 +240,7 @@ fn siege_finds_it_available() {
 }
 
 #[test]
-fn whoever_has_just_asked_is_not_closed_for_another() {
+fn does_not_close_a_connection_that_was_just_used() {
     let server = Site::new()
         .file("a.txt", "a")
         .config("workers = 1\n[limits]\nconnections = 3\n[timeouts]\nroom = \"8s\"")
@@ -271,7 +271,7 @@ fn busy(server: &Server, count: usize) -> Vec<Client> {
 }
 
 #[test]
-fn new_clients_wait_for_room_and_are_then_told_to_come_again() {
+fn new_clients_wait_at_capacity_and_then_get_503() {
     for (room, least, most) in [("0s", 0, 3000), ("400ms", 300, 3000), ("1s", 900, 4000)] {
         let config = format!("workers = 1\n[limits]\nconnections = 2\n[timeouts]\nroom = \"{room}\"");
         let server = Site::new().file("a.txt", "a").config(&config).start();
@@ -302,7 +302,7 @@ fn new_clients_wait_for_room_and_are_then_told_to_come_again() {
 }
 
 #[test]
-fn a_crowd_that_finds_no_room_is_told_so() {
+fn answers_503_to_many_clients_beyond_capacity() {
     let _turn = turn();
     let config = "workers = 1\n[limits]\nconnections = 20\n[timeouts]\nroom = \"300ms\"\nhead = \"10m\"";
     let site = Site::new().file("a.txt", "a").config(config);
@@ -327,7 +327,7 @@ fn a_crowd_that_finds_no_room_is_told_so() {
 }
 
 #[test]
-fn a_full_server_can_be_reloaded() {
+fn reloads_at_capacity() {
     let config = "workers = 1\n[limits]\nconnections = 60\nconnections_per_client = 60";
     let site = Site::new().file("a.txt", "a").config(config);
     let server = site.start_by(command_with_descriptors(256));
@@ -340,7 +340,7 @@ fn a_full_server_can_be_reloaded() {
 }
 
 #[test]
-fn whoever_waits_is_served_as_soon_as_there_is_room() {
+fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
     let config = "workers = 1\n[limits]\nconnections = 2\n[timeouts]\nroom = \"1m\"";
     let server = Site::new().file("a.txt", "a").config(config).start();
     let mut clients = busy(&server, 2);
@@ -361,7 +361,7 @@ fn whoever_waits_is_served_as_soon_as_there_is_room() {
 }
 
 #[test]
-fn those_who_are_told_to_come_again_need_not_say_anything_to_make_room() {
+fn answers_503_to_silent_clients_beyond_capacity() {
     // Silent ones take the places of those who are refused; the others are answered all the same.
     let config =
         "workers = 1\n[limits]\nconnections = 2\nrefusals = 2\n[timeouts]\nroom = \"0s\"\nlinger = \"500ms\"";
@@ -374,7 +374,7 @@ fn those_who_are_told_to_come_again_need_not_say_anything_to_make_room() {
 }
 
 #[test]
-fn a_client_has_a_number_of_connections() {
+fn limits_the_connections_of_one_client() {
     for (listen, others) in [("127.0.0.1:0", true), ("[::1]:0", false)] {
         let config = format!("listen = [\"{listen}\"]\nworkers = 2\n[limits]\nconnections_per_client = 3");
         let server = Site::new().file("a.txt", "a").config(&config).start();
@@ -420,7 +420,7 @@ fn dial(server: &Server) -> OwnedFd {
 }
 
 #[test]
-fn ten_thousand_modem_users_do_not_slow_down_others() {
+fn ten_thousand_slow_clients_do_not_delay_others() {
     let _turn = turn();
     let large = Random::new(33).bytes(1 << 20);
     let config = "workers = 1\n[limits]\nconnections = 12000\nrefusals = 8\ndisk_threads = 1\nunsent = \"64KiB\"\n[cache]\ndescriptors = 8";
@@ -514,7 +514,7 @@ fn delay(server: &Server, stopped: Duration) {
 }
 
 #[test]
-fn a_late_loop_sheds_what_is_cold_first() {
+fn an_overloaded_worker_sheds_cold_requests_first() {
     let _turn = turn();
     let config = "workers = 1\nlisting = true\n[timeouts]\ndelay = \"300ms\"\n[cache]\ncheck = \"1m\"";
     let mut site = Site::new().file("warm.txt", "warm").config(config);
@@ -551,7 +551,7 @@ fn a_late_loop_sheds_what_is_cold_first() {
 }
 
 #[test]
-fn a_loop_that_is_far_too_late_sheds_everything_and_recovers() {
+fn a_badly_overloaded_worker_sheds_all_requests_and_recovers() {
     let _turn = turn();
     let config = "workers = 1\n[timeouts]\ndelay = \"20ms\"";
     let server = Site::new().file("a.txt", "a").config(config).start();

@@ -36,7 +36,7 @@ fn check(server: &Server, rows: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_version_and_connection_decide_who_keeps_the_connection() {
+fn the_version_and_the_connection_field_decide_persistence() {
     let server = site().start();
     let mut table = Rows::new();
     // The fields, then what becomes of the connection in 1.1 and in 1.0, and the field that says so.
@@ -63,7 +63,7 @@ fn the_version_and_connection_decide_who_keeps_the_connection() {
 }
 
 #[test]
-fn the_request_line_has_three_parts_and_a_known_version() {
+fn accepts_only_request_lines_of_three_parts_and_a_known_version() {
     check(
         &site().start(),
         &[
@@ -87,7 +87,7 @@ fn the_request_line_has_three_parts_and_a_known_version() {
 }
 
 #[test]
-fn answers_are_of_http_1_1_to_everyone() {
+fn responds_with_http_1_1_to_every_version() {
     let server = site().start();
     for version in ["1.0", "1.1", "1.2", "2.0"] {
         let response = server.request(format!("GET /a.txt HTTP/{version}\r\nHost: localhost\r\n\r\n"));
@@ -96,7 +96,7 @@ fn answers_are_of_http_1_1_to_everyone() {
 }
 
 #[test]
-fn methods_are_known_and_allowed_or_refused() {
+fn answers_405_and_501_to_methods_that_are_not_allowed_or_unknown() {
     let server = site().start();
     let mut table = Rows::new();
     let allow = Some("GET, HEAD, OPTIONS");
@@ -130,13 +130,13 @@ fn methods_are_known_and_allowed_or_refused() {
 }
 
 #[test]
-fn what_trace_sends_is_not_sent_back() {
+fn does_not_echo_a_trace_request() {
     let response = site().start().request(request("TRACE", "/a.txt", "Cookie: secret\r\n"));
     assert!(!response.text().contains("secret"), "{response}");
 }
 
 #[test]
-fn host_stands_once_and_is_valid() {
+fn requires_exactly_one_valid_host() {
     let server = site().start();
     let mut table = Rows::new();
     for (fields, expected) in [
@@ -181,7 +181,7 @@ fn host_stands_once_and_is_valid() {
 }
 
 #[test]
-fn the_host_of_the_target_wins_over_the_field() {
+fn prefers_the_host_of_the_target_over_the_field() {
     let server = site()
         .file_beside_root("other/who", "other\n")
         .file_beside_root("wild/who", "wild\n")
@@ -230,7 +230,7 @@ fn the_host_of_the_target_wins_over_the_field() {
 }
 
 #[test]
-fn an_expectation_gets_its_final_answer_and_the_connection_closes() {
+fn answers_an_expectation_finally_and_closes() {
     check(
         &site().start(),
         &[
@@ -279,7 +279,7 @@ fn an_expectation_gets_its_final_answer_and_the_connection_closes() {
 }
 
 #[test]
-fn a_client_that_does_not_wait_for_leave_still_reads_its_answer() {
+fn a_client_that_sends_before_100_continue_still_gets_its_response() {
     let server = site().start();
     let mut client = server.connect();
     client.send("POST /a.txt HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n");
@@ -315,7 +315,7 @@ fn bodies() -> Vec<String> {
 }
 
 #[test]
-fn an_unwanted_body_is_read_and_the_connection_goes_on() {
+fn drains_an_unused_body_and_keeps_the_connection() {
     let server = site().start();
     let mut table = Rows::new();
     for body in bodies() {
@@ -335,7 +335,7 @@ fn an_unwanted_body_is_read_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_body_may_come_byte_by_byte() {
+fn accepts_a_body_byte_by_byte() {
     let server = site().start();
     let mut client = server.connect();
     for body in bodies() {
@@ -346,7 +346,7 @@ fn a_body_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_refused_method_is_answered_before_its_body_comes() {
+fn rejects_a_method_before_its_body_arrives() {
     let server = site().config("[limits]\nbody = \"8MiB\"").start();
     let mut table = Rows::new();
     for fields in ["Content-Length: 4000000\r\n", "Transfer-Encoding: chunked\r\n"] {
@@ -376,7 +376,7 @@ fn a_refused_method_is_answered_before_its_body_comes() {
 }
 
 #[test]
-fn a_large_body_within_the_limit_is_read() {
+fn reads_a_large_body_within_the_limit() {
     let server = site().start();
     let large = "x".repeat(1_000_000);
     let pieces: String = (0..1000).map(|_| format!("3e8\r\n{}\r\n", "x".repeat(1000))).collect();
@@ -393,7 +393,7 @@ fn a_large_body_within_the_limit_is_read() {
 }
 
 #[test]
-fn the_connection_stays_open_whenever_framing_is_sure() {
+fn keeps_the_connection_whenever_the_framing_is_certain() {
     let server = site().config("[[route]]\npath = \"/gone\"\nanswer = 410").start();
     let etag = server.get("/a.txt").field("etag").expect("files have one").to_owned();
     let mut table = Rows::new();
@@ -461,7 +461,7 @@ fn head_is_get_without_the_body() {
 }
 
 #[test]
-fn a_refused_head_gets_no_body_either() {
+fn sends_no_body_in_an_error_response_to_head() {
     check(
         &site().config("[limits]\ntarget = 64\nfields = 3\nbody = 10").start(),
         &[
@@ -485,7 +485,7 @@ fn a_refused_head_gets_no_body_either() {
 }
 
 #[test]
-fn date_is_there_right_and_moves() {
+fn sends_a_correct_date_that_advances() {
     let server = site().start();
     let mut client = server.connect();
     let begin = Instant::now();
@@ -550,7 +550,7 @@ fn server_names_itself_as_configured() {
 }
 
 #[test]
-fn a_file_has_validators_that_change_with_it() {
+fn the_validators_of_a_file_change_with_it() {
     let server =
         site().file("b.txt", "hello\n").modified("b.txt", MODIFIED).config("[cache]\ncheck = 0").start();
     let validators = |path: &str| {
@@ -576,7 +576,7 @@ fn a_file_has_validators_that_change_with_it() {
 }
 
 #[test]
-fn a_half_closed_client_gets_its_whole_answer() {
+fn sends_the_whole_response_to_a_half_closed_client() {
     let content = e2e::Random::new(2).bytes(8_000_000);
     let server = site().file("huge.bin", &content).start();
     let mut client = server.connect();
@@ -590,7 +590,7 @@ fn a_half_closed_client_gets_its_whole_answer() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn answers_pipelined_requests_in_order() {
     const REQUESTS: usize = 4000;
     let big = e2e::Random::new(1).bytes(300_000);
     let server = site().start();
@@ -628,7 +628,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn half_a_request_is_not_answered_as_one() {
+fn does_not_answer_an_incomplete_request() {
     let server = site().start();
     let body = get("/a.txt", "Content-Length: 5\r\n") + "hell";
     let chunks = get("/a.txt", "Transfer-Encoding: chunked\r\n") + "5\r\nhello\r\n0\r\n";
@@ -701,7 +701,7 @@ fn connections_of_one_worker_do_not_mix_their_bytes() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_nobody_up() {
+fn a_client_that_does_not_read_delays_no_other() {
     const ANSWERS: usize = 100;
     let big = e2e::Random::new(1).bytes(300_000);
     let server = site().config("workers = 1").start();
@@ -723,7 +723,7 @@ fn a_client_that_does_not_read_holds_nobody_up() {
 }
 
 #[test]
-fn who_goes_away_in_the_middle_is_missed_by_nobody() {
+fn a_client_that_disconnects_midway_disturbs_no_other() {
     let server = site().config("workers = 1").start();
     for n in 0..200 {
         let mut client = server.connect();
@@ -738,7 +738,7 @@ fn who_goes_away_in_the_middle_is_missed_by_nobody() {
 }
 
 #[test]
-fn how_the_bytes_are_cut_changes_nothing() {
+fn responses_do_not_depend_on_how_requests_are_split() {
     let server = site().start();
     let pipeline = [
         "\r\n".to_owned(),
@@ -790,7 +790,7 @@ fn timeless(responses: &[u8]) -> String {
 }
 
 #[test]
-fn a_unix_socket_speaks_the_same() {
+fn a_unix_socket_behaves_like_tcp() {
     let home = e2e::Folder::new();
     let socket = home.path().join("taipan.sock");
     let server = site().config(&format!("listen = [\"unix:{}\"]", socket.display())).start();
@@ -811,7 +811,7 @@ fn a_unix_socket_speaks_the_same() {
 }
 
 #[test]
-fn a_listing_is_framed_for_the_version_that_asks() {
+fn frames_a_listing_for_the_version_of_the_client() {
     let server = site().start();
     let new = server.get("/dir/");
     assert!(new.has("content-length") != new.has("transfer-encoding"), "{new}");
@@ -823,7 +823,7 @@ fn a_listing_is_framed_for_the_version_that_asks() {
 }
 
 #[test]
-fn the_reader_of_these_tests_is_strict() {
+fn the_response_parser_of_these_tests_is_strict() {
     for bad in [
         "5\nhello\n0\n\n",
         "5\r\nhelloX\r\n0\r\n\r\n",

@@ -82,7 +82,7 @@ fn get(server: &Server, name: &str) -> String {
 }
 
 #[test]
-fn an_answer_is_read_as_rfc_9112_has_it() {
+fn parses_upstream_responses_as_rfc_9112_says() {
     let large = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "x".repeat(1 << 20));
     let ok = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}");
     // Either: whether anything of it has been sent is the server's affair.
@@ -184,7 +184,7 @@ fn an_answer_is_read_as_rfc_9112_has_it() {
 }
 
 #[test]
-fn fields_of_the_connection_stay_there() {
+fn does_not_forward_connection_fields() {
     let answer = "HTTP/1.1 200 OK\r\nConnection: x-hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nX-A: b\r\n\
                   Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nServer: of mine\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let server = start(
@@ -207,7 +207,7 @@ fn fields_of_the_connection_stay_there() {
 }
 
 #[test]
-fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
+fn reuses_connections_and_retries_a_get_on_a_stale_one() {
     // What it says; connections that three requests take.
     for (response, settings, expected) in [
         (HELLO, "", 1),
@@ -253,7 +253,7 @@ fn a_connection_is_kept_where_both_sides_may_and_a_stale_one_costs_no_get() {
 }
 
 #[test]
-fn the_logs_call_an_application_by_its_name_and_say_nothing_of_a_request_that_was_answered_after_all() {
+fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
     // One request for each connection; what is asked on it then is closed without a word.
     let server = start(
         |stream, number| {
@@ -298,7 +298,7 @@ fn the_logs_call_an_application_by_its_name_and_say_nothing_of_a_request_that_wa
 }
 
 #[test]
-fn a_head_has_no_body_whatever_it_says() {
+fn reads_no_body_in_a_response_to_head() {
     let server = start(
         |stream, _| {
             loop {
@@ -318,7 +318,7 @@ fn a_head_has_no_body_whatever_it_says() {
 }
 
 #[test]
-fn a_connection_is_not_kept_where_the_end_of_an_answer_is_not_sure() {
+fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
     const LATE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let mut rows = Rows::new();
     // What is asked, what is said, and whether the connection may have the next request.
@@ -372,7 +372,7 @@ fn a_connection_is_not_kept_where_the_end_of_an_answer_is_not_sure() {
 }
 
 #[test]
-fn unread_bytes_close_a_connection_even_where_another_request_waits_for_it() {
+fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
     // The answer fills the buffer that it is read into, so that what follows it is still in the kernel.
     let head = "HTTP/1.1 200 OK\r\nContent-Length: ";
     let body = (64 << 10) - head.len() - "65535\r\n\r\n".len();
@@ -416,7 +416,7 @@ fn echoes(stream: &mut UnixStream, _: usize) -> io::Result<()> {
 }
 
 #[test]
-fn an_application_reads_the_path_that_the_routes_have_read() {
+fn forwards_the_path_as_the_routes_read_it() {
     let server = start(echoes, "[[route]]\npath = \"/app/admin/\"\nanswer = 403\n");
     let mut rows = Rows::new();
     for (target, expected) in [
@@ -449,7 +449,7 @@ fn an_application_reads_the_path_that_the_routes_have_read() {
 }
 
 #[test]
-fn what_a_client_claims_of_itself_stays_here_and_via_tells_of_this_server() {
+fn drops_forwarding_fields_of_the_client_and_adds_via() {
     let server = start(echoes, "");
     let claims = [
         "Forwarded: for=192.0.2.1;proto=https",
@@ -496,7 +496,7 @@ fn what_a_client_claims_of_itself_stays_here_and_via_tells_of_this_server() {
 }
 
 #[test]
-fn a_request_that_would_be_two_is_one_for_the_application() {
+fn cannot_smuggle_a_second_request_to_the_application() {
     // What a client says must not end the head of what is said to the application, nor begin another.
     let server = start(echoes, "");
     let mut client = server.connect();

@@ -60,7 +60,7 @@ fn check(server: &Server, rows: &[(String, &str)]) {
 }
 
 #[test]
-fn a_head_has_a_size() {
+fn limits_the_size_of_a_head() {
     for (config, limit) in [
         ("", 16 * 1024),
         ("[limits]\nhead = 256", 256),
@@ -82,7 +82,7 @@ fn a_head_has_a_size() {
 }
 
 #[test]
-fn a_head_has_a_number_of_fields() {
+fn limits_the_number_of_fields() {
     for (config, limit) in [("", 100), ("[limits]\nfields = 3", 3), ("[limits]\nfields = 256", 256)] {
         check(
             &site(config).start(),
@@ -105,7 +105,7 @@ fn a_head_has_a_number_of_fields() {
 }
 
 #[test]
-fn a_target_has_a_size() {
+fn limits_the_size_of_a_target() {
     for (config, limit) in
         [("", 8 * 1024), ("[limits]\ntarget = 64", 64), ("[limits]\ntarget = \"12KiB\"", 12 * 1024)]
     {
@@ -124,7 +124,7 @@ fn a_target_has_a_size() {
 }
 
 #[test]
-fn what_does_not_end_is_refused_while_it_comes() {
+fn rejects_an_endless_request_while_it_arrives() {
     let server = site("").start();
     let mut table = Rows::new();
     for (begin, piece, status) in [
@@ -146,7 +146,7 @@ fn what_does_not_end_is_refused_while_it_comes() {
 }
 
 #[test]
-fn a_body_has_a_size() {
+fn limits_the_size_of_a_body() {
     for (config, limit) in [
         ("", 1024 * 1024),
         ("[limits]\nbody = 10", 10),
@@ -183,7 +183,7 @@ fn a_body_has_a_size() {
 }
 
 #[test]
-fn a_route_has_its_own_size_of_bodies() {
+fn a_route_can_limit_the_size_of_a_body() {
     let server = site(
         "max_body = 20\n[limits]\nbody = 10\n\
          [[route]]\npath = \"/up/*\"\nmax_body = 5\n\
@@ -210,7 +210,7 @@ fn a_route_has_its_own_size_of_bodies() {
 }
 
 #[test]
-fn a_client_that_sends_too_much_still_reads_why() {
+fn a_client_that_sends_too_much_can_still_read_the_response() {
     let server = site("[limits]\nbody = 10").start();
     for _ in 0..20 {
         let mut client = server.connect();
@@ -222,7 +222,7 @@ fn a_client_that_sends_too_much_still_reads_why() {
 }
 
 #[test]
-fn a_connection_has_a_number_of_requests() {
+fn limits_the_requests_of_a_connection() {
     let get = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
     let post = "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
     let rows = [
@@ -255,7 +255,7 @@ fn a_connection_has_a_number_of_requests() {
 }
 
 #[test]
-fn as_many_connections_as_allowed_are_kept() {
+fn keeps_as_many_connections_as_configured() {
     let server = site("workers = 1\n[limits]\nconnections = 3").start();
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
     for _ in 0..3 {
@@ -267,7 +267,7 @@ fn as_many_connections_as_allowed_are_kept() {
 }
 
 #[test]
-fn the_longest_idle_connection_makes_room() {
+fn closes_the_longest_idle_connection_for_a_new_one() {
     let server = site("workers = 1\n[limits]\nconnections = 3").start();
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
     // Last used: the third first, the first last.
@@ -285,7 +285,7 @@ fn the_longest_idle_connection_makes_room() {
 }
 
 #[test]
-fn connections_in_use_are_not_closed_for_new_ones() {
+fn does_not_close_a_busy_connection_for_a_new_one() {
     let server = site("workers = 1\n[limits]\nconnections = 2").start();
     let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
     for client in &mut busy {

@@ -153,7 +153,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn no_rule_leaks_while_links_are_exchanged() {
+fn no_link_rule_leaks_while_links_are_swapped() {
     assert!(fs::read_to_string(Path::new(FOREIGN).join(FOREIGN_FILE)).unwrap().contains(SECRET));
     let server = server();
     let root = server.root();

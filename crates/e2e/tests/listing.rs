@@ -53,7 +53,7 @@ fn site() -> Site {
 }
 
 #[test]
-fn a_page_shows_every_entry_and_the_way_up() {
+fn a_listing_shows_every_entry_and_the_parent() {
     let server = site().start();
     let response = server.get("/");
     let page = response.text();
@@ -95,7 +95,7 @@ fn a_page_shows_every_entry_and_the_way_up() {
 }
 
 #[test]
-fn every_link_of_a_page_leads_somewhere() {
+fn every_link_of_a_listing_works() {
     let site = [
         "a b.txt",
         "50%.txt",
@@ -124,7 +124,7 @@ fn every_link_of_a_page_leads_somewhere() {
 }
 
 #[test]
-fn json_is_sent_to_who_asks_for_it() {
+fn sends_json_to_clients_that_request_it() {
     let server = site().start();
     let mut rows = Rows::new();
     for (query, accept, expected) in [
@@ -163,7 +163,7 @@ fn json_is_sent_to_who_asks_for_it() {
 }
 
 #[test]
-fn a_query_sorts_both_forms_the_same_way() {
+fn a_query_sorts_html_and_json_alike() {
     let server = site().start();
     let mut rows = Rows::new();
     for (query, files) in [
@@ -196,7 +196,7 @@ fn a_query_sorts_both_forms_the_same_way() {
 }
 
 #[test]
-fn hostile_names_are_escaped_or_left_out() {
+fn escapes_or_omits_hostile_names() {
     let hostile = [
         "<script>alert(1)",
         "\"onmouseover=\"x",
@@ -237,7 +237,7 @@ fn hostile_names_are_escaped_or_left_out() {
 }
 
 #[test]
-fn dotfiles_are_listed_only_where_they_are_served() {
+fn lists_dotfiles_only_when_they_are_served() {
     let server = Site::new()
         .config("listing = true\n[[route]]\npath = \"/open/\"\ndotfiles = \"allow\"")
         .file(".env", "x")
@@ -252,7 +252,7 @@ fn dotfiles_are_listed_only_where_they_are_served() {
 }
 
 #[test]
-fn a_link_is_listed_as_what_it_leads_to_if_it_may_be_followed() {
+fn lists_a_link_as_its_target_if_it_may_be_followed() {
     let site = Site::new()
         .file("file.txt", "12345")
         .file("folder/x", "x")
@@ -282,7 +282,7 @@ fn a_link_is_listed_as_what_it_leads_to_if_it_may_be_followed() {
 }
 
 #[test]
-fn a_change_of_the_folder_is_seen() {
+fn the_listing_shows_changes_of_the_folder() {
     let server = site().start();
     let mut rows = Rows::new();
     rows.check("at first", listed(&server, "/zoo/"), vec!["deep er".to_owned(), "inner.txt".to_owned()]);
@@ -307,7 +307,7 @@ fn a_change_of_the_folder_is_seen() {
 }
 
 #[test]
-fn thousands_of_entries_stay_quick_and_whole() {
+fn lists_thousands_of_entries_quickly_and_completely() {
     let names: Vec<String> = (0..12_000).map(|number| format!("file number {number:05}.txt")).collect();
     let site = names.iter().fold(Site::new(), |site, name| site.file(name, ""));
     let site = (0..5000).fold(site, |site, number| site.file(&format!("five/{number:04}"), ""));
@@ -343,7 +343,7 @@ fn thousands_of_entries_stay_quick_and_whole() {
 }
 
 #[test]
-fn of_more_entries_than_allowed_the_first_by_name_are_shown() {
+fn shows_the_first_entries_by_name_beyond_the_limit() {
     // Made in no order of names, and read in one that the file system has.
     let site = (0..500).fold(Site::new(), |site, number| {
         let number = number * 7919 % 500;
@@ -369,7 +369,7 @@ fn of_more_entries_than_allowed_the_first_by_name_are_shown() {
 }
 
 #[test]
-fn a_mirror_stores_one_order() {
+fn a_mirror_follows_one_sort_order() {
     let server = site().file("robots.txt", "").start();
     let home = server.home().join("mirror");
     fs::create_dir(&home).unwrap();
@@ -419,7 +419,7 @@ fn a_mirror_stores_one_order() {
 }
 
 #[test]
-fn head_is_answered_as_get_without_the_content() {
+fn head_of_a_listing_is_get_without_the_content() {
     let server = site().start();
     for path in ["/", "/?format=json", "/zoo/?sort=size"] {
         let get = server.get(path);
@@ -435,7 +435,7 @@ fn head_is_answered_as_get_without_the_content() {
 }
 
 #[test]
-fn without_listing_a_folder_is_403() {
+fn answers_403_for_a_folder_when_listing_is_off() {
     let server = Site::new()
         .config("[[route]]\npath = \"/on/\"\nlisting = true\n[[route]]\npath = \"/on/off/\"\nlisting = false")
         .file("x", "x")

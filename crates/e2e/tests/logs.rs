@@ -99,7 +99,7 @@ fn site(log: &str) -> Site {
 }
 
 #[test]
-fn each_format_says_the_same() {
+fn every_log_format_has_the_same_facts() {
     for format in ["common", "combined", "json"] {
         let server = site(&format!("access = \"stdout\"\nformat = \"{format}\"")).start();
         let fields = "Host: a.example\r\nUser-Agent: test/1\r\nReferer: http://r.example/\r\n";
@@ -282,7 +282,7 @@ const LARGE: usize = 1_000_000;
 const HUGE: usize = 32 * 1024 * 1024;
 
 #[test]
-fn every_request_has_one_line() {
+fn logs_one_line_per_request() {
     let mut rows = Rows::new();
     for (what, act, expected) in ROWS {
         let site = Site::new()
@@ -324,7 +324,7 @@ fn every_request_has_one_line() {
 }
 
 #[test]
-fn what_a_client_sends_cannot_forge_a_line() {
+fn a_client_cannot_forge_a_log_line() {
     let hostile: [&[u8]; 7] = [
         b"quote\" 200 1 \"-\" \"-\"",
         b"back\\slash\\",
@@ -384,7 +384,7 @@ fn what_a_client_sends_cannot_forge_a_line() {
 }
 
 #[test]
-fn the_log_is_opened_again_on_sigusr1() {
+fn reopens_the_log_on_sigusr1() {
     let server = site("access = \"./access.log\"\nerror = \"./error.log\"").start();
     let path = |name: &str| server.home().join(name);
     let mut client = server.connect();
@@ -407,7 +407,7 @@ fn the_log_is_opened_again_on_sigusr1() {
 }
 
 #[test]
-fn who_gave_up_root_can_open_its_logs_again() {
+fn reopens_logs_after_giving_up_root() {
     // Whoever is not root has nothing to give up, and owns what it opens.
     let log = "[log]\naccess = \"./access.log\"\nerror = \"./error.log\"";
     let config = format!("{}\n{log}", without_privilege());
@@ -422,7 +422,7 @@ fn who_gave_up_root_can_open_its_logs_again() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_again_is_written_on() {
+fn keeps_writing_to_a_log_that_cannot_be_reopened() {
     let server = site("access = \"logs/access.log\"").file_beside_root("logs/x", "").start();
     let mut client = server.connect();
     client.get("/a.txt");
@@ -435,7 +435,7 @@ fn a_log_that_cannot_be_opened_again_is_written_on() {
 }
 
 #[test]
-fn syslog_without_a_daemon_breaks_nothing() {
+fn keeps_serving_without_a_syslog_daemon() {
     let server = site("access = \"syslog\"\nerror = \"syslog\"").start();
     let mut client = server.connect();
     for _ in 0..50 {
@@ -446,7 +446,7 @@ fn syslog_without_a_daemon_breaks_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_told_of_and_serving_goes_on() {
+fn reports_a_full_disk_and_keeps_serving() {
     let server = site("access = \"/dev/full\"").start();
     let mut client = server.connect();
     for _ in 0..50 {
@@ -458,7 +458,7 @@ fn a_full_disk_is_told_of_and_serving_goes_on() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_nobody_and_what_is_lost_is_counted() {
+fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
     const REQUESTS: usize = 20_000;
     let site = site("access = \"./fifo\"\nqueue = 2");
     let path = site.home().join("fifo");
@@ -514,7 +514,7 @@ fn a_log_that_nobody_reads_holds_up_nobody_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn a_host_can_have_a_log_of_its_own() {
+fn a_host_can_have_its_own_log() {
     let server = Site::new()
         .file("a.txt", "a")
         .file_beside_root("b/a.txt", "b")
@@ -536,7 +536,7 @@ fn a_host_can_have_a_log_of_its_own() {
 }
 
 #[test]
-fn the_command_line_decides_where_lines_go() {
+fn the_command_line_sets_the_destination_of_logs() {
     for (to, expected) in [("stdout", true), ("stderr", false), ("off", false), ("other.log", false)] {
         let mut server = site("access = \"./configured.log\"").arg("--access-log").arg(to).start();
         assert_eq!(server.get("/a.txt").status, 200);
@@ -552,7 +552,7 @@ fn the_command_line_decides_where_lines_go() {
 }
 
 #[test]
-fn lines_are_in_the_file_soon_and_all_of_them_at_the_end() {
+fn writes_log_lines_soon_and_all_of_them_at_exit() {
     let mut server = site("access = \"./access.log\"").config("format = \"common\"").start();
     let mut client = server.connect();
     client.get("/a.txt");

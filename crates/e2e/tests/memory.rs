@@ -106,20 +106,20 @@ fn pipelined(request: &str) -> Vec<u8> {
 }
 
 #[test]
-fn pipelined_requests_for_cached_files_cost_no_more_than_promised() {
+fn pipelined_requests_for_cached_files_stay_within_the_promised_memory() {
     let _turn = turn();
     attack(site(), "files", CLIENTS, &pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n"));
 }
 
 #[test]
-fn pipelined_requests_for_parts_of_files_cost_no_more_than_promised() {
+fn pipelined_range_requests_stay_within_the_promised_memory() {
     let _turn = turn();
     let request = "GET /a.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=0-59998\r\n\r\n";
     attack(site(), "parts", CLIENTS, &pipelined(request));
 }
 
 #[test]
-fn pipelined_requests_for_a_few_bytes_cost_no_more_than_promised() {
+fn pipelined_requests_for_a_few_bytes_stay_within_the_promised_memory() {
     let _turn = turn();
     attack(site(), "a few bytes", 300, &pipelined("HEAD /a.bin HTTP/1.1\r\nHost: h\r\n\r\n").repeat(20));
     let request = format!("HEAD /a.bin HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "x".repeat(600));
@@ -127,7 +127,7 @@ fn pipelined_requests_for_a_few_bytes_cost_no_more_than_promised() {
 }
 
 #[test]
-fn requests_behind_one_that_waits_for_a_script_cost_no_more_than_promised() {
+fn requests_pipelined_behind_a_script_stay_within_the_promised_memory() {
     let _turn = turn();
     let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
     let mut input = b"GET /slow.cgi HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
@@ -136,7 +136,7 @@ fn requests_behind_one_that_waits_for_a_script_cost_no_more_than_promised() {
 }
 
 #[test]
-fn bodies_that_are_collected_cost_no_more_than_promised() {
+fn buffered_bodies_stay_within_the_promised_memory() {
     let _turn = turn();
     let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
     let head = "POST /slow.cgi HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -146,7 +146,7 @@ fn bodies_that_are_collected_cost_no_more_than_promised() {
 }
 
 #[test]
-fn output_of_scripts_that_is_not_read_costs_no_more_than_promised() {
+fn unread_script_output_stays_within_the_promised_memory() {
     let _turn = turn();
     let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec head -c 120000 /dev/zero\n";
     let site = site().script("much.cgi", script);

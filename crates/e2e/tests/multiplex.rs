@@ -234,7 +234,7 @@ fn until(what: &str, is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn slow_requests_share_a_connection_and_their_answers_are_interleaved() {
+fn multiplexes_slow_requests_and_their_interleaved_responses() {
     let (address, seen) = peer(Can::Multiplex, |line, _| {
         let Some(six) = line.whole(6) else { return };
         line.application.stderr(six[2], b"a complaint\n", &mut line.out);
@@ -261,7 +261,7 @@ fn slow_requests_share_a_connection_and_their_answers_are_interleaved() {
 }
 
 #[test]
-fn no_more_requests_share_a_connection_than_may() {
+fn multiplexes_at_most_the_configured_number_of_requests() {
     for workers in [1, 2] {
         let (address, seen) = peer(Can::Multiplex, |line, said| {
             if let Said::Request(id) = said {
@@ -289,7 +289,7 @@ fn no_more_requests_share_a_connection_than_may() {
 }
 
 #[test]
-fn who_says_that_it_cannot_gets_one_at_a_time() {
+fn sends_one_request_at_a_time_to_a_peer_without_multiplexing() {
     for can in [Can::Not, Can::NotAsked] {
         let (address, seen) = peer(can, |line, said| {
             if let Said::Request(id) = said {
@@ -317,7 +317,7 @@ fn who_says_that_it_cannot_gets_one_at_a_time() {
 }
 
 #[test]
-fn who_says_that_it_can_and_refuses_gets_one_at_a_time() {
+fn falls_back_to_one_request_at_a_time_when_the_peer_rejects_a_second() {
     let (address, seen) = peer(Can::NotInTruth, |line, _| {
         while let Some(asked) = line.requests.iter().find(|asked| asked.is_whole) {
             let (id, path) = (asked.id, asked.path.clone());
@@ -347,7 +347,7 @@ fn who_says_that_it_can_and_refuses_gets_one_at_a_time() {
 }
 
 #[test]
-fn who_leaves_is_aborted_and_the_others_go_on() {
+fn aborts_only_the_request_of_a_client_that_disconnects() {
     let (address, seen) = peer(Can::Multiplex, |line, said| match said {
         Said::Abort(id) => {
             // It may say more, which nobody wants.
@@ -398,7 +398,7 @@ fn who_leaves_is_aborted_and_the_others_go_on() {
 }
 
 #[test]
-fn when_the_connection_breaks_what_has_no_answer_is_asked_once_more() {
+fn retries_unanswered_requests_once_when_the_connection_breaks() {
     let (address, seen) = peer(Can::Multiplex, |line, said| {
         if line.number > 1 || line.by_path("/warm").is_some() {
             if let Said::Request(id) = said {
@@ -432,7 +432,7 @@ fn when_the_connection_breaks_what_has_no_answer_is_asked_once_more() {
 }
 
 #[test]
-fn two_large_bodies_go_over_one_connection_at_once() {
+fn sends_two_large_bodies_over_one_connection_in_parallel() {
     let (address, seen) = peer(Can::Multiplex, |line, said| {
         if let Said::Request(id) = said {
             // Slow, so that the server has to wait with what there is.
@@ -475,7 +475,7 @@ fn two_large_bodies_go_over_one_connection_at_once() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_others_only_beyond_a_bound() {
+fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
     const LITTLE: usize = 200 * 1024;
     const MUCH: usize = 48 * 1024 * 1024;
     let (address, seen) = peer(Can::Multiplex, |line, _| {
@@ -509,7 +509,7 @@ fn a_client_that_does_not_read_holds_up_others_only_beyond_a_bound() {
 }
 
 #[test]
-fn a_connection_is_kept_and_given_back_as_any_other() {
+fn keeps_and_recalls_a_multiplexed_connection_like_any_other() {
     let response = |line: &mut Line, said| {
         if let Said::Request(id) = said {
             line.answer(id, "warm");

@@ -57,7 +57,7 @@ fn installs_every_file_and_keeps_configuration() {
 }
 
 #[test]
-fn says_what_to_build_before_an_installation() {
+fn install_names_what_to_build_first() {
     let (to, empty) = (Folder::new(), Folder::new());
     let mut install = tool("sh");
     install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to.path()).env("BUILD", empty.path());
@@ -74,7 +74,7 @@ fn packaged(name: &str, home: &Path) -> String {
 }
 
 #[test]
-fn logs_are_rotated_as_packaged() {
+fn the_packaged_rotation_rotates_logs() {
     let home = Folder::new();
     for name in ["log", "run"] {
         home.folder(name);
@@ -109,7 +109,7 @@ fn logs_are_rotated_as_packaged() {
 }
 
 #[test]
-fn the_manual_has_the_rotation_as_packaged() {
+fn the_manual_shows_the_packaged_rotation() {
     let page =
         fs::read_to_string(Path::new(PACKAGING).join("../docs/manual/logs.md")).expect("it is in the tree");
     let packaged =

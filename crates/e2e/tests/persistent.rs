@@ -111,7 +111,7 @@ fn status_and_whether_to_retry(response: &Response) -> (u16, bool) {
 }
 
 #[test]
-fn the_wrappers_answer_as_the_same_programs_do_by_cgi() {
+fn wrappers_respond_like_the_same_programs_by_cgi() {
     let contrib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib");
     let read = |name: &str| fs::read(contrib.join(name)).expect("it is there");
     let site = Site::new()
@@ -149,7 +149,7 @@ fn the_wrappers_answer_as_the_same_programs_do_by_cgi() {
 }
 
 #[test]
-fn a_file_is_run_with_the_variables_that_a_script_gets() {
+fn passes_the_variables_of_a_script_to_an_application() {
     let program = format!("#!{} -B\n{APP}", path_of("python3"));
     let site = Site::new().script("run.py", program).file("taipan.py", WRAPPER);
     let site = site.file("a b/x.one", "").file("a b/x.two", "").file("static", "still here");
@@ -187,7 +187,7 @@ fn a_file_is_run_with_the_variables_that_a_script_gets() {
 }
 
 #[test]
-fn what_an_application_writes_means_what_it_does_for_a_script() {
+fn reads_application_output_like_script_output() {
     let server = site("", "")
         .file_beside_root("private/a", "a private file")
         .config("[scripts]\nsendfile = [\"private\"]")
@@ -216,7 +216,7 @@ fn what_an_application_writes_means_what_it_does_for_a_script() {
 }
 
 #[test]
-fn a_body_of_any_kind_reaches_it_whole() {
+fn passes_bodies_of_every_framing_completely() {
     let server = site_with("max_body = \"16MiB\"", "", "processes = 1").start();
     let body: Vec<u8> = (0..5u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut client = server.connect();
@@ -238,7 +238,7 @@ fn a_body_of_any_kind_reaches_it_whole() {
 }
 
 #[test]
-fn nobody_is_started_before_he_is_needed() {
+fn starts_no_process_before_the_first_request() {
     let server = start("min_processes = 0");
     assert_eq!(server.get("/static").text(), "still here");
     assert_eq!(starts(&server), []);
@@ -248,14 +248,14 @@ fn nobody_is_started_before_he_is_needed() {
 }
 
 #[test]
-fn so_many_run_from_the_start() {
+fn starts_the_minimum_number_of_processes_at_once() {
     let server = start("min_processes = 3\nprocesses = 3");
     wait_for(&server, "three run", || alive(&server).len() == 3);
     assert!(alive(&server).contains(&pid(&server)));
 }
 
 #[test]
-fn as_many_run_as_there_is_work_but_no_more_than_may() {
+fn starts_processes_on_demand_up_to_the_maximum() {
     let server = start("min_processes = 0\nprocesses = 3");
     let mut clients: Vec<Client> = Vec::new();
     for name in ["0", "1", "2"] {
@@ -270,7 +270,7 @@ fn as_many_run_as_there_is_work_but_no_more_than_may() {
 }
 
 #[test]
-fn spare_ones_wait_beside_those_that_work() {
+fn keeps_spare_processes_besides_busy_ones() {
     let server = start("min_processes = 0\nspare_processes = 2\nprocesses = 4");
     let mut clients = Vec::new();
     // One works and two are spare; and so on, up to four.
@@ -286,7 +286,7 @@ fn spare_ones_wait_beside_those_that_work() {
 }
 
 #[test]
-fn who_is_unused_ends_but_for_those_who_are_to_be_there() {
+fn ends_idle_processes_down_to_the_minimum() {
     let server = start("min_processes = 1\nprocesses = 3\nunused = \"200ms\"");
     let mut clients: Vec<Client> = (0..3).map(|name| begin(&server, &name.to_string())).collect();
     go(&server);
@@ -301,7 +301,7 @@ fn who_is_unused_ends_but_for_those_who_are_to_be_there() {
 }
 
 #[test]
-fn a_process_has_its_number_of_requests_and_then_another_takes_its_place() {
+fn replaces_a_process_after_its_maximum_of_requests() {
     let server = start("processes = 1\nrequests = 3");
     let mut client = server.connect();
     let answered: Vec<u32> = (0..9).map(|_| number(&client.get("/app/pid"))).collect();
@@ -312,7 +312,7 @@ fn a_process_has_its_number_of_requests_and_then_another_takes_its_place() {
 }
 
 #[test]
-fn a_process_with_too_much_memory_is_replaced_and_no_request_fails() {
+fn replaces_a_process_with_too_much_memory_without_failing_a_request() {
     let server = start("processes = 1\nmemory = \"64MiB\"");
     let mut client = server.connect();
     let small = number(&client.get("/app/leak?1"));
@@ -344,7 +344,7 @@ fn under_load(server: &Server, persistence: Persistence, enough: impl FnOnce() +
 }
 
 #[test]
-fn processes_are_replaced_under_load_and_no_request_fails() {
+fn replaces_processes_under_load_without_failing_a_request() {
     for persistence in [Persistence::KeepAlive, Persistence::Close] {
         let server = start("processes = 2\nrequests = 20");
         // It takes a while, as starting Python does.
@@ -353,7 +353,7 @@ fn processes_are_replaced_under_load_and_no_request_fails() {
 }
 
 #[test]
-fn a_request_whose_process_dies_is_asked_again_if_that_does_no_harm() {
+fn retries_an_idempotent_request_when_its_process_dies() {
     // The request; the status; how many processes it has cost.
     let table = [
         ("GET", "die-once?a", "", 200, 1),
@@ -383,7 +383,7 @@ fn a_request_whose_process_dies_is_asked_again_if_that_does_no_harm() {
 }
 
 #[test]
-fn an_answer_whose_process_dies_breaks_off() {
+fn cuts_the_response_when_its_process_dies() {
     let server = start("");
     let mut rows = Rows::new();
     for path in ["half", "short"] {
@@ -399,7 +399,7 @@ fn an_answer_whose_process_dies_breaks_off() {
 }
 
 #[test]
-fn a_process_that_is_killed_between_two_requests_costs_none() {
+fn loses_no_request_when_an_idle_process_is_killed() {
     let server = start("processes = 1");
     let mut rows = Rows::new();
     for method in ["GET", "POST"] {
@@ -412,7 +412,7 @@ fn a_process_that_is_killed_between_two_requests_costs_none() {
 }
 
 #[test]
-fn who_ends_again_and_again_is_started_ever_less_often_until_it_works() {
+fn delays_restarts_of_a_crashing_program_until_it_works() {
     let server = site("fails", "wait = \"5s\"").start();
     wait_for(&server, "six starts", || starts(&server).len() >= 6);
     let times: Vec<f64> = starts(&server).iter().map(|(_, time)| *time).collect();
@@ -427,7 +427,7 @@ fn who_ends_again_and_again_is_started_ever_less_often_until_it_works() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_of() {
+fn reports_a_missing_program() {
     let site = Site::new().file("static", "still here").config(
         "[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
          [[application]]\nname = \"app\"\ncommand = \"/no/such/program\"\nfolder = \"/\"\nwait = \"5s\"\n",
@@ -442,7 +442,7 @@ fn a_program_that_is_not_there_is_told_of() {
 }
 
 #[test]
-fn a_process_that_accepts_nothing_is_killed() {
+fn kills_a_process_that_accepts_no_connection() {
     let server = site("hangs", "start = \"300ms\"\nprocesses = 1\nwait = \"5s\"").start();
     let response = server.get("/app/pid");
     assert!(matches!(response.status, 502..=504), "{response}");
@@ -453,7 +453,7 @@ fn a_process_that_accepts_nothing_is_killed() {
 }
 
 #[test]
-fn a_process_that_needs_long_to_start_is_waited_for() {
+fn waits_for_a_process_that_starts_slowly() {
     let server = site("hangs", "processes = 1").start();
     let mut client = request(&server, "pid");
     wait_for(&server, "it is started", || starts(&server).len() == 1);
@@ -462,7 +462,7 @@ fn a_process_that_needs_long_to_start_is_waited_for() {
 }
 
 #[test]
-fn a_reload_keeps_processes_and_replaces_those_that_changed() {
+fn reload_replaces_only_processes_whose_settings_changed() {
     let server = start("");
     let mut rows = Rows::new();
     let mut present = pid(&server);
@@ -497,7 +497,7 @@ fn a_reload_keeps_processes_and_replaces_those_that_changed() {
 }
 
 #[test]
-fn what_runs_when_it_is_reloaded_is_answered_by_who_has_it() {
+fn reload_lets_the_old_process_finish_its_request() {
     let server = start("env = { VERSION = \"1\" }");
     let mut client = begin(&server, "1");
     let earlier = began(&server, "1").expect("it has begun");
@@ -525,7 +525,7 @@ fn reloads_under_load_fail_no_request() {
 }
 
 #[test]
-fn who_does_not_end_when_told_to_is_killed_with_all_that_he_has_started() {
+fn kills_a_process_that_ignores_sigterm_with_all_its_children() {
     let server = site("deaf child", "grace = \"200ms\"").start();
     let deaf = pid(&server);
     let child = children_of(deaf)[0];
@@ -536,7 +536,7 @@ fn who_does_not_end_when_told_to_is_killed_with_all_that_he_has_started() {
 }
 
 #[test]
-fn a_process_is_given_its_socket_its_folder_and_its_environment_and_nothing_else() {
+fn gives_a_process_only_its_socket_folder_and_environment() {
     let first_of = |server: &Server| {
         let response = server.get("/app/own");
         assert_eq!(response.status, 200, "{response}");
@@ -576,7 +576,7 @@ fn a_process_is_given_its_socket_its_folder_and_its_environment_and_nothing_else
 }
 
 #[test]
-fn a_program_may_get_its_socket_as_systemd_hands_it_over() {
+fn can_pass_the_socket_as_systemd_does() {
     let site = Site::new().file_beside_root("http_app.py", HTTP_APP);
     let home = site.home().display().to_string();
     let server = site
@@ -601,7 +601,7 @@ fn a_program_may_get_its_socket_as_systemd_hands_it_over() {
 }
 
 #[test]
-fn ten_slow_requests_on_ten_processes_run_at_once() {
+fn runs_ten_slow_requests_on_ten_processes_in_parallel() {
     for settings in
         ["processes = 10", "processes = 10\nmin_processes = 10", "processes = 10\nmin_processes = 0"]
     {
@@ -618,7 +618,7 @@ fn ten_slow_requests_on_ten_processes_run_at_once() {
 }
 
 #[test]
-fn who_has_no_room_waits_and_then_is_told_to_come_back() {
+fn queues_requests_at_capacity_and_then_answers_503() {
     let server = start("processes = 1\nqueue = 1\nwait = \"500ms\"");
     let mut first = begin(&server, "1");
     // One of these two waits, and then has waited too long; the other has no place to wait in.
@@ -636,7 +636,7 @@ fn who_has_no_room_waits_and_then_is_told_to_come_back() {
 }
 
 #[test]
-fn whoever_waits_is_answered_in_turn() {
+fn answers_queued_requests_first_in_first_out() {
     let server = start("processes = 1\nqueue = 10");
     let mut first = begin(&server, "0");
     let mut clients: Vec<Client> = (1..10).map(|name| request(&server, &format!("wait?{name}"))).collect();
@@ -652,7 +652,7 @@ fn whoever_waits_is_answered_in_turn() {
 }
 
 #[test]
-fn a_program_is_told_that_its_client_has_left() {
+fn tells_the_program_when_its_client_disconnects() {
     for path in ["endless", "silent"] {
         let server = start("processes = 1");
         let mut client = request(&server, path);
@@ -667,7 +667,7 @@ fn a_program_is_told_that_its_client_has_left() {
 }
 
 #[test]
-fn each_request_is_one_line_and_what_a_program_says_is_in_the_error_log() {
+fn logs_one_access_line_per_request_and_program_output_as_errors() {
     let server = site("says", "").config("[log]\naccess = \"stdout\"\nformat = \"common\"").start();
     let line = server.wait_for_line("said before any request", TIMEOUT);
     assert!(line.contains("app"), "whose it is: {line}");
@@ -690,7 +690,7 @@ enum End {
 }
 
 #[test]
-fn nobody_is_left_behind_whoever_is_killed() {
+fn leaves_no_process_behind_when_any_process_is_killed() {
     for end in [End::Told(Signal::TERM), End::Told(Signal::INT), End::Process, End::Pool, End::Keeper] {
         // When the pool is killed, nobody is there who knows of more than those whom the kernel ends.
         let words = if end == End::Pool { "" } else { "child" };

@@ -198,7 +198,7 @@ const REFUSED: &[Row] = &[
 ];
 
 #[test]
-fn root_refuses_to_open_what_another_user_can_replace() {
+fn as_root_refuses_files_that_another_user_can_replace() {
     if !is_root() {
         return;
     }
@@ -229,7 +229,7 @@ fn has_lines(path: &Path, count: usize) -> bool {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_log_is_not_followed_at_any_later_time() {
+fn never_follows_a_link_in_place_of_a_log() {
     if !is_root() {
         return;
     }
@@ -266,7 +266,7 @@ fn a_link_in_the_place_of_a_log_is_not_followed_at_any_later_time() {
 }
 
 #[test]
-fn logs_are_made_with_the_owner_and_mode_of_the_manual() {
+fn creates_logs_with_the_documented_owner_and_mode() {
     if !is_root() {
         return;
     }
@@ -312,7 +312,7 @@ fn logs_are_made_with_the_owner_and_mode_of_the_manual() {
 }
 
 #[test]
-fn links_that_root_has_made_are_followed() {
+fn follows_links_made_by_root() {
     if !is_root() {
         return;
     }
@@ -328,7 +328,7 @@ fn links_that_root_has_made_are_followed() {
 }
 
 #[test]
-fn a_socket_in_the_folder_of_a_user_is_that_user_s() {
+fn a_socket_in_the_folder_of_a_user_belongs_to_that_user() {
     if !is_root() {
         return;
     }
@@ -345,7 +345,7 @@ fn a_socket_in_the_folder_of_a_user_is_that_user_s() {
 }
 
 #[test]
-fn nothing_is_removed_where_a_link_of_the_user_leads() {
+fn removes_nothing_behind_a_link_of_the_user() {
     if !is_root() {
         return;
     }
@@ -363,7 +363,7 @@ fn nothing_is_removed_where_a_link_of_the_user_leads() {
 }
 
 #[test]
-fn a_script_of_the_same_user_reads_no_process_of_the_server() {
+fn a_script_of_the_same_user_cannot_read_server_processes() {
     let text = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nmaster=$(cat ../pid)\n\
                 for process in $master $(cat /proc/$master/task/$master/children); do\n\
                 if head -c 1 /proc/$process/environ >/dev/null 2>&1; then echo open; else echo closed; fi\n\
@@ -415,7 +415,7 @@ fn serves_all_and_no_more(server: &Server, rows: &mut Rows, what: &str) {
 }
 
 #[test]
-fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
+fn as_root_serves_a_folder_that_the_account_cannot_reach() {
     if !is_root() {
         return;
     }
@@ -465,7 +465,7 @@ fn root_serves_a_folder_that_the_serving_user_cannot_reach() {
 }
 
 #[test]
-fn a_folder_that_is_closed_to_the_serving_user_is_named_with_what_to_do() {
+fn names_a_folder_that_the_account_cannot_read_with_advice() {
     if !is_root() {
         return;
     }
@@ -523,7 +523,7 @@ fn with_accounts(home: &Folder, accounts: &str) -> Command {
 }
 
 #[test]
-fn root_serves_as_the_account_of_the_program_and_as_nobody_at_last() {
+fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
     if !is_root() {
         return;
     }

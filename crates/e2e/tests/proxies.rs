@@ -41,7 +41,7 @@ fn site(top: &str, more: &str) -> Site {
 }
 
 #[test]
-fn what_a_trusted_proxy_says_counts_for_scripts_and_of_a_stranger_nothing_does() {
+fn scripts_see_the_fields_of_trusted_proxies_only() {
     let server = site(TRUST, "").start();
     let port = server.addr().port().to_string();
     let mut rows = Rows::new();
@@ -91,7 +91,7 @@ fn what_a_trusted_proxy_says_counts_for_scripts_and_of_a_stranger_nothing_does()
 }
 
 #[test]
-fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_made() {
+fn host_redirects_and_logs_reflect_the_original_request_of_the_client() {
     let server = site(
         &format!("{TRUST}names = [\"own.example\"]\n"),
         "[[host]]\nnames = [\"other.example\"]\nroot = \"other\"\nredirects = { \"/go\" = \"$scheme://$host/other\" }\n\
@@ -153,7 +153,7 @@ fn host_redirects_logs_and_local_redirects_are_of_the_request_that_the_client_ma
 }
 
 #[test]
-fn an_application_is_told_of_the_client_and_what_else_a_trusted_proxy_says() {
+fn forwards_client_and_fields_of_a_trusted_proxy_to_an_application() {
     let site = site(
         &format!("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\n{}", TRUST.replace("[", "[\"unix\", ")),
         "[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
@@ -208,7 +208,7 @@ fn an_application_is_told_of_the_client_and_what_else_a_trusted_proxy_says() {
 }
 
 #[test]
-fn explain_takes_the_scheme_of_the_url() {
+fn explain_uses_the_scheme_of_the_url() {
     let site = site("", "");
     let config = site.write_config();
     for scheme in ["http", "https"] {
@@ -221,7 +221,7 @@ fn explain_takes_the_scheme_of_the_url() {
 }
 
 #[test]
-fn a_socket_is_trusted_only_where_it_is_named() {
+fn trusts_a_unix_socket_only_when_configured() {
     for (trust, expected) in [("[\"unix\"]", "192.0.2.1"), ("[\"0.0.0.0/0\", \"::/0\"]", ""), ("[]", "")] {
         let server =
             site(&format!("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\ntrusted_proxies = {trust}\n"), "")
@@ -233,7 +233,7 @@ fn a_socket_is_trusted_only_where_it_is_named() {
 }
 
 #[test]
-fn connections_of_a_proxy_are_not_counted_as_those_of_one_client() {
+fn does_not_count_proxy_connections_as_one_client() {
     let server = site(TRUST, "[limits]\nconnections_per_client = 2\n").start();
     let open = |address: &str| {
         let mut clients: Vec<Client> = (0..5).map(|_| from(&server, address)).collect();
@@ -262,7 +262,7 @@ fn lighttpd(server: &Server, forwarded: &str) -> (BackgroundProcess, u16) {
 }
 
 #[test]
-fn a_client_behind_lighttpd_is_known_and_cannot_pass_for_another() {
+fn identifies_a_client_behind_lighttpd_that_forges_its_address() {
     let server =
         site("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\ntrusted_proxies = \"unix\"\n", "").start();
     let mut rows = Rows::new();

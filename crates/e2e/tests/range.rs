@@ -140,7 +140,7 @@ fn check(server: &Server, rows: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_asked_is_what_is_sent() {
+fn sends_the_requested_ranges() {
     let seventeen: Vec<String> = (0..17).map(|n| format!("{}-{}", n * 10, n * 10)).collect();
     let sixteen = seventeen[..16].join(",");
     let reversed: Vec<String> = seventeen[..16].iter().rev().cloned().collect();
@@ -238,7 +238,7 @@ fn what_is_asked_is_what_is_sent() {
 }
 
 #[test]
-fn nothing_has_no_ranges() {
+fn answers_416_for_any_range_of_an_empty_file() {
     let server = site().start();
     let mut client = server.connect();
     let mut table = Rows::new();
@@ -255,7 +255,7 @@ fn nothing_has_no_ranges() {
 }
 
 #[test]
-fn a_part_has_the_fields_of_the_whole() {
+fn partial_responses_have_the_fields_of_the_full_response() {
     let server = site().config("cache_control = \"max-age=60\"\nheaders = { X-Own = \"yes\" }").start();
     let mut client = server.connect();
     let mut table = Rows::new();
@@ -285,7 +285,7 @@ fn a_part_has_the_fields_of_the_whole() {
 }
 
 #[test]
-fn if_range_compares_exactly() {
+fn if_range_uses_strong_comparison() {
     let server = site().start();
     let mut client = server.connect();
     let content = small();
@@ -324,7 +324,7 @@ fn if_range_compares_exactly() {
 }
 
 #[test]
-fn only_get_has_ranges() {
+fn ignores_ranges_in_methods_other_than_get() {
     let server = site().start();
     let mut table = Rows::new();
     for path in ["/small.bin", "/big.bin"] {
@@ -342,7 +342,7 @@ fn only_get_has_ranges() {
 }
 
 #[test]
-fn only_the_content_of_files_has_ranges() {
+fn ignores_ranges_for_responses_that_are_not_files() {
     let server = site()
         .file("404.html", "not here, and not in parts\n")
         .file("dir/a.txt", "hello\n")
@@ -394,7 +394,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_inflated_file_is_sent_whole_or_in_right_parts() {
+fn sends_an_inflated_file_whole_or_in_correct_ranges() {
     for len in [900, 60_000, 500_000] {
         let content = Random::new(8).bytes(len);
         let packed = gzip(&content);
@@ -427,7 +427,7 @@ fn an_inflated_file_is_sent_whole_or_in_right_parts() {
 }
 
 #[test]
-fn ranges_are_of_the_chosen_coding() {
+fn ranges_apply_to_the_selected_content_coding() {
     let (plain, gzip, brotli) =
         (Random::new(3).bytes(900), Random::new(4).bytes(700), Random::new(5).bytes(100_000));
     for cache in CACHES {
@@ -537,7 +537,7 @@ fn naive(asked: &[Asked], size: usize) -> String {
 }
 
 #[test]
-fn random_ranges_agree_with_the_naive_reading() {
+fn random_ranges_match_a_naive_implementation() {
     let (small, big) = (small(), big());
     for cache in CACHES {
         let server = site().config(cache).start();
@@ -562,7 +562,7 @@ fn random_ranges_agree_with_the_naive_reading() {
 }
 
 #[test]
-fn big_parts_come_whole() {
+fn sends_large_ranges_completely() {
     let content = big();
     for cache in CACHES {
         let server = site().config(cache).start();
@@ -582,7 +582,7 @@ fn big_parts_come_whole() {
 }
 
 #[test]
-fn pipelined_ranges_are_answered_in_order() {
+fn answers_pipelined_range_requests_in_order() {
     let (small, big) = (small(), big());
     let server = site().start();
     let mut random = Random::new(7);

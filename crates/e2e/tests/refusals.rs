@@ -23,7 +23,7 @@ fn lines(server: &Server, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_refusal_names_the_rule_on_its_page_and_in_the_log() {
+fn rejections_name_the_rule_on_the_page_and_in_the_log() {
     let get = |line: &str| format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{line}\r\n");
     let path = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     let chunked = |body: &str| get("Transfer-Encoding: chunked\r\n") + body;
@@ -111,7 +111,7 @@ fn a_refusal_names_the_rule_on_its_page_and_in_the_log() {
 }
 
 #[test]
-fn a_script_is_not_sent_a_body_that_breaks_a_rule() {
+fn does_not_pass_an_invalid_body_to_a_script() {
     let server = Site::new()
         .script("a.cgi", "#!/bin/sh\ncat >/dev/null\nprintf 'X: y\\n\\nran'\n")
         .config("workers = 1\n[limits]\nbody = 1000\n[log]\naccess = \"stdout\"\nformat = \"json\"")
@@ -174,7 +174,7 @@ fn echo() -> (u16, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
+fn reads_raw_characters_in_targets_as_if_encoded() {
     let (port, heads) = echo();
     let perl = path_of("perl");
     let server = Site::new()
@@ -254,7 +254,7 @@ fn what_clients_send_raw_is_read_as_if_it_were_encoded() {
 }
 
 #[test]
-fn built_in_pages_have_a_policy_of_their_own() {
+fn built_in_pages_have_their_own_content_security_policy() {
     let policy = "default-src 'self'";
     let server = Site::new()
         .config(&format!(

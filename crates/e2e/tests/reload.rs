@@ -64,7 +64,7 @@ fn worker_threads(pid: u32) -> usize {
 }
 
 #[test]
-fn listeners_are_added_removed_and_moved() {
+fn reload_adds_removes_and_moves_listeners() {
     let (first, second) = (free_port(), free_port());
     let server = site(&format!("listen = [\"127.0.0.1:{first}\"]")).start();
     let socket = |name: &str| server.home().join(name);
@@ -101,7 +101,7 @@ fn listeners_are_added_removed_and_moved() {
 }
 
 #[test]
-fn a_port_below_1024_can_be_had_later() {
+fn reload_can_open_a_port_below_1024() {
     let user = if is_root() { "user = \"nobody\"" } else { "" };
     let server = site(user).start();
     let port = (600..1024).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok() || !is_root());
@@ -118,7 +118,7 @@ fn a_port_below_1024_can_be_had_later() {
 }
 
 #[test]
-fn hosts_routes_limits_and_types_change() {
+fn reload_changes_hosts_routes_limits_and_types() {
     let server = site("").file("b/a.glb", "x").file("b/a.txt", "b").start();
     let long = format!("GET /a.txt?{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(100));
     let get = |path: &str, host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -156,7 +156,7 @@ fn hosts_routes_limits_and_types_change() {
 }
 
 #[test]
-fn log_files_change() {
+fn reload_changes_log_files() {
     let server = site("[log]\naccess = \"./a.log\"\nerror = \"./a.err\"\nlevel = \"info\"").start();
     let read = |name: &str| fs::read_to_string(server.home().join(name)).unwrap_or_default();
     assert_eq!(server.get("/a.txt?before").status, 200);
@@ -175,7 +175,7 @@ fn log_files_change() {
 }
 
 #[test]
-fn user_and_group_change() {
+fn reload_changes_user_and_group() {
     let server = site("").start();
     let becomes_of = |user: &str, group: &str| {
         server.configure(&format!("user = \"{user}\"\n{group}"));
@@ -200,7 +200,7 @@ fn user_and_group_change() {
 }
 
 #[test]
-fn the_number_of_workers_changes() {
+fn reload_changes_the_number_of_workers() {
     let server = site("workers = 1").start();
     for workers in [3, 1, 2, 2, 1] {
         server.configure(&format!("workers = {workers}"));
@@ -214,7 +214,7 @@ fn the_number_of_workers_changes() {
 }
 
 #[test]
-fn the_pid_file_moves() {
+fn reload_moves_the_pid_file() {
     let server = site("pid_file = \"a.pid\"").start();
     let pid = |name: &str| fs::read_to_string(server.home().join(name)).ok();
     let own = Some(format!("{}\n", server.pid()));
@@ -231,7 +231,7 @@ fn the_pid_file_moves() {
 }
 
 #[test]
-fn what_cannot_be_served_changes_nothing_and_says_why() {
+fn a_failed_reload_changes_nothing_and_says_why() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let taken = taken.local_addr().expect("it is bound");
     let server = site(&version(1)).start();
@@ -287,7 +287,7 @@ fn what_cannot_be_served_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn what_has_begun_ends_under_the_configuration_it_began_with() {
+fn running_requests_finish_under_their_old_configuration() {
     for workers in [1, 2] {
         let config = |number| format!("workers = {workers}\n{}", version(number));
         let (site, content) = with_long_file(&config(1));
@@ -322,7 +322,7 @@ fn what_has_begun_ends_under_the_configuration_it_began_with() {
 }
 
 #[test]
-fn idle_connections_go_on_under_the_new_configuration() {
+fn idle_connections_continue_under_the_new_configuration() {
     let config = |number| format!("workers = {}\n{}", 1 + number % 2, version(number));
     let server = site(&config(0)).start();
     raise_descriptor_limit();
@@ -341,7 +341,7 @@ fn idle_connections_go_on_under_the_new_configuration() {
 }
 
 #[test]
-fn a_connection_has_its_number_of_requests_over_all_configurations() {
+fn a_reload_does_not_reset_the_request_count_of_a_connection() {
     let server = site("[limits]\nrequests = 3").start();
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").field("connection"), None);
@@ -352,7 +352,7 @@ fn a_connection_has_its_number_of_requests_over_all_configurations() {
 }
 
 #[test]
-fn a_hundred_reloads_under_load_lose_nobody() {
+fn a_hundred_reloads_under_load_lose_no_request() {
     let contents: Vec<Arc<Vec<u8>>> = (0..2).map(|n| Arc::new(Random::new(n).bytes(3000))).collect();
     let server = site("").folder("0").folder("1").start();
     let large = Arc::new(Random::new(9).bytes(200_000));
@@ -414,7 +414,7 @@ fn a_hundred_reloads_under_load_lose_nobody() {
 }
 
 #[test]
-fn a_listener_that_is_moved_under_load_loses_nobody() {
+fn moving_a_listener_under_load_loses_no_request() {
     let port = free_port();
     let config = |number: usize| {
         let address = ["127.0.0.1", "0.0.0.0"][number % 2];
@@ -447,7 +447,7 @@ fn a_listener_that_is_moved_under_load_loses_nobody() {
 }
 
 #[test]
-fn downloads_last_through_generations_and_these_are_limited() {
+fn downloads_survive_reloads_up_to_the_limit_of_generations() {
     let config = |number| format!("{}[limits]\ngenerations = 3", version(number));
     let (site, content) = with_long_file(&config(0));
     let server = site.start();
@@ -476,7 +476,7 @@ fn downloads_last_through_generations_and_these_are_limited() {
 }
 
 #[test]
-fn what_takes_longer_than_the_timeout_is_cut() {
+fn cuts_old_requests_after_the_shutdown_timeout() {
     let (site, _) = with_long_file("[timeouts]\nreload = \"3s\"");
     let server = site.start();
     let mut download = server.begin_download("/long");
@@ -494,7 +494,7 @@ fn what_takes_longer_than_the_timeout_is_cut() {
 }
 
 #[test]
-fn a_process_that_is_stuck_holds_up_no_reload() {
+fn a_stuck_process_delays_no_reload() {
     let server = site(&version(1)).start();
     let stuck = server.serving_pid();
     assert_eq!(server.get("/a.txt").status, 200);
@@ -508,7 +508,7 @@ fn a_process_that_is_stuck_holds_up_no_reload() {
 }
 
 #[test]
-fn a_start_that_fails_leaves_nothing_behind() {
+fn a_failed_start_leaves_nothing_behind() {
     for (wrong, why) in [
         ("root = \"nothing\"", "nothing"),
         ("pid_file = \"nowhere/pid\"", "cannot write the pid file"),
@@ -523,7 +523,7 @@ fn a_start_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn several_reloads_at_once_are_all_answered() {
+fn answers_several_reloads_at_once() {
     let server = site(&version(1)).start();
     server.configure(&version(2));
     thread::scope(|scope| {
@@ -536,7 +536,7 @@ fn several_reloads_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_program_that_is_to_end_during_a_reload_ends() {
+fn stops_when_signalled_during_a_reload() {
     for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {
         for delay in [0, 0, 1, 2, 5, 10, 20, 40] {
             let mut server = site("pid_file = \"pid\"\nlisten = [\"127.0.0.1:0\", \"unix:a.sock\"]").start();
@@ -553,7 +553,7 @@ fn a_program_that_is_to_end_during_a_reload_ends() {
 }
 
 #[test]
-fn a_program_with_several_generations_ends_with_all_of_them() {
+fn stops_all_generations() {
     for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {
         let (site, content) = with_long_file("");
         let mut server = site.start();
@@ -580,7 +580,7 @@ fn a_program_with_several_generations_ends_with_all_of_them() {
 }
 
 #[test]
-fn all_generations_write_to_the_log_that_is_opened_again() {
+fn all_generations_reopen_their_logs() {
     let config = "[log]\naccess = \"./access.log\"\nerror = \"./error.log\"";
     let (site, content) = with_long_file(config);
     let server = site.start();
@@ -606,7 +606,7 @@ fn all_generations_write_to_the_log_that_is_opened_again() {
 }
 
 #[test]
-fn a_serving_process_that_is_killed_is_replaced() {
+fn replaces_a_killed_serving_process() {
     let server = site("pid_file = \"pid\"").start();
     let mut same = server.connect();
     assert_eq!(same.get("/a.txt").status, 200);
@@ -631,7 +631,7 @@ fn a_serving_process_that_is_killed_is_replaced() {
 }
 
 #[test]
-fn a_serving_process_that_is_killed_during_a_reload_is_replaced() {
+fn replaces_a_serving_process_killed_during_a_reload() {
     let server = site(&version(0)).start();
     for number in 1..4 {
         server.configure(&version(number));
@@ -646,7 +646,7 @@ fn a_serving_process_that_is_killed_during_a_reload_is_replaced() {
 }
 
 #[test]
-fn replaces_serving_processes_that_die_however_often_and_waits_longer_each_time() {
+fn replaces_dying_serving_processes_with_growing_delays() {
     let mut server = site("pid_file = \"pid\"\nlisten = [\"127.0.0.1:0\", \"unix:a.sock\"]").start();
     for (number, pause) in ["at once", "in 0.5 s", "in 1 s", "in 2 s", "in 4 s", "in 4 s"].iter().enumerate()
     {
@@ -673,7 +673,7 @@ fn replaces_serving_processes_that_die_however_often_and_waits_longer_each_time(
 }
 
 #[test]
-fn without_its_keeper_nobody_serves() {
+fn serving_processes_end_when_the_master_dies() {
     let mut server = site(&format!("listen = [\"127.0.0.1:{}\"]\npid_file = \"pid\"", free_port())).start();
     let mut download = server.connect();
     assert_eq!(download.get("/a.txt").status, 200);

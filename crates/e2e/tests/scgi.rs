@@ -55,7 +55,7 @@ fn start(place: Place, settings: &str) -> Running {
 }
 
 #[test]
-fn a_request_is_told_and_answered_wherever_the_application_is() {
+fn exchanges_requests_with_an_application_at_every_kind_of_address() {
     let body = Random::new(5).bytes(MIB);
     for place in [Place::Path, Place::Port, Place::Here] {
         let running = start(place, "");
@@ -113,7 +113,7 @@ fn a_request_is_told_and_answered_wherever_the_application_is() {
 }
 
 #[test]
-fn what_is_wrong_with_an_answer_is_seen_by_the_client() {
+fn a_client_sees_an_invalid_response() {
     let running = start(Place::Path, "");
     let mut rows = Rows::new();
     for (name, status) in [("missing", 404), ("none", 502), ("no-head", 502)] {
@@ -146,7 +146,7 @@ fn what_is_wrong_with_an_answer_is_seen_by_the_client() {
 }
 
 #[test]
-fn several_requests_are_answered_at_a_time() {
+fn answers_several_requests_in_parallel() {
     for place in [Place::Port, Place::Here] {
         let running = start(place, "");
         let server = &running.server;

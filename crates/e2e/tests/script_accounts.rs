@@ -90,7 +90,7 @@ for word in words:
 "#;
 
 #[test]
-fn a_script_of_another_account_has_no_power_over_the_server() {
+fn a_script_of_another_account_cannot_affect_the_server() {
     if !can_change_accounts() {
         return;
     }
@@ -124,7 +124,7 @@ fn a_script_of_another_account_has_no_power_over_the_server() {
 }
 
 #[test]
-fn without_root_too_a_script_can_neither_read_nor_trace_the_server() {
+fn without_root_a_script_can_neither_read_nor_trace_the_server() {
     let site = Site::new().script("a.cgi", ATTACK);
     let config = format!("{}\n[[route]]\npath = \"*.cgi\"\ncgi = true\n", without_privilege());
     let site = site.config(&config);
@@ -138,7 +138,7 @@ fn without_root_too_a_script_can_neither_read_nor_trace_the_server() {
 }
 
 #[test]
-fn a_script_of_another_account_uses_its_streams_by_name_too() {
+fn a_script_of_another_account_can_open_its_streams_by_name() {
     if !can_change_accounts() {
         return;
     }
@@ -207,7 +207,7 @@ fn processes_of_group(leader: u32) -> usize {
 }
 
 #[test]
-fn a_script_that_stops_all_processes_of_its_account_does_not_hold_up_others() {
+fn a_script_that_stops_all_processes_of_its_account_delays_no_other() {
     if !can_change_accounts() {
         return;
     }
@@ -240,7 +240,7 @@ fn a_script_that_stops_all_processes_of_its_account_does_not_hold_up_others() {
 }
 
 #[test]
-fn an_account_comes_from_the_route_or_else_from_scripts_and_changes_with_a_reload() {
+fn the_account_comes_from_route_or_scripts_and_changes_with_a_reload() {
     if !can_change_accounts() {
         return;
     }
@@ -270,7 +270,7 @@ fn an_account_comes_from_the_route_or_else_from_scripts_and_changes_with_a_reloa
 }
 
 #[test]
-fn an_application_has_the_user_and_the_group_that_it_names() {
+fn an_application_runs_as_its_configured_user_and_group() {
     if !can_change_accounts() {
         return;
     }
@@ -294,7 +294,7 @@ fn an_application_has_the_user_and_the_group_that_it_names() {
 }
 
 #[test]
-fn a_script_of_another_account_is_in_a_control_group_of_its_own() {
+fn a_script_of_another_account_has_its_own_control_group() {
     if !can_change_accounts() {
         return;
     }
@@ -310,7 +310,7 @@ fn a_script_of_another_account_is_in_a_control_group_of_its_own() {
 }
 
 #[test]
-fn an_account_that_cannot_be_had_is_an_error_that_says_what_to_do() {
+fn reports_an_unavailable_account_with_advice() {
     let start = |user: &str| {
         let site = Site::new().script("a.cgi", shell(""));
         let own = without_privilege();
@@ -338,7 +338,7 @@ fn an_account_that_cannot_be_had_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn a_start_without_the_capabilities_for_other_accounts_fails_and_says_which() {
+fn a_start_without_the_needed_capabilities_fails_and_names_them() {
     if !can_change_accounts() {
         return;
     }

@@ -23,7 +23,7 @@ fn wait_until_refused(server: &Server) {
 }
 
 #[test]
-fn sigterm_finishes_what_runs_and_ends_with_0() {
+fn sigterm_finishes_running_requests_and_exits_with_0() {
     for workers in [1, 2] {
         let content = Random::new(1).bytes(LONG);
         let site = Site::new().file("long", &content).file("a.txt", "a");
@@ -63,7 +63,7 @@ fn sigterm_finishes_what_runs_and_ends_with_0() {
 }
 
 #[test]
-fn sigterm_closes_connections_that_have_been_idle_for_long() {
+fn sigterm_closes_long_idle_connections() {
     let mut server = Site::new().file("a.txt", "a").start();
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     clients.iter_mut().take(10).for_each(|client| drop(client.get("/a.txt")));
@@ -75,7 +75,7 @@ fn sigterm_closes_connections_that_have_been_idle_for_long() {
 }
 
 #[test]
-fn sigterm_right_after_the_start_ends_with_0() {
+fn sigterm_right_after_the_start_exits_with_0() {
     for _ in 0..20 {
         let mut server = Site::new().config("pid_file = \"pid\"").start();
         server.signal(Signal::TERM);
@@ -85,7 +85,7 @@ fn sigterm_right_after_the_start_ends_with_0() {
 }
 
 #[test]
-fn what_is_not_finished_in_time_is_cut_off() {
+fn cuts_off_responses_after_the_shutdown_timeout() {
     let site = Site::new().config("[timeouts]\nshutdown = \"500ms\"\n[log]\naccess = \"stdout\"");
     std::fs::File::create(site.root().join("long")).unwrap().set_len(LONG as u64).unwrap();
     let mut server = site.start();
@@ -120,7 +120,7 @@ fn sigint_stops_now() {
 }
 
 #[test]
-fn sigint_ends_what_sigterm_waits_for() {
+fn sigint_ends_a_graceful_shutdown() {
     let site = Site::new();
     std::fs::File::create(site.root().join("long")).unwrap().set_len(LONG as u64).unwrap();
     let mut server = site.start();
@@ -132,7 +132,7 @@ fn sigint_ends_what_sigterm_waits_for() {
 }
 
 #[test]
-fn after_any_end_the_same_port_can_be_had_at_once() {
+fn the_port_is_free_at_once_after_every_kind_of_end() {
     let home = Folder::new();
     home.file("a.txt", "a");
     let serve = |address: &str| {

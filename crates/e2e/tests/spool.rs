@@ -54,7 +54,7 @@ fn wait_for_room(server: &Server) {
 }
 
 #[test]
-fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
+fn rejects_bodies_beyond_the_common_spool_limit_until_space_is_free() {
     let server = start();
     let mut first = server.connect();
     first.send(whole("/a.cgi?go", 40 * KIB));
@@ -79,7 +79,7 @@ fn bodies_beyond_what_all_may_take_are_refused_until_there_is_room_again() {
 }
 
 #[test]
-fn room_is_given_back_whatever_becomes_of_a_request() {
+fn frees_spool_space_however_a_request_ends() {
     let server = start();
     let mut rows = Rows::new();
     rows.check("longer than all may take", post(&server, "/a.cgi", LIMIT + KIB).status, 413);
@@ -110,7 +110,7 @@ fn room_is_given_back_whatever_becomes_of_a_request() {
 }
 
 #[test]
-fn check_says_what_bodies_may_take_of_the_disk() {
+fn check_prints_the_disk_space_that_bodies_may_use() {
     let check = |config: &str| {
         let site = Site::new().config(config);
         let output = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);

@@ -92,7 +92,7 @@ fn len(response: &Response) -> u64 {
 }
 
 #[test]
-fn both_forms_have_every_count_of_every_worker() {
+fn text_and_json_have_every_count_of_every_worker() {
     let server = site("workers = 3").start();
     for _ in 0..20 {
         assert_eq!(server.get("/a.txt").status, 200);
@@ -133,7 +133,7 @@ fn both_forms_have_every_count_of_every_worker() {
 }
 
 #[test]
-fn answers_are_counted_by_class_and_bytes_and_where_they_come_from() {
+fn counts_responses_by_class_bytes_and_origin() {
     let config = "workers = 1\n[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n[[route]]\npath = \"/sorry\"\nanswer = 503\n[cache]\ncheck = \"1m\"\nmissing = \"1m\"";
     let server = site(config).start();
     let rows = [
@@ -162,7 +162,7 @@ fn answers_are_counted_by_class_and_bytes_and_where_they_come_from() {
 }
 
 #[test]
-fn connections_are_where_they_are() {
+fn counts_connections_by_state() {
     let large = vec![b'x'; 32 * 1024 * 1024];
     let server = site("workers = 1").file("large", large).start();
     let is = |active: u64, resting: u64| {
@@ -188,7 +188,7 @@ fn connections_are_where_they_are() {
 }
 
 #[test]
-fn what_takes_too_long_is_counted_by_its_kind() {
+fn counts_timeouts_by_kind() {
     let large = vec![b'x'; 32 * 1024 * 1024];
     let config = |key: &str| {
         format!("workers = 1\n[timeouts]\n{key} = \"1s\"\nlinger = \"0s\"\n[limits]\nmin_rate = 1000")
@@ -224,7 +224,7 @@ fn what_takes_too_long_is_counted_by_its_kind() {
 }
 
 #[test]
-fn what_happens_at_the_doors_is_counted() {
+fn counts_accepted_and_refused_connections() {
     let config =
         "workers = 1\n[limits]\nconnections = 2\nconnections_per_client = 3\n[timeouts]\nroom = \"0s\"";
     let server = site(config).start();
@@ -252,7 +252,7 @@ fn what_happens_at_the_doors_is_counted() {
 }
 
 #[test]
-fn connections_that_are_taken_over_are_counted() {
+fn counts_inherited_connections() {
     let server = site("").start();
     let mut clients: Vec<Client> = (0..7).map(|_| server.connect()).collect();
     assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
@@ -265,7 +265,7 @@ fn connections_that_are_taken_over_are_counted() {
 }
 
 #[test]
-fn only_root_and_the_owner_may_ask() {
+fn only_root_and_the_owner_may_read_statistics() {
     let server = site("").start();
     // Who owns the program would have it replaced.
     let words: &[&str] = if is_root() { &["stats", "reload", "upgrade"] } else { &["stats", "reload"] };
@@ -289,7 +289,7 @@ fn only_root_and_the_owner_may_ask() {
 }
 
 #[test]
-fn without_a_server_there_is_nobody_to_ask() {
+fn stats_fails_with_advice_when_no_server_runs() {
     let quiet = site("");
     let config = quiet.write_config();
     for word in ["stats", "reload", "upgrade"] {
@@ -301,7 +301,7 @@ fn without_a_server_there_is_nobody_to_ask() {
 }
 
 #[test]
-fn many_may_ask_at_once() {
+fn answers_many_statistics_requests_at_once() {
     let server = site("workers = 2").start();
     thread::scope(|scope| {
         for _ in 0..20 {
@@ -311,7 +311,7 @@ fn many_may_ask_at_once() {
 }
 
 #[test]
-fn whoever_asks_for_nothing_keeps_others_waiting_but_no_processor_busy() {
+fn a_silent_control_client_delays_others_without_using_the_processor() {
     let server = site("").start();
     let address = control_socket(&server);
     let connect = || UnixStream::connect_addr(&address).expect("it listens");

@@ -87,7 +87,7 @@ fn check_reloading(message: &str, asked: u64) {
 }
 
 #[test]
-fn the_manager_is_told_of_every_change() {
+fn notifies_the_manager_of_every_change_of_state() {
     let manager = Manager::new();
     let mut server = manager.env(Site::new().file("a.txt", "a")).start();
     assert_eq!(manager.next(), "READY=1");
@@ -115,7 +115,7 @@ fn the_manager_is_told_of_every_change() {
 }
 
 #[test]
-fn after_an_upgrade_another_process_is_the_main_one() {
+fn reports_the_new_main_process_after_an_upgrade() {
     let manager = Manager::new();
     let site = manager
         .env(Site::new().file("a.txt", "a").config("pid_file = \"pid\"").env("WATCHDOG_USEC", micros()));
@@ -142,7 +142,7 @@ fn micros() -> String {
 }
 
 #[test]
-fn the_watchdog_hears_of_loops_that_turn_and_not_of_those_that_do_not() {
+fn pings_the_watchdog_only_while_every_event_loop_runs() {
     let manager = Manager::new();
     let site = Site::new().file("a.txt", "a").config("workers = 2").env("WATCHDOG_USEC", micros());
     let server = manager.env(site).start();
@@ -169,7 +169,7 @@ fn the_watchdog_hears_of_loops_that_turn_and_not_of_those_that_do_not() {
 }
 
 #[test]
-fn a_manager_that_does_not_listen_holds_nothing_up() {
+fn keeps_serving_when_the_manager_reads_no_messages() {
     let manager = Manager::new();
     let site = Site::new().file("a.txt", "a").config("workers = 2").env("WATCHDOG_USEC", "20000");
     let mut server = manager.env(site).start();
@@ -182,7 +182,7 @@ fn a_manager_that_does_not_listen_holds_nothing_up() {
 }
 
 #[test]
-fn without_a_watchdog_nobody_is_told_that_loops_turn() {
+fn sends_no_watchdog_pings_without_a_watchdog() {
     let manager = Manager::new();
     let server = manager.env(Site::new().file("a.txt", "a")).start();
     assert_eq!(manager.next(), "READY=1");
@@ -236,7 +236,7 @@ impl Opened {
 }
 
 #[test]
-fn sockets_that_the_manager_has_opened_are_served() {
+fn serves_on_sockets_from_the_manager() {
     for (listen, own) in [("listen = []", 0), ("listen = [\"127.0.0.1:0\"]", 1)] {
         let opened = Opened::new();
         // Whoever comes before the program has started waits.
@@ -273,7 +273,7 @@ fn sockets_that_the_manager_has_opened_are_served() {
 }
 
 #[test]
-fn a_configuration_without_addresses_needs_sockets() {
+fn refuses_a_configuration_without_addresses_when_no_sockets_are_passed() {
     let opened = Opened::new();
     let site = || Site::new().file("a.txt", "a").config("listen = []");
     let rows: [(&[OwnedFd], &str, &str); 5] = [
@@ -297,7 +297,7 @@ fn a_configuration_without_addresses_needs_sockets() {
 }
 
 #[test]
-fn the_units_are_as_systemd_wants_them() {
+fn units_pass_systemd_analyze() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     let folder = Folder::new();
     let mut names = Vec::new();

@@ -61,7 +61,7 @@ fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
 }
 
 #[test]
-fn what_does_not_come_in_time_is_not_waited_for() {
+fn stops_waiting_for_a_request_after_its_deadline() {
     let server = site().config(TIMEOUTS).start();
     let dribble = [b'x'; 100];
     let rows = [
@@ -103,7 +103,7 @@ fn what_does_not_come_in_time_is_not_waited_for() {
 }
 
 #[test]
-fn each_phase_has_a_deadline_of_its_own() {
+fn each_phase_has_its_own_deadline() {
     let long = |short: &str| {
         let all = ["head", "body", "write", "idle"];
         all.map(|name| format!("{name} = {}\n", if name == short { 1 } else { 60 })).concat()
@@ -129,7 +129,7 @@ fn each_phase_has_a_deadline_of_its_own() {
 }
 
 #[test]
-fn a_slow_sender_who_is_fast_enough_is_heard_to_the_end() {
+fn accepts_a_body_at_the_minimum_rate() {
     let config = TIMEOUTS.replace("body = 1", "body = 2");
     let server = site().config(&format!("{config}[limits]\nmin_rate = 100\n")).start();
     let mut client = server.connect();
@@ -145,7 +145,7 @@ fn a_slow_sender_who_is_fast_enough_is_heard_to_the_end() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_without_a_word() {
+fn closes_an_idle_connection_without_a_response() {
     let server = site().config("[timeouts]\nidle = 3").start();
     let mut client = server.connect();
     // Each answer begins the time anew.
@@ -161,7 +161,7 @@ fn an_idle_connection_is_closed_without_a_word() {
 }
 
 #[test]
-fn an_idle_connection_that_is_parked_is_closed_in_time_too() {
+fn closes_a_parked_connection_after_the_idle_timeout() {
     let server = site().config("[timeouts]\nidle = 3").start();
     let mut client = server.connect();
     let since = Instant::now();
@@ -172,7 +172,7 @@ fn an_idle_connection_that_is_parked_is_closed_in_time_too() {
 }
 
 #[test]
-fn a_parked_connection_answers_again() {
+fn answers_the_next_request_of_a_parked_connection() {
     const MANY: usize = 2000;
     let server = site().file("big.bin", vec![7; 500_000]).start();
     let mut clients: Vec<Client> = (0..MANY).map(|_| server.connect()).collect();
@@ -213,7 +213,7 @@ fn a_parked_connection_answers_again() {
 }
 
 #[test]
-fn a_parked_connection_counts_its_requests_on() {
+fn counts_requests_of_a_parked_connection_toward_its_limit() {
     let server = site().config("[limits]\nrequests = 2").start();
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").field("connection"), None);
@@ -223,7 +223,7 @@ fn a_parked_connection_counts_its_requests_on() {
 }
 
 #[test]
-fn a_pause_within_a_request_changes_nothing() {
+fn accepts_a_request_with_a_pause_inside() {
     let server = site().start();
     let with_body = "GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
     thread::scope(|scope| {
@@ -249,7 +249,7 @@ fn a_pause_within_a_request_changes_nothing() {
 }
 
 #[test]
-fn a_parked_connection_of_a_unix_socket_answers_again() {
+fn answers_the_next_request_of_a_parked_unix_connection() {
     let home = e2e::Folder::new();
     let socket = home.path().join("taipan.sock");
     let server = site().config(&format!("listen = [\"unix:{}\"]", socket.display())).start();
@@ -263,7 +263,7 @@ fn a_parked_connection_of_a_unix_socket_answers_again() {
 }
 
 #[test]
-fn without_a_least_rate_only_a_head_has_a_deadline() {
+fn without_a_minimum_rate_only_the_head_has_a_deadline() {
     let server = site()
         .file("large.bin", vec![7; LARGE])
         .config(&format!("{TIMEOUTS}[limits]\nmin_rate = 0\n"))
@@ -312,7 +312,7 @@ fn read_slowly(server: &Server, rate: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_slow_reader_who_is_fast_enough_gets_everything() {
+fn sends_everything_to_a_reader_at_the_minimum_rate() {
     let (server, content) = large();
     let all = read_slowly(&server, MIN_RATE * 4);
     let head = all.windows(4).position(|w| w == b"\r\n\r\n").expect("there is a head") + 4;
@@ -320,7 +320,7 @@ fn a_slow_reader_who_is_fast_enough_gets_everything() {
 }
 
 #[test]
-fn a_reader_who_is_too_slow_is_dropped() {
+fn drops_a_reader_below_the_minimum_rate() {
     let (server, _) = large();
     let since = Instant::now();
     let all = read_slowly(&server, MIN_RATE / 4);
@@ -331,7 +331,7 @@ fn a_reader_who_is_too_slow_is_dropped() {
 }
 
 #[test]
-fn a_reader_who_takes_nothing_is_dropped() {
+fn drops_a_reader_that_reads_nothing() {
     let (server, _) = large();
     let mut client = server.connect();
     client.set_receive_buffer(32 * 1024);
@@ -354,7 +354,7 @@ fn begin_last(server: &Server) -> Client {
 const SOME: usize = 400_000;
 
 #[test]
-fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
+fn lingers_until_the_client_closes() {
     let content = Random::new(5).bytes(SOME);
     let server = site().file("some.bin", &content).start();
     let mut client = begin_last(&server);
@@ -370,7 +370,7 @@ fn a_connection_that_is_over_stays_until_its_client_has_closed_it() {
 }
 
 #[test]
-fn of_a_connection_that_is_over_nothing_is_kept_for_who_takes_nothing() {
+fn drops_unsent_data_when_the_client_stops_reading() {
     let server = site().file("some.bin", vec![7; SOME]).config("[timeouts]\nwrite = 1").start();
     let mut client = begin_last(&server);
     assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
@@ -379,7 +379,7 @@ fn of_a_connection_that_is_over_nothing_is_kept_for_who_takes_nothing() {
 }
 
 #[test]
-fn after_a_refusal_what_still_comes_is_read_for_a_while() {
+fn drains_the_request_for_a_while_after_rejecting_it() {
     let server = site().config(&TIMEOUTS.replace("linger = 1", "linger = 3")).start();
     let mut client = server.connect();
     client.send("rubbish\r\n\r\n");
@@ -399,7 +399,7 @@ fn after_a_refusal_what_still_comes_is_read_for_a_while() {
 }
 
 #[test]
-fn a_lingering_client_holds_nothing_up() {
+fn a_lingering_client_delays_no_other() {
     let server = site().config("workers = 1\n[timeouts]\nlinger = \"1m\"").start();
     let mut lingering: Vec<Client> = (0..50).map(|_| server.connect()).collect();
     for client in &mut lingering {

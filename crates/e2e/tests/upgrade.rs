@@ -96,7 +96,7 @@ fn exists(pid: u32) -> bool {
 }
 
 #[test]
-fn another_program_takes_over_with_everything() {
+fn upgrade_hands_everything_to_the_new_program() {
     let content = Random::new(3).bytes(LONG);
     let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]\nworkers = 2";
     let mut fixture = Fixture::new(Site::new().file("a.txt", "a").file("long", &content).config(config));
@@ -134,7 +134,7 @@ fn another_program_takes_over_with_everything() {
 }
 
 #[test]
-fn upgrades_under_load_lose_nobody() {
+fn upgrades_under_load_lose_no_request() {
     let content = Arc::new(Random::new(4).bytes(5000));
     let site = Site::new().file("page", content.as_slice()).config("workers = 2");
     let mut fixture = Fixture::new(site);
@@ -183,7 +183,7 @@ fn upgrades_under_load_lose_nobody() {
 }
 
 #[test]
-fn a_program_that_does_not_work_changes_nothing() {
+fn a_broken_new_program_changes_nothing() {
     let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]";
     let fixture = Fixture::new(Site::new().file("a.txt", "a").config(config));
     let serving = fixture.server.serving_pid();
@@ -230,7 +230,7 @@ fn a_program_that_does_not_work_changes_nothing() {
 }
 
 #[test]
-fn a_program_that_cannot_serve_the_configuration_changes_nothing() {
+fn a_new_program_that_cannot_serve_the_configuration_changes_nothing() {
     let config = "listen = [\"127.0.0.1:0\", \"unix:a.sock\"]";
     let fixture = Fixture::new(Site::new().file("a.txt", "a").config(config));
     let socket = fixture.server.home().join("a.sock");
@@ -252,7 +252,7 @@ fn a_program_that_cannot_serve_the_configuration_changes_nothing() {
 }
 
 #[test]
-fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
+fn gives_up_a_hung_new_program_on_another_signal() {
     let mut fixture = Fixture::new(Site::new().file("a.txt", "a"));
     let mark = fixture.folder.path().join("hangs");
     fixture.install(|to| script(to, &format!("#!/bin/sh\necho $$ > {}\nexec sleep 100\n", mark.display())));
@@ -279,7 +279,7 @@ fn a_program_that_hangs_is_given_up_when_another_signal_comes() {
 }
 
 #[test]
-fn the_program_before_can_still_be_told_to_end() {
+fn the_old_program_can_still_be_stopped() {
     for signal in [Signal::TERM, Signal::INT] {
         let content = Random::new(5).bytes(LONG);
         let mut fixture = Fixture::new(Site::new().file("a.txt", "a").file("long", &content));

@@ -41,18 +41,18 @@ macro_rules! programs {
             }
 
             #[test]
-            fn bodies_of_every_size_pass_both_ways() {
-                crate::bodies_of_every_size_pass_both_ways(crate::programs::$program());
+            fn passes_bodies_of_every_size_both_ways() {
+                crate::passes_bodies_of_every_size_both_ways(crate::programs::$program());
             }
 
             #[test]
-            fn a_body_that_is_not_read_disturbs_nobody() {
-                crate::a_body_that_is_not_read_disturbs_nobody(crate::programs::$program());
+            fn an_unread_body_does_not_disturb_the_next_request() {
+                crate::an_unread_body_does_not_disturb_the_next_request(crate::programs::$program());
             }
 
             #[test]
-            fn what_is_flushed_is_sent_at_once() {
-                crate::what_is_flushed_is_sent_at_once(crate::programs::$program());
+            fn sends_flushed_output_at_once() {
+                crate::sends_flushed_output_at_once(crate::programs::$program());
             }
 
             #[test]
@@ -61,13 +61,13 @@ macro_rules! programs {
             }
 
             #[test]
-            fn stderr_is_the_servers_log() {
-                crate::stderr_is_the_servers_log(crate::programs::$program());
+            fn sends_stderr_to_the_server() {
+                crate::sends_stderr_to_the_server(crate::programs::$program());
             }
 
             #[test]
-            fn an_aborted_request_ends_and_leaves_nothing_behind() {
-                crate::an_aborted_request_ends_and_leaves_nothing_behind(crate::programs::$program());
+            fn ends_an_aborted_request_and_leaves_nothing_behind() {
+                crate::ends_an_aborted_request_and_leaves_nothing_behind(crate::programs::$program());
             }
 
             #[test]
@@ -76,13 +76,13 @@ macro_rules! programs {
             }
 
             #[test]
-            fn a_server_that_lies_or_leaves_loses_its_connection() {
-                crate::a_server_that_lies_or_leaves_loses_its_connection(crate::programs::$program());
+            fn closes_the_connection_of_a_server_that_errs_or_disconnects() {
+                crate::closes_the_connection_of_a_server_that_errs_or_disconnects(crate::programs::$program());
             }
 
             #[test]
-            fn the_protocol_is_answered() {
-                crate::the_protocol_is_answered(crate::programs::$program());
+            fn answers_protocol_records() {
+                crate::answers_protocol_records(crate::programs::$program());
             }
         })*
     };
@@ -140,7 +140,7 @@ fn answers_several_kept_connections_in_turn(command: Command) {
     connections.iter_mut().rev().for_each(|connection| connection.check("hello", b"", b"Hello!\n"));
 }
 
-fn bodies_of_every_size_pass_both_ways(command: Command) {
+fn passes_bodies_of_every_size_both_ways(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     connection.check("echo", b"", b"");
@@ -155,7 +155,7 @@ fn bodies_of_every_size_pass_both_ways(command: Command) {
     connection.check("echo", b"z", b"z");
 }
 
-fn a_body_that_is_not_read_disturbs_nobody(command: Command) {
+fn an_unread_body_does_not_disturb_the_next_request(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     connection.check("hello", big(), b"Hello!\n");
@@ -165,7 +165,7 @@ fn a_body_that_is_not_read_disturbs_nobody(command: Command) {
     connection.check("echo", b"", b"");
 }
 
-fn what_is_flushed_is_sent_at_once(command: Command) {
+fn sends_flushed_output_at_once(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let id = connection.begin(&[("QUERY_STRING", "step")], Keep::Open);
@@ -211,7 +211,7 @@ fn each_request_has_its_own_environment(command: Command) {
     assert_eq!(body_of(&answer.stdout), b"base none none none");
 }
 
-fn stderr_is_the_servers_log(command: Command) {
+fn sends_stderr_to_the_server(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let answer = connection.ask(&[("QUERY_STRING", "stderr")], b"", Keep::Open);
@@ -220,7 +220,7 @@ fn stderr_is_the_servers_log(command: Command) {
     connection.check("hello", b"", b"Hello!\n");
 }
 
-fn an_aborted_request_ends_and_leaves_nothing_behind(command: Command) {
+fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let id = connection.begin(&[("QUERY_STRING", "endless")], Keep::Open);
@@ -264,7 +264,7 @@ fn an_exit_ends_the_request(command: Command) {
     assert_eq!(application.end().code(), Some(answer.exit as i32));
 }
 
-fn a_server_that_lies_or_leaves_loses_its_connection(command: Command) {
+fn closes_the_connection_of_a_server_that_errs_or_disconnects(command: Command) {
     let application = Application::start(command);
     let begin = [&b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0"[..]];
     let lies: [&[&[u8]]; 6] = [
@@ -301,7 +301,7 @@ fn a_server_that_lies_or_leaves_loses_its_connection(command: Command) {
     application.connect().check("echo", b"hi", b"hi");
 }
 
-fn the_protocol_is_answered(command: Command) {
+fn answers_protocol_records(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let mut out = Vec::new();
@@ -364,7 +364,7 @@ fn the_protocol_is_answered(command: Command) {
 }
 
 #[test]
-fn perl_keeps_the_layer_of_its_output() {
+fn perl_keeps_the_encoding_layer_of_its_output() {
     let mut command = programs::perl();
     let application = Application::start({
         command.env("TEXT", "1");

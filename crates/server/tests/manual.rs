@@ -18,7 +18,7 @@ fn renewed(page: &str) -> Option<String> {
 }
 
 #[test]
-fn the_manual_has_the_help_as_it_is() {
+fn the_manual_shows_the_current_help() {
     let path = Path::new(DOCS).join("command-line.md");
     let page = fs::read_to_string(&path).expect("docs/manual/command-line.md can be read");
     let renewed = renewed(&page).expect("the page has the two marks between which the help is");

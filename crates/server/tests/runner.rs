@@ -40,15 +40,24 @@ const MANY: usize = 3000;
 const TOGETHER: usize = 20;
 
 const TESTS: &[(&str, fn())] = &[
-    ("a_script_is_the_user_and_can_become_nobody_else", a_script_is_the_user),
-    ("without_a_sandbox_privileges_are_left", without_a_sandbox),
-    ("a_script_of_another_account_has_no_capability_and_none_over_the_runner", a_script_of_another_account),
-    ("a_process_that_does_not_execute_in_time_is_killed_also_when_it_was_stopped", killed_unless_it_executes),
-    ("nothing_is_started_but_scripts_of_the_site_as_a_request_would", nothing_else_is_started),
-    ("a_script_has_a_group_and_no_terminal_signals_or_descriptors_of_others", a_script_has_its_own),
-    ("thousands_of_starts_leave_nothing_behind", thousands_of_starts),
-    ("when_the_worker_has_gone_the_runner_ends_with_all_it_has_started", the_worker_has_gone),
-    ("scripts_do_not_outlive_a_runner_that_is_killed", a_runner_is_killed),
+    ("a_script_has_the_user_and_no_privileges", a_script_has_the_user_and_no_privileges),
+    ("keeps_privileges_without_a_sandbox", keeps_privileges_without_a_sandbox),
+    (
+        "a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner",
+        a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner,
+    ),
+    (
+        "kills_a_child_that_does_not_execute_in_time_even_when_stopped",
+        kills_a_child_that_does_not_execute_in_time_even_when_stopped,
+    ),
+    ("starts_only_scripts_of_the_site", starts_only_scripts_of_the_site),
+    (
+        "a_script_has_its_own_group_and_no_foreign_signals_or_descriptors",
+        a_script_has_its_own_group_and_no_foreign_signals_or_descriptors,
+    ),
+    ("thousands_of_starts_leave_nothing_behind", thousands_of_starts_leave_nothing_behind),
+    ("ends_with_all_scripts_when_the_worker_has_ended", ends_with_all_scripts_when_the_worker_has_ended),
+    ("scripts_do_not_outlive_a_killed_spawner", scripts_do_not_outlive_a_killed_spawner),
 ];
 
 fn main() -> ExitCode {
@@ -77,7 +86,7 @@ fn main() -> ExitCode {
     code
 }
 
-fn a_script_is_the_user() {
+fn a_script_has_the_user_and_no_privileges() {
     with(&site(), async |process| {
         let status = process.text("cat /proc/self/status").await;
         for (field, expected) in
@@ -97,7 +106,7 @@ fn a_script_is_the_user() {
     });
 }
 
-fn without_a_sandbox() {
+fn keeps_privileges_without_a_sandbox() {
     with(&Site { sandbox: Sandbox::Off, ..site() }, async |process| {
         let status = process.text("cat /proc/self/status").await;
         assert_eq!(field_of(&status, "NoNewPrivs:"), "0");
@@ -105,7 +114,7 @@ fn without_a_sandbox() {
     });
 }
 
-fn a_script_of_another_account() {
+fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner() {
     if !geteuid().is_root() {
         // Nobody else can be another account.
         return;
@@ -165,7 +174,7 @@ fn a_script_of_another_account() {
     }
 }
 
-fn killed_unless_it_executes() {
+fn kills_a_child_that_does_not_execute_in_time_even_when_stopped() {
     match sys::fork().expect("there is one thread") {
         Fork::Parent(pid) => {
             let ended = waitpid(pid, None).expect("it is a child");
@@ -193,7 +202,7 @@ fn killed_unless_it_executes() {
     }
 }
 
-fn nothing_else_is_started() {
+fn starts_only_scripts_of_the_site() {
     with(&site(), async |process| {
         let (mut started, _) = process.start(c"/usr/bin/env", &[c"env"]).await;
         assert_eq!(started.ended().await, Ended::NotStarted(libc::EPERM));
@@ -216,7 +225,7 @@ fn nothing_else_is_started() {
     });
 }
 
-fn a_script_has_its_own() {
+fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
     // As somebody may have left it who started the program.
     let left_open = File::open("/dev/null").expect("it is there");
     rustix::io::fcntl_setfd(&left_open, FdFlags::empty()).expect("it is open");
@@ -242,7 +251,7 @@ fn a_script_has_its_own() {
     });
 }
 
-fn thousands_of_starts() {
+fn thousands_of_starts_leave_nothing_behind() {
     with(&site(), async |process| {
         let count = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).ok();
         // What is made once is there after the first.
@@ -268,7 +277,7 @@ fn thousands_of_starts() {
     });
 }
 
-fn the_worker_has_gone() {
+fn ends_with_all_scripts_when_the_worker_has_ended() {
     with(&site(), async |process| {
         let text = c"trap '' TERM; (while :; do sleep 60; done) & echo; while :; do sleep 60; done";
         let (_started, mut output) = process.start(SHELL, &[SHELL, c"-c", text]).await;
@@ -278,7 +287,7 @@ fn the_worker_has_gone() {
     });
 }
 
-fn a_runner_is_killed() {
+fn scripts_do_not_outlive_a_killed_spawner() {
     with(&site(), async |process| {
         let (mut started, mut output) =
             process.start(SHELL, &[SHELL, c"-c", c"trap '' TERM; echo; kill -STOP $$"]).await;

@@ -15,7 +15,7 @@ use crate::fixture::{
 };
 
 #[test]
-fn a_server_starts_with_a_dead_root_and_serves_it_later() {
+fn starts_while_the_root_hangs_and_serves_it_later() {
     let fixture =
         Fixture::start(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT, |disk| {
             disk.slow_down(Getattr, Hanging);
@@ -39,7 +39,7 @@ const RELOADED: [(Call, &str); 3] =
     [(Lookup, "/slow/small-{n}.txt"), (Getattr, "/slow/small-{n}.txt"), (Read, "/slow/large-{n}.bin")];
 
 #[test]
-fn a_reload_does_not_wait_for_the_dead() {
+fn reloads_while_the_disk_hangs() {
     in_turn(&RELOADED, |&(call, path)| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
         let mut waiting = fixture.have_wait(call, Hanging, path)?;
@@ -66,7 +66,7 @@ fn a_reload_does_not_wait_for_the_dead() {
 const SHORT_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown = \"1s\"\n";
 
 #[test]
-fn sigterm_ends_a_server_whose_disk_is_dead() {
+fn sigterm_ends_the_server_while_the_disk_hangs() {
     side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
         let mut fixture = Fixture::new(Place::BesideRoot, names, Pages::Direct, SHORT_DISK_TIMEOUT);
         ensure(fixture.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
@@ -83,7 +83,7 @@ fn sigterm_ends_a_server_whose_disk_is_dead() {
 
 /// A process that has a request in the hands of a file system ends with that request, even if it is killed.
 #[test]
-fn sigterm_ends_a_server_as_soon_as_its_disk_lets_go() {
+fn sigterm_ends_the_server_as_soon_as_the_disk_answers() {
     side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
         let mut fixture =
             Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, SHORT_DISK_TIMEOUT);

@@ -62,22 +62,22 @@ fn others_notice_nothing(
 }
 
 #[test]
-fn who_asks_for_something_fast_does_not_wait_for_the_dead() {
+fn keeps_serving_fast_files_while_the_disk_hangs() {
     others_notice_nothing(Place::BesideRoot, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
 }
 
 #[test]
-fn nor_for_those_mounted_beneath_the_root() {
+fn keeps_serving_while_a_mount_below_the_root_hangs() {
     others_notice_nothing(Place::Beneath, Names::Forgotten, Pages::Kept, Hanging, &WAITS);
 }
 
 #[test]
-fn nor_for_what_takes_seconds() {
+fn keeps_serving_fast_files_while_the_disk_is_slow() {
     others_notice_nothing(Place::BesideRoot, Names::Forgotten, Pages::Kept, Delayed(SECOND * 3), &WAITS);
 }
 
 #[test]
-fn nor_if_the_kernel_knows_all_names() {
+fn keeps_serving_while_the_disk_hangs_with_names_cached() {
     others_notice_nothing(Place::BesideRoot, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
     others_notice_nothing(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
 }
@@ -99,7 +99,7 @@ const DEAD: [(Place, Call, &str); 8] = [
 ];
 
 #[test]
-fn one_device_leaves_the_others_threads_and_places() {
+fn a_hung_device_leaves_threads_for_other_devices() {
     side_by_side(&DEAD, |&(place, call, path)| {
         // Fewer than those who ask.
         let config = "[timeouts]\ndisk = \"1m\"\ndelay = 0\n[limits]\ndisk_queue = 100\n";
@@ -132,7 +132,7 @@ const FLOODS: [(Call, &str, usize); 5] = [
 ];
 
 #[test]
-fn requests_that_wait_for_a_hung_disk_together_leave_connections_to_others() {
+fn requests_for_a_hung_disk_leave_connections_for_others() {
     raise_descriptor_limit();
     in_turn(&FLOODS, |&(call, path, connections)| {
         let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
@@ -177,7 +177,7 @@ fn wait_unless_refused(mut clients: Vec<Client>, is_over: &AtomicBool) {
 /// Of those who ask for one and the same name, as many wait as may; the others are told so at once, and those
 /// who have waited are answered.
 #[test]
-fn requests_for_one_name_are_counted_one_by_one() {
+fn counts_each_request_for_the_same_name() {
     // One device has half.
     const MAY_WAIT: usize = 30;
     let limits = format!("[limits]\ndisk_queue = {}\n", 2 * MAY_WAIT);
@@ -204,7 +204,7 @@ fn requests_for_one_name_are_counted_one_by_one() {
 }
 
 #[test]
-fn a_listing_shows_a_dead_mount_point_and_does_not_ask_it() {
+fn lists_a_hung_mount_point_without_looking_into_it() {
     side_by_side(&[Getattr, Lookup], |&call| {
         // A page that was kept asks nobody.
         let config = "[timeouts]\ndelay = 0\n[cache]\nentries = 0\n";

@@ -17,7 +17,7 @@ const SHORT_DISK_TIMEOUT: &str =
     "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
 
 #[test]
-fn who_waits_too_long_is_told_so_and_leaves_nothing_behind() {
+fn answers_503_after_the_disk_timeout_and_frees_everything() {
     side_by_side(&WAITS, |&(call, path)| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Kept, SHORT_DISK_TIMEOUT);
         ensure(fixture.is_quiet(), || "the first connection does not end".to_owned())?;
@@ -79,7 +79,7 @@ const LEFT: [(Call, &str, Manner); 12] = [
 ];
 
 #[test]
-fn who_leaves_is_not_waited_for_and_makes_room() {
+fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
     side_by_side(&LEFT, |&(call, path, manner)| {
         // One device has half of the queue, and its root is looked up as well. Nobody is shed where the machine has other things to do.
         let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
@@ -108,7 +108,7 @@ fn who_leaves_is_not_waited_for_and_makes_room() {
 }
 
 #[test]
-fn statistics_tell_who_left_and_who_was_told() {
+fn counts_disk_timeouts_and_clients_that_disconnected() {
     const LEAVE: usize = 5;
     let config = "[timeouts]\ndisk = \"3s\"\ndelay = 0\n[limits]\ndisk_queue = 1000\n";
     let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, config);

@@ -14,7 +14,7 @@ use crate::file_system::{HUGE, Names, Pages, contents, huge};
 use crate::fixture::{Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side};
 
 #[test]
-fn a_file_that_is_read_slowly_is_right_for_the_fast_and_for_the_slow() {
+fn sends_a_slowly_read_file_correctly_to_fast_and_slow_clients() {
     side_by_side(&[Pages::Direct, Pages::Kept], |&pages| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, pages, "");
         fixture.disk.slow_down(Read, Delayed(SECOND / 20));
@@ -80,7 +80,7 @@ impl Download {
 }
 
 #[test]
-fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
+fn sends_a_huge_file_completely_after_the_disk_hung() {
     let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
     let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
     ensure(fixture.is_quiet(), || format!("{:?}", fixture.held())).expect("the first connection ends");
@@ -131,7 +131,7 @@ fn a_huge_file_comes_whole_though_the_disk_hangs_meanwhile() {
 }
 
 #[test]
-fn closing_a_file_makes_nobody_wait() {
+fn closing_a_file_delays_no_request() {
     in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
         let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
@@ -150,7 +150,7 @@ fn closing_a_file_makes_nobody_wait() {
 }
 
 #[test]
-fn comparing_a_file_before_its_last_bytes_asks_nobody() {
+fn checking_a_file_before_its_last_bytes_makes_no_disk_request() {
     in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, pages, LONG_DISK_TIMEOUT);
         let mut reader = fixture.server.begin_download("/slow/long.bin");

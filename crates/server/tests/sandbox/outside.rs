@@ -20,12 +20,15 @@ use crate::attempts::{MUST_FAIL, MUST_WORK, Needs, Wall};
 use crate::inside;
 
 pub const TESTS: &[(&str, fn())] = &[
-    ("without_a_sandbox_everything_succeeds", without_a_sandbox_everything_succeeds),
-    ("nobody_gets_out_and_serving_works", nobody_gets_out_and_serving_works),
-    ("landlock_is_a_wall_without_the_filter", landlock_is_a_wall_without_the_filter),
-    ("required_is_all_of_it_or_nothing", required_is_all_of_it_or_nothing),
-    ("what_a_kernel_has_not_is_told_or_refused", what_a_kernel_has_not_is_told_or_refused),
-    ("threads_from_before_are_not_confined_and_that_is_told", threads_from_before_are_told),
+    ("every_attempt_succeeds_without_a_sandbox", every_attempt_succeeds_without_a_sandbox),
+    (
+        "the_sandbox_stops_every_attempt_and_allows_serving",
+        the_sandbox_stops_every_attempt_and_allows_serving,
+    ),
+    ("landlock_alone_stops_its_attempts", landlock_alone_stops_its_attempts),
+    ("a_required_sandbox_applies_completely_or_fails", a_required_sandbox_applies_completely_or_fails),
+    ("reports_or_refuses_missing_kernel_features", reports_or_refuses_missing_kernel_features),
+    ("threads_from_before_are_not_confined_and_that_is_told", reports_threads_started_before_the_sandbox),
     ("the_clock_is_read_without_a_system_call", the_clock_is_read_without_a_system_call),
     ("an_abort_ends_the_process", an_abort_ends_the_process),
 ];
@@ -41,7 +44,7 @@ const OK: &str = "ok";
 /// What a case tells otherwise than all do, by attempt.
 type Otherwise<'a> = &'a [(&'static str, &'static str)];
 
-fn without_a_sandbox_everything_succeeds() {
+fn every_attempt_succeeds_without_a_sandbox() {
     let told = Case::new("free").run();
     for (name, _, needs, _) in MUST_FAIL {
         match needs {
@@ -54,7 +57,7 @@ fn without_a_sandbox_everything_succeeds() {
     told.all_works();
 }
 
-fn nobody_gets_out_and_serving_works() {
+fn the_sandbox_stops_every_attempt_and_allows_serving() {
     let here = available();
     let reading: Otherwise = &[
         ("read a file outside", OK),
@@ -113,7 +116,7 @@ fn nobody_gets_out_and_serving_works() {
     }
 }
 
-fn landlock_is_a_wall_without_the_filter() {
+fn landlock_alone_stops_its_attempts() {
     // The first version that has it, and how it is told.
     let stopped: &[(&str, u32, &str)] = &[
         ("read a file outside", 1, DENIED),
@@ -144,7 +147,7 @@ fn landlock_is_a_wall_without_the_filter() {
     told.all_works();
 }
 
-fn required_is_all_of_it_or_nothing() {
+fn a_required_sandbox_applies_completely_or_fails() {
     let here = available();
     let told = Case::new("required").run();
     match here.missing.is_empty() {
@@ -158,7 +161,7 @@ fn required_is_all_of_it_or_nothing() {
     }
 }
 
-fn what_a_kernel_has_not_is_told_or_refused() {
+fn reports_or_refuses_missing_kernel_features() {
     for (case, part, todo) in [
         ("no Landlock", "no Landlock", "CONFIG_SECURITY_LANDLOCK"),
         ("no seccomp", "no seccomp", "system calls"),
@@ -177,7 +180,7 @@ fn what_a_kernel_has_not_is_told_or_refused() {
     }
 }
 
-fn threads_from_before_are_told() {
+fn reports_threads_started_before_the_sandbox() {
     let told = Case::new("threads").run();
     assert!(told.of("refused").contains("threads (1) that were there before"), "{}", told.of("refused"));
 }
