@@ -1,4 +1,4 @@
-//! Programs beside the server: those that answer for it, and what is known of any process by its number.
+//! Programs that run besides the server, such as its upstreams, and facts about any process by its number.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use crate::TIMEOUT;
 use crate::output::Lines;
 use crate::server::wait_until;
 
-/// A program that runs for as long as a test, with all that it starts.
+/// A program that runs for as long as the test, with all its children.
 #[derive(Debug)]
 pub struct BackgroundProcess {
     child: Child,
@@ -20,7 +20,7 @@ pub struct BackgroundProcess {
 }
 
 impl BackgroundProcess {
-    /// In a group of its own. Panics if it cannot be started.
+    /// Starts it in its own process group. Panics if it cannot be started.
     pub fn start(command: &mut Command) -> BackgroundProcess {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.process_group(0).spawn();
@@ -30,7 +30,7 @@ impl BackgroundProcess {
         BackgroundProcess { child, errors, output }
     }
 
-    /// As `start`, until somebody listens at this path.
+    /// As `start`, and waits until a socket listens at this path.
     pub fn listening(command: &mut Command, socket: &Path) -> BackgroundProcess {
         let process = BackgroundProcess::start(command);
         let listens = || std::os::unix::net::UnixStream::connect(socket).is_ok();
@@ -52,9 +52,9 @@ impl BackgroundProcess {
         &self.output
     }
 
-    /// Kills it and all that it has started.
+    /// Kills it and all its children.
     pub fn end(&mut self) {
-        // Fails only if all of them have ended. It is waited for afterwards, so that the number is still its own.
+        // Fails only if all of them have ended. The wait comes later, so that the process group still exists.
         _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         _ = self.child.wait();
     }
@@ -66,29 +66,29 @@ impl Drop for BackgroundProcess {
             self.end();
         }
         if std::thread::panicking() {
-            eprintln!("a program beside it said:\n{}", self.errors.text());
+            eprintln!("a background program wrote:\n{}", self.errors.text());
         }
     }
 }
 
-/// Whether a process is there and not merely waited for.
+/// Whether a process runs: it exists and is no zombie.
 pub fn runs(pid: u32) -> bool {
     stat(pid).first().is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
 }
 
-/// The process that has started another.
+/// The parent of a process.
 pub fn parent_of(pid: u32) -> u32 {
     let parent = stat(pid).get(1).and_then(|pid| pid.parse().ok());
     parent.unwrap_or_else(|| panic!("{pid} does not run"))
 }
 
-/// The processes that another has started and that have not been waited for.
+/// The children of a process that it has not waited for.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// `/proc/PID/stat` from its third field on; nothing if there is no such process.
+/// `/proc/PID/stat` from its third field on; empty if there is no such process.
 fn stat(pid: u32) -> Vec<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);

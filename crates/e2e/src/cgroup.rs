@@ -1,15 +1,15 @@
-//! Control groups, where this system has them and lets a test make some.
+//! Control groups, on systems where a test can make some.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::{TIMEOUT, wait_until};
 
-/// A folder of a test's own for control groups (version 2), as an administrator delegates it.
+/// A test's own folder of control groups (version 2), delegated as by an administrator.
 pub struct ControlGroup(PathBuf);
 
 impl ControlGroup {
-    /// With these controllers. `None`: it cannot be had here, and why is printed.
+    /// With these controllers. `None`: this system does not allow it, and the reason is printed.
     pub fn new(name: &str, controllers: &[&str]) -> Option<ControlGroup> {
         let made = make(name, controllers);
         made.map_err(|why| println!("NOT SHOWN HERE, for want of a control group to write to: {why}")).ok()
@@ -19,7 +19,7 @@ impl ControlGroup {
         &self.0
     }
 
-    /// What is in it, but for the kernel's own files.
+    /// The folders in it, without the kernel's files.
     pub fn folders(&self) -> Vec<PathBuf> {
         let all = fs::read_dir(&self.0).unwrap().flatten().map(|entry| entry.path());
         all.filter(|path| path.is_dir()).collect()

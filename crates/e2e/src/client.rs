@@ -1,4 +1,4 @@
-//! A client that sends what it is told and nothing else.
+//! A client that sends exactly the bytes that the test gives it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use crate::TIMEOUT;
 use crate::response::{Length, Malformed, Response, chunked, find};
 
-/// One connection, and what was read from it and not used yet.
+/// One connection, and the bytes that were read from it but not used yet.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -34,14 +34,14 @@ pub enum ReadError {
         after: usize,
     },
     Reset,
-    /// Nothing came for as long as one is willing to wait.
+    /// Nothing came within the timeout.
     Silent,
     Malformed(Malformed),
     Failed(io::Error),
 }
 
 impl Client {
-    /// Panics if nobody listens there.
+    /// Panics if no socket listens there.
     pub fn tcp(address: SocketAddr) -> Client {
         let stream =
             TcpStream::connect(address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
@@ -50,7 +50,7 @@ impl Client {
         Client::of(Socket::Tcp(stream))
     }
 
-    /// As `tcp`, from an address of this machine. Panics if nobody listens there.
+    /// As `tcp`, from this address of the machine. Panics if no socket listens there.
     pub fn tcp_from(source: IpAddr, address: SocketAddr) -> Client {
         let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a descriptor left");
         bind(&fd, &SocketAddr::new(source, 0)).unwrap_or_else(|e| panic!("no address {source}: {e}"));
@@ -58,7 +58,7 @@ impl Client {
         Client::of(Socket::Tcp(fd.into()))
     }
 
-    /// Panics if nobody listens there.
+    /// Panics if no socket listens there.
     pub fn unix(path: &Path) -> Client {
         let stream = UnixStream::connect(path);
         Client::of(Socket::Unix(
@@ -72,8 +72,8 @@ impl Client {
         client
     }
 
-    /// The same connection once more, so that one thread can send while another reads. What was read and
-    /// not used stays here.
+    /// A second handle of the same connection, so that one thread can send while another reads. Unused bytes
+    /// stay with the first handle.
     pub fn another_handle(&self) -> Client {
         let socket = match &self.socket {
             Socket::Tcp(s) => s.try_clone().map(Socket::Tcp),
@@ -82,7 +82,7 @@ impl Client {
         Client { socket: socket.expect("there is a descriptor left"), buffer: Vec::new() }
     }
 
-    /// How long a read may wait; 10 s at first.
+    /// The timeout of reads and writes; 10 s at first.
     pub fn set_timeout(&mut self, timeout: Duration) {
         let timeout = Some(timeout);
         let set = match &self.socket {
@@ -92,13 +92,13 @@ impl Client {
         set.expect("the duration is not zero");
     }
 
-    /// Sends all of it. Panics if the server does not take it.
+    /// Sends all bytes. Panics if the server does not take them.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
-        self.try_send(bytes).expect("the server takes it");
+        self.try_send(bytes).expect("the server reads");
         self
     }
 
-    /// Sends all of it, to a server that may have closed.
+    /// Sends all bytes, to a server that may have closed.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         match &mut self.socket {
             Socket::Tcp(s) => s.write_all(bytes.as_ref()),
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Sends one byte after the other, each in a packet of its own.
+    /// Sends the bytes one by one, each in its own packet.
     pub fn dribble(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
         for byte in bytes.as_ref() {
             self.send([*byte]);
@@ -114,7 +114,7 @@ impl Client {
         self
     }
 
-    /// Says that no more will be sent; what is answered can still be read.
+    /// Shuts down the sending side; the response can still be read.
     pub fn half_close(&mut self) {
         let shut = match &self.socket {
             Socket::Tcp(s) => s.shutdown(Shutdown::Write),
@@ -123,13 +123,13 @@ impl Client {
         shut.expect("the server is still there");
     }
 
-    /// Leaves with a reset, as a program does that is killed in the middle of an answer.
+    /// Closes with a reset, as when a program is killed in the middle of a response.
     pub fn reset(self) {
         let now = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(self.as_fd(), now).expect("it is a socket");
     }
 
-    /// `GET path` as HTTP/1.1 for the host `localhost`, and its answer.
+    /// `GET path` as HTTP/1.1 for the host `localhost`, and its response.
     pub fn get(&mut self, path: &str) -> Response {
         self.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
@@ -139,7 +139,7 @@ impl Client {
         self.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
     }
 
-    /// Sends a request, and reads its answer; a request that begins with `HEAD ` gets one without body.
+    /// Sends a request and reads its response; the response to a `HEAD ` has no body.
     pub fn request(&mut self, request: impl AsRef<[u8]>) -> Response {
         let request = request.as_ref();
         self.send(request);
@@ -151,7 +151,7 @@ impl Client {
         self.try_read_response().unwrap_or_else(|e| panic!("no response: {e}"))
     }
 
-    /// The next response, to a HEAD.
+    /// The next response, which is to a HEAD.
     pub fn read_response_to_head(&mut self) -> Response {
         self.try_read(true).unwrap_or_else(|e| panic!("no response: {e}"))
     }
@@ -161,7 +161,7 @@ impl Client {
         self.try_read(false)
     }
 
-    /// The next response, to a HEAD, if there is one.
+    /// The next response, which is to a HEAD, if there is one.
     pub fn try_read_response_to_head(&mut self) -> Result<Response, ReadError> {
         self.try_read(true)
     }
@@ -169,7 +169,7 @@ impl Client {
     fn try_read(&mut self, to_head: bool) -> Result<Response, ReadError> {
         let mut seen = 0;
         let end = loop {
-            // The empty line may have begun in what was already looked at.
+            // The empty line may have begun in bytes that were already searched.
             let from = usize::saturating_sub(seen, 3);
             if let Some(at) = find(&self.buffer[from..], b"\r\n\r\n") {
                 break from + at + 4;
@@ -205,13 +205,13 @@ impl Client {
         Ok(response)
     }
 
-    /// All that comes until the server closes. Panics if it does not, or if the connection is reset.
+    /// All bytes until the server closes. Panics if it does not close, or if the connection is reset.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         while self.fill().expect("the server closes") > 0 {}
         std::mem::take(&mut self.buffer)
     }
 
-    /// What has come and can come without waiting further: one read.
+    /// The bytes of one read, without waiting for more.
     pub fn read_some(&mut self) -> io::Result<Vec<u8>> {
         if self.buffer.is_empty() {
             self.fill()?;
@@ -219,7 +219,7 @@ impl Client {
         Ok(std::mem::take(&mut self.buffer))
     }
 
-    /// Waits for the server to close, and says whether it did so without another byte; a reset will do.
+    /// Waits for the server to close. True if it sent no further byte; a reset counts as a close.
     pub fn is_closed(&mut self) -> bool {
         if !self.buffer.is_empty() {
             return false;
@@ -230,17 +230,17 @@ impl Client {
         }
     }
 
-    /// As `is_closed`, but a reset is not good enough: it may destroy what was sent before it.
+    /// As `is_closed`, but a reset does not count: it may destroy bytes that were sent before.
     pub fn is_finished(&mut self) -> bool {
         self.buffer.is_empty() && matches!(self.fill(), Ok(0))
     }
 
-    /// Bytes of the receive buffer in the kernel, so that the server notices who does not read.
+    /// Sets the kernel's receive buffer in bytes; a small one makes a slow reader visible to the server.
     pub fn set_receive_buffer(&mut self, bytes: usize) {
         rustix::net::sockopt::set_socket_recv_buffer_size(self.as_fd(), bytes).expect("it is a socket");
     }
 
-    /// At least one byte more, or the reason why not.
+    /// Reads at least one more byte. Errors: why there is none.
     fn read_more(&mut self) -> Result<(), ReadError> {
         match self.fill() {
             Ok(0) => Err(ReadError::Closed { after: self.buffer.len() }),
@@ -249,7 +249,7 @@ impl Client {
         }
     }
 
-    /// One read to the end of the buffer.
+    /// One read, appended to the buffer.
     fn fill(&mut self) -> io::Result<usize> {
         const MOST: usize = 32 * 1024;
         let len = self.buffer.len();

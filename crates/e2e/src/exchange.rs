@@ -1,4 +1,4 @@
-//! A whole conversation on one connection, in a form that fits into a row of a table.
+//! All requests and responses of one connection, summarized so that they fit into a row of a table.
 
 use std::fmt;
 
@@ -7,30 +7,30 @@ use crate::response::Response;
 use crate::server::Server;
 use crate::shown;
 
-/// Asked behind everything else. Only this is answered with 204, so the answer shows that the server
+/// Sent after everything else. Only this request is answered with 204, so the response shows that the server
 /// still knows where a request begins.
 const LAST: &[u8] = b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// What the server made of some bytes.
+/// The server's responses to some bytes.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The status of each answer, with an `h` for one without body to a HEAD, and what became of the
-    /// connection: `200 404h open`, `400 closed`; `reset`, `cut`, `silent` and `malformed` are never right.
+    /// The status of each response, with an `h` for a response to HEAD, and then the state of the connection:
+    /// `200 404h open`, `400 closed`; `reset`, `cut`, `silent` and `malformed` are never right.
     pub summary: String,
     pub responses: Vec<Response>,
 }
 
 impl Server {
-    /// Sends `input` on a new connection and another request behind it, and reads until the server
-    /// closes. `expected` tells which answers are to a HEAD.
+    /// Sends `input` and one more request on a new connection, and reads until the server closes. `expected`
+    /// says which responses are to a HEAD.
     pub fn exchange(&self, input: impl AsRef<[u8]>, expected: &str) -> Exchange {
         exchange(&mut self.connect(), input, expected)
     }
 }
 
-/// As `Server::talk`, on a connection that is there.
+/// As `Server::exchange`, on an existing connection.
 pub fn exchange(client: &mut Client, input: impl AsRef<[u8]>, expected: &str) -> Exchange {
-    // A server that refuses the beginning need not take the rest.
+    // A server that rejects the beginning need not read the rest.
     _ = client.try_send([input.as_ref(), LAST].concat());
     let mut responses = Vec::new();
     let mut words = Vec::new();
@@ -63,7 +63,7 @@ pub fn exchange(client: &mut Client, input: impl AsRef<[u8]>, expected: &str) ->
     Exchange { summary: words.join(" "), responses }
 }
 
-/// The rows of a table that went wrong; when dropped, all of them are the failure of the test.
+/// The failed rows of a table; when dropped, it fails the test with all of them.
 #[derive(Debug, Default)]
 pub struct Rows {
     wrong: Vec<String>,
@@ -75,7 +75,7 @@ impl Rows {
         Rows::default()
     }
 
-    /// One row: what was put in, what came out, and what should have.
+    /// One row: the input, the value found, and the expected one.
     pub fn check<T: PartialEq + fmt::Debug>(&mut self, input: impl AsRef<[u8]>, found: T, expected: T) {
         self.count += 1;
         if found != expected {
@@ -83,7 +83,7 @@ impl Rows {
         }
     }
 
-    /// One row that holds or does not.
+    /// One row that states a rule, and whether it holds.
     pub fn holds(&mut self, input: impl AsRef<[u8]>, rule: &str, holds: bool) {
         self.count += 1;
         if !holds {

@@ -1,4 +1,4 @@
-//! A folder of the test's own, which goes with it.
+//! A test's own folder, removed when the test ends.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::tools::tool;
 
-/// A new empty folder, removed with all that is in it when dropped.
+/// A new empty folder, removed with all its content when dropped.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
@@ -30,16 +30,16 @@ impl Folder {
         &self.0
     }
 
-    /// A file of this name, with the folders on the way to it.
+    /// Creates a file of this name, and its parent folders.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.on_the_way(name);
         fs::write(&path, content).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
         path
     }
 
-    /// An executable file of this name. It is written by another process: were it open for writing here
-    /// while any thread starts a program, that one would have it for a moment, and it could not be
-    /// executed (`execve(2)`, ETXTBSY).
+    /// Creates an executable file of this name. Another process writes it: if this process had it open for
+    /// writing while another thread starts a program, the child would inherit the descriptor, and executing
+    /// the file would fail (`execve(2)`, ETXTBSY).
     pub fn script(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.on_the_way(name);
         let mut shell = tool("sh");
@@ -53,21 +53,21 @@ impl Folder {
         path
     }
 
-    /// A folder of this name, with those on the way to it.
+    /// Creates a folder of this name, and its parents.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
         path
     }
 
-    /// A symbolic link of this name.
+    /// Creates a symbolic link of this name.
     pub fn symlink(&self, name: &str, to: impl AsRef<Path>) -> PathBuf {
         let path = self.on_the_way(name);
         symlink(to, &path).unwrap_or_else(|e| panic!("cannot link {}: {e}", path.display()));
         path
     }
 
-    /// Gives a file the time of its last change, in seconds since 1970.
+    /// Sets the modification time of a file, in seconds since 1970.
     pub fn set_modified(&self, name: &str, seconds: u64) {
         let path = self.0.join(name);
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -85,7 +85,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays for the system to clean up.
+        // The system cleans up what cannot be removed here.
         _ = fs::remove_dir_all(&self.0);
     }
 }

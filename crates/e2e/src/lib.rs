@@ -1,8 +1,8 @@
-//! Tests that start the real program and speak to it over real sockets.
+//! Tests that start the real program and connect to it over real sockets.
 //!
-//! A test makes a [`Site`], starts it, and speaks to the [`Server`] through a [`Client`], byte by byte
-//! where it matters. Nothing here knows how the server works: what it says is read with a reader of its
-//! own, which accepts only what RFC 9112 allows.
+//! A test makes a [`Site`], starts it, and sends requests to the [`Server`] through a [`Client`], byte by
+//! byte where it matters. Nothing here knows how the server works: the parser of responses is a separate one,
+//! which accepts only what RFC 9112 allows.
 
 mod background;
 mod cgroup;
@@ -41,10 +41,10 @@ pub use tools::{
     output_within, path_of, raise_descriptor_limit, tool, without_privilege,
 };
 
-/// How long anything may take that should happen at once.
+/// The longest time that anything immediate may take, even on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What of a text fits on a line of a failed assertion.
+/// The beginning of a text, short enough for the message of a failed assertion.
 pub fn shown(bytes: impl AsRef<[u8]>) -> String {
     const MOST: usize = 400;
     let bytes = bytes.as_ref();

@@ -1,11 +1,11 @@
-//! What a program says: collected line by line in a thread of its own, so that it never waits for us.
+//! A program's output, collected line by line in a thread, so that the program never blocks on a full pipe.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The lines of one stream, as they come.
+/// The lines of one stream.
 #[derive(Debug, Clone)]
 pub struct Lines(Arc<Shared>);
 
@@ -50,7 +50,7 @@ impl Lines {
         Lines(shared)
     }
 
-    /// What has been said so far.
+    /// All lines so far.
     pub fn text(&self) -> String {
         self.lock().lines.join("\n")
     }
@@ -59,8 +59,7 @@ impl Lines {
         self.lock().lines.clone()
     }
 
-    /// Waits for what `find` looks for in all lines so far. `None`: it has not come in time, or never
-    /// will, as the stream has ended.
+    /// Waits until `find` finds something in all lines so far. `None`: not in time, or the stream has ended.
     pub fn wait_for<T>(&self, timeout: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
         let until = Instant::now() + timeout;
         let mut said = self.lock();

@@ -1,11 +1,11 @@
-//! The program under test: built once per test process, the same way as the test itself.
+//! The program under test: built once per test process, in the same way as the test itself.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Where the program is. `TAIPAN` in the environment names another one, which is not built.
+/// The path of the program. `TAIPAN` in the environment names another program, which is not built.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| match std::env::var_os("TAIPAN") {
@@ -15,19 +15,19 @@ pub fn program() -> &'static Path {
     program.as_deref().expect("taipan can be built")
 }
 
-/// The program, with nothing of the environment that would change what it does.
+/// The program, with the standard streams that tests expect.
 pub fn command() -> Command {
     let mut command = Command::new(program());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs the program to its end.
+/// Runs the program until it ends.
 pub fn run<Args: IntoIterator<Item = Arg>, Arg: AsRef<OsStr>>(args: Args) -> Output {
     command().args(args).output().expect("the program starts")
 }
 
-/// `None`: cargo has said why not.
+/// `None`: cargo has printed the reason.
 fn build() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -47,7 +47,7 @@ fn build() -> Option<PathBuf> {
     Some(path)
 }
 
-/// The value of `"executable"`, in a message of cargo that has one.
+/// The value of `"executable"`, in a cargo message that has one.
 fn executable(message: &str) -> Option<PathBuf> {
     let (_, value) = message.split_once("\"executable\":\"")?;
     let mut path = String::new();
@@ -55,7 +55,7 @@ fn executable(message: &str) -> Option<PathBuf> {
     loop {
         match chars.next()? {
             '"' => return Some(path.into()),
-            // Nothing but quotes and backslashes is escaped in a path that can be read.
+            // In a readable path, only quotes and backslashes are escaped.
             '\\' => path.push(chars.next()?),
             other => path.push(other),
         }

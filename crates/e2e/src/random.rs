@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run (SplitMix64).
+//! Pseudo-random numbers, the same in every run (SplitMix64).
 
 #[derive(Debug, Clone)]
 pub struct Random(u64);

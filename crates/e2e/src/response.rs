@@ -1,15 +1,15 @@
-//! A response, read as strictly as RFC 9112 allows: what a lenient client would forgive is an error.
+//! A response, parsed as strictly as RFC 9112 allows: what a lenient client would accept is an error here.
 
 use std::fmt;
 
-/// One response, as it came.
+/// One response, as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// `HTTP/1.1`
     pub version: String,
     pub status: u16,
     pub reason: String,
-    /// Names as sent, in the order of the wire.
+    /// Names as sent, in order.
     pub fields: Vec<(String, String)>,
     /// Without its transfer coding.
     pub body: Vec<u8>,
@@ -19,11 +19,11 @@ pub struct Response {
     pub trailers: Vec<(String, String)>,
 }
 
-/// What is wrong with a response.
+/// Why a response is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
-/// How long the body is.
+/// The framing of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     Sized(usize),
@@ -32,7 +32,7 @@ pub(crate) enum Length {
 }
 
 impl Response {
-    /// The only value of a field; `None` if it is not there. Two of them are a failure.
+    /// The only value of a field; `None` if the field is missing. Panics if it is there twice.
     pub fn field(&self, name: &str) -> Option<&str> {
         let values = self.values(name);
         assert!(values.len() < 2, "{name} twice:\n{self}");
@@ -49,18 +49,18 @@ impl Response {
         !self.values(name).is_empty()
     }
 
-    /// The body as text; bytes that are none are replaced.
+    /// The body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// All fields but those named, to be compared.
+    /// All fields but those named, for comparison.
     pub fn fields_but(&self, names: &[&str]) -> Vec<(String, String)> {
         let left_out = |name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
         self.fields.iter().filter(|(name, _)| !left_out(name)).cloned().collect()
     }
 
-    /// Reads a head that ends with its empty line. The body is still empty.
+    /// Parses a head that ends with its empty line. The body is still empty.
     pub fn parse_head(raw: &[u8]) -> Result<Response, Malformed> {
         let bad = |what: &str| Malformed(format!("{what}: {}", crate::shown(raw)));
         let text = std::str::from_utf8(raw).map_err(|_| bad("not UTF-8"))?;
@@ -86,7 +86,7 @@ impl Response {
         Ok(response)
     }
 
-    /// RFC 9112 §6.3, from the side of the client.
+    /// The framing of the body (RFC 9112 §6.3), for a client.
     pub(crate) fn length(&self, to_head: bool) -> Result<Length, Malformed> {
         let bad = |what: &str| Malformed(format!("{what}:\n{self}"));
         let (lengths, codings) = (self.values("content-length"), self.values("transfer-encoding"));
@@ -120,8 +120,8 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Takes a chunked body from the start of `input`: the data, the trailers, and how many bytes they were.
-/// `Ok(None)`: it is not whole yet.
+/// Parses a chunked body at the start of `input`: the data, the trailers, and how many bytes they took.
+/// `Ok(None)`: incomplete.
 #[expect(clippy::type_complexity, reason = "read in one place")]
 pub fn chunked(input: &[u8]) -> Result<Option<(Vec<u8>, Vec<(String, String)>, usize)>, Malformed> {
     let (mut body, mut at) = (Vec::new(), 0);
@@ -151,7 +151,7 @@ pub fn chunked(input: &[u8]) -> Result<Option<(Vec<u8>, Vec<(String, String)>, u
     Ok(Some((body, fields(trailers)?, at + end + 4)))
 }
 
-/// Where `needle` first is.
+/// The position of the first `needle`.
 pub(crate) fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
 }

@@ -1,4 +1,4 @@
-//! The running program: where it listens, what it says, and its end.
+//! The running program: its addresses, its output, and its end.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::output::Lines;
 use crate::response::Response;
 use crate::{TIMEOUT, program};
 
-/// The program at work. Ends with the test, which fails if a connection has panicked.
+/// The running program. It ends with the test, which fails if a connection has panicked.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -24,11 +24,11 @@ pub struct Server {
     output: Lines,
     home: Option<Folder>,
     panics_allowed: bool,
-    /// The process that has taken over from the one that was started.
+    /// The process that has taken over from the first one, after an upgrade.
     successor: Option<u32>,
 }
 
-/// Where a server can be reached.
+/// An address of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),
@@ -43,8 +43,8 @@ impl Server {
         Server::start(command, 1, None, false)
     }
 
-    /// Starts `command`, and waits until it has said where it listens, `listeners` times. Its folder
-    /// goes when the server has ended.
+    /// Starts `command`, and waits until it has printed `listeners` addresses. Its folder is removed when the
+    /// server has ended.
     pub fn start(
         mut command: Command,
         listeners: usize,
@@ -71,7 +71,7 @@ impl Server {
         tcp.expect("it listens on TCP")
     }
 
-    /// All it has said that it listens on, in order.
+    /// All addresses that it has printed, in order.
     pub fn addresses(&self) -> Vec<Address> {
         addresses(&self.errors.all())
     }
@@ -89,17 +89,17 @@ impl Server {
         }
     }
 
-    /// One GET on a connection of its own.
+    /// One GET on a new connection.
     pub fn get(&self, path: &str) -> Response {
         self.connect().get(path)
     }
 
-    /// Sends a request on a connection of its own, and reads its answer.
+    /// Sends a request on a new connection and reads its response.
     pub fn request(&self, request: impl AsRef<[u8]>) -> Response {
         self.connect().request(request)
     }
 
-    /// The folder of the test: what is beside the root.
+    /// The test's folder, which holds the root.
     pub fn home(&self) -> &Path {
         self.home.as_ref().expect("it was started from a site").path()
     }
@@ -109,7 +109,7 @@ impl Server {
         self.home().join("www")
     }
 
-    /// The folder of the test, to change files while they are served; names begin with `www/`.
+    /// The test's folder, to change files while they are served; names begin with `www/`.
     pub fn files(&self) -> &Folder {
         self.home.as_ref().expect("it was started from a site")
     }
@@ -122,7 +122,7 @@ impl Server {
         self.output.text()
     }
 
-    /// The lines of its standard error, to wait for more than one pattern.
+    /// The lines of its standard error, to wait for several patterns.
     pub fn errors(&self) -> &Lines {
         &self.errors
     }
@@ -132,7 +132,7 @@ impl Server {
         &self.output
     }
 
-    /// Waits for a line with `pattern` in it on standard error. Panics if it does not come in time.
+    /// Waits for a line with `pattern` on standard error. Panics if it does not come in time.
     pub fn wait_for_line(&self, pattern: &str, timeout: Duration) -> String {
         wait_for_line(&self.errors, pattern, timeout)
     }
@@ -142,17 +142,17 @@ impl Server {
         wait_for_line(&self.output, pattern, timeout)
     }
 
-    /// The process that keeps: the one that was started, or the one that has taken over from it.
+    /// The master process: the one that was started, or its successor.
     pub fn pid(&self) -> u32 {
         self.successor.unwrap_or_else(|| self.child.id())
     }
 
-    /// From now on another process is the one that is signalled, and ended with the test.
+    /// From now on signals go to this process, and the test ends this one.
     pub fn succeeded_by(&mut self, pid: u32) {
         self.successor = Some(pid);
     }
 
-    /// Waits until the process that was started has ended, while another one goes on.
+    /// Waits until the first process has ended, while its successor serves.
     pub fn wait_for_predecessor(&mut self, timeout: Duration) -> ExitStatus {
         let mut ended = None;
         let has_ended = wait_until(timeout, || {
@@ -163,23 +163,23 @@ impl Server {
         ended.expect("it has ended")
     }
 
-    /// The process that serves: the last that the program has started and not told to end.
+    /// The newest serving process.
     pub fn serving_pid(&self) -> u32 {
         self.serving_pids().last().copied().expect("the program has a serving process")
     }
 
-    /// All processes that the program has started and that have not ended, the first one first.
+    /// All child processes, the oldest first.
     pub fn serving_pids(&self) -> Vec<u32> {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let children = fs::read_to_string(&children).unwrap_or_else(|e| panic!("{children}: {e}"));
         children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// What the serving process has had of the processor, in steps of 10 ms. Nobody else's work counts.
+    /// The processor time of the serving process, in steps of 10 ms.
     pub fn processor_time(&self) -> Duration {
         let stat = format!("/proc/{}/stat", self.serving_pid());
         let text = fs::read_to_string(&stat).unwrap_or_else(|e| panic!("{stat}: {e}"));
-        // Its name, which may have blanks, is before these (proc_pid_stat(5)).
+        // The name, which may have blanks, comes before these fields (proc_pid_stat(5)).
         let fields = text.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
         let steps: u64 = fields.skip(11).take(2).filter_map(|steps| steps.parse::<u64>().ok()).sum();
         Duration::from_millis(steps * 10)
@@ -190,21 +190,21 @@ impl Server {
         signal_process(self.pid(), signal);
     }
 
-    /// Waits until it has ended by itself. Panics if it does not in time.
+    /// Waits until it ends by itself. Panics if it does not in time.
     pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
         if let Some(status) = self.ended {
             return status;
         }
-        // A program that has ended says nothing more; that is an event, which its end alone is not.
+        // An ended program closes its output. The end of the stream is an event; that of the process is not.
         let silent = self.errors.wait_for_end(timeout) && self.output.wait_for_end(timeout);
         assert!(silent, "taipan does not end:\n{}", self.stderr());
         let status = self.child.wait().expect("it is our child");
         *self.ended.insert(status)
     }
 
-    /// Kills it, as nothing else has helped.
+    /// The last resort.
     fn kill(&mut self) {
-        // Both fail only if it has ended.
+        // Both fail only if the process has ended.
         _ = self.child.kill();
         self.ended = self.child.wait().ok();
         _ = self.errors.wait_for_end(TIMEOUT);
@@ -215,7 +215,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let mut stuck = false;
         if self.ended.is_none() {
-            // So that what is still in its log comes out. Both may have ended.
+            // SIGINT, so that the log is written out. Both processes may have ended.
             _ = kill_process(Pid::from_child(&self.child), Signal::INT);
             let successor = self.successor.and_then(|pid| Pid::from_raw(pid as i32));
             _ = successor.map(|pid| kill_process(pid, Signal::INT));
@@ -228,7 +228,7 @@ impl Drop for Server {
         let errors = self.stderr();
         let panicked = errors.contains("panic at") || errors.contains("panicked at");
         if thread::panicking() {
-            eprintln!("taipan said:\n{errors}");
+            eprintln!("taipan wrote:\n{errors}");
             return;
         }
         assert!(!stuck, "SIGINT did not end taipan:\n{errors}");
@@ -236,7 +236,7 @@ impl Drop for Server {
     }
 }
 
-/// Looks until it is so; `false` if it is not in time.
+/// Polls until the condition holds; `false` if it does not in time.
 pub fn wait_until(timeout: Duration, mut is: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + timeout;
     while !is() {
@@ -248,7 +248,7 @@ pub fn wait_until(timeout: Duration, mut is: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Signals any process of the test's own.
+/// Signals a process of the test.
 pub fn signal_process(pid: u32, signal: Signal) {
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process");
     kill_process(process, signal).unwrap_or_else(|e| panic!("cannot signal {pid}: {e}"));

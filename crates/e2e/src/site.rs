@@ -1,4 +1,4 @@
-//! What a test wants to be served: files in a folder of its own, and a configuration.
+//! The site that a test serves: files in its own folder, and a configuration.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::tools::is_root;
 /// The folder that is served, below the test's own.
 const ROOT: &str = "www";
 
-/// Files and a configuration, which become a [`Server`]. The test's own folder holds `site.toml`, the
-/// root `www`, and whatever is put beside it.
+/// Files and a configuration, which start a [`Server`]. The test's own folder holds `site.toml`, the root
+/// `www`, and other files.
 #[derive(Debug)]
 pub struct Site {
     home: Folder,
     config: String,
-    /// Does the configuration say itself what its roots are?
+    /// Whether the configuration sets the roots itself.
     has_roots: bool,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
@@ -64,27 +64,27 @@ impl Site {
         self
     }
 
-    /// When a file below the root was last changed, in seconds since 1970.
+    /// Sets the modification time of a file below the root, in seconds since 1970.
     pub fn modified(self, name: &str, seconds: u64) -> Site {
         self.home.set_modified(&in_root(name), seconds);
         self
     }
 
-    /// A file beside the root, which must not be served.
+    /// A file outside of the root, which must not be served.
     pub fn file_beside_root(self, name: &str, content: impl AsRef<[u8]>) -> Site {
         self.home.file(name, content);
         self
     }
 
-    /// Lines of the configuration, in TOML, behind those that are already there. `listen` and `root` are
-    /// added where the top level has none. Relative paths begin in the test's own folder.
+    /// Appends lines of TOML to the configuration. `listen` and `root` are added if the top level lacks them.
+    /// Relative paths begin in the test's own folder.
     pub fn config(mut self, toml: &str) -> Site {
         self.config.push_str(toml);
         self.config.push('\n');
         self
     }
 
-    /// As `config`, but `root` is not added.
+    /// As `config`, without adding `root`.
     pub fn config_without_root(mut self, toml: &str) -> Site {
         self.has_roots = true;
         self.config(toml)
@@ -102,7 +102,7 @@ impl Site {
         self
     }
 
-    /// A panic is then no failure of the test.
+    /// A panic then does not fail the test.
     pub fn allow_panics(mut self) -> Site {
         self.panics_allowed = true;
         self
@@ -123,18 +123,18 @@ impl Site {
         self.home.file("site.toml", whole_config(&self.config, self.has_roots))
     }
 
-    /// Starts the program, and waits until it says where it listens.
+    /// Starts the program, and waits until it prints its addresses.
     pub fn start(self) -> Server {
         self.start_by(program::command())
     }
 
-    /// As `start`, of what `command` makes, whole; it says where it listens so many times.
+    /// Starts the complete command that `command` returns, and waits for so many addresses.
     pub fn start_with(self, listeners: usize, command: impl FnOnce(&Site) -> Command) -> Server {
         let command = command(&self);
         Server::start(command, listeners, Some(self.home), self.panics_allowed)
     }
 
-    /// As `start`, of a program that `command` starts when arguments are added to it.
+    /// As `start`, through `command`, to which the arguments are added.
     pub fn start_by(self, mut command: Command) -> Server {
         let config = self.write_config();
         command.arg("-c").arg(config).args(&self.args).current_dir(self.home.path());
@@ -146,7 +146,7 @@ impl Site {
 }
 
 impl Server {
-    /// Writes another configuration where it was started with one: `listen` and `root` are added as by
+    /// Writes a new configuration for the running server: `listen` and `root` are added as by
     /// [`Site::config`].
     pub fn configure(&self, toml: &str) {
         self.files().file("site.toml", whole_config(toml, false));
@@ -161,7 +161,7 @@ fn whole_config(config: &str, has_roots: bool) -> String {
     if !has_roots && top_level(config, "root").is_none() {
         whole.push_str(&format!("root = \"{ROOT}\"\n"));
     }
-    // Whoever tests as root means to.
+    // A test that runs as root serves as root on purpose.
     if is_root() && top_level(config, "user").is_none() {
         whole.push_str("user = \"root\"\n");
     }

@@ -1,4 +1,4 @@
-//! Other programs that tests need: real clients, shells, and what shows a document as its reader sees it.
+//! Other programs that tests need: real clients, shells, and formatters of documents.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{TIMEOUT, command, program};
 
-/// The user `nobody`, who may read what everybody may.
+/// The user `nobody`, without any special permission.
 const NOBODY: &str = "65534";
 
 /// A program of the system. Panics with its name if it is not installed.
@@ -30,9 +30,9 @@ pub fn tool(name: &str) -> Command {
     command
 }
 
-/// Where a program of the system is, for a configuration. What Debian has is preferred: something of the same
-/// name in one's home may be a script that adds to the environment, and is out of reach for other users. Some
-/// have their version behind their name, as `php-fpm8.2`. Panics if it is not installed.
+/// The path of a system program, for a configuration. Debian's own files come first: a program of the same
+/// name in the user's home may be a wrapper script, and other users may not reach it. Some names end with a
+/// version, as `php-fpm8.2`. Panics if it is not installed.
 pub fn path_of(name: &str) -> String {
     let folders = ["/usr/bin", "/usr/sbin"].map(Path::new);
     let exactly = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
@@ -46,12 +46,12 @@ pub fn path_of(name: &str) -> String {
     path.to_str().expect("a path of the system is text").to_owned()
 }
 
-/// Permissions do not apply to root, so that a test about them must know.
+/// Root bypasses permissions; tests of permissions must know.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// As many descriptors as this process may have, for those who have many clients. Says how many.
+/// Raises the limit of descriptors to its maximum, for tests with many clients, and returns it.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -59,21 +59,21 @@ pub fn raise_descriptor_limit() -> u64 {
     limit.maximum.unwrap_or(u64::MAX)
 }
 
-/// The program, with so many descriptors at most.
+/// The program, with at most so many descriptors.
 pub fn command_with_descriptors(limit: u64) -> Command {
     let mut command = tool("prlimit");
     command.arg(format!("--nofile={limit}:{limit}")).arg(program());
     command
 }
 
-/// The line of the configuration that makes permissions apply: to become `nobody`, unless we are nobody
-/// special already.
+/// The line of the configuration that makes permissions apply: it sets the user `nobody` if the test runs as
+/// root.
 pub fn without_privilege() -> &'static str {
     if is_root() { "user = \"nobody\"" } else { "" }
 }
 
-/// The program, to be run by somebody to whom permissions apply. A copy of it is put in `folder`, as
-/// where it was built may be out of reach.
+/// The program, run by a user to whom permissions apply. It is copied into `folder`, because that user may
+/// not reach the build folder.
 pub fn command_without_privilege(folder: &Path) -> Command {
     if !is_root() {
         return command();
@@ -89,8 +89,8 @@ pub fn command_without_privilege(folder: &Path) -> Command {
     setpriv
 }
 
-/// A port for who has to name one: free at this moment, and not among those that the kernel gives to others
-/// (ip_local_port_range).
+/// A port for programs that need a fixed one: free at this moment, and outside of the range that the kernel
+/// assigns (ip_local_port_range).
 pub fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;
@@ -102,23 +102,23 @@ pub fn free_port() -> u16 {
     ports.find(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok()).expect("one of them is free")
 }
 
-/// Has a process this file open?
+/// Whether a process has this file open.
 pub fn has_open(pid: u32, path: &Path) -> bool {
     let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path))
 }
 
-/// Runs a command that should end by itself, and soon. One that does not is killed, which its status tells.
+/// Runs a command that should end soon. If it does not, it is killed, which its status shows.
 pub fn output_of(command: &mut Command) -> Output {
     output_within(command, TIMEOUT * 3)
 }
 
-/// As `ended`, of what takes its time.
+/// As `output_of`, with another timeout.
 pub fn output_within(command: &mut Command, timeout: Duration) -> Output {
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let stdout = child.stdout.take().map(read_to_end);
     let stderr = child.stderr.take().map(read_to_end);
-    // One that has ended says nothing more.
+    // The output ends with the program.
     let until = Instant::now() + timeout;
     let all = |stream: &Option<Receiver<Vec<u8>>>| {
         stream
@@ -127,19 +127,19 @@ pub fn output_within(command: &mut Command, timeout: Duration) -> Output {
     };
     let said = (all(&stdout), all(&stderr));
     if said.0.is_none() || said.1.is_none() {
-        // Fails only if it has ended after all.
+        // Fails only if it has just ended.
         _ = child.kill();
     }
     let status = child.wait().expect("it is our child");
     Output { status, stdout: said.0.unwrap_or_default(), stderr: said.1.unwrap_or_default() }
 }
 
-/// What a stream has until it ends, read in a thread of its own.
+/// All bytes of a stream, read in a thread.
 fn read_to_end(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A stream that breaks ends there; and nobody may be waiting any more.
+        // A read error ends the stream; the receiver may be gone.
         _ = stream.read_to_end(&mut bytes);
         _ = send.send(bytes);
     });

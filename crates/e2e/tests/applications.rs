@@ -1,6 +1,6 @@
 //! Real applications as an administrator would set them up. By CGI: PHP, git's own server, a Python WSGI
-//! application, and gitweb, which is Perl with CGI.pm. By FastCGI: PHP, elsewhere as php-fpm and started here.
-//! By HTTP: gunicorn, node, and what Python has in its library.
+//! application, and gitweb, which is Perl with CGI.pm. By FastCGI: PHP, as an external php-fpm and as a
+//! process of the server. By HTTP: gunicorn, node, and Python's standard library.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,18 +24,18 @@ fn done(command: &mut Command) -> String {
 /// How PHP is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Php {
-    /// php-cgi, once for each request.
+    /// php-cgi, one process per request.
     Cgi,
-    /// php-cgi, started by the server, which it then speaks FastCGI with.
+    /// php-cgi, started by the server and kept, over FastCGI.
     Managed,
-    /// php-fpm, elsewhere.
+    /// php-fpm, started by the test.
     Fpm,
 }
 
-/// In every way.
+/// All three ways.
 const PHP: [Php; 3] = [Php::Cgi, Php::Managed, Php::Fpm];
 
-/// The server, and what it needs besides.
+/// The server and the process that it needs.
 struct Running {
     server: Server,
     _application: Option<BackgroundProcess>,
@@ -50,16 +50,16 @@ impl Deref for Running {
 }
 
 impl Php {
-    /// `config` goes to the route.
+    /// `config` is added to the route.
     fn site(self, config: &str) -> Site {
         self.site_of(4, "", config)
     }
 
-    /// With so many processes, and `top` for the server.
+    /// With so many processes; `top` is added to the top level.
     fn site_of(self, processes: u32, top: &str, config: &str) -> Site {
         let site = Site::new();
         let (home, cgi) = (site.home().display().to_string(), path_of("php-cgi"));
-        // php-cgi ends by itself after so many requests.
+        // php-cgi exits after so many requests.
         let env = "env = { PHP_INI_SCAN_DIR = \"\", PHP_FCGI_MAX_REQUESTS = \"20\" }";
         let application = match self {
             Php::Cgi => String::new(),
@@ -88,7 +88,7 @@ impl Php {
     }
 }
 
-/// php-fpm, as the configuration beside the site has it.
+/// php-fpm, configured by a file in the test's folder.
 fn fpm(site: &Site) -> BackgroundProcess {
     let mut fpm = Command::new(path_of("php-fpm"));
     fpm.args(["-n", "-F", "-y"]).arg(site.home().join("fpm.conf"));
@@ -192,7 +192,7 @@ fn receives_8_mib_and_sends_more_than_64_mib(php: Php) {
     assert_eq!(response.body.len(), 66 << 20);
     assert!((0..66).all(|at| response.body[at << 20] == b'A' + (at % 26) as u8), "in order");
 
-    // A chunked body reaches PHP with its length, which it needs.
+    // A chunked body reaches PHP with its length, which PHP needs.
     let chunked = "POST /raw.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
     assert_eq!(server.request(chunked).text(), "8 8");
 }
@@ -207,7 +207,7 @@ fn sends_what_php_flushes_at_once() {
     }
 }
 
-/// `first` comes, then a file is made, and `second` comes.
+/// The response has sent `first`; then the test creates a file, and `second` follows.
 fn comes_in_pieces(server: &Server, path: &str, file: &str) {
     let mut client = server.connect();
     client.send(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n"));
@@ -280,7 +280,7 @@ fn logs_php_errors_with_the_request() {
 fn a_php_fpm_of_one_process_serves_all_workers() {
     let site = Php::Fpm.site_of(1, "workers = 4", "").file("a.php", "<?php echo getmypid();");
     let server = Php::Fpm.start(site);
-    // Each may reach another worker, and none may keep the only connection to itself.
+    // Each request may reach another worker, and no worker may keep the only connection to itself.
     let mut clients: Vec<Client> = (0..16).map(|_| server.connect()).collect();
     for turn in 0..5 {
         for client in &mut clients {
@@ -290,7 +290,7 @@ fn a_php_fpm_of_one_process_serves_all_workers() {
     }
 }
 
-/// The server of a bare repository with some thousand objects.
+/// A server of a bare repository with some thousand objects.
 fn git_server() -> Server {
     let core = done(tool("git").arg("--exec-path"));
     let backend = Path::new(core.trim()).join("git-http-backend");
@@ -314,7 +314,7 @@ fn git_server() -> Server {
     }
     done(git(&seed).args(["push", "-q"]).arg(&bare).arg("main"));
     let root = site.home().join("git");
-    // The backend is the only file of a route; what follows in the path is the repository.
+    // The backend is the only file of the route; the rest of the path names the repository.
     let config = format!(
         "rewrites = {{ \"/git/\" = \"/backend/git-http-backend/$rest\" }}\nmax_body = \"64MiB\"\n\
          [[route]]\npath = \"/backend/\"\nalias = \"{}\"\ncgi = true\n\
@@ -335,7 +335,7 @@ fn git(folder: &Path) -> Command {
     for (name, value) in [("AUTHOR", "Ann"), ("COMMITTER", "Ann")] {
         git.env(format!("GIT_{name}_NAME"), value).env(format!("GIT_{name}_EMAIL"), "ann@example.org");
     }
-    // The folder may be another user's than the one who tests.
+    // The folder may belong to another user than the one who runs the test.
     git.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "safe.directory").env("GIT_CONFIG_VALUE_0", "*");
     git
 }
@@ -359,7 +359,7 @@ fn git_clones_fetches_and_pushes_over_cgi() {
     done(git(&home.join("shallow")).args(["fetch", "-q", "--unshallow"]));
     assert_eq!(count("shallow"), "20");
 
-    // The first is sent with its length; the second is larger than git keeps (1 MiB), and so chunked.
+    // The first body has a length; the second is larger than git's buffer (1 MiB), and so chunked.
     for (name, bytes, chunked) in [("small", 100, false), ("large", 3 << 20, true)] {
         let mut random = e2e::Random::new(7);
         fs::write(home.join("full").join(name), random.bytes(bytes)).expect("it is our folder");
@@ -383,7 +383,7 @@ fn git_clones_fetches_and_pushes_over_cgi() {
 
 #[test]
 fn accepts_a_compressed_request_of_git() {
-    // What a client has is sent compressed once it is long: a clone that has much, and asks for one more.
+    // git compresses long requests: a clone that has many commits fetches one more.
     let server = git_server();
     let home = server.home().to_owned();
     let url = server.url("/git/project.git");
@@ -403,15 +403,12 @@ fn accepts_a_compressed_request_of_git() {
     );
     let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
     assert!(output.status.success(), "{said}");
-    assert!(
-        said.contains("send header: content-encoding: gzip"),
-        "this test is for compressed requests: {said}"
-    );
+    assert!(said.contains("send header: content-encoding: gzip"), "the request is not compressed: {said}");
     let new = done(git(&seed).args(["rev-parse", "main"]));
     assert_eq!(done(git(&home.join("a")).args(["rev-parse", "origin/main"])), new);
 }
 
-/// An application of Python, whoever runs it.
+/// A WSGI application in Python, for every way to run it.
 const WSGI: &str = r#"
 import os, time
 
@@ -438,7 +435,7 @@ def application(environ, start):
     return pieces() if path.endswith('/pieces') else parts()
 "#;
 
-/// The line that makes it a CGI program, and those that make it one that is kept.
+/// The lines that run it by CGI, and those that run it by the FastCGI wrapper.
 const BY_CGI: &str = "from wsgiref.handlers import CGIHandler\nCGIHandler().run(application)\n";
 const BY_FASTCGI: &str = "from wsgiref.handlers import CGIHandler\nimport taipan\nwhile taipan.accept():\n    CGIHandler().run(application)\n";
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
@@ -459,10 +456,10 @@ fn a_python_application_responds_through_its_standard_handler() {
     server.wait_for_line("ValueError: the reason", e2e::TIMEOUT);
 }
 
-/// Everything below `/app/` is left to an application, whose section has these lines.
+/// Everything below `/app/` goes to an application, whose section has these lines.
 fn leaving_to(site: Site, settings: &str) -> Site {
     let route = "[[route]]\npath = \"/app/\"\napplication = \"app\"\n";
-    // What an exception says takes more than ten lines.
+    // The trace of an exception has more than ten lines.
     let scripts = "[scripts]\nstderr_lines = 100\n";
     site.config(&format!(
         "max_body = \"64MiB\"\n{scripts}{route}[[application]]\nname = \"app\"\n{settings}\n"
@@ -473,7 +470,7 @@ fn leaving_to(site: Site, settings: &str) -> Site {
 fn a_persistent_python_application_runs_by_wrapper_and_by_gunicorn() {
     let (python, gunicorn) = (path_of("python3"), path_of("gunicorn"));
     let body: Vec<u8> = e2e::Random::new(11).bytes(5 << 20);
-    // How it is run; its section; what is its SCRIPT_NAME.
+    // Name of the way; section of the application; expected SCRIPT_NAME.
     for (way, settings, script) in [
         ("by FastCGI", format!("command = [\"{python}\", \"-B\", \"HOME/by_fastcgi.py\"]"), "/app"),
         (
@@ -516,7 +513,7 @@ fn a_persistent_python_application_runs_by_wrapper_and_by_gunicorn() {
         rows.check(way, server.get("/app/raise").status, 500);
         let said = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
         let errors = server._application.as_ref().map_or(server.errors(), BackgroundProcess::errors);
-        rows.holds(way, "the error is told of", errors.wait_for(TIMEOUT, said).is_some());
+        rows.holds(way, "the error is logged", errors.wait_for(TIMEOUT, said).is_some());
         let response = server.request(post("/app/echo", "text/plain", &body));
         rows.holds(way, "5 MiB come back", response.status == 200 && response.body == body);
         let chunked = "POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
@@ -679,7 +676,7 @@ fn gitweb_shows_a_repository() {
     );
 }
 
-/// What a page has between two lines.
+/// The parts of a page between two lines.
 fn between<'p>(page: &'p str, before: &str, after: &str) -> impl Iterator<Item = &'p str> {
     let (before, after) = (before.to_owned(), after.to_owned());
     let pieces: Vec<&str> = page.split(before.as_str()).skip(1).collect();
@@ -692,7 +689,7 @@ fn the_examples_of_the_manual_work() {
     let site = Site::new();
     let home = site.home().display().to_string();
     let config = between(page, "```toml\n", "```").next().expect("it begins with a configuration");
-    // The folder of the manual and its port are ours.
+    // The test sets its own folder and port.
     let config = config.replace("/srv", &home).replace("127.0.0.1:8080", "127.0.0.1:0");
     let config = config.replace("/usr/bin/php-cgi", &path_of("php-cgi"));
     fs::create_dir_all(site.home().join("cgi-bin")).expect("it is our folder");
@@ -713,7 +710,7 @@ fn the_examples_of_the_manual_work() {
             _ => "cgi-bin",
         };
         server.files().file(&format!("{place}/{name}"), format!("{code}\n"));
-        let console = between(example, "```console\n", "```").next().expect("it says how to call it");
+        let console = between(example, "```console\n", "```").next().expect("the manual shows a command");
         let (commands, expected): (Vec<&str>, Vec<&str>) =
             console.lines().partition(|line| line.starts_with("$ "));
         let commands: Vec<&str> = commands.iter().map(|line| &line[2..]).collect();
@@ -725,7 +722,7 @@ fn the_examples_of_the_manual_work() {
     }
 }
 
-/// The variables that each server gives the same script for the same request.
+/// The variables that each server passes to the same script for the same request.
 #[test]
 fn a_script_gets_the_variables_of_lighttpd_and_more() {
     let perl = "#!/usr/bin/perl\nprint \"Content-Type: text/plain\\n\\n\";\nprint \"$_=$ENV{$_}\\n\" for sort keys %ENV;\n";
@@ -760,7 +757,7 @@ fn a_script_gets_the_variables_of_lighttpd_and_more() {
     });
     let theirs: Option<Vec<Response>> =
         requests.iter().map(|request| Some(reach(port)?.request(request))).collect();
-    // It is told to end in any case.
+    // The signal is sent even if the test fails.
     _ = lighttpd.kill();
     _ = lighttpd.wait();
     let theirs = theirs.expect("lighttpd answers");
@@ -772,10 +769,10 @@ fn a_script_gets_the_variables_of_lighttpd_and_more() {
             let row = format!("{target} {name}");
             let found = ours.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str());
             match name.as_str() {
-                // Of the server, the connection or the moment.
+                // These differ by server, connection and time.
                 "SERVER_SOFTWARE" | "SERVER_PORT" | "REMOTE_PORT" | "SERVER_NAME" | "PATH"
                 | "REQUEST_TIME" | "REQUEST_TIME_FLOAT" => rows.holds(row, "it is there", found.is_some()),
-                // Not by RFC 3875 §4.1.18: a field of the connection, and what has a variable of its own.
+                // Not in RFC 3875 §4.1.18: a field of the connection, and one that has its own variable.
                 "HTTP_CONNECTION" | "HTTP_CONTENT_LENGTH" | "HTTP_CONTENT_TYPE" => {
                     rows.check(row, found, None)
                 }
@@ -785,7 +782,7 @@ fn a_script_gets_the_variables_of_lighttpd_and_more() {
     }
 }
 
-/// What PHP itself sees, under lighttpd and under us, of the same php-fpm.
+/// The variables that PHP sees from the same php-fpm, under lighttpd and under taipan.
 #[test]
 fn php_fpm_gets_the_variables_of_lighttpd() {
     let text = "<?php header('Content-Type: application/json'); echo json_encode($_SERVER);";
@@ -817,15 +814,15 @@ fn php_fpm_gets_the_variables_of_lighttpd() {
             let row = format!("{target} {name}");
             let (found, expected) = (ours.get(name), theirs.get(name));
             match name.as_str() {
-                // Of the server, the connection or the moment.
+                // These differ by server, connection and time.
                 "SERVER_SOFTWARE" | "SERVER_PORT" | "REMOTE_PORT" | "REQUEST_TIME" | "REQUEST_TIME_FLOAT" => {
                     rows.holds(row, "both have it", found.is_some() && expected.is_some());
                 }
-                // A field of the connection, and what has a variable of its own (RFC 3875 §4.1.18).
+                // A field of the connection, and one that has its own variable (RFC 3875 §4.1.18).
                 "HTTP_CONNECTION" | "HTTP_CONTENT_LENGTH" | "HTTP_CONTENT_TYPE" => {
                     rows.check(row, found, None)
                 }
-                // What every script gets, and what is empty where there is none.
+                // Variables of every script, and those that are empty for lack of a value.
                 "PATH" => rows.holds(row, "it is ours", found.is_some()),
                 "PATH_INFO" if expected.is_none() => {
                     rows.check(row, found.and_then(|path| path.as_str()), Some(""))

@@ -1,4 +1,4 @@
-//! Applications that say who may pass: whatever answers then, and by whichever way it is reached.
+//! Authorizers: applications that allow or deny a request, for every kind of route and every path to it.
 
 use e2e::{Rows, Server, Site, path_of};
 
@@ -35,7 +35,7 @@ fn start() -> Server {
     site("[[application]]\nname = \"guard\"\nPROGRAM]").start()
 }
 
-/// `200 body` of an answer to this method, path, fields and body.
+/// `200 body` of the response to this method, path, fields and body.
 fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> String {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}{length}\r\n{body}");
@@ -47,7 +47,7 @@ fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) 
 fn asks_the_authorizer_for_every_kind_of_route() {
     let server = start();
     let mut rows = Rows::new();
-    // Twice: what is in the cache is no more for all than what is not.
+    // Twice: a cached file needs authorization like any other.
     for _ in 0..2 {
         for (path, passed) in [
             ("/open.txt", "200 for all"),
@@ -66,11 +66,11 @@ fn asks_the_authorizer_for_every_kind_of_route() {
                 _ => "401 who? none",
             };
             let found = request(&server, "GET", path, "", "");
-            rows.check(format!("{path} of anybody"), found.as_str(), expected);
+            rows.check(format!("{path} without authorization"), found.as_str(), expected);
             let found = request(&server, "GET", path, MAY, "");
             rows.holds(
                 format!("{path} of ann"),
-                &format!("it is {passed}, not {found}"),
+                &format!("expected {passed}, found {found}"),
                 found.starts_with(passed),
             );
         }
@@ -101,7 +101,7 @@ fn passes_the_body_to_the_route_and_not_to_the_authorizer() {
 fn authorizes_each_request_separately() {
     let server = start();
     let mut client = server.connect();
-    // On one connection, in one piece, and what answers first is not asked again for the next.
+    // The requests are sent together on one connection; a first permission does not count for the next one.
     client.send(format!(
         "GET /secret/s.txt HTTP/1.1\r\nHost: a\r\n{MAY}\r\nGET /secret/s.txt HTTP/1.1\r\nHost: a\r\n\r\n\
          GET /open.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /app/ HTTP/1.1\r\nHost: a\r\nVariable-REMOTE_USER: eve\r\n\r\n"

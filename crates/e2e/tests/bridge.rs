@@ -1,4 +1,4 @@
-//! `taipan fcgi-wrap`: scripts that know nothing of FastCGI, asked over real sockets by a server that does.
+//! `taipan fcgi-wrap`: it runs plain CGI scripts for a server that sends FastCGI requests over real sockets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,10 +19,10 @@ use script::environment::{Environment, Limits};
 use script::fastcgi::client::{Client, Event};
 use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
 
-/// Longer than a script gets between SIGTERM and SIGKILL.
+/// Longer than the grace of a script between SIGTERM and SIGKILL.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The bridge, with a folder of scripts.
+/// The running wrapper, with a folder of scripts.
 struct Bridge {
     child: Child,
     home: Folder,
@@ -74,11 +74,11 @@ impl Bridge {
         self.path("scripts/s.cgi")
     }
 
-    /// Ends it with a signal. Gives its exit code.
+    /// Ends it with a signal and returns its exit code.
     fn end(mut self, signal: Signal) -> Option<i32> {
         signal_process(self.child.id(), signal);
         assert!(wait_until(LONG, || self.child.try_wait().expect("it is our child").is_some()));
-        assert!(!self.socket().exists(), "its socket goes with it");
+        assert!(!self.socket().exists(), "its socket is removed");
         self.child.wait().expect("it is our child").code()
     }
 }
@@ -96,7 +96,7 @@ impl Drop for Bridge {
 struct Connection {
     stream: UnixStream,
     client: Client,
-    /// What has come and is not yet read.
+    /// Received bytes that are not parsed yet.
     input: Vec<u8>,
 }
 
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("it takes all");
+        self.stream.write_all(bytes).expect("the wrapper reads");
     }
 
     fn begin_as(&mut self, role: Role, keep: Keep, pairs: &[(&str, &str)]) -> RequestId {
@@ -149,7 +149,7 @@ impl Connection {
         self.send(&out);
     }
 
-    /// A whole request on a connection that stays. The body is sent while the answer is read.
+    /// A whole request on a kept connection. The body is sent while the response is read.
     fn request(&mut self, script: &str, body: &[u8]) -> Response {
         let id = self.begin(script, Keep::Open);
         let mut out = Vec::new();
@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// The first bytes of an answer.
+    /// The first bytes of the response.
     fn beginning(&mut self, id: RequestId) -> Vec<u8> {
         loop {
             let (used, event) = self.client.receive(&self.input).expect("it speaks FastCGI");
@@ -204,11 +204,11 @@ impl Connection {
     fn read_more(&mut self) {
         let mut bytes = [0; 16 * 1024];
         let n = self.stream.read(&mut bytes).expect("something comes");
-        assert_ne!(n, 0, "it has not ended its answer");
+        assert_ne!(n, 0, "the response has not ended");
         self.input.extend_from_slice(&bytes[..n]);
     }
 
-    /// Reads nothing more but the end.
+    /// True if the stream has ended.
     fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 64]), Ok(0) | Err(_))
     }
@@ -245,7 +245,7 @@ fn responds_with_the_output_of_a_script() {
     assert_eq!(response.text(), expected);
     assert_eq!((response.stderr.as_slice(), response.exit), (&b"trouble\n"[..], 7));
     assert_eq!(response.ending, Ending::Complete);
-    assert!(connection.is_closed(), "as it was asked for");
+    assert!(connection.is_closed(), "the request said not to keep the connection");
     assert_eq!(fs::metadata(bridge.socket()).expect("it is there").mode() & 0o777, 0o660);
 }
 
@@ -425,13 +425,13 @@ fn an_abort_ends_the_script() {
         assert!(!is_there(&pid));
         assert_eq!(bridge.home.path().join("scripts/tidy").exists(), expected == 3);
         let missing = connection.request(&bridge.path("scripts/none"), b"");
-        assert_eq!(missing.first(), "Status: 404 Not Found", "the connection goes on");
+        assert_eq!(missing.first(), "Status: 404 Not Found", "the connection stays open");
     }
 }
 
 #[test]
 fn ends_the_script_when_the_server_disconnects() {
-    // Also where its body has not been read: then its end is not the next thing to be read.
+    // Also when the body has not been read: then its end is not the next byte.
     for body in [0, 1 << 16, 1 << 18] {
         let bridge = Bridge::of(TIDY);
         let mut connection = bridge.connect();
@@ -499,13 +499,13 @@ fn invalid_fastcgi_closes_only_its_connection() {
         connection.send(garbage);
         rows.holds(shown(garbage), "it is closed", connection.is_closed());
     }
-    // In the midst of a request, too.
+    // Also in the middle of a request.
     let mut connection = bridge.connect();
     let begun = connection.begin(&bridge.script(), Keep::Open);
     assert_eq!(connection.beginning(begun), b"\n");
     connection.send(b"garbage!");
     rows.holds("in a request", "it is closed", connection.is_closed());
-    other.body(id, b"goes on");
+    other.body(id, b"stays open");
     rows.check("another connection", other.response(id).text(), "\ngoes on");
     let errors = |lines: &[String]| (lines.len() >= 5).then_some(());
     rows.holds("stderr", "a line each", bridge.errors.wait_for(TIMEOUT, errors).is_some());
@@ -530,8 +530,8 @@ fn listens_on_an_inherited_socket() {
     assert_eq!(request(), "\nbody");
     signal_process(child.id(), Signal::INT);
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
-    assert!(home.path().join("b.sock").exists(), "a socket of somebody else stays");
-    // As systemd does: the descriptor behind the standard streams.
+    assert!(home.path().join("b.sock").exists(), "a foreign socket stays");
+    // As systemd does: the descriptor after the standard streams.
     let mut shell = tool("sh");
     shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" fcgi-wrap --folder \"$1\" 3<&0 </dev/null"]);
     shell.arg(program()).arg(home.path()).stdin(Stdio::from(listener()));
@@ -573,7 +573,7 @@ fn accepts_as_many_connections_as_processes() {
     let home = Folder::new();
     home.script("scripts/s.cgi", "#!/bin/sh\necho\necho $$\nread -r line\necho \"$line\"\n");
     let bridge = Bridge::start(home, &["--processes", "1", "--folder", "scripts"]);
-    // The one that looked whether it listens may still have the place.
+    // The connection that tested the socket may still hold the place.
     let mut first = bridge.connect();
     let id = first.begin(&bridge.script(), Keep::Open);
     assert_eq!(first.beginning(id)[0], b'\n');
@@ -581,12 +581,12 @@ fn accepts_as_many_connections_as_processes() {
     let waits = second.begin(&bridge.script(), Keep::Open);
     second.body(waits, b"second\n");
     second.stream.set_read_timeout(Some(Duration::from_millis(1500))).expect("it is a socket");
-    assert!(second.stream.read(&mut [0; 1]).is_err(), "it waits for as long as the first one runs");
+    assert!(second.stream.read(&mut [0; 1]).is_err(), "it waits until the first request has ended");
     second.stream.set_read_timeout(Some(LONG)).expect("it is a socket");
     first.body(id, b"first\n");
     let response = first.response(id);
     assert!(response.text().ends_with("first\n"), "{response:?}");
-    // The first is kept, but asks for nothing: it gives up its place.
+    // The first connection is idle and gives up its place.
     assert!(second.response(waits).text().ends_with("second\n"));
     assert!(first.is_closed());
 }
@@ -647,7 +647,7 @@ fn replaces_a_stale_socket_but_not_one_in_use() {
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("unix:b.sock: it is in use") && errors.contains("--socket"), "{errors}");
-    let found = fs::metadata(bridge.socket()).expect("the first goes on");
+    let found = fs::metadata(bridge.socket()).expect("the first one still serves");
     assert!(found.file_type().is_socket());
     bridge.connect().stream.shutdown(Shutdown::Both).expect("it is connected");
 }

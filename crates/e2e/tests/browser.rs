@@ -1,4 +1,4 @@
-//! The listing as people see it: in a browser, steered through the protocol of its developer tools.
+//! The listing in a real browser, driven through the DevTools protocol.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,9 +18,9 @@ struct Browser {
     messages: Receiver<Value>,
     session: Option<String>,
     sent: u64,
-    /// Events that came while something else was waited for.
+    /// Events that came while the test waited for another message.
     events: Vec<Value>,
-    /// The page that is shown, as the browser names it.
+    /// The session of the page.
     page: Value,
     _profile: Folder,
 }
@@ -29,7 +29,7 @@ impl Browser {
     fn start() -> Browser {
         let profile = Folder::new();
         let chromium = tool("chromium").get_program().to_owned();
-        // It speaks through the descriptors 3 and 4, which std cannot hand over; a shell can.
+        // The browser uses the descriptors 3 and 4, which std cannot pass on; a shell can.
         let mut command = tool("sh");
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh"]).arg(chromium);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
@@ -77,7 +77,7 @@ impl Browser {
         browser
     }
 
-    /// Sends a command, and waits for its result.
+    /// Sends a command and waits for its result.
     fn call(&mut self, method: &str, params: Value) -> Value {
         self.sent += 1;
         let id = self.sent;
@@ -89,7 +89,7 @@ impl Browser {
             .write_all(message.to_string().as_bytes())
             .and_then(|()| self.commands.write_all(&[0]))
             .expect("the browser runs");
-        let response = self.wait_for(&format!("an answer to {method}"), |message| message["id"] == id);
+        let response = self.wait_for(&format!("the response to {method}"), |message| message["id"] == id);
         assert!(response["error"].is_null(), "{method}: {response}");
         response["result"].clone()
     }
@@ -107,7 +107,7 @@ impl Browser {
         }
     }
 
-    /// Goes to a page, and waits until all of it is there.
+    /// Navigates to a page and waits until it is loaded.
     fn open(&mut self, url: &str) {
         self.events.clear();
         let went = self.call("Page.navigate", json!({ "url": url }));
@@ -116,14 +116,14 @@ impl Browser {
         self.wait_until_loaded(0, |loaded| *loaded == page);
     }
 
-    /// Clicks where that leads to another page, and waits until all of it is there.
+    /// Clicks something that leads to another page and waits until that is loaded.
     fn follow(&mut self, selector: &str) {
         let (before, page) = (self.events.len(), self.page.clone());
         self.click(selector);
         self.wait_until_loaded(before, |loaded| *loaded != page);
     }
 
-    /// Waits for a page to be there, unless that is among the events from so many on.
+    /// Waits until a page is loaded, unless the events from this index on have said so.
     fn wait_until_loaded(&mut self, from: usize, is_it: impl Fn(&Value) -> bool) {
         let is_loaded = |message: &Value| {
             message["method"] == "Page.lifecycleEvent"
@@ -135,7 +135,7 @@ impl Browser {
         self.page = loaded["params"]["loaderId"].clone();
     }
 
-    /// The value of an expression in the page.
+    /// The value of a JavaScript expression in the page.
     fn value(&mut self, expression: &str) -> Value {
         let result =
             self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
@@ -143,7 +143,7 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// Clicks with the mouse in the middle of an element.
+    /// Clicks in the middle of an element.
     fn click(&mut self, selector: &str) {
         let place = self.value(&format!(
             "(() => {{ const r = document.querySelector({selector:?}).getBoundingClientRect();
@@ -156,13 +156,13 @@ impl Browser {
         }
     }
 
-    /// What the page complained of: errors, and breaches of its policy.
+    /// Errors of the page, and violations of its policy.
     fn complaints(&self) -> Vec<String> {
         let complains = |event: &&Value| {
             event["method"] == "Runtime.exceptionThrown"
                 || event["method"] == "Log.entryAdded" && event["params"]["entry"]["level"] == "error"
         };
-        // Every browser asks for an icon that is not there.
+        // Every browser requests an icon, which is missing here.
         self.events
             .iter()
             .filter(complains)
@@ -179,7 +179,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", media);
     }
 
-    /// The screen as a PNG.
+    /// A screenshot as PNG.
     fn screenshot(&mut self) -> Vec<u8> {
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         base64(shot["data"].as_str().expect("it is text"))
@@ -188,12 +188,12 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its helpers go with it only if it ends by itself.
+        // Its child processes end only when it exits by itself.
         _ = self.commands.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         let until = Instant::now() + TIMEOUT / 2;
-        // Its messages end when it does.
+        // The stream of messages ends with the browser.
         while self.messages.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
-        // Fails only if it has ended, as it should.
+        // Fails only if the browser has exited.
         _ = self.child.kill();
         _ = self.child.wait();
     }
@@ -240,7 +240,7 @@ fn server() -> Server {
     site.start()
 }
 
-/// The names in the order in which they stand on the page, of those that end with `.txt`.
+/// The names on the page that end with `.txt`, in their order.
 const ORDER: &str = "[...document.querySelectorAll('#entries tr')].map(row => row.cells[0].textContent).filter(name => name.endsWith('.txt')).join(' ')";
 
 #[test]
@@ -312,7 +312,7 @@ fn without_javascript_a_click_requests_a_sorted_listing() {
     let mut browser = Browser::start();
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     browser.open(&server.url("/"));
-    // Scripts of the page do not run; ours that look at it do.
+    // JavaScript of the page does not run; that of the test does.
     browser.follow("thead th:nth-child(2) button");
     assert_eq!(browser.value(ORDER), "a10.txt B.txt a9.txt");
     browser.follow("thead th:nth-child(2) button");
@@ -332,7 +332,7 @@ fn filters_names_as_the_user_types() {
     for (typed, names, of) in [
         ("A1", json!(["a10.txt"]), "1 of 27"),
         ("photo 1.J", json!(["photo 1.jpg", "photo 11.jpg"]), "2 of 27"),
-        // Every word, wherever it is.
+        // All words of the filter, in any position.
         ("jpg 20", json!(["photo 20.jpg"]), "1 of 27"),
         ("zoo", json!(["zoo/"]), "1 of 27"),
         ("nothing of the kind", json!([]), "0 of 27"),
@@ -346,7 +346,7 @@ fn filters_names_as_the_user_types() {
     browser.value("document.querySelector('input[type=search]').dispatchEvent(new Event('input'))");
     assert_eq!(browser.value(&format!("{shown}.length")), 27);
     assert_eq!(browser.value(count), "");
-    // One entry needs no filter, and none works without scripts.
+    // A single entry needs no filter, and none works without JavaScript.
     browser.open(&server.url("/zoo/"));
     let hidden = "document.getElementById('filter').getBoundingClientRect().height";
     assert_eq!(browser.value(hidden), 0);
@@ -404,7 +404,7 @@ fn error_pages_are_styled_on_every_site() {
         );
         assert_eq!(browser.value("document.documentElement.scrollWidth"), 390);
         grounds.push(browser.value("getComputedStyle(document.body).backgroundColor"));
-        // That the page is missing is an error of its own.
+        // A missing page is reported as an error of its own.
         let complaints = browser.complaints();
         assert!(complaints.iter().all(|text| text.contains("404 (Not Found)")), "{complaints:?}");
     }
@@ -427,8 +427,8 @@ fn a_listing_fits_the_width_of_a_phone() {
         browser.phone(dark);
         browser.open(&server.url("/"));
         let wide = browser.value("[document.documentElement.scrollWidth, innerWidth]");
-        assert_eq!((&wide[0], &wide[1]), (&json!(390), &json!(390)), "nothing is wider than the screen");
-        // Rows are as far apart as fingers need (WCAG 2.2, 2.5.8).
+        assert_eq!((&wide[0], &wide[1]), (&json!(390), &json!(390)), "an element is wider than the screen");
+        // Rows are far enough apart for touch (WCAG 2.2, 2.5.8).
         let small = browser.value(
             "[...document.querySelectorAll('#entries tr')].filter(row => row.getBoundingClientRect().height < 24 \
              || parseFloat(getComputedStyle(row.querySelector('a')).fontSize) < 14).length",
@@ -436,10 +436,10 @@ fn a_listing_fits_the_width_of_a_phone() {
         assert_eq!(small, 0, "every link can be read and hit");
         let shot = browser.screenshot();
         assert_eq!(size(&shot), (780, 1688));
-        // A blank screen is compressed to a few thousand bytes.
+        // A blank screenshot would have only a few thousand bytes.
         assert!(shot.len() > 20_000, "{} bytes", shot.len());
         if let Some(folder) = std::env::var_os("SCREENSHOTS") {
-            // For people, who see more than a test does.
+            // For a human to look at.
             let name = if dark { "listing-dark.png" } else { "listing-light.png" };
             fs::write(Path::new(&folder).join(name), &shot).unwrap();
         }

@@ -1,5 +1,4 @@
-//! What is remembered of files, and how soon a change of them is seen; and files that change while they
-//! are being sent.
+//! The cache of files: how soon a change on the disk is seen, and files that change while they are sent.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -10,10 +9,10 @@ use std::time::Duration;
 
 use e2e::{Client, Random, ReadError, Rows, Site, TIMEOUT, wait_until, without_privilege};
 
-/// Every request compares with the disk.
+/// Every request checks the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
 
-/// Puts a new file in the place of an old one, as careful programs do.
+/// Replaces a file by renaming, as careful programs do.
 fn replace(path: &Path, content: impl AsRef<[u8]>) {
     let new = path.with_extension("new~");
     fs::write(&new, content).unwrap();
@@ -31,7 +30,7 @@ fn edit(path: &Path, content: impl AsRef<[u8]>) {
     file.write_all(content.as_ref()).unwrap();
 }
 
-/// The status and, of an answer with content, its first byte and how many there are.
+/// The status and, of a response with content, its first byte and its length.
 fn summary(client: &mut Client, path: &str, fields: &str) -> String {
     let response = client.get_with(path, fields);
     match response.status {
@@ -238,7 +237,7 @@ fn stops_serving_a_file_that_became_unreadable() {
     }
 }
 
-/// Asks until the answer is `expected`, for as long as a change may stay unseen.
+/// Repeats the request until the response is `expected`, for as long as a change may stay unseen.
 fn wait_for(client: &mut Client, path: &str, expected: &str) {
     let mut found = String::new();
     let has_come = wait_until(Duration::from_secs(3), || {
@@ -348,14 +347,16 @@ fn never_completes_a_response_when_its_file_changes_meanwhile() {
                 _ => edit(&path, vec![0; LONG]),
             }
             match client.try_read_response() {
-                // Closed before the last byte of its length.
+                // The connection closed before the last byte of the announced length.
                 Err(ReadError::Closed { .. } | ReadError::Reset) => {}
-                Err(other) => rows.holds(name, &format!("it ends short, and found {other}"), false),
-                Ok(response) => {
-                    rows.holds(name, "it ends short, or has only old bytes", response.body == content)
-                }
+                Err(other) => rows.holds(name, &format!("the response must end short; found {other}"), false),
+                Ok(response) => rows.holds(
+                    name,
+                    "the response must end short or have only old bytes",
+                    response.body == content,
+                ),
             }
-            rows.check("the server goes on", server.get("/fine").status, 200);
+            rows.check("the server still serves", server.get("/fine").status, 200);
         }
     }
 }
@@ -453,7 +454,7 @@ fn serves_three_thousand_files_correctly() {
     assert!(open < 200, "{open} descriptors are open");
 }
 
-/// Has the kernel forget the content of a file, as far as it can: what is in memory of it has been written.
+/// Makes the kernel drop the content of a file from memory; written pages only.
 fn forget(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();

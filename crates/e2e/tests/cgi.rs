@@ -1,16 +1,16 @@
-//! Scripts by CGI/1.1 (RFC 3875): which file is run, what it is told, what it is sent, and what becomes of
-//! what it writes.
+//! Scripts by CGI/1.1 (RFC 3875): which files run, their variables and input, and the responses that their
+//! output makes.
 
 use std::collections::BTreeMap;
 
 use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, wait_until};
 
-/// Prints its environment, and its working folder and arguments as if they were in it.
+/// Prints its environment, and its working folder and arguments like variables.
 const ENVIRONMENT: &str = "#!/usr/bin/perl\nuse Cwd;\nprint \"Content-Type: text/plain\\n\\n\";\n\
      print \"$_=$ENV{$_}\\n\" for sort keys %ENV;\nprint 'CWD=', getcwd(), \"\\n\";\n\
      print 'ARGUMENTS=', join('|', @ARGV), \"\\n\";\n";
 
-/// Sends the body back, and says how long it was told that it is.
+/// Sends the body back, with the value of CONTENT_LENGTH in a field.
 const ECHO: &str = "#!/usr/bin/perl\nbinmode STDIN; binmode STDOUT;\n\
      my $body = do { local $/; <STDIN> };\n\
      my $told = $ENV{CONTENT_LENGTH} // 'nothing';\n\
@@ -18,12 +18,12 @@ const ECHO: &str = "#!/usr/bin/perl\nbinmode STDIN; binmode STDOUT;\n\
 
 const EVERY_CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
 
-/// A script that answers with `body`.
+/// A script whose response has `body`.
 fn answering(body: &str) -> String {
     printing(&format!("X-A: b\\n\\n{body}"))
 }
 
-/// A script that prints `text`, in which `\n` and the like stand for what they do in `printf(1)`.
+/// A script that prints `text`, with the escapes of `printf(1)`.
 fn printing(text: &str) -> String {
     format!("#!/bin/sh\nprintf '{text}'\n")
 }
@@ -204,7 +204,7 @@ fn passes_every_method_to_the_script() {
 
 #[test]
 fn turns_script_output_into_a_response() {
-    // What it writes; status, fields and body of the answer.
+    // Output of the script; status, fields and body of the response.
     let table = [
         ("Content-Type: text/x\\n\\nhello", "200", "content-type: text/x", "hello"),
         ("Content-Type: text/x\\r\\n\\r\\nhello", "200", "content-type: text/x", "hello"),
@@ -262,18 +262,18 @@ fn turns_script_output_into_a_response() {
         rows.holds(text, "it has a date", response.has("date"));
         rows.check(text, response.values("server").len(), 1);
         for name in ["keep-alive", "te", "upgrade", "status"] {
-            rows.holds(text, "what is not for the client does not reach it", !response.has(name));
+            rows.holds(text, "fields for the server do not reach the client", !response.has(name));
         }
         let head = server.request(request.replace("POST ", "HEAD ").replace("2\r\n\r\nab", "0\r\n\r\n"));
         rows.check(format!("HEAD {text}"), head.status.to_string().as_str(), *status);
-        // The answer ends where it should: what follows on the connection is another one.
+        // The response ends at the right byte: the next one on the connection follows it.
         if response.field("connection") != Some("close") {
             rows.check(text, client.get("/text").text().as_str(), "a file");
         }
     }
 }
 
-/// Writes one part, and the rest when the test has seen that.
+/// Writes one part, and the rest when the test has read that.
 const IN_TWO_PARTS: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\nfirst'\n\
      until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf second\n";
 
@@ -336,7 +336,7 @@ fn passes_whole_bodies_with_their_length() {
     assert_eq!((response.field("x-told"), response.text().as_str()), (Some("nothing"), ""));
 }
 
-/// Sends in a thread of its own, as the answer may begin before the body has ended.
+/// Sends in a thread, as the response may begin before the body has ended.
 fn post(client: &mut Client, fields: String, body: Vec<u8>) -> Response {
     let mut sender = client.another_handle();
     let sending = std::thread::spawn(move || {
@@ -375,7 +375,7 @@ fn sends_100_continue_when_expected() {
     assert_eq!(client.read_response().status, 100);
     client.send("ok");
     assert_eq!(client.read_response().text(), "ok");
-    assert_eq!(client.get("/echo.cgi").status, 200, "the connection goes on");
+    assert_eq!(client.get("/echo.cgi").status, 200, "the connection stays open");
 }
 
 #[test]
@@ -385,12 +385,12 @@ fn a_body_that_the_script_does_not_read_does_no_harm() {
         .config(&format!("{EVERY_CGI}max_body = \"64MiB\"\n"))
         .start();
     let mut client = server.connect();
-    // More than all pipes and sockets on the way hold.
+    // More than all pipes and sockets on the way can hold.
     let response = {
         let mut sender = client.another_handle();
         let sending = std::thread::spawn(move || {
             let head = format!("POST /echo.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 32 << 20);
-            // The server may close before it has read all of it.
+            // The server may close before it has read everything.
             _ = sender.try_send(head).and_then(|()| sender.try_send(vec![b'x'; 32 << 20]));
         });
         let response = client.read_response();
@@ -453,7 +453,7 @@ fn sends_the_file_that_a_script_names_if_allowed() {
     for name in ["in", "accel"] {
         let response = server.get(&format!("/{name}.cgi"));
         assert_eq!((response.status, response.text().as_str()), (200, "a private file"), "{name}");
-        assert_eq!(response.field("content-type"), Some("text/x"), "{name}: what the script says, counts");
+        assert_eq!(response.field("content-type"), Some("text/x"), "{name}: the fields of the script count");
         assert!(!response.has("x-sendfile") && !response.has("x-accel-redirect"), "{name}");
     }
     for name in ["dots", "out", "link", "none"] {
@@ -510,14 +510,14 @@ fn queues_requests_at_capacity_and_then_answers_503() {
     };
     let mut first = request("1");
     wait_for(|| server.root().join("began-1").exists());
-    // One of these two waits, and then has waited too long; the other has no place to wait in.
+    // One of these two waits until its timeout; the other finds the queue full.
     let (mut second, mut third) = (request("2"), request("3"));
     for client in [&mut second, &mut third] {
         let response = client.read_response();
         assert_eq!(response.status, 503, "{response}");
         assert!(response.has("retry-after"), "{response}");
     }
-    // Who has left is not waited for.
+    // A request whose client has disconnected leaves the queue.
     drop(request("4"));
     server.files().file("www/go", "");
     assert_eq!(first.read_response().text(), "done");
@@ -553,7 +553,7 @@ fn serves_files_while_scripts_run_at_their_limit() {
         .script("a.cgi", text)
         .config(&format!("{EVERY_CGI}[scripts]\numask = \"027\"\nfiles = 99\ncpu = \"33s\"\nnice = 3\n"))
         .start();
-    // Steps from where this is.
+    // Path segments up from the test's folder.
     let nice = rustix::process::getpriority_process(None).expect("it runs") + 3;
     assert_eq!(server.get("/a.cgi").text(), format!("0027\n99\n33\n{nice}\n"));
 }
@@ -591,7 +591,7 @@ fn a_reload_changes_script_routes_and_lets_running_scripts_finish() {
         .script("b.cgi", answering("run"))
         .config("workers = 1\n[[route]]\npath = \"/a.cgi\"\ncgi = true\n")
         .start();
-    assert!(server.get("/b.cgi").text().starts_with("#!/bin/sh"), "no route says that it is one");
+    assert!(server.get("/b.cgi").text().starts_with("#!/bin/sh"), "no route makes it a script");
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.0\r\nHost: a\r\n\r\n");
     let mut seen = Vec::new();
@@ -608,7 +608,7 @@ fn a_reload_changes_script_routes_and_lets_running_scripts_finish() {
     assert_eq!(client.read_to_end(), b"second");
 }
 
-/// Needs no library, so that it runs in an empty folder.
+/// Static, so that it runs in an empty chroot.
 const STATIC: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
      int main(void) {\n\
      char folder[4096], body[100] = \"\"; size_t n = fread(body, 1, 99, stdin); body[n] = 0;\n\
@@ -704,7 +704,7 @@ fn explain_names_the_script_without_running_it() {
     assert!(!site.root().join("ran").exists());
 }
 
-/// Waits for something that no event tells of.
+/// Polls for a condition that no event reports.
 fn wait_for(holds: impl Fn() -> bool) {
-    assert!(wait_until(TIMEOUT, holds), "it does not come");
+    assert!(wait_until(TIMEOUT, holds), "it does not happen");
 }

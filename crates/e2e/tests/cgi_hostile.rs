@@ -1,4 +1,4 @@
-//! Scripts that misbehave, on purpose or not, and what their clients and everybody else see of it.
+//! Scripts that misbehave, on purpose or not, and the effects on their clients and on other clients.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use e2e::{ControlGroup, ReadError, Rows, Server, Site, TIMEOUT, is_root, runs, wait_until};
 
-/// Scripts that have all the time they need, but none to end in.
+/// Scripts with enough time to run, and little time to end.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
-/// Behind `CGI`: what a script has once it has begun to answer.
+/// Added to `CGI`: the idle timeout after the first output, and the total timeout.
 const SHORT: &str = "idle = \"1s\"\ntotal = \"4s\"\n";
-/// And before that, which even a busy machine can start one in.
+/// The timeout of the first output, long enough to start a script on a busy machine.
 const FIRST_BYTE: Duration = Duration::from_secs(2);
 
-/// A script in Perl that first leaves its number in the file `pid`.
+/// A script in Perl that first writes its process number to the file `pid`.
 fn perl(text: &str) -> String {
     format!(
         "#!/usr/bin/perl\n$| = 1;\nopen(my $f, '>', \"$ENV{{DOCUMENT_ROOT}}/pid\"); print $f $$; close $f;\n\
@@ -26,7 +26,7 @@ fn start(config: &str, text: &str) -> Server {
     Site::new().script("a.cgi", perl(text)).file("static", "still here").config(config).start()
 }
 
-/// The number of the script that runs.
+/// The process number of the running script.
 fn pid(server: &Server) -> u32 {
     let file = server.root().join("pid.done");
     wait_for("the script starts", || file.exists());
@@ -39,7 +39,7 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     assert!(wait_until(TIMEOUT, holds), "{what}: not in time");
 }
 
-/// All processes of a group that run.
+/// All running processes of a group.
 fn group(leader: u32) -> BTreeSet<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -53,7 +53,7 @@ fn group(leader: u32) -> BTreeSet<u32> {
 
 #[test]
 fn answers_502_with_a_log_line_to_a_missing_or_partial_header() {
-    // What it does; what the log says beside the script's name.
+    // Code of the script; words that the log has next to the script's name.
     let table = [
         ("exit 0;", ""),
         ("print '';", ""),
@@ -88,15 +88,11 @@ fn answers_502_with_a_log_line_to_a_missing_or_partial_header() {
         let mut client = server.connect();
         let response = client.get(&format!("/{at}.cgi"));
         rows.check(text, response.status, 502);
-        rows.holds(
-            text,
-            "nothing of what it wrote is in the answer",
-            !response.text().contains("header at all"),
-        );
+        rows.holds(text, "the response has none of its output", !response.text().contains("header at all"));
         let line = server.errors().wait_for(TIMEOUT, |lines| {
             lines.iter().find(|line| line.contains(&format!("/{at}.cgi")) && line.contains(said)).cloned()
         });
-        rows.holds(text, "the log tells of it", line.is_some());
+        rows.holds(text, "the log reports it", line.is_some());
         rows.check(text, server.get("/static").text().as_str(), "still here");
     }
 }
@@ -151,7 +147,7 @@ fn ends_a_hung_script_with_all_its_children() {
 
 #[test]
 fn an_incomplete_body_is_recognizable() {
-    // Written after the header; 1.1 is chunked or sized, so that the end is missing.
+    // Written after the header. HTTP/1.1 is chunked or sized, so that the end is visibly missing.
     let table = [
         ("is silent for too long", "print \"X-A: b\\n\\npart\"; sleep 100;"),
         (
@@ -170,7 +166,7 @@ fn an_incomplete_body_is_recognizable() {
         match client.try_read_response() {
             Err(ReadError::Closed { after }) => rows.holds(what, "its head was sent", after > 0),
             Err(ReadError::Reset) => {}
-            other => rows.holds(what, &format!("it is cut, not {other:?}"), false),
+            other => rows.holds(what, &format!("expected a cut response, found {other:?}"), false),
         }
         wait_for(what, || group(leader).is_empty());
         server.wait_for_line("/a.cgi", TIMEOUT);
@@ -200,13 +196,13 @@ fn ends_a_script_when_its_client_disconnects() {
 
 #[test]
 fn waits_for_a_slow_reader_without_ending_its_script() {
-    // Far more than sockets and pipes hold; a script that cannot write is not idle.
+    // Far more than sockets and pipes hold; a script that blocks in a write is not idle.
     let text = "print \"X-A: b\\n\\n\"; print 'x' x 65536 for 1..256;";
     let server = start(&format!("{CGI}idle = \"1s\"\n"), text);
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.0\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
-    // Twice its time to be idle.
+    // Twice its idle timeout.
     std::thread::sleep(Duration::from_secs(2));
     assert!(runs(leader), "it has not been ended");
     let response = client.read_response();
@@ -220,7 +216,7 @@ fn waits_for_a_slow_sender_without_ending_its_script() {
     let mut client = server.connect();
     client.send("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo");
     let leader = pid(&server);
-    // Twice its time until its header.
+    // Twice its first-output timeout.
     std::thread::sleep(FIRST_BYTE * 2);
     assert!(runs(leader), "it has not been ended");
     assert_eq!(client.send("dy").read_response().text(), "body");
@@ -251,13 +247,13 @@ fn responds_when_a_script_closes_its_output_and_runs_on() {
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
     assert_eq!(client.read_response().text(), "hello");
-    assert_eq!(client.get("/static").text(), "still here", "its connection goes on");
-    wait_for("it does not live on for ever", || group(leader).is_empty());
+    assert_eq!(client.get("/static").text(), "still here", "its connection stays open");
+    wait_for("the process must end", || group(leader).is_empty());
 }
 
 #[test]
 fn ends_a_child_that_keeps_the_output_open() {
-    // It has gone into the background, and has forgotten to let go of its output.
+    // A background process that has not closed the output of the script.
     let text = "print \"X-A: b\\n\\nhello\"; exit 0 if fork; sleep 100;";
     let server = start(&format!("{CGI}{SHORT}"), text);
     let mut client = server.connect();
@@ -324,7 +320,7 @@ fn a_script_starts_with_no_signal_blocked_or_ignored_and_no_privilege() {
         line.map(str::trim).unwrap_or_else(|| panic!("{name}: {found}"))
     };
     let bits = |name: &str| u64::from_str_radix(value(name), 16).unwrap();
-    // 32 and 33 are the C library's own; it starts every program with them ignored.
+    // 32 and 33 belong to the C library, which starts every program with them ignored.
     const OF_THE_LIBRARY: u64 = 0b11 << 31;
     for name in ["SigBlk", "SigIgn", "CapPrm", "CapEff", "CapInh", "CapAmb"] {
         assert_eq!(bits(name) & !OF_THE_LIBRARY, 0, "{name}: {found}");
@@ -334,9 +330,9 @@ fn a_script_starts_with_no_signal_blocked_or_ignored_and_no_privilege() {
 
 #[test]
 fn the_process_limit_stops_a_fork_bomb() {
-    // Perl waits a moment where it may not fork; the bomb would else be busy for nothing.
+    // Perl pauses where fork fails; without that, the bomb would only use the processor.
     let text = "sub bomb { while (1) { my $child = fork; select undef, undef, undef, 0.02 unless defined $child } } bomb();";
-    // The limit is one of the user: root has none.
+    // The limit counts per user, and does not apply to root.
     let user = if is_root() { "user = \"daemon\"\n" } else { "" };
     let config = format!("{user}{CGI}{SHORT}first_byte = \"1s\"\ntasks = 60\n");
     let site = Site::new().script("a.cgi", format!("#!/usr/bin/perl\n{text}\n")).file("static", "still here");
@@ -347,7 +343,7 @@ fn the_process_limit_stops_a_fork_bomb() {
     let response = client.read_response();
     assert!(matches!(response.status, 502..=504), "{response}");
     assert_eq!(server.get("/static").text(), "still here");
-    wait_for("all of it has ended", || {
+    wait_for("all of its processes have ended", || {
         let all = fs::read_dir("/proc").unwrap().flatten();
         let root = server.root().join("a.cgi");
         let root = root.to_str().unwrap();
@@ -356,7 +352,7 @@ fn the_process_limit_stops_a_fork_bomb() {
     });
 }
 
-/// So that another user gets there.
+/// Lets the other user into the folder.
 fn open_to_all(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -408,7 +404,7 @@ fn only_the_running_responses_fail_when_the_spawner_dies() {
     let leader = pid(&server);
     let stat = fs::read_to_string(format!("/proc/{leader}/stat")).unwrap();
     let runner: i32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    assert_ne!(runner as u32, server.serving_pid(), "it is not the serving process that starts programs");
+    assert_ne!(runner as u32, server.serving_pid(), "the serving process must not start programs");
     let runner = rustix::process::Pid::from_raw(runner).unwrap();
     rustix::process::kill_process(runner, rustix::process::Signal::KILL).unwrap();
     server.files().file("www/go", "");
@@ -419,13 +415,13 @@ fn only_the_running_responses_fail_when_the_spawner_dies() {
     });
 }
 
-/// All that is configured of control groups, for scripts that are not root.
+/// All control group settings, for scripts that are not root.
 fn in_groups(folder: &ControlGroup) -> String {
     let (user, folder) = (e2e::without_privilege(), folder.path().display());
     format!("{user}\n{CGI}cgroup = \"{folder}\"\ncgroup_memory = \"32MiB\"\ncgroup_tasks = 20\n")
 }
 
-/// Ends the server: there is nothing left of its control groups.
+/// Ends the server; none of its control groups may be left.
 fn end_with_groups(mut server: Server, folder: &ControlGroup) {
     server.signal(e2e::Signal::TERM);
     server.wait(TIMEOUT);
@@ -436,7 +432,7 @@ fn end_with_groups(mut server: Server, folder: &ControlGroup) {
 fn kills_and_reports_a_script_beyond_the_memory_limit_of_its_group() {
     const KILLED: &str = "killed: it took more memory than `cgroup_memory`";
     let Some(folder) = ControlGroup::new("memory", &["memory", "pids"]) else { return };
-    // None of them takes too much by itself.
+    // No process takes too much on its own.
     let hog = "fork // die for 1..2; my $x = 'x' x (12 << 20); sleep 100;";
     let half = format!("print \"X-A: b\\n\\n\", 'x' x 100000; {hog}");
     let raise = "my ($line) = grep /^0::/, do { open(my $f, '<', '/proc/self/cgroup'); <$f> };\n\
@@ -455,7 +451,7 @@ fn kills_and_reports_a_script_beyond_the_memory_limit_of_its_group() {
     for times in 1..=3 {
         assert_eq!(server.connect().get("/hog.cgi").status, 502);
         said(times, &["/hog.cgi", KILLED]);
-        // Whoever has its group next is not blamed.
+        // The next script in the group is not blamed.
         assert_eq!(server.connect().get("/killed.cgi").status, 502);
         said(times, &["/killed.cgi", "ended by signal 9"]);
     }
@@ -487,11 +483,11 @@ fn the_control_group_stops_a_fork_bomb_that_leaves_its_session() {
     for _ in 0..3 {
         let mut client = server.connect();
         client.send("GET /a.cgi HTTP/1.0\r\n\r\n");
-        // They have its output, so the answer goes on when it has ended.
+        // The children hold its output, so the response ends when they have ended.
         assert_eq!(client.read_response_to_head().field("X-A"), Some("19"));
         wait_for("the script has ended", || inside().len() == 19);
         drop(client);
-        wait_for("nobody is left", || inside().is_empty());
+        wait_for("no process is left", || inside().is_empty());
     }
     assert_eq!(server.get("/static").text(), "still here");
     end_with_groups(server, &folder);
@@ -522,12 +518,12 @@ fn a_new_start_cleans_up_control_groups_of_a_killed_server() {
 
 #[test]
 fn scripts_run_without_control_groups() {
-    // Other processes are in the server's own group, this one among them.
+    // The server's own group holds other processes, this one among them.
     let server =
         start(&format!("{CGI}cgroup = \"auto\"\ncgroup_tasks = 20\n"), "print \"X-A: b\\n\\nhello\";");
     server.wait_for_line("scripts have no control groups of their own: ", TIMEOUT);
     assert_eq!(server.get("/a.cgi").text(), "hello");
-    // A folder that is none is a mistake.
+    // A path that is no folder is an error.
     for (folder, expected) in
         [("/", "/ is not a control group (version 2)"), ("/no/such", "cannot use /no/such")]
     {

@@ -10,7 +10,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a client that must succeed; what it wrote to standard output.
+/// Runs a client that must succeed, and returns its standard output.
 #[track_caller]
 fn succeeds(command: &mut Command) -> Vec<u8> {
     let Output { status, stdout, stderr } = output_of(command);
@@ -18,7 +18,7 @@ fn succeeds(command: &mut Command) -> Vec<u8> {
     stdout
 }
 
-/// curl, without what its user may have configured.
+/// curl, without the configuration of its user.
 fn curl(folder: &Path) -> Command {
     let mut curl = tool("curl");
     curl.args(["--disable", "--silent", "--show-error", "--max-time", "20"]).current_dir(folder);
@@ -104,7 +104,7 @@ fn curl_uses_http_0_9_1_0_and_1_1() {
     }
     let head = text(&succeeds(curl(server.home()).args(["-I", &server.url("/big.bin")])));
     assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Length: 1000000\r\n"), "{head}");
-    // An offer of HTTP/2 without TLS is answered in HTTP/1.1.
+    // The server answers an offer of HTTP/2 without TLS in HTTP/1.1.
     assert!(succeeds(curl(server.home()).args(["--http2", &server.url("/big.bin")])) == content());
 }
 
@@ -116,7 +116,7 @@ fn curl_decodes_what_is_sent_compressed() {
     succeeds(tool("gzip").args(["--keep", "--no-name"]).arg(path("zeros.txt")));
     succeeds(tool("gzip").arg(path("only.src")));
     succeeds(tool("zstd").args(["--quiet", "--keep"]).arg(path("hello.txt")));
-    // "hello" as RFC 7932 has it, in one uncompressed meta-block; no brotli is needed to make it.
+    // "hello" in Brotli (RFC 7932), in one uncompressed meta-block, so that no encoder is needed.
     fs::write(path("hello.txt.br"), b"\x0b\x02\x80hello\x03").unwrap();
     let compressed = fs::metadata(path("zeros.txt.gz")).unwrap().len();
     let server = site.start();
@@ -129,7 +129,7 @@ fn curl_decodes_what_is_sent_compressed() {
         let said =
             succeeds(curl.args(["--compressed", "-o", "out", "-w", "%{size_download}", &server.url(path)]));
         assert!(fs::read(server.home().join("out")).unwrap() == plain, "{path}");
-        // The size of `only.src.gz` depends on the name in it; not by much.
+        // The size of `only.src.gz` depends a little on the name in it.
         let size: u64 = text(&said).parse().unwrap();
         assert!(size.abs_diff(sent) < 20, "{path}: {size} instead of {sent} bytes");
     }
@@ -142,7 +142,7 @@ fn curl_decodes_what_is_sent_compressed() {
     assert_eq!(text(&zstd), "hello");
     assert!(
         succeeds(curl(server.home()).arg(server.url("/only.src"))) == zeros,
-        "inflated for who does not say"
+        "inflated for a client without Accept-Encoding"
     );
 }
 
@@ -240,7 +240,7 @@ fn wget_mirrors_a_tree_byte_for_byte() {
         "--reject-regex=[?]",
         &server.url("/"),
     ]));
-    // The listings themselves were saved under the name of an index.
+    // wget saved the listings as index files.
     let mut listings = 0;
     let mut folders = vec![copy.clone()];
     while let Some(folder) = folders.pop() {
