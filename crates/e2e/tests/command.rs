@@ -1,4 +1,4 @@
-//! The command line: what it takes, what it says, and with what it ends.
+//! The command line: arguments, messages, and exit codes.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use e2e::{
     free_port, is_root, output_of, tool,
 };
 
-/// The program, run to its end with these arguments.
+/// Runs the program with these arguments until it ends.
 fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
     output_of(command().args(arguments))
 }
@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("the program speaks UTF-8")
 }
 
-/// One line on standard error with all of `parts` in it, nothing on standard output, exit code 2.
+/// Checks for one line on standard error with all of `parts`, nothing on standard output, and exit code 2.
 fn check_refused(rows: &mut Rows, what: &str, output: &Output, parts: &[&str]) {
     let said = text(&output.stderr);
     rows.check(what, (output.status.code(), text(&output.stdout)), (Some(2), String::new()));
@@ -48,7 +48,7 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
     ] {
         home.file(name, format!("{two_lines}{rest}"));
     }
-    // Whoever tests as root means to.
+    // A test that runs as root serves as root on purpose.
     let user = if is_root() { "user = \"root\"\n" } else { "" };
     for (name, rest) in [
         ("pid.toml", "pid_file = \"missing/taipan.pid\"\n"),
@@ -134,7 +134,7 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
         check_refused(&mut rows, &arguments.join(" "), &output, parts);
     }
     assert_eq!(fs::read(home.path().join("page.html")).unwrap(), b"page", "what is no socket stays");
-    assert_eq!(other.get("/page.html").body, b"page", "the one that was there goes on");
+    assert_eq!(other.get("/page.html").body, b"page", "the first one still serves");
 }
 
 #[test]
@@ -162,14 +162,14 @@ fn a_second_start_suggests_a_reload() {
     let mut rows = Rows::new();
     let advice = format!("taipan reload -c {}", config.display());
     check_refused(&mut rows, "a configuration", &output_of(&mut start()), &[&address, "in use", &advice]);
-    // What serves something else is another program.
+    // A server of something else is a different instance.
     let output = output_of(command().arg(home.path()).args(["--listen", &address]));
     check_refused(&mut rows, "a folder", &output, &[&address, "in use by another program", "--listen"]);
     let folder = Server::folder(home.path());
     let others = folder.addr().to_string();
     let output = output_of(command().arg(home.path()).args(["--listen", &others]));
     check_refused(&mut rows, "the same folder", &output, &[&others, "is running already", "--listen"]);
-    rows.check("it goes on", server.get("/a.txt").status, 200);
+    rows.check("it still serves", server.get("/a.txt").status, 200);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn reports_an_unreadable_folder_at_start() {
         let output = output_of(command.args([folder, "--listen", "127.0.0.1:0"]).current_dir(home.path()));
         check_refused(&mut Rows::new(), folder, &output, &["no permission", folder, "run as a user"]);
     }
-    // So that it can be removed.
+    // So that the folder can be removed.
     set_mode(0o755);
 }
 
@@ -193,7 +193,7 @@ fn a_port_below_1024_needs_permission() {
     let limit: u16 =
         fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap().trim().parse().unwrap();
     if limit <= 1 {
-        // Here every port is for everybody.
+        // Here every user may listen on low ports.
         return;
     }
     let home = Folder::new();
@@ -255,10 +255,10 @@ fn a_closed_output_pipe_is_no_error() {
     }
 }
 
-/// The output of another program that was given `input`.
+/// The output of another program for this input.
 fn through(mut command: std::process::Command, input: &[u8]) -> Output {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    // One that does not read its input to the end has its reasons.
+    // A program may exit before it has read all input.
     _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -303,7 +303,8 @@ fn completions_work_in_their_shells() {
     };
     let bash =
         r#"source "$1"; COMP_WORDS=(taipan --li); COMP_CWORD=1; _taipan; printf '%s\n' "${COMPREPLY[@]}""#;
-    // zsh completes only in a terminal: the function is run with one that shows what it was told.
+    // zsh completes only in a terminal, so the test runs the completion function with a `compadd` that
+    // prints.
     let zsh = r#"_arguments() { printf '%s\n' "$@" }; source "$1""#;
     let fish = "source $argv[1]; complete -C 'taipan --li'";
     for (shell, program, listed) in [
@@ -346,7 +347,7 @@ fn check_prints_what_a_valid_configuration_costs() {
     let said = text(&output.stdout);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     assert!(said.contains("site.toml"), "{said}");
-    // Two workers with so many connections each.
+    // Two workers, each with so many connections.
     assert!(said.contains("connections") && said.contains("24690"), "{said}");
     assert!(said.contains("MiB") || said.contains("GiB"), "{said}");
     assert!(said.contains("Descriptors"), "{said}");
@@ -460,7 +461,7 @@ fn check_warns_of_what_may_be_meant() {
     site.write_config();
     let said = warned(&site);
     assert!(said.contains(&format!("warning: cannot listen on {taken}: it is in use")), "{said}");
-    // Of the program that runs, they are no surprise.
+    // A running server has these ports itself.
     let server = Site::new().start();
     server.configure(&format!("listen = [\"{}\"]", server.addr()));
     server.reload();
@@ -523,7 +524,7 @@ fn reads_included_files_as_part_of_the_configuration() {
     assert_eq!(server.get(&format!("/{}", "x".repeat(64))).status, 414);
 }
 
-/// The status and the fields that `taipan explain` tells of.
+/// The status and the fields that `taipan explain` prints.
 fn explained(output: &Output) -> (u16, Vec<(String, String)>) {
     let said = text(&output.stdout);
     let (_, head) =
@@ -538,7 +539,7 @@ fn explain_agrees_with_the_response_of_the_server() {
     let site = Site::new()
         .file("index.html", "<h1>index</h1>")
         .file("a.txt", "0123456789")
-        .file("a.txt.gz", "not really gzip, but nobody looks")
+        .file("a.txt.gz", "not really gzip, but the server does not check")
         .file("big.bin", vec![7; 200_000])
         .file("listed/one", "1")
         .file("unlisted/one", "1")
@@ -613,7 +614,7 @@ fn explain_agrees_with_the_response_of_the_server() {
             continue;
         }
         let (status, told) = explained(&output);
-        // What a client would send for that.
+        // The request of a client for that row.
         let (host, target) = match url.strip_prefix("http://") {
             Some(rest) => rest
                 .split_once('/')
@@ -664,7 +665,7 @@ fn explain_names_the_hops() {
     assert_eq!(explained(&folder).0, 200);
 }
 
-/// A listener that answers every connection with what `answer` writes; its address as a URL.
+/// A listener that answers every connection by `answer`; returns its URL.
 fn stranger(answer: fn(&mut TcpStream)) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -722,14 +723,14 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
 #[test]
 fn healthcheck_ends_within_its_timeout() {
     const ROUNDS: usize = 3;
-    // Never accepted: the kernel takes the connection, and nobody answers.
+    // Never accepted: the kernel completes the connection, and no response comes.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
     let dribbling = stranger(|stream| {
         let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
         head.resize(100, b'x');
         for byte in head {
-            // Slower than the whole may take, but never long silent.
+            // Slower than the timeout of the whole, with short pauses only.
             thread::sleep(Duration::from_millis(300));
             if stream.write_all(&[byte]).is_err() {
                 return;
@@ -738,7 +739,7 @@ fn healthcheck_ends_within_its_timeout() {
     });
     let mut rows = Rows::new();
     for (what, url) in [("silent", silent), ("one byte at a time", dribbling)] {
-        // One that waits too long does so in all rounds, a machine that has other things to do does not.
+        // A program that waits too long does so in every round; a busy machine does not.
         let mut took = Vec::new();
         while took.last().is_none_or(|took| *took >= Duration::from_secs(3)) && took.len() < ROUNDS {
             let started = Instant::now();
@@ -801,7 +802,7 @@ fn serves_the_current_folder_on_loopback_port_8080_by_default() {
     home.file("here.txt", "here");
     let taken = TcpListener::bind("127.0.0.1:8080");
     if taken.is_err() {
-        // Somebody else has the port: that is what is told.
+        // The port belongs to another process, and the message says so.
         let output = output_of(command().current_dir(home.path()));
         check_refused(&mut Rows::new(), "port 8080", &output, &["127.0.0.1:8080", "in use", "--listen"]);
         return;
@@ -821,7 +822,7 @@ fn replaces_a_stale_socket_but_not_one_in_use() {
     home.file("a.txt", "here");
     let socket = home.path().join("t.sock");
     drop(UnixListener::bind(&socket).unwrap());
-    assert!(socket.exists(), "it is left behind");
+    assert!(socket.exists(), "the socket stays behind");
     let serve = || {
         let mut serve = command();
         serve.current_dir(home.path()).args([".", "--listen", "unix:t.sock"]);
@@ -830,7 +831,7 @@ fn replaces_a_stale_socket_but_not_one_in_use() {
     let server = Server::start(serve(), 1, None, false);
     assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here");
     check_refused(&mut Rows::new(), "a second server", &output_of(&mut serve()), &["unix:t.sock", "in use"]);
-    assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here", "the first goes on");
+    assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here", "the first one still serves");
     drop(server);
     assert!(!socket.exists());
 }
@@ -857,7 +858,7 @@ fn two_workers_serve_together() {
 #[test]
 fn gives_up_root_before_serving() {
     if !is_root() {
-        // There is nothing to give up.
+        // Without root there is no privilege to give up.
         return;
     }
     let server = Site::new().config("user = \"nobody\"\nworkers = 2").file("a.txt", "here").start();
@@ -895,7 +896,7 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     server.wait(TIMEOUT);
     assert_eq!(server.stdout(), "", "a pipe is no terminal");
 
-    // script(1) runs it on a terminal, and passes on what comes there.
+    // script(1) runs it on a terminal and copies the terminal's output.
     let mut script = tool("script");
     let program = e2e::program().display().to_string();
     let line = format!("exec '{program}' '{}' --listen 127.0.0.1:0", home.path().display());
@@ -926,7 +927,7 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     let address = address.split_once('/').unwrap().0.parse().unwrap();
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200);
     wait_for("\"GET /a.txt HTTP/1.1\" 200 4 ");
-    // As a person would end it: Ctrl-C on the terminal.
+    // Ctrl-C on the terminal ends it.
     child.stdin.take().unwrap().write_all(&[3]).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }

@@ -1,4 +1,4 @@
-//! Preconditions (RFC 9110 §13): five fields, their order, and what goes with 304.
+//! Preconditions (RFC 9110 §13): five fields, their order, and the fields of 304.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use e2e::{Response, Rows, Server, Site};
 
 const MODIFIED: u64 = 784_111_777;
-/// `MODIFIED` in the three formats of RFC 9110 §5.6.7, and the seconds around it.
+/// `MODIFIED` in the three date formats of RFC 9110 §5.6.7, and the seconds around it.
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const DATE_850: &str = "Sunday, 06-Nov-94 08:49:37 GMT";
 const DATE_ASCTIME: &str = "Sun Nov  6 08:49:37 1994";
@@ -28,8 +28,8 @@ fn request(server: &Server, method: &str, path: &str, fields: &str) -> Response 
     server.request(format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
 }
 
-/// Each row: field lines with ` & ` between them, in which `{E}` stands for the entity tag, and the
-/// status for GET and for HEAD.
+/// Each row: field lines joined by ` & `, in which `{E}` is the entity tag, and the status for GET and for
+/// HEAD.
 fn check(server: &Server, rows: &[(String, u16)]) {
     let mut table = Rows::new();
     for path in ["/a.txt", "/large.bin"] {
@@ -77,7 +77,7 @@ fn entity_tags_are_compared_weakly_or_strongly() {
             ("If-None-Match: *", 304),
             ("If-None-Match: \"*\"", 200),
             ("If-None-Match: \"\"", 200),
-            // Not an entity tag: the client gets what it can use.
+            // An invalid entity tag: the client gets the file.
             ("If-None-Match: other", 200),
             ("If-None-Match: \"other", 200),
             ("If-None-Match: w/{E}", 200),
@@ -126,7 +126,7 @@ fn dates_are_read_in_three_formats_or_ignored() {
         all.push((format!("If-Modified-Since: {date}"), since));
         all.push((format!("If-Unmodified-Since: {date}"), unmodified));
     }
-    // Twice is not a date either.
+    // A repeated field is not a valid date either.
     all.push((format!("If-Modified-Since: {DATE} & If-Modified-Since: {DATE}"), 200));
     all.push((format!("If-Unmodified-Since: {EARLIER} & If-Unmodified-Since: {EARLIER}"), 200));
     check(&site().start(), &all);
@@ -138,11 +138,11 @@ fn evaluates_preconditions_in_order() {
     let (since, unmodified) =
         (|d: &str| date("If-Modified-Since", d), |d: &str| date("If-Unmodified-Since", d));
     let all = [
-        // Step 1 leaves no room for step 2.
+        // Step 1 excludes step 2.
         (format!("If-Match: {{E}} & {}", unmodified(EARLIER)), 200),
         (format!("If-Match: \"x\" & {}", unmodified(LATER)), 412),
         (format!("{} & If-Match: *", unmodified(EARLIER)), 200),
-        // Steps 1 and 2 go before 3 and 4.
+        // Steps 1 and 2 come before 3 and 4.
         ("If-Match: \"x\" & If-None-Match: {E}".to_owned(), 412),
         ("If-None-Match: {E} & If-Match: \"x\"".to_owned(), 412),
         ("If-Match: {E} & If-None-Match: {E}".to_owned(), 304),
@@ -154,7 +154,7 @@ fn evaluates_preconditions_in_order() {
         (format!("{} & {}", unmodified(DATE), since(EARLIER)), 200),
         (format!("If-Match: {{E}} & {}", since(DATE)), 304),
         (format!("If-Match: \"x\" & {}", since(DATE)), 412),
-        // Step 3 leaves no room for step 4.
+        // Step 3 excludes step 4.
         (format!("If-None-Match: \"x\" & {}", since(LATER)), 200),
         (format!("If-None-Match: {{E}} & {}", since(EARLIER)), 304),
         (format!("{} & If-None-Match: \"x\"", since(LATER)), 200),
@@ -335,7 +335,7 @@ fn compares_modification_times_in_whole_seconds() {
 
 #[test]
 fn listings_have_no_validators_and_match_if_match_any() {
-    // Small, and too large to be sent with its length.
+    // A small listing, and one too large to have a length.
     let site = (0..300).fold(site(), |site, n| site.file(&format!("many/{n:0>200}"), ""));
     let server = site.config("listing = true\n[cache]\nbytes = \"64KiB\"\nfile = \"1KiB\"").start();
     let mut table = Rows::new();
@@ -353,7 +353,7 @@ fn listings_have_no_validators_and_match_if_match_any() {
         ("Range: bytes=0-1\r\nIf-Range: *".to_owned(), 200),
     ] {
         for path in ["/dir/", "/many/", "/dir/?format=json", "/many/?format=json"] {
-            // Once made, and once from what is kept.
+            // Generated once, and once from the cache.
             for method in ["GET", "HEAD", "GET"] {
                 let found = if method == "HEAD" {
                     let mut client = server.connect();
@@ -371,7 +371,7 @@ fn listings_have_no_validators_and_match_if_match_any() {
             }
         }
     }
-    // Where the answer is no listing, they do not count (§13.2.1).
+    // If the response is no listing, preconditions do not count (§13.2.1).
     for (path, status) in [("/dir", 301), ("/none/", 404)] {
         table.check(
             path,

@@ -1,15 +1,15 @@
-//! What a configuration says, as a client sees it: hosts, routes, and what each of them sets.
+//! The configuration as a client sees it: hosts, routes, and the settings of each.
 
 use e2e::{Rows, Server, Site};
 
-/// `GET path` for a host: the status, and the body or where it leads.
+/// `GET path` for a host: the status, and the body or the Location.
 fn answer(server: &Server, host: &str, path: &str) -> (u16, String) {
     let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let told = response.field("location").map_or_else(|| response.text(), str::to_owned);
     (response.status, told)
 }
 
-/// Answers as `STATUS` and what is told, or `STATUS` alone where the page is the built-in one.
+/// Compares `STATUS` and the text, or `STATUS` alone for a built-in page.
 fn check(server: &Server, rows: &mut Rows, host: &str, path: &str, expected: &str) {
     let (status, told) = answer(server, host, path);
     let found = if told.contains("<!DOCTYPE") { status.to_string() } else { format!("{status} {told}") };
@@ -445,7 +445,7 @@ fn denies_dotfiles_unless_well_known_or_allowed() {
     ] {
         check(&server, &mut rows, "localhost", path, expected);
     }
-    // Whether a dotfile exists cannot be told from its answer.
+    // The response does not reveal whether a dotfile exists.
     let without_date = |path| {
         let response = server.get(path);
         (response.fields_but(&["date"]), response.body)

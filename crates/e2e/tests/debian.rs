@@ -1,5 +1,5 @@
-//! Applications in PHP as Debian has them: mounted with an alias, run by php-fpm, and configured in the way
-//! that the manual shows.
+//! PHP applications from Debian's packages: mounted by an alias, run by php-fpm, configured as the manual
+//! shows.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use e2e::{BackgroundProcess, Rows, Server, Site, command, is_root, output_of, path_of};
 
-/// What the manual shows, in the section on Debian's packages.
+/// The manual's section on Debian's packages.
 const MANUAL: &str = include_str!("../../../docs/manual/applications.md");
 const SECTION: &str = "### Debian's packages\n";
 
@@ -18,7 +18,7 @@ fn section() -> &'static str {
     MANUAL.split_once(SECTION).expect("the manual has the section").1
 }
 
-/// The configuration of the manual, with php-fpm where the test has it, and without its address and root.
+/// The configuration of the manual, with the php-fpm of the test, without address and root.
 fn of_the_manual(home: &Path) -> String {
     let config = section().split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     let config = config.expect("the section has a configuration");
@@ -30,7 +30,7 @@ fn of_the_manual(home: &Path) -> String {
     config
 }
 
-/// php-fpm with the extensions that are installed. DokuWiki gets folders of the test for its settings and pages.
+/// php-fpm with the installed extensions. DokuWiki gets the test's folders for its settings and pages.
 fn fpm(site: &Site) -> BackgroundProcess {
     let home = site.home().display().to_string();
     let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
@@ -47,7 +47,7 @@ fn fpm(site: &Site) -> BackgroundProcess {
     BackgroundProcess::listening(&mut fpm, &site.home().join("fpm.sock"))
 }
 
-/// A wiki with one page, whose settings are Debian's but for `settings`.
+/// A wiki with one page and Debian's settings, except for `settings`.
 fn site(settings: &str) -> Site {
     let site = Site::new();
     let home = site.home().display().to_string();
@@ -67,7 +67,7 @@ fn site(settings: &str) -> Site {
     for entry in fs::read_dir("/etc/dokuwiki").expect("dokuwiki is installed") {
         let from = entry.expect("it can be listed").path();
         let to = site.home().join("conf").join(from.file_name().expect("it has a name"));
-        // Links lead to what its administrator has made: users, and who may do what.
+        // The links lead to the administrator's files: users and their permissions.
         if !to.exists() && !from.is_symlink() {
             fs::copy(&from, &to).expect("it can be read");
         }
@@ -108,7 +108,7 @@ fn serves_dokuwiki_phpmyadmin_and_adminer_by_alias_and_script_pattern() {
         ("/dokuwiki/lib/tpl/dokuwiki/images/logo.png", (200, "image/png")),
         ("/phpmyadmin/favicon.ico", (200, "image/vnd.microsoft.icon")),
         ("/phpmyadmin/themes/pmahomme/css/theme.css", (200, "text/css; charset=utf-8")),
-        // What is no business of clients, scripts among it.
+        // Files that clients must not get, scripts among them.
         ("/dokuwiki/inc/init.php", (403, "text/html; charset=utf-8")),
         ("/dokuwiki/bin/dwpage.php", (403, "text/html; charset=utf-8")),
         ("/dokuwiki/vendor/autoload.php", (403, "text/html; charset=utf-8")),
@@ -120,7 +120,7 @@ fn serves_dokuwiki_phpmyadmin_and_adminer_by_alias_and_script_pattern() {
         let response = server.get(path);
         rows.check(path, (response.status, response.field("content-type").unwrap_or("none")), expected);
     }
-    // The folder's index is a script, which is run and never sent.
+    // The index of the folder is a script, which runs and is never sent.
     for (path, leads_to) in [("/dokuwiki", "/dokuwiki/"), ("/dokuwiki/", "/dokuwiki/doku.php?id=start")] {
         rows.check(path, server.get(path).field("location"), Some(leads_to));
     }
@@ -148,10 +148,10 @@ fn a_fallback_serves_the_clean_urls_of_dokuwiki() {
         rows.holds(path, &format!("it has {expected}"), response.text().contains(expected));
     }
     let none = server.get("/dokuwiki/no:such:page").text();
-    rows.holds("no such page", "it is the wiki that says so", none.contains("<title>no:such:page"));
+    rows.holds("no such page", "the page must come from the wiki", none.contains("<title>no:such:page"));
     for (path, expected) in [
         ("/dokuwiki/_media/pic.png", (200, "image/png")),
-        // With capitals, as PHP says it.
+        // PHP writes it with capitals.
         ("/dokuwiki/_media/none.png", (404, "text/html; charset=UTF-8")),
         ("/dokuwiki/none.png", (404, "text/html; charset=utf-8")),
         ("/dokuwiki/lib/images/smileys/biggrin.svg", (200, "image/svg+xml")),

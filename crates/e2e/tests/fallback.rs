@@ -1,5 +1,5 @@
-//! What answers where nothing stands: front controllers in PHP as WordPress, Symfony and Laravel have them, a
-//! built single-page application, scripts, and applications by all three protocols.
+//! Fallbacks: front controllers in PHP as in WordPress, Symfony and Laravel, a built single-page application,
+//! scripts, and applications by all three protocols.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const HTTP_APP: &str = include_str!("programs/http_app.py");
 const SCGI_APP: &str = include_str!("programs/scgi_app.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 
-/// php-fpm, for files below the test's own folder.
+/// php-fpm for files below the test's own folder.
 fn fpm(site: &Site) -> BackgroundProcess {
     let home = site.home().display().to_string();
     let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
@@ -38,7 +38,7 @@ fn with_php(site: Site, config: &str) -> (Server, BackgroundProcess) {
     (server, fpm)
 }
 
-/// A host with this name, whose root is the folder of that name, and PHP.
+/// A host of this name, with the folder of that name as root, and PHP.
 fn host(name: &str, line: &str) -> String {
     format!(
         "[[host]]\nnames = \"{name}\"\nroot = \"www/{name}\"\n{line}\n\
@@ -46,7 +46,7 @@ fn host(name: &str, line: &str) -> String {
     )
 }
 
-/// The status, and what follows it.
+/// The status, and the text after it.
 fn request(server: &Server, host: &str, method: &str, target: &str, body: &str) -> String {
     let form = if body.is_empty() {
         String::new()
@@ -152,7 +152,7 @@ fn one_line_configures_a_front_controller() {
         ("sub", "GET", "/app/a/b", "", "200 symfony GET [/app] /a/b  "),
         ("sub", "GET", "/other", "", "404 page"),
     ] {
-        // Twice: what has been looked up is remembered.
+        // Twice: the second time from the cache.
         for _ in 0..2 {
             rows.check(
                 format!("{host} {method} {target}"),
@@ -236,7 +236,7 @@ fn one_line_configures_a_single_page_application() {
             rows.holds(target, "it is the page", response.text().contains("<div id=app>"));
         }
     }
-    // Conditions and ranges are those of the file that answers.
+    // Conditions and ranges apply to the fallback file.
     let etag = server.get("/deep/link").field("etag").expect("a file has one").to_owned();
     let mut client = server.connect();
     rows.check("304", client.get_with("/other/link", &format!("If-None-Match: {etag}\r\n")).status, 304);
@@ -304,14 +304,18 @@ fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
                     "REQUEST_URI=/variables?q=1\n",
                     "QUERY_STRING=q=1\n",
                 ] {
-                    rows.holds(row(line), "it is told", text.contains(line));
+                    rows.holds(row(line), "the application gets it", text.contains(line));
                 }
-                rows.holds(row("POST"), "its length is told", posted.contains("CONTENT_LENGTH=3\n"));
+                rows.holds(
+                    row("POST"),
+                    "the application gets its length",
+                    posted.contains("CONTENT_LENGTH=3\n"),
+                );
             }
             "HTTP" => {
                 rows.holds(
                     row("GET"),
-                    "it is asked what the client asked",
+                    "the application gets the original request",
                     text.contains("\"line\": \"GET /some/asked?q=1 HTTP/1.1\""),
                 );
                 rows.holds(row("POST"), "it has the body", posted.contains("\"body\": \"a=b\""));

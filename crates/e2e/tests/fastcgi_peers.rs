@@ -1,5 +1,5 @@
-//! Applications elsewhere that speak FastCGI well, badly, slowly or not at all: what their clients see of it,
-//! and what the error log says. The peers are threads of the test, which say byte by byte what they are told.
+//! FastCGI peers that are correct, faulty, slow or silent: the responses to clients, and the error log. The
+//! peers are threads of the test, which send exactly the bytes of a row.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -30,7 +30,7 @@ const UNKNOWN: u8 = 11;
 const HEAD: &[u8] = b"Content-Type: text/plain\r\n\r\n";
 const MIB: usize = 1 << 20;
 
-// ---- What a peer says.
+// ---- Records of a peer.
 
 fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     padded(kind, id, content, 0)
@@ -82,10 +82,10 @@ impl Stream for TcpStream {
     }
 }
 
-/// A connection that the server has made, from the other end.
+/// A connection from the server, on the peer's side.
 struct Line(Box<dyn Stream>);
 
-/// What the server has said of a request, but for its body.
+/// A request from the server, without its body.
 #[derive(Debug, Clone, Default)]
 struct Asked {
     id: u16,
@@ -102,14 +102,14 @@ impl Asked {
         first
     }
 
-    /// What is asked of the peer: the last segment of the path.
+    /// The last segment of the path selects what the peer does.
     fn name(&self) -> &str {
         self.get("PATH_INFO").trim_start_matches('/')
     }
 }
 
 impl Line {
-    /// Fails when nobody is there any more.
+    /// Fails when the other side has closed.
     fn say(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.0.write_all(bytes.as_ref())
     }
@@ -175,7 +175,7 @@ impl Line {
         Ok((asked, body))
     }
 
-    /// Waits until the server wants no more of the request: it says so, or closes.
+    /// Waits until the server aborts the request: by a record, or by closing.
     fn is_left(&mut self) {
         while matches!(self.record(), Ok((kind, ..)) if kind != ABORT) {}
     }
@@ -188,14 +188,14 @@ fn length(rest: &mut &[u8]) -> usize {
     bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)) & 0x7fff_ffff
 }
 
-/// What is done with each connection, which has its number; an error ends it, as a peer would.
+/// The peer's action on each connection, which gets the number of the connection; an error ends it.
 type Part = Arc<dyn Fn(&mut Line, usize) -> io::Result<()> + Send + Sync>;
 
 fn part(part: impl Fn(&mut Line, usize) -> io::Result<()> + Send + Sync + 'static) -> Part {
     Arc::new(part)
 }
 
-/// Plays for as long as the test lasts.
+/// Runs the peer for as long as the test lasts.
 fn play<S: Stream + 'static>(mut accept: impl FnMut() -> io::Result<S> + Send + 'static, part: &Part) {
     let part = part.clone();
     thread::spawn(move || {
@@ -207,14 +207,14 @@ fn play<S: Stream + 'static>(mut accept: impl FnMut() -> io::Result<S> + Send + 
     });
 }
 
-/// `address` of a peer at this path.
+/// Starts a peer at this path; returns its `address`.
 fn at_path(path: &Path, part: &Part) -> String {
     let listener = UnixListener::bind(path).expect("it is our folder");
     play(move || Ok(listener.accept()?.0), part);
     format!("unix:{}", path.display())
 }
 
-/// `address` of a peer on some port.
+/// Starts a peer on some port; returns its `address`.
 fn at_port(part: &Part) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("it is bound");
@@ -222,7 +222,7 @@ fn at_port(part: &Part) -> String {
     address.to_string()
 }
 
-/// A server that leaves everything below `/app/` to the peers at these addresses.
+/// A server that passes everything below `/app/` to the peers at these addresses.
 fn leaving_to(site: Site, addresses: &[String], settings: &str) -> Server {
     let config = format!(
         "workers = 1\nmax_body = \"16MiB\"\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
@@ -237,7 +237,7 @@ fn start(part: &Part, settings: &str) -> Server {
     leaving_to(site, &[address], settings)
 }
 
-// ---- Its clients.
+// ---- Clients of the server.
 
 fn request(server: &Server, method: &str, name: &str) -> Client {
     let mut client = server.connect();
@@ -246,7 +246,7 @@ fn request(server: &Server, method: &str, name: &str) -> Client {
     client
 }
 
-/// `200 body`, another status, or that it is cut.
+/// `200 body`, another status, or a note that the response was cut.
 fn outcome(client: &mut Client) -> String {
     match client.try_read_response() {
         Ok(response) if response.status == 200 && response.body.len() < 40 => {
@@ -264,14 +264,14 @@ fn get(server: &Server, name: &str) -> String {
     outcome(&mut request(server, "GET", name))
 }
 
-/// Whether the error log has a line about this request, with these words.
+/// Whether the error log has a line about this request with these words.
 fn tells(server: &Server, name: &str, said: &str) -> bool {
     let path = format!("/app/{name}");
     let is = |line: &&String| line.contains(&path) && line.contains("127.0.0.1") && line.contains(said);
     server.errors().wait_for(TIMEOUT, |lines| lines.iter().find(is).map(drop)).is_some()
 }
 
-/// Opens once, for all who wait.
+/// Opens once, for all waiting threads.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -288,23 +288,23 @@ impl Gate {
     }
 }
 
-/// What peers tell the test.
+/// A channel from the peers to the test.
 fn news<T: Send>() -> (Arc<Mutex<Sender<T>>>, Receiver<T>) {
     let (tell, told) = mpsc::channel();
     (Arc::new(Mutex::new(tell)), told)
 }
 
 fn tell<T>(to: &Arc<Mutex<Sender<T>>>, what: T) {
-    // The test may be over.
+    // The test may have ended.
     _ = to.lock().expect("nobody panics").send(what);
 }
 
-// ---- What a peer may say.
+// ---- Responses of a peer.
 
-/// What a peer does when it has said what it is to say.
+/// The action of a peer after its records.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Then {
-    /// It waits for the next request.
+    /// Waits for the next request.
     Stays,
     Closes,
 }
@@ -313,11 +313,11 @@ use Then::{Closes, Stays};
 struct Row {
     what: String,
     says: Box<dyn Fn(u16) -> Vec<u8> + Send + Sync>,
-    /// Said when the client has what was said before: a head and `part`.
+    /// Sent when the client has the earlier bytes: a head and `part`.
     later: Option<fn(u16) -> Vec<u8>>,
     then: Then,
     expected: String,
-    /// What is in the error log beside the request; `None`: it need not be there.
+    /// Words of the error log line for the request; `None`: a line is not required.
     logged: Option<&'static str>,
 }
 
@@ -331,13 +331,13 @@ fn row(
     Row { what: what.into(), says: Box::new(says), later: None, then, expected: expected.into(), logged }
 }
 
-/// An answer that has begun and is then broken by what is said.
+/// A response that has begun, followed by an error.
 fn broken_by(what: &str, later: fn(u16) -> Vec<u8>, then: Then) -> Row {
     let begins = |id| out(id, [HEAD, b"part"].concat());
     Row { later: Some(later), ..row(format!("{what}, later"), begins, then, "cut", Some("")) }
 }
 
-/// A peer says of each row what stands there.
+/// A peer sends the bytes of each row.
 fn check(rows: Vec<Row>) {
     let rows = Arc::new(rows);
     let of_peer = rows.clone();
@@ -377,7 +377,7 @@ fn check(rows: Vec<Row>) {
             }
         }
         tell(&go_on, ());
-        // A reset says as well that this is not all.
+        // A reset also shows that the response is incomplete.
         while let Ok(more) = client.read_some()
             && !more.is_empty()
         {
@@ -391,7 +391,7 @@ fn check(rows: Vec<Row>) {
         found.check(&row.what, asked(row, &name), row.expected.clone());
         found.check(format!("behind {}", row.what), get(&server, "hello"), "200 hello".to_owned());
         if let Some(said) = row.logged {
-            found.holds(&row.what, &format!("the log tells of it: {said:?}"), tells(&server, &name, said));
+            found.holds(&row.what, &format!("the log reports it: {said:?}"), tells(&server, &name, said));
         }
     }
 }
@@ -539,10 +539,10 @@ fn a_protocol_error_is_502_or_cuts_the_response() {
         ("version 0", |id| [vec![0], out(id, HEAD)[1..].to_vec()].concat()),
         ("version 2", |id| [vec![2], hello(id)[1..].to_vec()].concat()),
         ("another protocol", |_| b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
-        ("output of nobody", |id| out(id + 7, HEAD)),
+        ("output of an unknown request", |id| out(id + 7, HEAD)),
         ("output of a large number", |_| out(65535, HEAD)),
         ("output of the connection", |_| out(0, HEAD)),
-        ("the end of nobody", |id| ends(id + 7, 0)),
+        ("the end of an unknown request", |id| ends(id + 7, 0)),
         ("an end of 7 bytes", |id| record(END, id, &[0; 7])),
         ("an end of 9 bytes", |id| record(END, id, &[0; 9])),
         ("an end of no kind", |id| ends(id, 9)),
@@ -552,8 +552,8 @@ fn a_protocol_error_is_502_or_cuts_the_response() {
         ("input", |id| record(STDIN, id, b"hello")),
         ("data", |id| record(8, id, b"hello")),
         ("a question", |_| record(9, 0, b"")),
-        ("an answer that nobody has asked for", |_| record(10, 0, b"")),
-        ("an unknown type that nobody has sent", |_| record(UNKNOWN, 0, &[0; 8])),
+        ("a response to no question", |_| record(10, 0, b"")),
+        ("an unknown type that was not sent", |_| record(UNKNOWN, 0, &[0; 8])),
         ("a type that there is not", |id| record(99, id, b"hello")),
         ("type 0", |id| record(0, id, b"hello")),
         ("output behind its end", |id| [record(STDOUT, id, b""), out(id, HEAD)].concat()),
@@ -640,13 +640,13 @@ fn a_response_cut_anywhere_is_never_complete() {
     for len in 0..=whole {
         let found = get(&server, &len.to_string());
         let is_right = match len {
-            // Not all of the head.
+            // The head is incomplete.
             ..36 => found == "502",
-            // Whether there is an answer to be cut is the server's affair.
+            // The server may or may not have sent a part of the response.
             _ if len < whole => found == "502" || found == "cut",
             _ => found == "200 hello",
         };
-        rows.holds(format!("{len} of {whole} bytes: {found}"), "it is never whole", is_right);
+        rows.holds(format!("{len} of {whole} bytes: {found}"), "it must not be complete", is_right);
     }
 }
 
@@ -723,10 +723,10 @@ fn passes_the_whole_request_to_a_peer() {
     }
 }
 
-// ---- Peers that are not there, or go.
+// ---- Peers that are unreachable, or close.
 
-/// The first connection of all is `first`'s; each further one gets an answer. What is counted are the
-/// addresses that were asked.
+/// The first connection of all is handled by `first`; each later one gets a response. The channel receives
+/// the address of each request.
 fn two(
     first: impl Fn(&mut Line) -> io::Result<()> + Send + Sync + 'static,
     settings: &str,
@@ -754,8 +754,8 @@ fn retries_an_idempotent_request_elsewhere_when_a_peer_closes() {
     type First = fn(&mut Line) -> io::Result<()>;
     let firsts: [(&str, First); 4] = [
         ("closes at once", |_| Ok(())),
-        ("closes when it was asked", |line| line.asked().map(drop)),
-        ("closes when it has the body", |line| line.whole().map(drop)),
+        ("closes after the request", |line| line.asked().map(drop)),
+        ("closes after the body", |line| line.whole().map(drop)),
         ("resets", |line| line.record().map(drop)),
     ];
     let mut rows = Rows::new();
@@ -803,7 +803,7 @@ fn skips_an_unreachable_peer() {
         line.say(hello(asked.id))
     });
     let mut rows = Rows::new();
-    for what in ["no file", "nobody listens", "a file that is no socket", "a port that nobody has"] {
+    for what in ["no file", "nobody listens", "a file that is no socket", "a closed port"] {
         for others in [0, 1] {
             let site = Site::new();
             let path = site.home().join("dead");
@@ -829,7 +829,7 @@ fn skips_an_unreachable_peer() {
                 );
             }
             if others == 0 {
-                rows.holds(what, "the log tells of it", tells(&server, "0", ""));
+                rows.holds(what, "the log reports it", tells(&server, "0", ""));
             }
         }
     }
@@ -887,7 +887,7 @@ fn opens_one_connection_per_request_without_keep() {
             loop {
                 let (asked, _) = line.whole()?;
                 tell(&to, (number, asked.keep));
-                // It stays, though it was told not to.
+                // The peer stays open, against the request's flag.
                 line.say(hello(asked.id))?;
             }
         }),
@@ -923,7 +923,7 @@ fn limits_the_connections_to_each_address_and_queues_the_rest() {
     asked.sort_unstable();
     assert_eq!(asked, ['a', 'a', 'b', 'b']);
     clients.extend((0..4).map(|_| request(&server, "GET", "x")));
-    // Three wait, and one has no place to.
+    // Three wait, and one finds the queue full.
     let refused = clients.split_off(4).into_iter().map(|client| {
         thread::spawn(move || {
             let mut client = client;
@@ -941,11 +941,11 @@ fn limits_the_connections_to_each_address_and_queues_the_rest() {
     assert_eq!(late, ["200 hello", "200 hello", "200 hello", "503, come again"]);
 }
 
-// ---- Peers that take their time.
+// ---- Slow peers.
 
 #[test]
 fn gives_up_a_silent_peer_after_the_timeout() {
-    // What is said before; what the client sees.
+    // Bytes sent first; the outcome for the client.
     type Before = fn(u16) -> Vec<u8>;
     let table: [(&str, Before, &str); 6] = [
         ("nothing", |_| Vec::new(), "504"),
@@ -953,7 +953,7 @@ fn gives_up_a_silent_peer_after_the_timeout() {
         ("half of a head", |id| out(id, "Content-Type: "), "504"),
         ("errors", |id| err(id, "still at it\n"), "504"),
         ("a head and a part", |id| out(id, [HEAD, b"part"].concat()), "cut"),
-        ("part of what it says", |id| out(id, "Content-Length: 9\r\n\r\npart"), "cut"),
+        ("part of its output", |id| out(id, "Content-Length: 9\r\n\r\npart"), "cut"),
     ];
     let (to, told) = news();
     let server = start(
@@ -971,7 +971,7 @@ fn gives_up_a_silent_peer_after_the_timeout() {
     for (at, (what, _, expected)) in table.iter().enumerate() {
         rows.check(what, get(&server, &at.to_string()), (*expected).to_owned());
         rows.check(what, told.recv_timeout(TIMEOUT).ok(), Some(at));
-        rows.holds(what, "the log tells of it", tells(&server, &at.to_string(), ""));
+        rows.holds(what, "the log reports it", tells(&server, &at.to_string(), ""));
     }
 }
 
@@ -987,7 +987,7 @@ fn a_slow_response_may_take_up_to_the_total_timeout() {
         }
         line.say(end(asked.id))
     });
-    // One second, with never so long a pause.
+    // One second in total, with short pauses only.
     let server = start(&trickle, "first_byte = \"3s\"\nidle = \"3s\"");
     assert_eq!(get(&server, "short"), format!("200 {}", "x".repeat(20)));
     let server = start(&trickle, "total = \"1s\"");
@@ -1001,7 +1001,7 @@ fn a_peer_that_waits_for_the_client_is_not_timed_out() {
         &part(|line, _| {
             let (asked, body) = line.whole()?;
             line.say(out(asked.id, HEAD))?;
-            // Far more than sockets hold.
+            // Far more than sockets can hold.
             (0..16).try_for_each(|_| line.say(out(asked.id, vec![b'x'; MIB])))?;
             line.say([out(asked.id, body), end(asked.id)].concat())
         }),
@@ -1009,7 +1009,7 @@ fn a_peer_that_waits_for_the_client_is_not_timed_out() {
     );
     let mut client = server.connect();
     client.send("POST /app/x HTTP/1.0\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo");
-    // Twice as long as the peer might.
+    // Twice the peer's timeout.
     thread::sleep(Duration::from_secs(1));
     client.send("dy");
     thread::sleep(Duration::from_secs(1));
@@ -1018,7 +1018,7 @@ fn a_peer_that_waits_for_the_client_is_not_timed_out() {
     assert!(response.body.ends_with(b"body"));
 }
 
-/// Somebody listens, and accepts nobody: whoever connects waits.
+/// Listens and never accepts: a connection waits in the kernel.
 fn full(
     server_at: impl Fn() -> OwnedFd,
     reach: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
@@ -1029,7 +1029,7 @@ fn full(
     let mut all = vec![listener];
     for _ in 0..4 {
         let client = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK, None).expect("a socket");
-        // Those that do not get in wait before the door.
+        // Further connections do not get into the full backlog.
         _ = reach(&client);
         all.push(client);
     }
@@ -1060,19 +1060,19 @@ fn gives_up_a_peer_that_accepts_no_connection() {
     for address in [tcp.to_string(), format!("unix:{}", path.display())] {
         let server = leaving_to(Site::new(), std::slice::from_ref(&address), "connect = \"300ms\"");
         let found = get(&server, "x");
-        // At a path it is known at once that there is no room.
+        // At a path, the full backlog is known at once.
         let is_right = found == "504" || (address.starts_with("unix:") && found == "503, come again");
         rows.holds(&address, &format!("it is given up: {found}"), is_right);
-        rows.holds(&address, "the log tells of it", tells(&server, "x", ""));
+        rows.holds(&address, "the log reports it", tells(&server, "x", ""));
         rows.check(&address, server.get("/static").text().as_str(), "still here");
     }
 }
 
-// ---- Clients that go, and bodies that nobody reads.
+// ---- Clients that disconnect, and bodies that no peer reads.
 
 #[test]
 fn tells_the_peer_when_its_client_disconnects() {
-    // What it does before; what it does then until it is told.
+    // The peer's actions before, and what it reports until it is aborted.
     let (to, told) = news();
     let begun = to.clone();
     let server = start(
@@ -1096,7 +1096,7 @@ fn tells_the_peer_when_its_client_disconnects() {
             tell(&to, "left");
             Ok(())
         }),
-        // The peer has one request for a connection.
+        // The peer has one request per connection.
         "first_byte = \"60s\"\nidle = \"60s\"\nkeep = \"0s\"",
     );
     for name in ["body", "silent", "part", "endless"] {
@@ -1136,7 +1136,7 @@ fn does_not_deadlock_when_a_response_precedes_the_end_of_the_body() {
                 }
                 "echoes" => {
                     line.say(out(asked.id, HEAD))?;
-                    // Twice as much as comes, record by record.
+                    // Twice as much as it reads, record by record.
                     loop {
                         let (_, _, content) = line.record()?;
                         if content.is_empty() {
@@ -1165,7 +1165,7 @@ fn does_not_deadlock_when_a_response_precedes_the_end_of_the_body() {
         let mut sender = client.another_handle();
         let sending = thread::spawn(move || {
             let head = format!("POST /app/{name} HTTP/1.0\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 8 * MIB);
-            // The server may close before it has taken all of it.
+            // The server may close before it has taken everything.
             _ = sender.try_send(head).and_then(|()| sender.try_send(vec![b'y'; 8 * MIB]));
         });
         rows.check(name, outcome(&mut client), expected);

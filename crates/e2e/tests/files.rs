@@ -1,5 +1,4 @@
-//! What stands under a path: links, things that are no files, permissions, names, folders, and compressed
-//! neighbours.
+//! Files below a path: links, special files, permissions, names, folders, and precompressed files.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -27,7 +26,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// A site full of links, served with one rule for them.
+/// A site full of links, served under one link rule.
 fn links(symlinks: &str) -> Server {
     let site = Site::new();
     let (root, home) = (site.root(), site.home().to_owned());
@@ -62,7 +61,7 @@ fn links(symlinks: &str) -> Server {
 #[test]
 fn follows_links_as_far_as_the_link_rule_allows() {
     let table = [
-        // The path, and the status with beneath, owner, never and follow.
+        // The path, and the status under beneath, owner, never and follow.
         ("/file.txt", [200, 200, 200, 200]),
         ("/relative", [200, 200, 403, 200]),
         ("/absolute", [200, 200, 403, 200]),
@@ -91,12 +90,12 @@ fn follows_links_as_far_as_the_link_rule_allows() {
     for (at, symlinks) in ["beneath", "owner", "never", "follow"].into_iter().enumerate() {
         let server = links(symlinks);
         for (path, expected) in table {
-            // Once from the disk, once from what is remembered.
+            // Once from the disk, once from the cache.
             for _ in 0..2 {
                 let response = server.get(path);
                 rows.check(format!("{symlinks} {path}"), response.status, expected[at]);
                 let told = !response.text().contains("outside") || expected[at] == 200;
-                rows.holds(format!("{symlinks} {path}"), "nothing of it is told", told);
+                rows.holds(format!("{symlinks} {path}"), "nothing of it is sent", told);
             }
         }
     }
@@ -189,7 +188,7 @@ fn answers_403_for_an_unreadable_file() {
         .file("closed/a.txt", "secret")
         .file("unlisted/a.txt", "open")
         .file("a.txt", "plain")
-        .file("a.txt.gz", "closed neighbour")
+        .file("a.txt.gz", "closed precompressed file")
         .file("index/index.html", "secret")
         .file("open.txt", "open");
     let modes = [
@@ -222,9 +221,13 @@ fn answers_403_for_an_unreadable_file() {
         }
     }
     let plain = server.connect().get_with("/a.txt", "Accept-Encoding: gzip\r\n");
-    rows.check("a neighbour that may not be read", (plain.status, plain.text().as_str()), (200, "plain"));
+    rows.check(
+        "a precompressed file that may not be read",
+        (plain.status, plain.text().as_str()),
+        (200, "plain"),
+    );
     drop(server);
-    // So that all of it can be removed; the folder of the test is gone by now for root.
+    // So that it can be removed; as root the folder is gone by now.
     for (name, _) in modes {
         _ = fs::set_permissions(root.join(name), Permissions::from_mode(0o755));
     }
@@ -274,7 +277,7 @@ fn serves_every_file_name_under_its_encoded_path() {
             to.starts_with("/f/") && to.ends_with('/') && query == "q=1",
         );
         rows.check(&location, server.get(&location).status, 403);
-        // Every byte may be encoded; it is the same path.
+        // Any byte may be encoded; the path stays the same.
         let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
         rows.check(&encoded, server.get(&format!("/{encoded}")).status, 200);
     }
@@ -327,7 +330,7 @@ fn redirects_a_folder_without_slash_and_keeps_the_query() {
         ("/x/../x/index.html", 200),
     ] {
         let found = server.get(path).status;
-        // Whether dots are taken away before a file is looked for is the path's affair, not the disk's.
+        // Dot segments are removed before the file lookup; the disk does not matter.
         rows.holds(
             path,
             &format!("{status}, found {found}"),
@@ -343,7 +346,7 @@ fn redirects_a_folder_without_slash_and_keeps_the_query() {
     rows.check("a range of nothing", (range.status, range.field("content-range")), (416, Some("bytes */0")));
 }
 
-/// A text with neighbours that can be told apart, which are no real codings: nobody looks.
+/// A text with precompressed files that differ from each other; their content is no real coding.
 fn neighbours() -> Site {
     Site::new()
         .file("a.txt", "plain text, the longest of all")
@@ -507,7 +510,7 @@ fn ignores_a_precompressed_file_that_may_not_be_used() {
 fn inflates_a_gzip_file_for_clients_that_do_not_accept_gzip() {
     let small = b"Only a gzip file of this text is there. ".repeat(20);
     let mut random = Random::new(7);
-    // Half of it can be compressed and half of it cannot.
+    // One half can be compressed, and the other cannot.
     let mut large = random.bytes(2_500_000);
     large.extend(small.iter().cycle().take(2_500_000));
     let contents = [
@@ -611,11 +614,11 @@ fn never_completes_a_response_from_an_invalid_gzip_file() {
                 rows.holds(&path, &format!("an error, found {}", response.status), response.status >= 500)
             }
             Err(ReadError::Closed { .. } | ReadError::Reset) => {}
-            Err(other) => rows.holds(&path, &format!("it ends short, found {other}"), false),
+            Err(other) => rows.holds(&path, &format!("the response must end short, found {other}"), false),
         }
         let accepting = server.connect().get_with(&path, "Accept-Encoding: gzip\r\n");
         rows.check(&path, (accepting.status, accepting.body.len()), (200, bytes.len()));
-        rows.check("the server goes on", server.get("/fine.txt").status, 200);
+        rows.check("the server still serves", server.get("/fine.txt").status, 200);
     }
 }
 

@@ -1,10 +1,10 @@
-//! What two readers could read in two ways is refused with 400 and the connection closes: nothing is
-//! repaired, and nothing that stands behind it is answered. And no path leads out of the root.
+//! Requests that two parsers could read in two ways are rejected with 400 and a close: nothing is repaired,
+//! and nothing after them is answered. And no path escapes the root.
 
 use e2e::{Rows, Server, Site};
 
 const SECRET: &str = "the secret beside the root";
-/// What an attacker would have answered.
+/// The request that an attacker tries to smuggle.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n";
 const SMUGGLED_CONTENT: &str = "what was smuggled";
 
@@ -18,11 +18,11 @@ fn site() -> Site {
         .file_beside_root("www-secret/secret", SECRET)
 }
 
-/// Exactly one answer, which refuses; then nothing.
+/// Expects exactly one response, an error, and then the end.
 fn refused(server: &Server, table: &mut Rows, input: impl AsRef<[u8]>, status: u16) {
     let input = [input.as_ref(), SMUGGLED.as_bytes()].concat();
     let mut client = server.connect();
-    // What is refused early need not be taken to its end.
+    // The server need not read all of a request that it rejects.
     _ = client.try_send(&input);
     let first = match client.try_read_response() {
         Ok(response) => response,
@@ -127,10 +127,10 @@ fn rejects_an_ambiguous_length() {
     for lines in
         ["Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n"]
     {
-        // RFC 9112 §6.1: a coding that is not understood.
+        // RFC 9112 §6.1: an unknown coding.
         refused(&server, &mut table, post(lines, "0\r\n\r\n"), 501);
     }
-    // Other names, which frame nothing.
+    // Other names, which have no effect on framing.
     for lines in [
         "Content_Length: 5\r\n",
         "Transfer_Encoding: chunked\r\n",
@@ -485,7 +485,7 @@ fn no_path_escapes_the_root() {
         ("/a\\..\\..\\secret", "400 closed"),
         ("/a%5cb.txt", "400 closed"),
         ("/\\..\\secret", "400 closed"),
-        // Decoded once and never again.
+        // Decoded once only.
         ("/%252e%252e/secret", "404 open"),
         ("/%252e%252e%252fsecret", "404 open"),
         ("/..%252fsecret", "404 open"),
@@ -527,7 +527,7 @@ fn no_path_escapes_the_root() {
         ("/a/\u{e9}/../b.txt", "200 open"),
         ("/\u{e9}%2f..%2fsecret", "400 closed"),
         ("/a.txt?\u{e9}\"<>", "200 open"),
-        // Characters that only look alike, and dots that are none.
+        // Lookalike characters, and dots that are none.
         ("/\u{2e}\u{2e}./secret", "404 open"),
         ("/%ef%bc%8e%ef%bc%8e/secret", "404 open"),
         ("/%e2%80%a5/secret", "404 open"),
@@ -546,7 +546,7 @@ fn no_path_escapes_the_root() {
         // A file is no folder.
         ("/a.txt/../a.txt/x", "404 open"),
         ("/a.txt/", "404 open"),
-        // What stays beneath the root is what it says.
+        // Paths that stay below the root.
         ("/a/../a.txt", "200 open"),
         ("/a/./b.txt", "200 open"),
         ("//a//b.txt", "200 open"),
@@ -562,7 +562,7 @@ fn no_path_escapes_the_root() {
         table.check(&input, exchange.summary.as_str(), expected);
         table.holds(
             &input,
-            "nothing of the secret",
+            "the secret is not sent",
             exchange.responses.iter().all(|r| !r.text().contains(SECRET)),
         );
     }

@@ -1,5 +1,5 @@
-//! Full, it stays polite: more clients than there is room for, more slow readers than anybody has, and a
-//! machine that does not keep up. Nobody is refused by the kernel, reset, or left without an answer.
+//! The server at capacity: more clients than connections, very many slow readers, and an overloaded machine.
+//! The kernel refuses no connection, none is reset, and every request gets a response.
 
 use std::fmt::Write;
 use std::fs;
@@ -18,30 +18,30 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
 };
 
-/// How long 99 of 100 answers take at most beside all those modem users.
+/// The longest time of 99 of 100 responses, next to all the modem users.
 const QUICK: Duration = Duration::from_millis(50);
-/// So many pages has the site, from a few bytes to 256 KiB.
+/// Number of pages, from a few bytes to 256 KiB.
 const PAGES: usize = 150;
 const LARGEST: u64 = 256 * 1024;
 const MODEM_USERS: usize = 10_000;
 /// 33.6 kbit/s.
 const MODEM_RATE: usize = 4200;
 const MODEM_READ: Duration = Duration::from_millis(250);
-/// A server that is slow is so in all of them, a machine that has other things to do is not.
+/// A slow server is slow in every round; a busy machine is not.
 const ROUNDS: usize = 5;
-/// How long nobody waits for an answer where a hundred ask.
+/// The longest time of a response with a hundred clients.
 const LONGEST: Duration = Duration::from_secs(2);
-/// How long it takes to know that everybody has left.
+/// The longest time until the server has noticed all closed connections.
 const IDLE_AGAIN: Duration = Duration::from_secs(1);
 
-/// One of these tests at a time: each wants the whole machine.
+/// One of these tests at a time: each needs the whole machine.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     raise_descriptor_limit();
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The pages of a site, and how often each is asked for: small ones most of all, as in the logs of real ones.
+/// The pages of a site with their frequency: mostly small ones, as in real logs.
 fn mixed_site() -> (Site, Vec<Page>) {
     let mut random = Random::new(150);
     let mut site = Site::new();
@@ -66,7 +66,7 @@ fn mixed_site() -> (Site, Vec<Page>) {
     (site, pages)
 }
 
-/// How many sockets a process has. Files come and go with the cache.
+/// The sockets of a process. Other descriptors, of files, vary with the cache.
 fn sockets(pid: u32) -> usize {
     let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let is_socket = |fd: &fs::DirEntry| {
@@ -75,14 +75,14 @@ fn sockets(pid: u32) -> usize {
     fds.filter(is_socket).count()
 }
 
-/// A line of `/proc/PID/status` in KiB.
+/// A line of `/proc/PID/status`, in KiB.
 fn memory(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
     line.trim_matches([':', '\t', ' ', 'k', 'B']).parse().expect("it is a number")
 }
 
-/// What the kernel has for all TCP sockets of the machine, in KiB.
+/// Memory of the kernel for all TCP sockets of the machine, in KiB.
 fn kernel_memory() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").expect("it is there");
     let words: Vec<&str> =
@@ -96,7 +96,7 @@ fn connections(server: &Server) -> u64 {
     ["active", "idle", "parked"].iter().filter_map(|key| stats["all"][key].as_u64()).sum()
 }
 
-/// A busy server knows nobody any more when the last one has left. Says how long that takes.
+/// Waits until the server has noticed that all clients have closed. Returns the time.
 fn idle_again(server: &Server, before: usize) -> Duration {
     let left = Instant::now();
     let is_idle = || connections(server) == 0 && sockets(server.serving_pid()) <= before;
@@ -112,7 +112,7 @@ fn is_polite(response: &Response) -> bool {
         && response.field("connection") == Some("close")
 }
 
-/// Every page once, so that what is late afterwards is not the first look at a disk.
+/// Requests every page once, so that later requests do not wait for the disk.
 fn warm(server: &Server, pages: &[Page]) {
     let mut client = server.connect();
     for page in pages {
@@ -155,7 +155,7 @@ fn serves_a_mixed_site_to_more_clients_than_connections() {
                         tally.completed() >= enough && tally.responses.keys().all(|s| [200, 503].contains(s)),
                         "{what}"
                     );
-                    // 100 fit into what is open and what waits, whatever the limit.
+                    // 100 fit into the open and the waiting connections, whatever the limit.
                     if clients == 100 || limit == 20_000 {
                         assert_eq!(tally.with(503), 0, "available at 100.00 %: {what}");
                     }
@@ -174,10 +174,10 @@ fn serves_a_mixed_site_to_more_clients_than_connections() {
     eprintln!("{report}");
 }
 
-/// How long a siege may last.
+/// The longest duration of a siege.
 const SIEGE: Duration = Duration::from_secs(60);
 
-/// A value of what siege prints at its end, in any of its forms.
+/// A value of the final report of siege, in any of its formats.
 fn siege_value(said: &str, name: &str) -> Option<f64> {
     let line = said
         .lines()
@@ -190,8 +190,8 @@ fn siege_value(said: &str, name: &str) -> Option<f64> {
 #[test]
 fn siege_reports_full_availability() {
     let _turn = turn();
-    // It does not heed `Connection: close` where it keeps connections itself, so that only what fits is fair;
-    // and from some thousand threads on it forgets answers that have come. Two thousand clients are ours.
+    // siege ignores `Connection: close` on kept connections, so the test uses only as many clients as fit;
+    // and with some thousand threads it loses responses. The test has two thousand clients of its own.
     for (limit, clients, connection) in [
         (64, 100, "close"),
         (256, 100, "close"),
@@ -254,13 +254,13 @@ fn does_not_close_a_connection_that_was_just_used() {
     let mut fourth = server.connect();
     assert_eq!(fourth.get("/a.txt").status, 200);
     let waited = asked.elapsed();
-    assert!(waited >= Duration::from_millis(700), "somebody was closed {waited:?} after it had asked");
+    assert!(waited >= Duration::from_millis(700), "a connection was closed {waited:?} after its request");
     assert_eq!(server.count("evicted"), 1);
-    assert!(clients[0].is_finished(), "the one that had asked first");
+    assert!(clients[0].is_finished(), "the connection with the oldest request");
     assert!(clients[1..].iter_mut().all(|client| client.get("/a.txt").status == 200));
 }
 
-/// Connections that cannot be closed for others: each in the middle of a request.
+/// Connections that the server may not close for others: each is in the middle of a request.
 fn busy(server: &Server, count: usize) -> Vec<Client> {
     let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -283,7 +283,7 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
             let waited = asked.elapsed();
             assert!(is_polite(&response), "{room}: {response}");
             assert!(late.is_finished(), "closed without a reset");
-            // Who comes when it has been full for long is told at once.
+            // A client that comes after the server has been full for long gets 503 at once.
             let least = Duration::from_millis(if number == 0 { least } else { 0 });
             assert!(
                 (least..Duration::from_millis(most)).contains(&waited),
@@ -291,7 +291,7 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
             );
         }
         assert_eq!(server.count("refused"), 3);
-        // Those inside are served on; and when one has left, there is room.
+        // The existing connections are served on; when one closes, a place is free.
         for client in &mut clients {
             client.send("st: h\r\n\r\n");
             assert_eq!(client.read_response().status, 200);
@@ -322,7 +322,7 @@ fn answers_503_to_many_clients_beyond_capacity() {
     assert!(tally.failed() == 0 && tally.responses.keys().eq([&503]), "{tally}");
     for client in &mut clients {
         client.send("st: h\r\n\r\n");
-        assert_eq!(client.read_response().status, 200, "those inside are served on");
+        assert_eq!(client.read_response().status, 200, "the existing connections are served on");
     }
 }
 
@@ -336,7 +336,7 @@ fn reloads_at_capacity() {
         assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
         server.reload();
     }
-    assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200), "nobody was closed");
+    assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200), "no connection was closed");
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
         assert_eq!(client.read_response().status, 200);
     }
     drop(clients);
-    // In the order in which they came, each leaves its place to the next one.
+    // In order of arrival, each gives its place to the next one.
     for mut client in waiting {
         assert_eq!(client.read_response().status, 200);
     }
@@ -362,7 +362,7 @@ fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
 
 #[test]
 fn answers_503_to_silent_clients_beyond_capacity() {
-    // Silent ones take the places of those who are refused; the others are answered all the same.
+    // Silent clients wait among the rejected ones; the others get their responses all the same.
     let config =
         "workers = 1\n[limits]\nconnections = 2\nrefusals = 2\n[timeouts]\nroom = \"0s\"\nlinger = \"500ms\"";
     let server = Site::new().file("a.txt", "a").config(config).start();
@@ -387,7 +387,10 @@ fn limits_the_connections_of_one_client() {
             assert!(fourth.is_finished());
             assert_eq!(server.count("refused_per_client"), number);
         }
-        assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200), "those before it stay");
+        assert!(
+            clients.iter_mut().all(|client| client.get("/a.txt").status == 200),
+            "the earlier connections stay"
+        );
         if others {
             for last in 2..5 {
                 let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
@@ -399,7 +402,7 @@ fn limits_the_connections_of_one_client() {
                 assert_eq!(found, [200, 200, 200, 503], "another client has its own number");
             }
         }
-        // One that is closed counts no more.
+        // A closed connection counts no more.
         drop(clients.pop());
         assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200));
         clients.push(server.connect());
@@ -407,13 +410,13 @@ fn limits_the_connections_of_one_client() {
     }
 }
 
-/// A reader at the end of a telephone line.
+/// A reader at the speed of a telephone line.
 fn dial(server: &Server) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let fd = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
         .expect("there is a descriptor left");
     sockopt::set_socket_recv_buffer_size(&fd, 4096).expect("it is a socket");
-    connect(&fd, &server.addr()).expect("nobody is refused");
+    connect(&fd, &server.addr()).expect("no connection is refused");
     let request = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(send(&fd, request, SendFlags::NOSIGNAL), Ok(request.len()));
     fd
@@ -425,7 +428,7 @@ fn ten_thousand_slow_clients_do_not_delay_others() {
     let large = Random::new(33).bytes(1 << 20);
     let config = "workers = 1\n[limits]\nconnections = 12000\nrefusals = 8\ndisk_threads = 1\nunsent = \"64KiB\"\n[cache]\ndescriptors = 8";
     let site = Site::new().file("large", &large).file("small", "small").config(config);
-    // A socket each, and a file for every other one.
+    // One socket each, and a file for every second one.
     let allowed = raise_descriptor_limit();
     let users = MODEM_USERS.min((allowed as usize - 200) / 3 * 2);
     let server = site.start();
@@ -472,7 +475,7 @@ fn ten_thousand_slow_clients_do_not_delay_others() {
             let at = |per_mille: usize| times[(times.len() * per_mille / 1000).min(times.len() - 1)];
             _ = writeln!(
                 report,
-                "  a keep-alive client beside them: {} answers, median {:?}, 99 % {:?}, longest {:?}",
+                "  a keep-alive client beside them: {} responses, median {:?}, 99 % {:?}, longest {:?}",
                 times.len(),
                 at(500),
                 at(990),
@@ -485,7 +488,7 @@ fn ten_thousand_slow_clients_do_not_delay_others() {
         }
         let after = (memory(serving, "RssAnon"), kernel_memory());
         over.store(true, Ordering::Relaxed);
-        let (read, rounds, took) = reading.join().expect("nobody is cut off");
+        let (read, rounds, took) = reading.join().expect("no response is cut");
         let each = |after: u64, before: u64| after.saturating_sub(before) * 1024 / users as u64;
         eprintln!(
             "{users} modem users, {} B/s each, {rounds} rounds: {} B of the program's memory and {} B of the kernel's for each\n{report}",
@@ -504,7 +507,7 @@ fn ten_thousand_slow_clients_do_not_delay_others() {
     assert!(wait_until(TIMEOUT, || connections(&server) == 0 && sockets(serving) <= before.2));
 }
 
-/// The serving process is stopped for a while, so that its loop is late.
+/// Stops the serving process for a while, so that its event loop is late.
 fn delay(server: &Server, stopped: Duration) {
     let pid = server.serving_pid();
     signal_process(pid, Signal::STOP);
@@ -525,7 +528,7 @@ fn an_overloaded_worker_sheds_cold_requests_first() {
     let mut warm = server.connect();
     let mut cold = server.connect();
     assert_eq!((warm.get("/warm.txt").status, cold.get("/cold-0/").status), (200, 200));
-    // Late ticks for more than a second, none of them by ten times the target.
+    // Late ticks for more than a second, none by ten times the target.
     for _ in 0..3 {
         delay(&server, Duration::from_secs(1));
     }
@@ -540,7 +543,7 @@ fn an_overloaded_worker_sheds_cold_requests_first() {
     assert_eq!(warm_answer.status, 200, "{warm_answer}");
     assert!(cold_answer.status == 503 && cold_answer.has("retry-after"), "{cold_answer}");
     assert!(server.count("shed_cold") >= 1 && server.count("shed_all") == 0, "{}", server.stats());
-    // Then all is as before.
+    // Then the server is back to normal.
     let mut number = 2;
     let is_served = || {
         number += 1;

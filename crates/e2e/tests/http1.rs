@@ -1,4 +1,4 @@
-//! HTTP/1.0 and HTTP/1.1 (RFC 9110, RFC 9112), as a client meets them that keeps to the rules.
+//! HTTP/1.0 and HTTP/1.1 (RFC 9110, RFC 9112), for a client that follows the rules.
 
 use std::thread;
 use std::time::{Instant, SystemTime};
@@ -27,7 +27,7 @@ fn request(method: &str, path: &str, fields: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
 }
 
-/// Each row: what is sent, and the answers.
+/// Each row: the bytes sent, and the responses.
 fn check(server: &Server, rows: &[(&str, &str)]) {
     let mut table = Rows::new();
     for (input, expected) in rows {
@@ -39,7 +39,7 @@ fn check(server: &Server, rows: &[(&str, &str)]) {
 fn the_version_and_the_connection_field_decide_persistence() {
     let server = site().start();
     let mut table = Rows::new();
-    // The fields, then what becomes of the connection in 1.1 and in 1.0, and the field that says so.
+    // The fields, the state of the connection in 1.1 and in 1.0, and the Connection field of the response.
     for (fields, on_11, on_10) in [
         ("", ("open", None), ("closed", Some("close"))),
         ("Connection: close\r\n", ("closed", Some("close")), ("closed", Some("close"))),
@@ -254,13 +254,13 @@ fn answers_an_expectation_finally_and_closes() {
                 "PUT /none HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n",
                 "405 closed",
             ),
-            // No body, nothing to wait for.
+            // No body, so the server waits for nothing.
             ("GET /a.txt HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n", "200 open"),
             (
                 "POST /a.txt HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n",
                 "405 open",
             ),
-            // HTTP/1.0 knows no expectations (RFC 9110 §10.1.1).
+            // HTTP/1.0 has no expectations (RFC 9110 §10.1.1).
             (
                 "POST /a.txt HTTP/1.0\r\nExpect: 100-continue\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",
                 "405 open",
@@ -361,13 +361,13 @@ fn rejects_a_method_before_its_body_arrives() {
             client.send(&input);
             let response = client.read_response();
             table.check(&input, (response.status, response.field("connection")), (status, Some("close")));
-            // What the client sends all the same is read, so that no reset destroys the answer.
+            // The server reads what the client sends nevertheless, so that no reset destroys the response.
             table.holds(&input, "the body is still taken", client.try_send(vec![b'0'; 500_000]).is_ok());
             client.half_close();
             table.holds(&input, "the connection is closed", client.is_finished());
         }
     }
-    // A redirect is no refusal: what is sent is read, and the connection stays.
+    // A redirect is no error: the body is read, and the connection stays.
     let server = site().config("redirects = { \"/old\" = \"/new\" }").start();
     let mut client = server.connect();
     client.send("POST /old HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n").send("hello");
@@ -501,7 +501,7 @@ fn sends_a_correct_date_that_advances() {
     }
 }
 
-/// As RFC 9110 §5.6.7 has it, by counting days.
+/// The date format of RFC 9110 §5.6.7, computed by counting days.
 fn date(seconds: u64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -567,7 +567,7 @@ fn the_validators_of_a_file_change_with_it() {
     let (later, date) = validators("/a.txt");
     assert_eq!(date, "Sun, 06 Nov 1994 08:49:38 GMT");
     assert_ne!(a, later);
-    // A time that has not come yet is no time of a change (RFC 9110 §8.8.2.1).
+    // A modification time in the future is not sent (RFC 9110 §8.8.2.1).
     server.files().set_modified("www/a.txt", 4_000_000_000);
     let response = server.get("/a.txt");
     if let Some(date) = response.field("last-modified") {
@@ -648,7 +648,7 @@ fn does_not_answer_an_incomplete_request() {
         for _ in 0..answered {
             assert_eq!(client.read_response().status, 200, "{input:?}");
         }
-        // RFC 9112 §8: an error, or nothing.
+        // RFC 9112 §8: an error, or no response.
         match client.try_read_response() {
             Ok(response) => assert_eq!(response.status, 400, "{input:?}"),
             Err(why) => assert!(matches!(why, ReadError::Closed { after: 0 }), "{input:?}: {why}"),
@@ -670,7 +670,7 @@ fn connections_of_one_worker_do_not_mix_their_bytes() {
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     let mut random = e2e::Random::new(4);
     for round in 0..4 {
-        // All at once, each in pieces, in no order.
+        // All connections at once, each in pieces, in random order.
         let mut unsent: Vec<(usize, Vec<u8>)> = (0..CLIENTS)
             .map(|n| {
                 let body = "x".repeat(n);
@@ -711,14 +711,14 @@ fn a_client_that_does_not_read_delays_no_other() {
     let mut other = server.connect();
     let first = other.get("/a.txt").field("date").expect("it has a clock").to_owned();
     let begin = Instant::now();
-    // Until the second is over, so that what waits is older than what is made for others.
+    // Until the next second, so that the waiting response is older than those of other clients.
     while other.get("/a.txt").field("date") == Some(&first) {
         assert!(begin.elapsed() < TIMEOUT, "Date stands still");
     }
     assert!(other.get("/big.bin").body == big);
     for n in 0..ANSWERS {
-        assert!(blocked.read_response().body == big, "answer {n}");
-        assert_eq!(blocked.read_response().body, b"hello\n", "answer {n}");
+        assert!(blocked.read_response().body == big, "response {n}");
+        assert_eq!(blocked.read_response().body, b"hello\n", "response {n}");
     }
 }
 
@@ -780,7 +780,7 @@ fn responses_do_not_depend_on_how_requests_are_split() {
     }
 }
 
-/// Without dates and boundaries: nothing else in an answer is there by chance.
+/// Removes dates and boundaries; the rest of a response is deterministic.
 fn timeless(responses: &[u8]) -> String {
     let text = String::from_utf8_lossy(responses).into_owned();
     let boundary = text.split_once("boundary=").and_then(|(_, rest)| rest.split_once("\r\n"));

@@ -1,5 +1,5 @@
-//! Applications elsewhere that speak HTTP/1.1 badly, or not at all: nothing of what they say may be taken for
-//! what it is not, least of all for the next answer. The peers are threads of the test.
+//! HTTP/1.1 upstreams that answer wrongly, or not at all: the server must not misread their bytes, least of
+//! all as the next response. The peers are threads of the test.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,7 +11,7 @@ use e2e::{Client, ReadError, Rows, Server, Site, TIMEOUT};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// What a peer says to a request for `row-N`, and whether it closes then.
+/// The peer's bytes for a request for `row-N`, and whether it closes then.
 struct Row {
     says: String,
     closes: bool,
@@ -26,7 +26,7 @@ fn closes(says: impl Into<String>, expected: &'static str) -> Row {
     Row { says: says.into(), closes: true, expected }
 }
 
-/// The head of the next request; its body is read, too, if it is sized.
+/// Reads the head of the next request, and its body if it has a length.
 fn asked(stream: &mut UnixStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -41,7 +41,7 @@ fn asked(stream: &mut UnixStream) -> io::Result<String> {
     Ok(head)
 }
 
-/// Everything below `/app/` is left to a peer, which has a thread for each connection.
+/// Passes everything below `/app/` to a peer, which has a thread for each connection.
 fn start(
     peer: impl Fn(&mut UnixStream, usize) -> io::Result<()> + Send + Sync + 'static,
     settings: &str,
@@ -65,7 +65,7 @@ fn start(
     site.config(&config).start()
 }
 
-/// `200 body`, another status, or that it is cut.
+/// `200 body`, another status, or a note that the response was cut.
 fn outcome(client: &mut Client) -> String {
     match client.try_read_response() {
         Ok(response) if response.status == 200 => format!("200 {}", response.text()),
@@ -85,7 +85,7 @@ fn get(server: &Server, name: &str) -> String {
 fn parses_upstream_responses_as_rfc_9112_says() {
     let large = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "x".repeat(1 << 20));
     let ok = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}");
-    // Either: whether anything of it has been sent is the server's affair.
+    // Either: the server may or may not have sent a part of it.
     let rows = Arc::new(vec![
         stays(HELLO, "200 hello"),
         closes(HELLO, "200 hello"),
@@ -100,9 +100,9 @@ fn parses_upstream_responses_as_rfc_9112_says() {
         stays("HTTP/1.1 204 No Content\r\n\r\n", "204"),
         stays("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", "304"),
         stays("HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n", "404"),
-        // A field like any other, which only a script may not have said.
+        // An ordinary field, which only a script may not send.
         stays(ok("Status: 404\r\nContent-Length: 5\r\n\r\nhello"), "200 hello"),
-        // What is behind an answer is no answer to anybody.
+        // Bytes after the response belong to no request.
         stays(format!("{HELLO}{}", ok("Content-Length: 4\r\n\r\nevil")), "200 hello"),
         stays(format!("{HELLO}x"), "200 hello"),
         stays(format!("HTTP/1.1 204 No Content\r\n\r\n{}", ok("Content-Length: 4\r\n\r\nevil")), "204"),
@@ -127,14 +127,14 @@ fn parses_upstream_responses_as_rfc_9112_says() {
         stays(ok("X-A : b\r\nContent-Length: 0\r\n\r\n"), "502"),
         stays(ok("X-A: a\0b\r\nContent-Length: 0\r\n\r\n"), "502"),
         stays(large, "502"),
-        // No sure length (RFC 9112 §6.3).
+        // No certain length (RFC 9112 §6.3).
         stays(ok("Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"), "502"),
         stays(ok("Content-Length: -5\r\n\r\nhello"), "502"),
         stays(ok("Content-Length: 0x5\r\n\r\nhello"), "502"),
         stays(ok("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), "502"),
         stays(ok("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "502"),
         stays(ok("Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"), "502"),
-        // Not all of it.
+        // Incomplete.
         closes(ok("Content-Length: 9\r\n\r\nhello"), "cut"),
         closes(ok("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"), "cut"),
         stays(ok("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nx\r\n"), "cut"),
@@ -165,7 +165,7 @@ fn parses_upstream_responses_as_rfc_9112_says() {
     for (at, row) in rows.iter().enumerate() {
         let name = format!("row-{at}");
         let is = get(&server, &name);
-        // Whether anything was sent before it broke off is the server's affair.
+        // The server may or may not have sent a part before the error.
         let is_right = is == row.expected || (row.expected == "cut" && is == "502");
         found.holds(&row.says, &format!("{}: {is}", row.expected), is_right);
         found.check(
@@ -178,7 +178,7 @@ fn parses_upstream_responses_as_rfc_9112_says() {
             let told = server
                 .errors()
                 .wait_for(TIMEOUT, |lines| lines.iter().find(|line| line.contains(&path)).map(drop));
-            found.holds(&row.says, "the log tells of it", told.is_some());
+            found.holds(&row.says, "the log reports it", told.is_some());
         }
     }
 }
@@ -208,7 +208,7 @@ fn does_not_forward_connection_fields() {
 
 #[test]
 fn reuses_connections_and_retries_a_get_on_a_stale_one() {
-    // What it says; connections that three requests take.
+    // The peer's bytes; connections for three requests.
     for (response, settings, expected) in [
         (HELLO, "", 1),
         (HELLO, "keep = \"0s\"", 3),
@@ -236,7 +236,7 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
     }
     let mut rows = Rows::new();
     for (method, expected) in [("GET", "200 hello"), ("DELETE", "200 hello"), ("POST", "502")] {
-        // One request for each connection; the second finds it closed once it is sent.
+        // One request per connection; the second request finds it closed after sending.
         let server = start(
             |stream, _| {
                 asked(stream)?;
@@ -254,7 +254,7 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
 
 #[test]
 fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
-    // One request for each connection; what is asked on it then is closed without a word.
+    // One request per connection; the peer closes it on the next request, without a response.
     let server = start(
         |stream, number| {
             let head = asked(stream)?;
@@ -272,7 +272,7 @@ fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
     let mut rows = Rows::new();
     // The first connection is closed at once.
     rows.check("a new connection", get(&server, "new"), "200 hello".to_owned());
-    // The second one has been kept, and is closed when it is used again.
+    // The second one was kept, and is closed on its next use.
     rows.check("a kept connection", get(&server, "kept"), "200 hello".to_owned());
     let mut client = server.connect();
     client.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
@@ -287,14 +287,18 @@ fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
         errors.contains("\"POST /app/post\": the application \"app\" did not answer"),
     );
     let again = "\"GET /app/new\": the application \"app\" gave nothing on a new connection";
-    rows.holds(&errors, "it has been asked again", errors.contains(again));
-    rows.holds(&errors, "there is nothing to say of a kept connection", !errors.contains("/app/kept"));
+    rows.holds(&errors, "the request was retried", errors.contains(again));
+    rows.holds(&errors, "a kept connection causes no log line", !errors.contains("/app/kept"));
     rows.holds(&errors, "there is no script", !errors.contains("script"));
     let line = server
         .output()
         .wait_for(TIMEOUT, |lines| lines.iter().find(|line| line.contains("/app/cut")).cloned());
     let line = line.unwrap_or_default();
-    rows.holds(&line, "it says who ended early", line.contains("\"application ended early\""));
+    rows.holds(
+        &line,
+        "the line names the side that ended early",
+        line.contains("\"application ended early\""),
+    );
 }
 
 #[test]
@@ -321,7 +325,7 @@ fn reads_no_body_in_a_response_to_head() {
 fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
     const LATE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let mut rows = Rows::new();
-    // What is asked, what is said, and whether the connection may have the next request.
+    // Method and path, the peer's bytes, and whether the connection may have the next request.
     for (method, says, keeps) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n", false),
         ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false),
@@ -350,7 +354,7 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
     ] {
         let server = start(
             move |stream, number| {
-                // The bytes that it has announced come when the next request is there.
+                // The announced bytes come when the next request has arrived.
                 if number == 0 {
                     asked(stream)?;
                     stream.write_all(says.as_bytes())?;
@@ -360,7 +364,7 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
                 asked(stream)?;
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")
             },
-            // It is not the time that ends it.
+            // The timeout does not close it.
             "keep = \"60s\"",
         );
         let mut client = server.connect();
@@ -373,7 +377,7 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
 
 #[test]
 fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
-    // The answer fills the buffer that it is read into, so that what follows it is still in the kernel.
+    // The response fills the read buffer, so that the rest is still in the kernel.
     let head = "HTTP/1.1 200 OK\r\nContent-Length: ";
     let body = (64 << 10) - head.len() - "65535\r\n\r\n".len();
     let first = format!("{head}{body}\r\n\r\n{}", "x".repeat(body));
@@ -398,7 +402,7 @@ fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
         let (mut one, mut other) = (server.connect(), server.connect());
         one.send("GET /app/one HTTP/1.1\r\nHost: a\r\n\r\n");
         has_come.wait();
-        // It waits for the only connection that there may be.
+        // It waits for the only connection.
         other.send("GET /app/other HTTP/1.1\r\nHost: a\r\n\r\n");
         may_go.wait();
         assert_eq!(one.read_response().body.len(), body);
@@ -406,7 +410,7 @@ fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
     }
 }
 
-/// Answers with the head of the request.
+/// Sends the head of the request back.
 fn echoes(stream: &mut UnixStream, _: usize) -> io::Result<()> {
     loop {
         let head = asked(stream)?;
@@ -426,7 +430,7 @@ fn forwards_the_path_as_the_routes_read_it() {
         ("/app/x/../admin/secret", "403"),
         ("/app/%61dmin/secret", "403"),
         ("//app//admin/secret", "403"),
-        // What a route lets pass must not become what another one refuses.
+        // A path that one route allows must not become one that another route denies.
         ("/app/admin/secret/../../x", "/app/x"),
         ("/app/admin/%2e%2E/x?q=/../", "/app/x?q=/../"),
         ("/app/admin/.%2e/x%2Cy", "/app/x%2Cy"),
@@ -492,12 +496,12 @@ fn drops_forwarding_fields_of_the_client_and_adds_via() {
     rows.check("Via", values("via"), vec!["1.0 first".to_owned(), "1.1 taipan".to_owned()]);
     rows.check("X-Own", values("x-own"), vec!["1".to_owned()]);
     let old = server.request("GET /app/x HTTP/1.0\r\n\r\n").text();
-    rows.holds("HTTP/1.0", "Via says so", old.contains("\r\nVia: 1.0 taipan\r\n"));
+    rows.holds("HTTP/1.0", "Via has the version", old.contains("\r\nVia: 1.0 taipan\r\n"));
 }
 
 #[test]
 fn cannot_smuggle_a_second_request_to_the_application() {
-    // What a client says must not end the head of what is said to the application, nor begin another.
+    // The client's bytes must neither end the head for the application nor begin another.
     let server = start(echoes, "");
     let mut client = server.connect();
     let mut rows = Rows::new();
