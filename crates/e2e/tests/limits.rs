@@ -1,4 +1,4 @@
-//! What is too much: each limit at its last allowed value and one above, by default and as configured.
+//! Limits: each at its last allowed value and one above, by default and as configured.
 
 use std::thread;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn sized(path: &str, bytes: usize) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
 }
 
-/// In chunks of at most `chunk` bytes.
+/// Chunked, with chunks of at most `chunk` bytes.
 fn chunked(path: &str, bytes: usize, chunk: usize) -> String {
     let data = "x".repeat(chunk);
     let mut request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -52,7 +52,7 @@ fn check(server: &Server, rows: &[(String, &str)]) {
     let mut table = Rows::new();
     for (input, expected) in rows {
         table.check(input, server.exchange(input, expected).summary.as_str(), *expected);
-        // What went before is answered all the same.
+        // Earlier requests are answered all the same.
         let input = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n{input}");
         let expected = format!("200 {expected}");
         table.check(&input, server.exchange(&input, &expected).summary, expected);
@@ -91,7 +91,7 @@ fn limits_the_number_of_fields() {
                 (fields(limit), "200 open"),
                 (fields(limit + 1), "431 closed"),
                 (fields(limit * 2), "431 closed"),
-                // The same one again and again counts as often.
+                // Repetitions of the same field count.
                 (
                     format!("GET /a.txt HTTP/1.1\r\nHost: h\r\n{}\r\n", "Cookie: a=b\r\n".repeat(limit)),
                     "431 closed",
@@ -99,7 +99,7 @@ fn limits_the_number_of_fields() {
             ],
         );
     }
-    // One field is enough for a request, and too few for the one that is otherwise sent behind it.
+    // One field is enough for this request, and too few for the request that the helper sends after it.
     let server = site("[limits]\nfields = 1").start();
     assert_eq!((server.request(fields(1)).status, server.request(fields(2)).status), (200, 431));
 }
@@ -137,7 +137,7 @@ fn rejects_an_endless_request_while_it_arrives() {
         let mut client = server.connect();
         let piece = piece.repeat(1000);
         client.send(begin);
-        // More than any limit, less than what is read on for politeness.
+        // More than any limit, less than the server drains after an error.
         let taken = (0..50).take_while(|_| client.try_send(&piece).is_ok()).count();
         let found = client.try_read_response().map(|r| r.status).map_err(|e| e.to_string());
         table.check(format!("{begin}… {taken}"), found, Ok(status));
@@ -245,7 +245,7 @@ fn limits_the_requests_of_a_connection() {
         let closes: Vec<bool> = (0..=last).map(|n| n == last && expected.ends_with("closed")).collect();
         table.check(&input, said, closes);
     }
-    // One after the other, and with a pause in which the connection has nothing to do.
+    // One after the other, with a pause in which the connection is idle.
     let server = site("[limits]\nrequests = 3").start();
     let mut client = server.connect();
     for connection in [None, None, Some("close")] {
@@ -289,7 +289,7 @@ fn does_not_close_a_busy_connection_for_a_new_one() {
     let server = site("workers = 1\n[limits]\nconnections = 2").start();
     let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
     for client in &mut busy {
-        // Answered once, so that it is certainly served; then half a request.
+        // One response shows that it is served; then half a request.
         assert_eq!(client.get("/a.txt").status, 200);
         client.send("GET /a.txt HTTP/1.1\r\n");
     }
@@ -306,7 +306,7 @@ fn does_not_close_a_busy_connection_for_a_new_one() {
     }
     drop(busy);
     let found = waiting.join().expect("it does not panic");
-    // It waited for its turn, or was told to come again.
+    // It was accepted after waiting, or got 503.
     assert!(matches!(found, Ok(200 | 503) | Err(ReadError::Closed { after: 0 })), "{found:?}");
     let again = exchange(&mut server.connect(), "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "200 open");
     assert_eq!(again.summary, "200 open");

@@ -1,4 +1,4 @@
-//! The rules for symbolic links hold while links are exchanged: what has been checked is what is served.
+//! The rules for symbolic links hold while links are swapped: the server sends the file that it has checked.
 
 use std::fs;
 use std::os::unix::fs::{lchown, symlink};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use e2e::{Client, Response, Rows, Server, Site, is_root};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// How long links are exchanged.
+/// How long links are swapped.
 const RACE: Duration = Duration::from_secs(10);
 const CLIENTS: usize = 3;
-/// Whom the links and their rightful targets belong to, where the test is root.
+/// The owner of the links and of their allowed targets, if the test runs as root.
 const ATTACKER: u32 = 12345;
-/// What belongs to another owner: a folder, which has a file, which has a line.
+/// A folder of another owner, a file in it, and a line of that file.
 const FOREIGN: &str = "/etc";
 const FOREIGN_FILE: &str = "passwd";
 const SECRET: &str = "root:x:0:0:";
 
-/// In a folder of its name, two names are exchanged. One leads to what is the attacker's own, and the other to
-/// what is not.
+/// In the folder of this name, two names are swapped. One is a link to the attacker's own file, the other to
+/// a foreign one.
 struct Race {
     name: &'static str,
     /// Target and name.
@@ -91,7 +91,7 @@ const RACES: [Race; 10] = [
     },
 ];
 
-/// Rules, and whether they let a link to what is the attacker's own be followed. Each has a host of its name.
+/// Rules, and whether they allow a link to the attacker's own file. Each has a host of its name.
 const RULES: [(&str, bool); 3] = [("owner", true), ("beneath", true), ("never", false)];
 
 impl Race {
@@ -130,7 +130,7 @@ impl Race {
     }
 }
 
-/// What came of a race with a rule.
+/// The results of a race under one rule.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     served: usize,
@@ -148,7 +148,7 @@ fn server() -> Server {
     for race in &RACES {
         race.set_up(&site.root());
     }
-    // What is older than its file is no neighbour of it.
+    // A precompressed file that is older than its original is not used.
     site.modified("neighbour/own.txt", 1_000_000).start()
 }
 
@@ -192,7 +192,7 @@ fn no_link_rule_leaks_while_links_are_swapped() {
             rows.check(&what, (seen.leaked, seen.other), (0, 0));
             rows.holds(
                 &what,
-                "the attacker's own is served where the rule lets it",
+                "the attacker's own file is served if the rule allows it",
                 seen.served > 0 || !follows,
             );
             let is_hidden = matches!(race.name, "neighbour" | "link-and-file");

@@ -1,4 +1,4 @@
-//! Listings of folders, as a page and as JSON.
+//! Listings of folders, as HTML and as JSON.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use e2e::{Folder, Response, Rows, Server, Site, command, output_of, tool};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
-/// Changes are seen by the next request.
+/// The next request sees a change.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
 
 fn json(response: &Response) -> Value {
@@ -30,7 +30,7 @@ fn listed(server: &Server, path: &str) -> Vec<String> {
     names(&json(&server.get(&format!("{path}{separator}format=json"))))
 }
 
-/// The targets of all links, as they stand between quotes.
+/// The targets of all links on the page, as written.
 fn links(page: &str) -> Vec<String> {
     let unescaped = |link: &str| link.replace("&amp;", "&").replace("&#39;", "'").replace("&quot;", "\"");
     page.split("href=\"").skip(1).map(|rest| unescaped(rest.split_once('"').expect("it ends").0)).collect()
@@ -154,7 +154,7 @@ fn sends_json_to_clients_that_request_it() {
         serde_json::json!({ "name": "B.txt", "type": "file", "size": 2, "modified": "2020-09-13T12:31:40Z" });
     rows.holds(
         "B.txt",
-        "it is told with all there is",
+        "the entry has all fields",
         listing["entries"].as_array().unwrap().contains(&expected),
     );
     let folder = listing["entries"].as_array().unwrap().iter().find(|entry| entry["name"] == "zoo").unwrap();
@@ -226,13 +226,13 @@ fn escapes_or_omits_hostile_names() {
     for path in ["/", "/%3Cb%3E&%22'/"] {
         let page = server.get(path).text();
         for raw in ["<script>alert", "\"onmouseover", "<b>&", "<h1>x", "\u{202e}", "\x1b"] {
-            rows.holds(format!("{path} {raw}"), "it is not on the page as it is", !page.contains(raw));
+            rows.holds(format!("{path} {raw}"), "its raw name is not on the page", !page.contains(raw));
         }
         rows.check(path, page.matches("<script").count(), 1);
     }
     let title = server.get("/%3Cb%3E&%22'/").text();
     rows.holds("the title", "it is escaped", title.contains("<title>/&lt;b&gt;&amp;&quot;&#39;/</title>"));
-    // The JSON is plain ASCII: nobody's terminal is steered by it.
+    // The JSON is plain ASCII, so that names cannot send control sequences to a terminal.
     rows.holds("JSON", "ASCII alone", server.get("/?format=json").body.is_ascii());
 }
 
@@ -331,11 +331,11 @@ fn lists_thousands_of_entries_quickly_and_completely() {
         eprintln!("  {path}: {took:?}");
         assert!(took < Duration::from_secs(5), "{path} takes {took:?}");
     }
-    // HTTP/1.0 knows no chunks: the end of the answer is the end of the connection.
+    // HTTP/1.0 has no chunks: the response ends with the connection.
     let old = server.request("GET / HTTP/1.0\r\n\r\n");
     assert!(old.status == 200 && old.text().trim_end().ends_with("</html>"));
     assert!(!old.has("transfer-encoding"));
-    // Somebody who goes away in the middle disturbs nobody.
+    // A client that disconnects in the middle disturbs no other.
     let mut leaving = server.connect();
     leaving.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     drop(leaving);
@@ -344,7 +344,7 @@ fn lists_thousands_of_entries_quickly_and_completely() {
 
 #[test]
 fn shows_the_first_entries_by_name_beyond_the_limit() {
-    // Made in no order of names, and read in one that the file system has.
+    // Created in random order; the file system returns them in its own.
     let site = (0..500).fold(Site::new(), |site, number| {
         let number = number * 7919 % 500;
         site.file(&format!("file {number}"), "x".repeat(number))
@@ -364,7 +364,7 @@ fn shows_the_first_entries_by_name_beyond_the_limit() {
         rows.check(query, &found, &first);
         let page = server.get(&format!("/{query}")).text();
         let note = "This folder has 501 entries. The first 7 by name are shown.";
-        rows.holds(query, &format!("it says: {note}"), page.contains(note));
+        rows.holds(query, &format!("the note is: {note}"), page.contains(note));
     }
 }
 
@@ -412,7 +412,7 @@ fn a_mirror_follows_one_sort_order() {
             "zoo/inner.txt"
         ]
     );
-    // One that has the address of another order is told not to keep it.
+    // A page in another order tells crawlers not to index it.
     let robots = "<meta name=\"robots\" content=\"noindex, nofollow\">";
     assert!(!server.get("/").text().contains(robots));
     assert!(server.get("/?sort=size").text().contains(robots));
@@ -454,7 +454,7 @@ fn answers_403_for_a_folder_when_listing_is_off() {
     ] {
         rows.check(path, server.get(path).status, status);
     }
-    rows.holds("/", "nothing is told", !server.get("/").text().contains("unlisted-name"));
+    rows.holds("/", "no name is listed", !server.get("/").text().contains("unlisted-name"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The access log and the error log: one line per request, whatever happens to it and whoever sends it.
+//! The access log and the error log: one line per request, whatever its content and outcome.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,7 +11,7 @@ use e2e::{Rows, Server, Signal, Site, TIMEOUT, has_open, wait_until, without_pri
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
-/// A line in the format `common` or `combined`, taken apart.
+/// A parsed line in the format `common` or `combined`.
 #[derive(Debug, Clone, PartialEq)]
 struct Line {
     client: String,
@@ -25,7 +25,7 @@ struct Line {
     ended: Option<String>,
 }
 
-/// Takes what stands up to `end` off the front.
+/// Takes the text up to `end` off the front.
 fn take<'a>(rest: &mut &'a str, end: &str) -> Option<&'a str> {
     let (taken, left) = rest.split_once(end)?;
     *rest = left;
@@ -61,14 +61,14 @@ fn parse(line: &str, combined: bool) -> Option<Line> {
     right.then_some(Line { client, request, status, sent, referer, agent, host, duration, ended })
 }
 
-/// Waits until `count` lines have come on standard output, and a little longer for one too many.
+/// Waits until `count` lines have come on standard output, and a little longer to catch one too many.
 fn lines(server: &Server, count: usize) -> Vec<String> {
     let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
     let found = server.output().wait_for(TIMEOUT, enough);
     found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
 }
 
-/// Ends the server, and with it the log; all of its lines.
+/// Ends the server, which completes the log; returns all lines.
 fn all_lines(server: &mut Server) -> Vec<Line> {
     server.signal(Signal::TERM);
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
@@ -90,7 +90,7 @@ fn file_lines(path: &Path, count: usize) -> Vec<String> {
     }
 }
 
-/// With one worker, whose lines come in the order of the requests.
+/// With one worker, so that lines come in the order of requests.
 fn site(log: &str) -> Site {
     Site::new()
         .file("a.txt", "0123456789")
@@ -144,7 +144,7 @@ fn every_log_format_has_the_same_facts() {
     }
 }
 
-/// What a client does, and the lines that come of it: status, bytes sent, and how it ended early.
+/// A client's actions, and the lines that they cause: status, bytes sent, and how the request ended early.
 type Row = (&'static str, fn(&Server), &'static [(u16, Option<u64>, Option<&'static str>)]);
 
 const ROWS: &[Row] = &[
@@ -296,11 +296,11 @@ fn logs_one_line_per_request() {
         File::create(site.root().join("huge")).unwrap().set_len(HUGE as u64).unwrap();
         let mut server = site.start();
         act(&server);
-        // Those of requests that broke off come when that is noticed.
+        // Lines of broken requests come when the server notices.
         server.output().wait_for(TIMEOUT, |lines| (lines.len() >= expected.len()).then_some(()));
         let found = all_lines(&mut server);
         for ((status, sent, ended), line) in expected.iter().zip(&found) {
-            // Of a rule that was broken, its token.
+            // The token of the broken rule.
             let why = line.ended.as_deref().map(|why| why.split(':').next().unwrap_or(why));
             rows.check(what, (line.status, why), (*status, *ended));
             if let Some(sent) = sent {
@@ -312,7 +312,7 @@ fn logs_one_line_per_request() {
             if *status < 400 {
                 rows.holds(
                     what,
-                    &format!("it says what was asked: {}", line.request),
+                    &format!("the line has the request: {}", line.request),
                     line.request.contains(" HTTP/1."),
                 );
             }
@@ -350,7 +350,7 @@ fn a_client_cannot_forge_a_log_line() {
         }
         for target in ["/a.txt?\"quoted\"&\\", "/a.txt?<script>", "/a.txt?%1b[2J%0a"] {
             client.get(target);
-            // One that is refused is the last of its connection.
+            // A rejected request is the last one of its connection.
             client = server.connect();
         }
         let found = lines(&server, hostile.len() + 3);
@@ -374,7 +374,7 @@ fn a_client_cannot_forge_a_log_line() {
                 let agent = parsed.agent.unwrap_or_default();
                 rows.holds(
                     value,
-                    &format!("it is told in {agent}"),
+                    &format!("escaped in {agent}"),
                     !agent.contains('"') && agent.len() >= value.len(),
                 );
                 rows.check(value, (parsed.status, parsed.sent), (200, 10));
@@ -393,11 +393,11 @@ fn reopens_the_log_on_sigusr1() {
     for name in ["access", "error"] {
         fs::rename(path(&format!("{name}.log")), path(&format!("{name}.1"))).unwrap();
     }
-    // Before it is told, the old file is written on.
+    // Until the signal, the server writes to the old file.
     client.get("/a.txt");
     file_lines(&path("access.1"), 6);
     server.signal(Signal::USR1);
-    // It is handed to whoever serves, who writes to it from then on.
+    // The master passes the new file to the serving process, which writes to it from then on.
     let pid = server.serving_pid();
     let is_new = || has_open(pid, &path("access.log")) && !has_open(pid, &path("access.1"));
     assert!(wait_until(TIMEOUT, || is_new() && path("error.log").exists()), "the logs are not opened again");
@@ -408,7 +408,7 @@ fn reopens_the_log_on_sigusr1() {
 
 #[test]
 fn reopens_logs_after_giving_up_root() {
-    // Whoever is not root has nothing to give up, and owns what it opens.
+    // Without root, the server has no privilege to give up, and owns the files that it opens.
     let log = "[log]\naccess = \"./access.log\"\nerror = \"./error.log\"";
     let config = format!("{}\n{log}", without_privilege());
     let server = Site::new().file("a.txt", "a").config(&config).start();
@@ -463,7 +463,7 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
     let site = site("access = \"./fifo\"\nqueue = 2");
     let path = site.home().join("fifo");
     mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    // There is a reader, which does not read.
+    // The pipe has a reader, which does not read.
     let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     let server = site.start();
     let mut client = server.connect();
@@ -472,9 +472,9 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
         client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
         (0..100).for_each(|_| assert_eq!(client.read_response().status, 200));
     }
-    // A millisecond for each, were it held up.
+    // One millisecond per request, far less than with a blocking log.
     assert!(started.elapsed() < Duration::from_millis(REQUESTS as u64), "{:?}", started.elapsed());
-    // Now it reads, with one request after the other, until all of them are accounted for.
+    // Now the test reads, with more requests, until all lines are accounted for.
     rustix::fs::fcntl_setfl(reader.as_fd(), OFlags::NONBLOCK).unwrap();
     let mut reader = File::from(reader);
     let (mut written, mut asked) = (Vec::new(), REQUESTS);
@@ -506,7 +506,7 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
         whole.lines().filter(|line| !line.is_empty()).all(|line| parse(line, true).is_some()),
         "each line is whole"
     );
-    // A reader that goes away does not end the server.
+    // A reader that closes does not end the server.
     drop(reader);
     for _ in 0..3 {
         assert_eq!(client.get("/a.txt").status, 200);

@@ -1,5 +1,5 @@
-//! `taipan check` promises what a connection may cost at most. Clients that send as much as they can and read
-//! nothing do not cost more.
+//! `taipan check` prints the most memory that a connection may use. Clients that send as much as they can and
+//! read nothing do not exceed it.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 const CLIENTS: usize = 990;
-/// More than a connection may keep of its input.
+/// More than a connection may buffer of its input.
 const INPUT: usize = 200_000;
 
-/// One attack at a time: each holds a good part of the memory that the kernel has for sockets.
+/// One attack at a time: each uses a good part of the kernel's memory for sockets.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     raise_descriptor_limit();
@@ -26,7 +26,7 @@ fn site() -> Site {
     Site::new().file("a.bin", vec![7; 60_000]).config(top).config(limits)
 }
 
-/// Bytes of `128.0 KiB`.
+/// Parses `128.0 KiB` into bytes.
 fn bytes(text: &str) -> u64 {
     let (number, unit) = text.trim().split_once(' ').expect("it has a unit");
     let unit = match unit {
@@ -38,7 +38,7 @@ fn bytes(text: &str) -> u64 {
     (number.parse::<f64>().expect("it is a number") * unit) as u64
 }
 
-/// What `taipan check` says that one connection, and all scripts together, cost at most.
+/// The limits that `taipan check` prints for one connection, and for all scripts together.
 fn promise(server: &Server) -> (u64, u64) {
     let config = server.home().join("site.toml");
     let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
@@ -53,14 +53,14 @@ fn promise(server: &Server) -> (u64, u64) {
     (line("connections: task").1, line("scripts that run").0)
 }
 
-/// The most memory that a process has had, in bytes.
+/// The peak memory of a process, in bytes.
 fn peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");
     line.trim_matches(['\t', ' ', 'k', 'B']).parse::<u64>().expect("it is a number") * 1024
 }
 
-/// Sends as much of `input` as is taken at once, and leaves the rest in it.
+/// Sends as much of `input` as the socket takes at once; the rest stays in `input`.
 fn send_what_is_taken(client: &Client, input: &mut &[u8]) {
     while !input.is_empty() {
         match send(client, input, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -71,7 +71,7 @@ fn send_what_is_taken(client: &Client, input: &mut &[u8]) {
     }
 }
 
-/// So many clients send `input`, and read nothing.
+/// So many clients send `input` and read nothing.
 fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
     let server = site.start();
     let pid = server.serving_pid();
@@ -85,7 +85,7 @@ fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
         server.count("active") >= clients as u64
     });
     assert!(holds, "{what}: {}", server.stats());
-    // What has come of it by now, all that can.
+    // The server has processed all that it can.
     let mut sent = server.count("bytes");
     for _ in 0..20 {
         assert_eq!(server.get("/a.bin").status, 200);
@@ -100,7 +100,7 @@ fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
     );
 }
 
-/// Requests, one behind the other.
+/// Pipelined requests.
 fn pipelined(request: &str) -> Vec<u8> {
     request.repeat(INPUT / request.len() + 1).into_bytes()
 }
@@ -141,7 +141,7 @@ fn buffered_bodies_stay_within_the_promised_memory() {
     let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
     let head = "POST /slow.cgi HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let input = format!("{head}{}", format!("7fff\r\n{}\r\n", "x".repeat(0x7fff)).repeat(6));
-    // Not the end of any of them.
+    // None of them complete.
     attack(site, "collected bodies", CLIENTS, &input.as_bytes()[..INPUT - 10_000]);
 }
 
@@ -153,7 +153,7 @@ fn unread_script_output_stays_within_the_promised_memory() {
     attack(site, "output", 100, "GET /much.cgi HTTP/1.1\r\nHost: h\r\n\r\n".repeat(100).as_bytes());
 }
 
-/// Bytes of a process that are no file's.
+/// Private memory of a process, in bytes.
 fn anonymous(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("it is there");
@@ -182,7 +182,7 @@ fn clients_that_take_files_cost_what_check_calls_typical() {
     let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n");
-        // Its answer has begun, and does not end before all of it is read.
+        // The response has begun, and does not end before it is read.
         assert!(client.read_some().expect("it is answered").starts_with(b"HTTP/1.1 200"));
     }
     let grown = anonymous(pid) - before;

@@ -1,5 +1,5 @@
-//! Several requests at a time on one FastCGI connection, against an application that is part of the test and
-//! does with them what a row of it says.
+//! Several concurrent requests on one FastCGI connection, against an application in the test that responds as
+//! each test says.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,23 +12,23 @@ use e2e::{Client, Random, ReadError, Server, Site, TIMEOUT, wait_until};
 use script::fastcgi::RequestId;
 use script::fastcgi::application::{Application, Event, Limits};
 
-/// How long the application waits for more before it looks whether there is something else to do.
+/// How long the application waits for input before it checks for other work.
 const TICK: Duration = Duration::from_millis(5);
 const HEAD: &str = "Content-Type: text/plain\n\n";
 
-/// What the application is told, one connection after the other.
+/// Events of the application, one connection after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
-    /// A request with all its body.
+    /// A request with its whole body.
     Request(RequestId),
     Abort(RequestId),
-    /// Nothing more for now.
+    /// No further input for now.
     Nothing,
 }
 
-/// One connection to the application.
+/// One connection from the server.
 struct Line {
-    /// From 1.
+    /// The first one is 1.
     number: usize,
     application: Application,
     socket: TcpStream,
@@ -44,28 +44,28 @@ struct Asked {
     is_whole: bool,
 }
 
-/// What has been seen of the server.
+/// Counts of what the server has done.
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,
-    /// Requests at a time on one connection, at most.
+    /// The most concurrent requests on one connection.
     most: AtomicUsize,
     questions: AtomicUsize,
     refusals: AtomicUsize,
     aborted: Mutex<Vec<String>>,
-    /// What the test tells the application.
+    /// Set by the test for the application.
     go: AtomicUsize,
 }
 
-/// As the application says that it is, and as it is.
+/// What the application reports about multiplexing, and does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Can {
     Multiplex,
-    /// It says so.
+    /// Reports that it can.
     Not,
-    /// It says otherwise.
+    /// Reports that it cannot.
     NotInTruth,
-    /// It says so, and closes the connection, as PHP does.
+    /// Reports that it can, and then closes the connection, as PHP does.
     NotAsked,
 }
 
@@ -93,7 +93,7 @@ fn peer(can: Can, act: impl Fn(&mut Line, Said) + Clone + Send + 'static) -> (So
 }
 
 impl Line {
-    /// Until the server closes it, or the test does.
+    /// Until the server or the test closes the connection.
     fn serve(mut self, can: Can, act: impl Fn(&mut Line, Said)) {
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -161,7 +161,7 @@ impl Line {
         self.requests.iter_mut().find(|asked| asked.id == id).expect("it is under way")
     }
 
-    /// Those whose body is there, if they are as many as this.
+    /// The complete requests, if there are at least so many.
     fn whole(&self, count: usize) -> Option<Vec<RequestId>> {
         let whole: Vec<_> =
             self.requests.iter().filter(|asked| asked.is_whole).map(|asked| asked.id).collect();
@@ -217,14 +217,14 @@ fn get(client: &mut Client, path: &str) {
     client.send(format!("GET /app{path} HTTP/1.1\r\nHost: a\r\n\r\n"));
 }
 
-/// A client that has asked for this, in an order that the application sees.
+/// Sends a request, in an order that the application sees.
 fn asks(server: &Server, path: &str) -> Client {
     let mut client = server.connect();
     get(&mut client, path);
     client
 }
 
-/// The application says that it can, and so many requests are under way.
+/// Waits until the server knows that the application can multiplex, and so many requests are active.
 fn warm(server: &Server) {
     assert_eq!(server.get("/app/warm").text(), "warm");
 }
@@ -282,7 +282,7 @@ fn multiplexes_at_most_the_configured_number_of_requests() {
             }
         });
         assert!((2..=8).contains(&seen.most.load(Ordering::SeqCst)));
-        // Another worker has to be given its turn.
+        // Another worker needs the connection.
         let connections = seen.connections.load(Ordering::SeqCst);
         assert!(connections == 1 || workers > 1, "{connections}");
     }
@@ -329,9 +329,9 @@ fn falls_back_to_one_request_at_a_time_when_the_peer_rejects_a_second() {
     });
     let server = server(address, "");
     let mut held = asks(&server, "/held");
-    until("the question is answered", || seen.questions.load(Ordering::SeqCst) == 1);
+    until("the query is answered", || seen.questions.load(Ordering::SeqCst) == 1);
     thread::sleep(2 * TICK);
-    // It has not been looked at, so that any method can be tried again.
+    // The application has not read the request, so that any method can be retried.
     let post = "POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     let response = server.request(post);
     assert_eq!(response.text(), "post", "{response}");
@@ -350,7 +350,7 @@ fn falls_back_to_one_request_at_a_time_when_the_peer_rejects_a_second() {
 fn aborts_only_the_request_of_a_client_that_disconnects() {
     let (address, seen) = peer(Can::Multiplex, |line, said| match said {
         Said::Abort(id) => {
-            // It may say more, which nobody wants.
+            // The application may send more, which the server discards.
             line.say(id, vec![b'x'; 1 << 20]);
             line.finish(id);
         }
@@ -388,7 +388,7 @@ fn aborts_only_the_request_of_a_client_that_disconnects() {
     for client in &mut clients {
         let mut rest = Vec::new();
         while !rest.ends_with(b"0\r\n\r\n") {
-            rest.extend(client.read_some().expect("it goes on"));
+            rest.extend(client.read_some().expect("the other request continues"));
         }
         assert!(String::from_utf8_lossy(&rest).contains("end"), "{}", String::from_utf8_lossy(&rest));
     }
@@ -435,7 +435,7 @@ fn retries_unanswered_requests_once_when_the_connection_breaks() {
 fn sends_two_large_bodies_over_one_connection_in_parallel() {
     let (address, seen) = peer(Can::Multiplex, |line, said| {
         if let Said::Request(id) = said {
-            // Slow, so that the server has to wait with what there is.
+            // Slow, so that the server has to buffer.
             line.pause();
             let body = std::mem::take(&mut line.asked(id).body);
             line.say(id, HEAD);
@@ -463,7 +463,7 @@ fn sends_two_large_bodies_over_one_connection_in_parallel() {
     for (client, body) in clients.iter_mut().zip(&bodies) {
         assert!(client.read_response().body == *body);
     }
-    // A body in chunks is collected first, and sent from its file.
+    // A chunked body is spooled first, and sent from its file.
     let mut chunked = server.connect();
     chunked.send("POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     for piece in bodies[0].chunks(100_000) {
@@ -480,7 +480,7 @@ fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
     const MUCH: usize = 48 * 1024 * 1024;
     let (address, seen) = peer(Can::Multiplex, |line, _| {
         let Some(after) = line.by_path("/after").or(line.by_path("/later")) else { return };
-        let large = line.by_path("/large").expect("it was asked before");
+        let large = line.by_path("/large").expect("the request came earlier");
         match line.path(after).as_str() {
             "/after" => {
                 line.say(large, format!("Content-Length: {}\n{HEAD}", LITTLE + MUCH));
@@ -497,11 +497,11 @@ fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
     let mut slow = server.connect();
     slow.set_receive_buffer(256 * 1024);
     get(&mut slow, "/large");
-    until("it is asked", || seen.most.load(Ordering::SeqCst) == 1);
+    until("the request arrives", || seen.most.load(Ordering::SeqCst) == 1);
     assert_eq!(server.get("/app/after").text(), "after");
     let mut later = asks(&server, "/later");
     thread::sleep(50 * TICK);
-    // Once it reads, both are complete.
+    // Once the client reads, both are complete.
     let body = slow.read_response().body;
     assert_eq!((body.len(), body[0], body[LITTLE]), (LITTLE + MUCH, b'l', b'm'));
     assert_eq!(later.read_response().text(), "after");

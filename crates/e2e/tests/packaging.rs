@@ -1,4 +1,4 @@
-//! What is beside the program in a package: where it is put, and whether it does what it says.
+//! Files of the package besides the program: their places, and whether they work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use e2e::{Folder, Server, TIMEOUT, command, is_root, output_of, program, tool, w
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
-/// A folder with both programs in it, as cargo makes one.
+/// A folder with both programs, as cargo builds them.
 fn built() -> Folder {
     let folder = Folder::new();
     let link = |name| std::os::unix::fs::symlink(program(), folder.path().join(name)).expect("it is ours");
     link("taipan");
-    // What matters here is that it prints a page for `man`.
+    // Only its manual page matters here.
     folder.script("taipan-bench", "#!/bin/sh\necho '.TH TAIPAN-BENCH 1'\n");
     folder
 }
@@ -66,7 +66,7 @@ fn install_names_what_to_build_first() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("cargo build --release"));
 }
 
-/// As a package has them, with all paths beneath `home`.
+/// A packaged file, with all paths moved below `home`.
 fn packaged(name: &str, home: &Path) -> String {
     let text = fs::read_to_string(Path::new(PACKAGING).join(name)).expect("it is in the tree");
     let home = home.display();
@@ -82,7 +82,7 @@ fn the_packaged_rotation_rotates_logs() {
     home.file("www/a.txt", "a");
     let config = packaged("etc/site.toml", home.path())
         .replace("/srv/www", &home.path().join("www").display().to_string());
-    // What an administrator has of one's own: addresses and the account.
+    // The administrator's own settings: addresses and the account.
     let kept: Vec<&str> =
         config.lines().filter(|line| !line.starts_with("listen") && !line.starts_with("user")).collect();
     let user = if is_root() { "user = \"root\"\n" } else { "" };

@@ -1,5 +1,5 @@
-//! Applications that the server starts itself: how many processes there are and when, what each is given,
-//! and what becomes of requests when processes come and go.
+//! Applications that the server starts itself: the number and the start of their processes, what each process
+//! gets, and requests while processes start and end.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -17,11 +17,11 @@ use e2e::{
 const APP: &str = include_str!("programs/app.py");
 const HTTP_APP: &str = include_str!("programs/http_app.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
-/// The field and the words that go with an answer which says to come again.
+/// The status of a response with `Retry-After`.
 const COME_AGAIN: (u16, bool) = (503, true);
 
-/// Everything below `/app/` is left to the program `app.py`, which is told `words`; `top` goes to the
-/// server, and `settings` to the application.
+/// Everything below `/app/` goes to the program `app.py` with the arguments `words`; `top` is added to the
+/// top level, and `settings` to the application.
 fn config(home: &Path, words: &str, top: &str, settings: &str) -> String {
     let home = home.display();
     let words: String = words.split_whitespace().map(|word| format!(", \"{word}\"")).collect();
@@ -42,7 +42,7 @@ fn site_with(top: &str, words: &str, settings: &str) -> Site {
         .file("static", "still here")
         .file_beside_root("app.py", APP)
         .file_beside_root("taipan.py", WRAPPER);
-    // Also for whoever is not root.
+    // So that tests work without root, too.
     fs::set_permissions(site.home(), Permissions::from_mode(0o777)).expect("it is our folder");
     let config = config(site.home(), words, top, settings);
     site.config(&config)
@@ -52,24 +52,24 @@ fn start(settings: &str) -> Server {
     site("", settings).start()
 }
 
-/// The number of the process that answers. Panics if none does.
+/// The number of the process that responds. Panics without a response.
 fn pid(server: &Server) -> u32 {
     number(&server.get("/app/pid"))
 }
 
 fn number(response: &Response) -> u32 {
     assert_eq!(response.status, 200, "{response}");
-    response.text().parse().expect("it answers with its number")
+    response.text().parse().expect("it responds with its number")
 }
 
-/// All processes that have been started, and when, in seconds.
+/// The numbers of all processes that were started, and the times of their starts in seconds.
 fn starts(server: &Server) -> Vec<(u32, f64)> {
     let text = fs::read_to_string(server.home().join("starts")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.map(|(pid, time)| (pid.parse().expect("a number"), time.parse().expect("a time"))).collect()
 }
 
-/// Those of them that run.
+/// Those processes that still run.
 fn alive(server: &Server) -> Vec<u32> {
     starts(server).into_iter().map(|(pid, _)| pid).filter(|pid| runs(*pid)).collect()
 }
@@ -84,14 +84,14 @@ fn wait_for(server: &Server, what: &str, holds: impl FnMut() -> bool) {
     );
 }
 
-/// A request that is answered when there is a file `go`: once it has begun.
+/// Sends a request that is answered once the file `go` exists; returns when it has begun.
 fn begin(server: &Server, name: &str) -> Client {
     let client = request(server, &format!("wait?{name}"));
     wait_for(server, name, || began(server, name).is_some());
     client
 }
 
-/// The process that has a request which was begun.
+/// The process that handles a request that was begun.
 fn began(server: &Server, name: &str) -> Option<u32> {
     fs::read_to_string(server.home().join(format!("began-{name}"))).ok()?.parse().ok()
 }
@@ -140,7 +140,7 @@ fn wrappers_respond_like_the_same_programs_by_cgi() {
         rows.check(name, by_cgi.text().as_str(), "Hello!\nThis is request 1, with the query \"a=b\".\n");
         let first = client.get(&format!("/{name}/?a=b"));
         rows.check(name, (first.status, first.text()), (by_cgi.status, by_cgi.text()));
-        // How it is framed depends on when it came.
+        // The framing depends on timing.
         let fields = |of: &Response| of.fields_but(&["date", "content-length", "transfer-encoding"]);
         rows.check(name, fields(&first), fields(&by_cgi));
         let second = client.get(&format!("/{name}/?c"));
@@ -170,7 +170,7 @@ fn passes_the_variables_of_a_script_to_an_application() {
         ));
         assert_eq!(response.status, 200, "{response}");
         let all = response.text().replace(&format!("x.{name}"), "x.NAME");
-        // Each has its own connection.
+        // Each request has its own connection.
         let lines = all.lines().filter(|line| !line.starts_with("REMOTE_PORT="));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -212,7 +212,7 @@ fn reads_application_output_like_script_output() {
         rows.check(path, server.get(path).status, 502);
         server.wait_for_line(path, TIMEOUT);
     }
-    rows.check("and goes on", server.get("/app/same").text().as_str(), "the same for all");
+    rows.check("and continues", server.get("/app/same").text().as_str(), "the same for all");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn starts_processes_on_demand_up_to_the_maximum() {
 fn keeps_spare_processes_besides_busy_ones() {
     let server = start("min_processes = 0\nspare_processes = 2\nprocesses = 4");
     let mut clients = Vec::new();
-    // One works and two are spare; and so on, up to four.
+    // One busy and two spare; and so on, up to four.
     for expected in [2, 3, 4, 4, 4] {
         wait_for(&server, &format!("{expected} run"), || alive(&server).len() == expected);
         if clients.len() < 4 {
@@ -296,7 +296,7 @@ fn ends_idle_processes_down_to_the_minimum() {
 
     let server = start("min_processes = 0\nunused = \"200ms\"");
     pid(&server);
-    wait_for(&server, "nobody is left", || alive(&server).is_empty());
+    wait_for(&server, "no process is left", || alive(&server).is_empty());
     pid(&server);
 }
 
@@ -308,7 +308,7 @@ fn replaces_a_process_after_its_maximum_of_requests() {
     let of_three: Vec<&[u32]> = answered.chunks(3).collect();
     assert!(of_three.iter().all(|same| same.iter().all(|pid| *pid == same[0])), "{answered:?}");
     assert_eq!(answered.iter().collect::<BTreeSet<_>>().len(), 3, "{answered:?}");
-    wait_for(&server, "those before have ended", || !answered[..6].iter().any(|pid| runs(*pid)));
+    wait_for(&server, "the earlier processes have ended", || !answered[..6].iter().any(|pid| runs(*pid)));
 }
 
 #[test]
@@ -319,13 +319,13 @@ fn replaces_a_process_with_too_much_memory_without_failing_a_request() {
     let large = number(&client.get("/app/leak?150"));
     assert_eq!(small, large);
     wait_for(&server, "it has ended", || number(&client.get("/app/pid")) != large && !runs(large));
-    // Those that are small stay.
+    // Small processes stay.
     let next = pid(&server);
     thread::sleep(std::time::Duration::from_millis(1500));
     assert_eq!(pid(&server), next);
 }
 
-/// Everybody gets the same answer, until `enough` is done.
+/// All clients get the same response, until `enough` is done.
 fn under_load(server: &Server, persistence: Persistence, enough: impl FnOnce() + Send) {
     let page = Page { path: "/app/same".into(), contents: vec![Arc::new(b"the same for all".to_vec())] };
     let fields = if persistence == Persistence::Close { "Connection: close\r\n" } else { "" };
@@ -347,7 +347,7 @@ fn under_load(server: &Server, persistence: Persistence, enough: impl FnOnce() +
 fn replaces_processes_under_load_without_failing_a_request() {
     for persistence in [Persistence::KeepAlive, Persistence::Close] {
         let server = start("processes = 2\nrequests = 20");
-        // It takes a while, as starting Python does.
+        // Starting Python takes a while.
         under_load(&server, persistence, || assert!(wait_until(6 * TIMEOUT, || starts(&server).len() >= 12)));
     }
 }
@@ -373,7 +373,7 @@ fn retries_an_idempotent_request_when_its_process_dies() {
         let response = client.request(format!("{method} /app/{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
         rows.check(&row, response.status, status);
         let died = || before.iter().filter(|pid| !runs(**pid)).count();
-        // Whoever has closed all that he had may still be about to end.
+        // A process that has closed its descriptors may still be about to exit.
         wait_for(&server, &row, || died() >= deaths);
         rows.check(&row, died(), deaths);
         rows.check(&row, client.get("/static").text().as_str(), "still here");
@@ -390,7 +390,7 @@ fn cuts_the_response_when_its_process_dies() {
         let cut = request(&server, path).try_read_response();
         rows.holds(
             path,
-            &format!("it is cut, not {cut:?}"),
+            &format!("expected a cut response, found {cut:?}"),
             matches!(cut, Err(ReadError::Closed { after: 1.. })),
         );
         server.wait_for_line(&format!("/app/{path}"), TIMEOUT);
@@ -407,7 +407,7 @@ fn loses_no_request_when_an_idle_process_is_killed() {
         signal_process(killed, Signal::KILL);
         wait_for(&server, "it has ended", || !runs(killed));
         let request = format!("{method} /app/pid HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-        rows.holds(method, "another answers", number(&server.request(request)) != killed);
+        rows.holds(method, "another process responds", number(&server.request(request)) != killed);
     }
 }
 
@@ -466,13 +466,13 @@ fn reload_replaces_only_processes_whose_settings_changed() {
     let server = start("");
     let mut rows = Rows::new();
     let mut present = pid(&server);
-    // What changes; whether the same process still answers.
+    // The changed setting; whether the same process still responds.
     for (what, words, top, settings, stays) in [
         ("nothing", "", "", "", true),
         ("the server", "", "headers = { X-New = \"1\" }", "", true),
         ("the environment", "", "", "env = { NEW = \"1\" }", false),
         ("a word of the command", "other", "", "env = { NEW = \"1\" }", false),
-        ("after how many it is replaced", "other", "", "env = { NEW = \"1\" }\nrequests = 1000", false),
+        ("the maximum of requests", "other", "", "env = { NEW = \"1\" }\nrequests = 1000", false),
     ] {
         let serving = server.serving_pid();
         server.configure(&config(server.home(), words, top, settings));
@@ -493,7 +493,7 @@ fn reload_replaces_only_processes_whose_settings_changed() {
     assert_eq!(server.get("/app/pid").status, 404);
     server.configure(&config(server.home(), "", "", ""));
     server.signal(Signal::HUP);
-    wait_for(&server, "it is there again", || server.get("/app/pid").status == 200);
+    wait_for(&server, "the process is started again", || server.get("/app/pid").status == 200);
 }
 
 #[test]
@@ -518,10 +518,10 @@ fn reloads_under_load_fail_no_request() {
             let settings = format!("processes = 2\nenv = {{ VERSION = \"{}\" }}", number / 2);
             server.configure(&config(server.home(), "", "", &settings));
             server.reload();
-            wait_for(&server, "somebody has begun", || server.get("/app/same").status == 200);
+            wait_for(&server, "a process has begun", || server.get("/app/same").status == 200);
         }
     });
-    wait_for(&server, "none is left of those before", || alive(&server).len() <= 2);
+    wait_for(&server, "none of the earlier processes is left", || alive(&server).len() <= 2);
 }
 
 #[test]
@@ -552,7 +552,7 @@ fn gives_a_process_only_its_socket_folder_and_environment() {
         let found = first_of(&server);
         rows.check(settings, &found[0], &server.home().display().to_string());
         rows.check(settings, &found[1], &user);
-        // Its own listener and what stands in its place, output, errors, the connection, and no more.
+        // Its listener and what replaces it, output, errors, the connection, and nothing else.
         rows.holds(
             settings,
             &format!("few descriptors: {}", found[4]),
@@ -587,12 +587,12 @@ fn can_pass_the_socket_as_systemd_does() {
             path_of("python3")
         ))
         .start();
-    // `LISTEN_PID` it has looked at itself; `LISTEN_FDNAMES` goes with it.
+    // The program reads `LISTEN_PID` itself; `LISTEN_FDNAMES` comes with it.
     let found = server.get("/app/environment").text();
     let own: Vec<&str> = found.lines().filter(|line| !line.starts_with("LISTEN_")).collect();
     assert_eq!(own, ["A=b", "PATH=/usr/local/bin:/usr/bin:/bin"], "{found}");
     assert!(found.contains("LISTEN_FDS=1") && found.contains("LISTEN_PID="), "{found}");
-    // Four at a time, in one process.
+    // Four concurrent requests in one process.
     let mut clients: Vec<Client> = (0..4).map(|name| begin(&server, &name.to_string())).collect();
     let pids: BTreeSet<Option<u32>> = (0..4).map(|name| began(&server, &name.to_string())).collect();
     assert_eq!(pids.len(), 1);
@@ -621,17 +621,19 @@ fn runs_ten_slow_requests_on_ten_processes_in_parallel() {
 fn queues_requests_at_capacity_and_then_answers_503() {
     let server = start("processes = 1\nqueue = 1\nwait = \"500ms\"");
     let mut first = begin(&server, "1");
-    // One of these two waits, and then has waited too long; the other has no place to wait in.
+    // One of these two waits until its timeout; the other finds the queue full.
     let (mut second, mut third) = (request(&server, "wait?2"), request(&server, "wait?3"));
     for client in [&mut second, &mut third] {
         let response = client.read_response();
         assert_eq!(status_and_whether_to_retry(&response), COME_AGAIN, "{response}");
     }
-    // Who has left is not waited for.
+    // A request whose client has disconnected leaves the queue.
     drop(request(&server, "wait?4"));
     go(&server);
     assert_eq!(first.read_response().status, 200);
-    wait_for(&server, "there is room again", || request(&server, "wait?5").read_response().status == 200);
+    wait_for(&server, "the queue has room again", || {
+        request(&server, "wait?5").read_response().status == 200
+    });
     assert!(["2", "3"].iter().all(|name| began(&server, name).is_none()));
 }
 
@@ -669,8 +671,8 @@ fn tells_the_program_when_its_client_disconnects() {
 #[test]
 fn logs_one_access_line_per_request_and_program_output_as_errors() {
     let server = site("says", "").config("[log]\naccess = \"stdout\"\nformat = \"common\"").start();
-    let line = server.wait_for_line("said before any request", TIMEOUT);
-    assert!(line.contains("app"), "whose it is: {line}");
+    let line = server.wait_for_line("written before any request", TIMEOUT);
+    assert!(line.contains("app"), "the line names the process: {line}");
     server.get("/app/error?words-for-the-log");
     let line = server.wait_for_line("words-for-the-log", TIMEOUT);
     assert!(line.contains("127.0.0.1") && line.contains("GET") && line.contains("/app/error"), "{line}");
@@ -679,12 +681,12 @@ fn logs_one_access_line_per_request_and_program_output_as_errors() {
     assert_eq!(server.stdout().lines().count(), 1);
 }
 
-/// What is to be ended, of the server or beside it.
+/// The process to kill, of the server or of the application.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Told(Signal),
     Process,
-    /// That which has started the process.
+    /// The parent of the application's process.
     Pool,
     Keeper,
 }
@@ -692,7 +694,7 @@ enum End {
 #[test]
 fn leaves_no_process_behind_when_any_process_is_killed() {
     for end in [End::Told(Signal::TERM), End::Told(Signal::INT), End::Process, End::Pool, End::Keeper] {
-        // When the pool is killed, nobody is there who knows of more than those whom the kernel ends.
+        // When the pool is killed, no process knows of any others than those that the kernel ends.
         let words = if end == End::Pool { "" } else { "child" };
         let mut server = site(words, "min_processes = 2\ngrace = \"500ms\"").start();
         wait_for(&server, "two run", || alive(&server).len() == 2);
@@ -721,7 +723,7 @@ fn leaves_no_process_behind_when_any_process_is_killed() {
                 client.try_send("GET /app/same HTTP/1.1\r\nHost: a\r\n\r\n").is_ok()
                     && client.try_read_response().is_ok_and(|response| response.status == 200)
             };
-            wait_for(&server, &format!("{end:?}: it goes on"), responses);
+            wait_for(&server, &format!("{end:?}: the server still serves"), responses);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the program does while it is root: it opens logs, the pid file and sockets where another user may
-//! have put links, and lets that user lead it nowhere.
+//! The program as root: it opens logs, the pid file and sockets where another user may have put links, and
+//! does not follow that user's links.
 //!
-//! Users other than one's own can be had by root alone, so these tests are for root.
+//! Only root can act as other users, so these tests run as root only.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -18,11 +18,11 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// The user and the group `nobody`.
 const NOBODY: u32 = 65534;
-/// A group that `nobody` is not in.
+/// A group without `nobody`.
 const OTHER_GROUP: u32 = 4;
 const SECRET: &str = "nothing that a client sends belongs here\n";
 
-/// A site served as `nobody`, with a folder `logs` of that user and a file `secret` of root's.
+/// A site served as `nobody`, with a folder `logs` of that user and a file `secret` of root.
 fn site(config: &str) -> Site {
     let site = Site::new()
         .file("a.txt", "a")
@@ -43,7 +43,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A start that has to fail: its exit code and what it said.
+/// A start that has to fail: its exit code and its standard error.
 fn refused(site: &Site) -> (Option<i32>, String) {
     let mut command = command();
     command.arg("-c").arg(site.write_config()).current_dir(site.home());
@@ -56,7 +56,7 @@ fn owner(path: &Path) -> (u32, u32, u32) {
     (found.uid(), found.gid(), found.mode() & 0o7777)
 }
 
-/// What the user of a folder, or a group of another user's, may have done there; and what is said of it.
+/// Actions of the owner of a folder, or of the group of another user, and the server's message.
 type Row = (&'static str, fn(&Path), &'static str, &'static str);
 
 const REFUSED: &[Row] = &[
@@ -217,7 +217,7 @@ fn as_root_refuses_files_that_another_user_can_replace() {
     }
 }
 
-/// A server whose logs are in the folder of its user; its error log is its standard error.
+/// A server with its logs in the folder of its user; its error log is its standard error.
 fn with_log() -> Server {
     let server = site("[log]\naccess = \"logs/access.log\"").start();
     assert_eq!(server.get("/a.txt").status, 200);
@@ -282,7 +282,7 @@ fn creates_logs_with_the_documented_owner_and_mode() {
         chown(&path, Some(user), Some(group)).unwrap();
         set_mode(&path, mode);
     }
-    // The mode is the one of the manual, whatever the umask is.
+    // The mode is as documented, whatever the umask.
     let mut shell = tool("sh");
     shell.args(["-c", "umask 0077; exec \"$0\" \"$@\""]).arg(e2e::program());
     let server = site.start_by(shell);
@@ -291,7 +291,7 @@ fn creates_logs_with_the_documented_owner_and_mode() {
     assert_eq!(found("root/error.log"), (0, OTHER_GROUP, 0o640));
     assert_eq!(found("all/b.log"), (0, 0, 0o640));
     assert_eq!(found("root/pid"), (0, OTHER_GROUP, 0o644));
-    // Rotated, they are made once more, the same way.
+    // After a rotation, they are created again in the same way.
     for name in ["logs/access.log", "root/error.log", "all/b.log"] {
         fs::rename(server.home().join(name), server.home().join(format!("{name}.1"))).unwrap();
     }
@@ -305,7 +305,7 @@ fn creates_logs_with_the_documented_owner_and_mode() {
     assert_eq!(found("all/b.log"), (0, 0, 0o640));
     assert_eq!(server.get("/a.txt").status, 200);
     assert!(has_lines(&server.home().join("logs/access.log"), 1));
-    // And opened as they are.
+    // Existing logs are opened as they are.
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
     assert!(has_lines(&server.home().join("logs/access.log"), 2));
@@ -385,7 +385,7 @@ fn a_script_of_the_same_user_cannot_read_server_processes() {
     assert_eq!(server.get("/a.cgi").text(), "closed\nclosed\nclosed\nits own\n");
 }
 
-/// A folder that only root may enter, with one in it that is to be served.
+/// A folder that only root may enter; the folder to serve is inside.
 fn closed_home() -> Folder {
     let home = Folder::new();
     home.file("clone/a.txt", "a");
@@ -428,7 +428,7 @@ fn as_root_serves_a_folder_that_the_account_cannot_reach() {
         serve.args(arguments).args(["--listen", "127.0.0.1:0", "--user", "nobody"]);
         let mut server = Server::start(serve, 1, None, false);
         serves_all_and_no_more(&server, &mut rows, "at first");
-        // Roots are looked at again after a second; files that are new are asked of the disk.
+        // The server checks roots again after a second; new files come from the disk.
         let until = Instant::now() + Duration::from_millis(2500);
         for number in 0.. {
             let name = format!("clone/new-{number}");
@@ -501,7 +501,7 @@ fn names_a_folder_that_the_account_cannot_read_with_advice() {
         rows.check(root, output.status.code(), Some(2));
         rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
     }
-    // The folder itself: no other descriptor helps there.
+    // For this folder itself, no other descriptor helps.
     let output =
         output_of(command().arg(folder.join("below")).args(["--listen", "127.0.0.1:0", "--user", "nobody"]));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -513,7 +513,7 @@ fn names_a_folder_that_the_account_cannot_read_with_advice() {
     );
 }
 
-/// The program, where `/etc/passwd` says this.
+/// The program, with this `/etc/passwd`.
 fn with_accounts(home: &Folder, accounts: &str) -> Command {
     let file = home.file("passwd", accounts);
     let mut command = tool("unshare");

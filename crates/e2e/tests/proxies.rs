@@ -1,5 +1,5 @@
-//! Behind a proxy: who asks, by which scheme and which host, is what trusted proxies say, everywhere; and nothing of
-//! it is believed of anyone else.
+//! Behind a proxy: the client, scheme and host are those that trusted proxies report, everywhere; other peers
+//! are never believed.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::thread;
 
 use e2e::{BackgroundProcess, Client, Response, Rows, Server, Site, TIMEOUT, free_port, tool, wait_until};
 
-/// In the networks that the tests trust, and not.
+/// An address in the networks that the tests trust, and one outside.
 const PROXY: &str = "127.0.0.2";
 const STRANGER: &str = "127.0.1.1";
 
@@ -45,7 +45,8 @@ fn scripts_see_the_fields_of_trusted_proxies_only() {
     let server = site(TRUST, "").start();
     let port = server.addr().port().to_string();
     let mut rows = Rows::new();
-    // Who sends what; REMOTE_ADDR, REMOTE_PORT, HTTPS, SERVER_NAME, SERVER_PORT and HTTP_HOST then.
+    // Source address and fields; the expected REMOTE_ADDR, REMOTE_PORT, HTTPS, SERVER_NAME, SERVER_PORT and
+    // HTTP_HOST.
     let x = "X-Forwarded-For: 192.0.2.9, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";
     let with_host = format!("{x}X-Forwarded-Host: www.example\r\n");
     let forwarded =
@@ -60,7 +61,7 @@ fn scripts_see_the_fields_of_trusted_proxies_only() {
         (PROXY, "X-Forwarded-For: 192.0.2.1, 10.1.2.3\r\n", "192.0.2.1 - - own.example 81 own.example:81"),
         (PROXY, "X-Forwarded-For: 192.0.2.1:5, 10.1.2.3\r\n", "192.0.2.1 5 - own.example 81 own.example:81"),
         (PROXY, "X-Forwarded-Proto: https\r\n", "127.0.0.2 port on own.example 81 own.example:81"),
-        // What is malformed, and all before it, is not believed.
+        // A malformed entry, and all entries before it, are ignored.
         (PROXY, "X-Forwarded-For: 192.0.2.1, unknown\r\n", "127.0.0.2 port - own.example 81 own.example:81"),
         (PROXY, "X-Forwarded-For: 192.0.2.1, _x, 10.0.0.1\r\n", "10.0.0.1 - - own.example 81 own.example:81"),
         (PROXY, "Forwarded: for=192.0.2.1;host=\"\r\n", "127.0.0.2 port - own.example 81 own.example:81"),
@@ -72,7 +73,7 @@ fn scripts_see_the_fields_of_trusted_proxies_only() {
     ] {
         let found = variables(&request(&mut from(&server, peer), "/env.cgi", fields));
         let value = |name: &str| found.get(name).cloned().unwrap_or_else(|| "-".to_owned());
-        // That of a connection is any.
+        // The port of a connection is arbitrary.
         let remote_port = match (value("REMOTE_PORT"), expected.contains(" port ")) {
             (known, true) if known.parse::<u16>().is_ok() => "port".to_owned(),
             (other, _) => other,
@@ -120,7 +121,7 @@ fn host_redirects_and_logs_reflect_the_original_request_of_the_client() {
     }
     let of_a_stranger = request(&mut from(&server, STRANGER), "/go", fields);
     rows.check("a stranger", of_a_stranger.field("location"), Some("http://own.example/there"));
-    // A request with a body, which waits for it, and is answered by another script than was asked.
+    // A request with a body, which an internal redirect passes to another script.
     let mut client = from(&server, PROXY);
     client.send(format!("POST /away.cgi HTTP/1.1\r\nHost: own.example\r\n{https}Content-Length: 5\r\n\r\n"));
     client.send("hello");
@@ -130,7 +131,7 @@ fn host_redirects_and_logs_reflect_the_original_request_of_the_client() {
         (found["REMOTE_ADDR"].as_str(), found["HTTPS"].as_str()),
         ("192.0.2.2", "on"),
     );
-    // Each line is of its own client, whatever connection they share.
+    // Each line has its own client, even on a shared connection.
     let several: String = (1..=3)
         .map(|at| format!("GET /page.html?{at} HTTP/1.1\r\nHost: own.example\r\nX-Forwarded-For: 198.51.100.{at}\r\n\r\n"))
         .collect();
@@ -273,7 +274,7 @@ fn identifies_a_client_behind_lighttpd_that_forges_its_address() {
             ("", "127.0.3.4"),
             ("X-Forwarded-For: 192.0.2.66\r\n", "127.0.3.4"),
             ("X-Forwarded-For: 192.0.2.66, \r\nX-Real-IP: 192.0.2.66\r\n", "127.0.3.4"),
-            // It passes that on where it does not write it itself. Then nothing is believed of the two.
+            // lighttpd passes the field on unless it writes it itself. Then neither is believed.
             ("Forwarded: for=192.0.2.66\r\n", if forwarded.is_empty() { "" } else { "127.0.3.4" }),
             ("Forwarded: for=127.0.3.4\r\n", "127.0.3.4"),
             ("Forwarded: for=\"192.0.2.66\r\n", if forwarded.is_empty() { "" } else { "?" }),
@@ -283,7 +284,7 @@ fn identifies_a_client_behind_lighttpd_that_forges_its_address() {
             let is = found["REMOTE_ADDR"].as_str();
             let row = format!("{forwarded} {fields}");
             match expected {
-                // Whether it repairs that, is its own affair.
+                // lighttpd may or may not repair the field.
                 "?" => rows.holds(row, is, matches!(is, "" | "127.0.3.4")),
                 expected => rows.check(row, is, expected),
             }

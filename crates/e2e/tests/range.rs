@@ -1,5 +1,4 @@
-//! Byte ranges (RFC 9110 §14), from files in memory and from files that the kernel sends, compared byte
-//! by byte.
+//! Byte ranges (RFC 9110 §14), from files in memory and from files sent by the kernel, compared byte by byte.
 
 use e2e::{Client, Random, Response, Rows, Server, Site};
 
@@ -7,7 +6,7 @@ const MODIFIED: u64 = 784_111_777;
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const SMALL: usize = 1000;
 const BIG: usize = 3_000_000;
-/// Ways to keep files: all in memory that is small, nothing in memory, nothing at all.
+/// Cache settings: small files in memory, no file in memory, no cache.
 const CACHES: [&str; 3] = ["", "[cache]\nfile = 0\n", "[cache]\nentries = 0\n"];
 
 fn small() -> Vec<u8> {
@@ -31,8 +30,8 @@ fn request(client: &mut Client, path: &str, fields: &str) -> Response {
     client.get_with(path, fields)
 }
 
-/// What an answer says that it has, in short: `whole`, `0-9`, `0-9 20-29` or `none`. Panics where its
-/// fields and its body are not those of that.
+/// The content of a response in short: `whole`, `0-9`, `0-9 20-29` or `none`. Panics if its fields and its
+/// body do not agree.
 fn sent(response: &Response, content: &[u8]) -> String {
     let size = content.len();
     let same = |from: usize, to: usize, body: &[u8]| {
@@ -92,8 +91,8 @@ impl Part {
     }
 }
 
-/// RFC 2046 §5.1, with CRLF alone. The length of each part is what its `Content-Range` says, so that
-/// nothing in the content can be taken for a boundary.
+/// RFC 2046 §5.1, with CRLF only. The length of each part comes from its `Content-Range`, so that no content
+/// can be taken for a boundary.
 fn parts(response: &Response) -> Vec<Part> {
     let boundary =
         response.field("content-type").and_then(|v| v.strip_prefix("multipart/byteranges; boundary="));
@@ -189,7 +188,7 @@ fn sends_the_requested_ranges() {
         ("bytes=0-0,500-,10-10", "0-0 500-999 10-10"),
         ("bytes=0-1,1000-", "0-1"),
         ("bytes=1000-,0-1,2000-,5-6", "0-1 5-6"),
-        // What overlaps or touches becomes one.
+        // Overlapping and adjacent ranges are merged.
         ("bytes=0-1,2-3", "0-3"),
         ("bytes=0-5,3-8", "0-8"),
         ("bytes=3-8,0-5", "0-8"),
@@ -200,13 +199,13 @@ fn sends_the_requested_ranges() {
         ("bytes=0-499,500-999", "0-999"),
         (&format!("bytes={many}"), "0-999"),
         (&format!("bytes={}", overlapping.join(",")), "0-204"),
-        // Sixteen parts, and no more.
+        // Sixteen parts, the maximum.
         (&format!("bytes={sixteen}"), &seventeen[..16].join(" ")),
         (&format!("bytes={}", reversed.join(",")), &reversed.join(" ")),
         (&format!("bytes={}", seventeen.join(",")), "whole"),
         (&format!("bytes={sixteen},5-5"), "whole"),
         (&format!("bytes={}", flood.join(",")), "whole"),
-        // What cannot be read does not count.
+        // Invalid ranges are ignored.
         ("", "whole"),
         ("bytes", "whole"),
         ("bytes=", "whole"),
@@ -228,7 +227,7 @@ fn sends_the_requested_ranges() {
         ("bytes 0-1", "whole"),
         ("lines=0-1", "whole"),
         ("0-1", "whole"),
-        // Not a list: two lines have no value.
+        // Not a list: two field lines have no common value.
         ("bytes=0-1\r\nRange: bytes=4-5", "whole"),
         ("bytes=0-1, bytes=4-5", "whole"),
     ];
@@ -412,7 +411,7 @@ fn sends_an_inflated_file_whole_or_in_correct_ranges() {
                 "9999999-" => "none".to_owned(),
                 range => range.replace(',', " "),
             };
-            // Where the size is known only at the end, there are no ranges.
+            // If the size is known only at the end, there are no ranges.
             let ranges = whole.field("accept-ranges") == Some("bytes");
             assert_eq!(found, if ranges { parts } else { "whole".to_owned() }, "{range} of {len}");
             let response = request(
@@ -470,7 +469,7 @@ fn ranges_apply_to_the_selected_content_coding() {
     }
 }
 
-/// One range as it is asked.
+/// One requested range.
 #[derive(Clone, Copy)]
 enum Asked {
     Between(usize, usize),
@@ -480,7 +479,7 @@ enum Asked {
 
 impl Asked {
     fn random(random: &mut Random, size: usize) -> Asked {
-        // Near each other, or anywhere; a little beyond the end too.
+        // Near each other, or anywhere; some slightly beyond the end.
         let at = |random: &mut Random| match random.below(3) {
             0 => random.below(40),
             1 => (size as u64).saturating_sub(20) + random.below(40),
@@ -514,7 +513,7 @@ impl Asked {
     }
 }
 
-/// The same by painting every byte that is asked for.
+/// The expected ranges, found by marking every requested byte.
 fn naive(asked: &[Asked], size: usize) -> String {
     let there: Vec<(usize, usize)> = asked.iter().filter_map(|one| one.of(size)).collect();
     let mut painted = vec![false; size];

@@ -1,4 +1,4 @@
-//! What a refusal says, on its page and in the log; and what is not refused although no URI has it.
+//! Rejected requests: the error page and the log; and targets that are accepted though no URI allows them.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::thread;
 use e2e::{Rows, Server, Site, TIMEOUT, path_of};
 use serde_json::Value;
 
-/// With one worker, whose lines come in the order of the requests.
+/// With one worker, so that lines come in the order of requests.
 fn site(format: &str) -> Site {
     Site::new().file("a.txt", "hello\n").config(&format!(
         "workers = 1\n[log]\naccess = \"stdout\"\nformat = \"{format}\"\n[limits]\nbody = 1000"
@@ -104,7 +104,7 @@ fn rejections_name_the_rule_on_the_page_and_in_the_log() {
         rows.check(input, found, why.to_ascii_lowercase());
         rows.check(input, &object["ended"], &Value::Null);
     }
-    // What is answered breaks no rule.
+    // A successful request has broken no rule.
     json.get("/a.txt");
     let line: Value = serde_json::from_str(&lines(&json, table.len() + 1)[table.len()]).expect("it is JSON");
     rows.check("/a.txt", &line["why"], &Value::Null);
@@ -121,7 +121,7 @@ fn does_not_pass_an_invalid_body_to_a_script() {
     let post = |rest: &str| format!("POST /a.cgi HTTP/1.1\r\nHost: h\r\n{rest}");
     let table = [
         (post("Transfer-Encoding: chunked\r\n\r\n3e8\r\n"), None),
-        // The size is enough to know: nothing of the data is sent.
+        // The size is enough; the data is not sent.
         (post("Transfer-Encoding: chunked\r\n\r\n3e9\r\n"), Some((413, "body-too-large"))),
         (post("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), Some((413, "body-too-large"))),
         (post("Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n3e8\r\n"), Some((413, "body-too-large"))),
@@ -149,7 +149,7 @@ fn does_not_pass_an_invalid_body_to_a_script() {
     }
 }
 
-/// Answers one request with its own head.
+/// Answers one request with the request's own head.
 fn echo() -> (u16, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -203,13 +203,13 @@ fn reads_raw_characters_in_targets_as_if_encoded() {
         ("/\u{e4}/x.txt?\u{e4}".as_bytes(), 200, "in a folder\n"),
         ("http://h/\u{e4}/x.txt?<>".as_bytes(), 200, "in a folder\n"),
         (&[b"/\xc3\xa4/x.txt?", latin, b"\"<>"].concat(), 200, "in a folder\n"),
-        // In a path, they must be UTF-8.
+        // In a path, raw bytes must be UTF-8.
         (&[b"/", latin].concat(), 400, ""),
         (b"/\xc3", 400, ""),
         (b"/\xc0\xae\xc0\xae/", 400, ""),
         (b"/\xed\xa0\x80", 400, ""),
         (b"/\xff", 400, ""),
-        // A half of the character is encoded.
+        // One half of the character is encoded.
         (b"/\xc3%A4/x.txt", 200, "in a folder\n"),
         (
             "/env.cgi/\u{e4}/x?q=\u{e4}\"<b>\"".as_bytes(),
@@ -233,7 +233,7 @@ fn reads_raw_characters_in_targets_as_if_encoded() {
     }
     let asked = "/app/\u{e4}?\u{e4}\"<>";
     rows.check(asked, request(asked.as_bytes()).status, 200);
-    let head = heads.recv_timeout(TIMEOUT).expect("the application is asked");
+    let head = heads.recv_timeout(TIMEOUT).expect("the application gets the request");
     rows.check(asked, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
     let log = lines(&server, 16);
     rows.holds(
@@ -242,7 +242,7 @@ fn reads_raw_characters_in_targets_as_if_encoded() {
         log[15].contains("\"GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1\""),
     );
 
-    // Limits count what is encoded; and the connection goes on behind it.
+    // Limits count encoded bytes; and the connection stays open after it.
     let long = format!("GET /?{} HTTP/1.1\r\nHost: h\r\n\r\n", "\u{e4}".repeat(3000));
     rows.check(&long, server.exchange(&long, "").summary.as_str(), "414 closed");
     let one = "GET /\u{e4}/x.txt?<\u{e4}> HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab";

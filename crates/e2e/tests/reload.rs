@@ -1,5 +1,5 @@
-//! Everything is changed while it runs, and nobody who is served notices: by SIGHUP and `taipan reload`, and
-//! by processes that end unasked.
+//! Everything can be changed while the server runs, without failing a request: by SIGHUP and `taipan reload`,
+//! and after processes have died.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use e2e::{
 };
 
 const LONG: usize = 16 * 1024 * 1024;
-/// Long enough for what is done at once on a busy machine, and far less than any limit that would do it.
+/// Long enough for immediate actions on a busy machine, and far less than any timeout that would end them.
 const AT_ONCE: Duration = Duration::from_secs(10);
 const RELOADS: usize = 100;
 
@@ -24,7 +24,7 @@ fn accepts(address: &str) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// Until nobody listens there.
+/// Waits until no socket listens there.
 fn wait_until_refused(address: &str) {
     assert!(wait_until(TIMEOUT, || !accepts(address)), "{address} still accepts");
 }
@@ -34,7 +34,7 @@ fn answers(address: &str) -> bool {
     Client::tcp(address).get("/a.txt").status == 200
 }
 
-/// Every answer says which configuration it was made under.
+/// Every response names the configuration of its request.
 fn version(number: u32) -> String {
     format!("headers = {{ X-Version = \"{number}\" }}\n")
 }
@@ -48,7 +48,7 @@ fn with_long_file(config: &str) -> (Site, Vec<u8>) {
     (site(config).file("long", &content), content)
 }
 
-/// A value of `/proc/PID/status`: the real, effective, saved and file system ones.
+/// A value of `/proc/PID/status`: the real, effective, saved and file system ids.
 fn ids(pid: u32, name: &str) -> Vec<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
@@ -168,7 +168,7 @@ fn reload_changes_log_files() {
     assert!(!read("a.log").contains("?after") && !read("b.log").contains("?before"));
     let is_told = |what: &str| wait_until(TIMEOUT, || read("b.err").contains(what));
     assert!(is_told("the configuration is read again"), "{}", read("b.err"));
-    // What goes wrong is told where the configuration that is served says.
+    // Errors go to the log of the configuration in force.
     server.configure("listen = 1");
     server.reload_error();
     assert!(is_told("nothing was changed") && !read("a.err").contains("nothing was changed"));
@@ -208,7 +208,7 @@ fn reload_changes_the_number_of_workers() {
         let pid = server.serving_pid();
         assert_eq!(worker_threads(pid), workers);
         assert_eq!(server.stats()["workers"].as_array().map(Vec::len), Some(workers));
-        // Enough that some come to every socket that there has ever been.
+        // Enough that some connections reach every socket that ever existed.
         assert!((0..30).all(|_| server.get("/a.txt").status == 200));
     }
 }
@@ -259,13 +259,13 @@ fn a_failed_reload_changes_nothing_and_says_why() {
     for (config, why) in rows {
         server.configure(&config);
         let said = server.reload_error();
-        table.holds(&config, &format!("{why:?} is told to whoever asked: {said}"), said.contains(why));
+        table.holds(&config, &format!("{why:?} is printed by the command: {said}"), said.contains(why));
         let told = |lines: &[String]| lines.iter().any(|line| line.contains(why)).then_some(());
         let is_told = server.errors().wait_for(TIMEOUT, told).is_some();
-        table.holds(&config, &format!("{why:?} is told in the error log: {}", server.stderr()), is_told);
+        table.holds(&config, &format!("{why:?} is in the error log: {}", server.stderr()), is_told);
         table.holds(
             &config,
-            &format!("it says that it goes on: {said}"),
+            &format!("the command says that the server continues: {said}"),
             said.contains("nothing was changed"),
         );
         table.check(&config, same.get("/a.txt").field("x-version"), Some("1"));
@@ -273,7 +273,7 @@ fn a_failed_reload_changes_nothing_and_says_why() {
         table.check(&config, server.serving_pids(), vec![serving]);
         table.holds(&config, "no socket is left behind", !server.home().join("x.sock").exists());
     }
-    // By a signal it is the same, and afterwards all is well.
+    // By a signal it is the same, and afterwards a good reload works.
     let before = server.stderr().matches("nothing was changed").count();
     server.signal(Signal::HUP);
     let told = |lines: &[String]| {
@@ -299,7 +299,7 @@ fn running_requests_finish_under_their_old_configuration() {
         }
         head.send("GET /a.txt HTTP/1.1\r\nHo");
         body.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nabc");
-        // Until they have been read, each by its worker.
+        // Until the worker of each has read the requests.
         assert!(wait_until(TIMEOUT, || server.count("active") == 3), "{}", server.stats());
 
         server.configure(&config(2));
@@ -311,7 +311,7 @@ fn running_requests_finish_under_their_old_configuration() {
         for (client, status) in found {
             let response = client.read_response();
             assert_eq!((response.status, response.field("x-version")), (status, Some("1")));
-            assert_eq!(response.field("connection"), None, "the connection goes on");
+            assert_eq!(response.field("connection"), None, "the connection stays open");
             assert_eq!(client.get("/a.txt").field("x-version"), Some("2"), "under the new one");
         }
         let response = download.read_response();
@@ -327,7 +327,7 @@ fn idle_connections_continue_under_the_new_configuration() {
     let server = site(&config(0)).start();
     raise_descriptor_limit();
     let mut clients: Vec<Client> = (0..1500).map(|_| server.connect()).collect();
-    // Some have asked, the others have not yet.
+    // Some clients have sent a request, the others have not.
     for number in 1..6 {
         for client in clients.iter_mut().skip(100) {
             assert_eq!(client.get("/a.txt").field("x-version"), Some((number - 1).to_string().as_str()));
@@ -462,7 +462,7 @@ fn downloads_survive_reloads_up_to_the_limit_of_generations() {
     let said = server.reload_error();
     assert!(said.contains("generations") && said.contains("nothing was changed"), "{said}");
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
-    // The first one ends, and there is room for another.
+    // The first generation ends, which makes room for another.
     for (number, mut download) in downloads {
         let response = download.read_response();
         assert_eq!(response.field("x-version"), Some(number.to_string().as_str()));
@@ -481,10 +481,10 @@ fn cuts_old_requests_after_the_shutdown_timeout() {
     let server = site.start();
     let mut download = server.begin_download("/long");
     let (earlier, started) = (server.serving_pid(), Instant::now());
-    // The timeout of the configuration that it began with counts.
+    // The timeout of its own configuration counts.
     server.configure("");
     server.reload();
-    assert_eq!(server.serving_pids().len(), 2, "it has some time");
+    assert_eq!(server.serving_pids().len(), 2, "it may still run for a while");
     assert!(wait_until(TIMEOUT, || !server.serving_pids().contains(&earlier)));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(2900), "{took:?}");
@@ -613,11 +613,11 @@ fn replaces_a_killed_serving_process() {
     let killed = server.serving_pid();
     signal_process(killed, Signal::KILL);
     assert!(same.is_closed());
-    // Whoever comes now waits in the kernel until there is somebody again.
+    // New connections wait in the kernel until a serving process runs again.
     assert_eq!(server.get("/a.txt").status, 200);
     assert_ne!(server.serving_pid(), killed);
     server.wait_for_line("the serving process has ended: killed by SIGKILL", TIMEOUT);
-    // Reloaded while it waits to be started again, there is one of them, and not two.
+    // A reload during the restart delay starts one process, not two.
     signal_process(server.serving_pid(), Signal::KILL);
     let told = |lines: &[String]| {
         (lines.iter().filter(|line| line.contains("killed by SIGKILL")).count() == 2).then_some(())
@@ -658,7 +658,7 @@ fn replaces_dying_serving_processes_with_growing_delays() {
         let line = server.errors().wait_for(TIMEOUT, told);
         let line = line.unwrap_or_else(|| panic!("{number}: {}", server.stderr()));
         assert!(line.ends_with(pause), "{number}: {line}");
-        // The client waits in the kernel until then.
+        // Until then, the client waits in the kernel.
         assert_eq!(server.get("/a.txt").status, 200);
         let replaced = |lines: &[String]| {
             let replaced = lines.iter().filter(|line| line.contains("has taken its place")).count();

@@ -1,4 +1,4 @@
-//! Applications by SCGI: a program of Python's own library, elsewhere and started here.
+//! SCGI applications: a program with Python's standard library only, started by the test or by the server.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -10,7 +10,7 @@ use e2e::{
 const APP: &str = include_str!("programs/scgi_app.py");
 const MIB: usize = 1 << 20;
 
-/// Where the application is.
+/// The address of the application.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     Path,
@@ -97,7 +97,7 @@ fn exchanges_requests_with_an_application_at_every_kind_of_address() {
         }
         let response = client.send("0\r\n\r\n").read_response();
         rows.check(row("chunked"), (response.status, response.field("x-told")), (200, Some("1048576")));
-        rows.holds(row("chunked"), "it comes back", response.body == body);
+        rows.holds(row("chunked"), "the body comes back", response.body == body);
 
         let response = running.server.request("GET /app/big?66 HTTP/1.0\r\nHost: a\r\n\r\n");
         rows.check(row("big"), response.body.len(), 66 * MIB);
@@ -128,15 +128,15 @@ fn a_client_sees_an_invalid_response() {
     let cut = client.try_read_response();
     rows.holds(
         "short",
-        &format!("it is cut, not {cut:?}"),
+        &format!("expected a cut response, found {cut:?}"),
         matches!(cut, Err(ReadError::Closed { after: 1.. })),
     );
-    // What it does not read of a body costs nobody anything.
+    // Unread parts of a body do no harm.
     let mut client = running.server.connect();
     let mut sender = client.another_handle();
     let sending = thread::spawn(move || {
         let head = format!("POST /app/early HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 8 * MIB);
-        // The server may close before it has taken all of it.
+        // The server may close before it has taken everything.
         _ = sender.try_send(head).and_then(|()| sender.try_send(vec![b'x'; 8 * MIB]));
     });
     rows.check("early", client.read_response().text().as_str(), "early");

@@ -1,5 +1,5 @@
-//! Scripts that run as accounts of their own: what they are then, what they can do to the server, and what the
-//! server can still do to them. Accounts are numbers here, so that they need not exist.
+//! Scripts with their own accounts: their ids, what they can do to the server, and what the server can still
+//! do to them. Accounts are numbers here, so that they need not exist.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,17 +10,17 @@ use e2e::{
     output_of, program, run, tool, wait_until, without_privilege,
 };
 
-/// Of the server. Other tests that run at the same time have others.
+/// The account of the server. Concurrent tests have other accounts.
 fn of_the_server() -> u32 {
     3_000_000_000 + std::process::id() % 0x1000_0000 * 4
 }
 
-/// Of scripts.
+/// The account of scripts.
 fn of_scripts() -> u32 {
     of_the_server() + 1
 }
 
-/// Of scripts that stop all processes that it has.
+/// The account of scripts that stop all processes of the account.
 fn of_attackers() -> u32 {
     of_the_server() + 3
 }
@@ -29,7 +29,7 @@ fn account(id: u32) -> String {
     format!("user = \"{id}\"\ngroup = \"{id}\"\n")
 }
 
-/// Who asks is root, or the test says that it shows nothing.
+/// Whether the test runs as root; if not, it prints that it shows nothing.
 fn can_change_accounts() -> bool {
     if !is_root() {
         println!("NOT SHOWN HERE: only root can start programs as other accounts");
@@ -37,7 +37,7 @@ fn can_change_accounts() -> bool {
     is_root()
 }
 
-/// A server of an account of its own. `*.cgi` runs as another one, and what is in `/own/` as that of the server.
+/// A server with its own account. `*.cgi` runs as another one, and scripts in `/own/` run as the server's.
 fn start(site: Site, scripts: &str) -> Server {
     open_to_all(site.home());
     let (own, other, attackers) = (of_the_server(), of_scripts(), of_attackers());
@@ -57,8 +57,8 @@ fn shell(text: &str) -> String {
     format!("#!/bin/sh\nprintf 'X-A: b\\n\\n'\n{text}\n")
 }
 
-/// Says what it is, and tries to read the memory of the processes whose numbers are its query, to trace them, and
-/// after a leading `kill` to kill them.
+/// Prints its ids, and tries to read the memory of the processes whose numbers are in its query, to trace
+/// them, and after a leading `kill` to kill them.
 const ATTACK: &str = r#"#!/usr/bin/python3
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -101,7 +101,7 @@ fn a_script_of_another_account_cannot_affect_the_server() {
     let mut rows = Rows::new();
     for (target, user, attempts) in [
         (format!("/a.cgi?kill+{query}"), of_scripts(), 4),
-        // It could end the server, but it can neither read nor change it.
+        // It could end the server, but can neither read nor change its memory.
         (format!("/own/a?{query}"), of_the_server(), 3),
     ] {
         let said = server.get(&target).text();
@@ -116,11 +116,7 @@ fn a_script_of_another_account_cannot_affect_the_server() {
         rows.check(&target, refused, attempts * processes.len());
         rows.holds(&target, &said, !said.contains("DONE"));
     }
-    rows.check(
-        "the processes are those of before",
-        [vec![server.pid()], server.serving_pids()].concat(),
-        processes,
-    );
+    rows.check("the processes are the same", [vec![server.pid()], server.serving_pids()].concat(), processes);
 }
 
 #[test]
@@ -167,7 +163,7 @@ fn a_script_of_another_account_ends_with_its_client_and_with_the_server() {
     if !can_change_accounts() {
         return;
     }
-    // Neither it nor what it has started ends when it is asked to.
+    // Neither the script nor its child ends on SIGTERM.
     let text = "trap '' TERM\necho $$ >$0.pid.new; mv $0.pid.new $0.pid\n(while :; do sleep 1; done) &\n\
                 while :; do sleep 1; done";
     let site = Site::new().script("folder/a.cgi", shell(text));
@@ -185,20 +181,20 @@ fn a_script_of_another_account_ends_with_its_client_and_with_the_server() {
     let has_ended = |leader: u32| wait_until(TIMEOUT, || processes_of_group(leader) == 0);
     let (client, leader) = begin();
     drop(client);
-    assert!(has_ended(leader), "it lives on without its client");
+    assert!(has_ended(leader), "it runs on without its client");
     let (_client, leader) = begin();
     server.signal(Signal::INT);
     server.wait(TIMEOUT);
-    assert!(has_ended(leader), "it lives on without the server");
+    assert!(has_ended(leader), "it runs on without the server");
 }
 
-/// That have not ended.
+/// Processes that have not ended.
 fn processes_of_group(leader: u32) -> usize {
     let group = leader.to_string();
     let all = fs::read_dir("/proc").unwrap().flatten();
     let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     let is_of_it = |stat: &String| {
-        // The name, which may have blanks, is before these (proc_pid_stat(5)).
+        // The name, which may have blanks, comes before these fields (proc_pid_stat(5)).
         let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
         let state = fields.next().unwrap_or_default();
         !matches!(state, "Z" | "X") && fields.nth(1) == Some(&group)
@@ -225,7 +221,8 @@ fn a_script_that_stops_all_processes_of_its_account_delays_no_other() {
         assert!(!more.is_empty(), "it ends: {}", String::from_utf8_lossy(&seen));
         seen.extend(more);
     }
-    // Each is started while those of its account are being stopped, perhaps itself before it is a script.
+    // Each script starts while others of its account are being stopped; it may be stopped itself before it
+    // executes.
     let victims: Vec<_> = (0..8)
         .map(|_| {
             let mut client = server.connect();
@@ -264,7 +261,7 @@ fn the_account_comes_from_route_or_scripts_and_changes_with_a_reload() {
     assert_eq!(server.get("/c.x").text(), format!("{second}\n"));
     server.configure(&config(own, first));
     server.signal(Signal::HUP);
-    // The process before may still answer some.
+    // The old process may still answer some requests.
     let has_changed = || server.get("/a.cgi").text() == both(first) && server.get("/b/b").text() == both(own);
     assert!(wait_until(TIMEOUT, has_changed), "{}", server.stderr());
 }

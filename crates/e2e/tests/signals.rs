@@ -1,4 +1,4 @@
-//! How the server ends, and how it starts again.
+//! Shutdown by signals, and the next start.
 
 use std::net::TcpStream;
 use std::thread;
@@ -8,14 +8,14 @@ use e2e::{Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIME
 
 const LONG: usize = 32 * 1024 * 1024;
 
-/// Long enough for what is done at once, and far less than any limit that would end it otherwise.
+/// Long enough for immediate actions, and far less than any timeout that would end them.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Waits until nobody can connect any more.
+/// Waits until the server accepts no connection.
 fn wait_until_refused(server: &Server) {
     let until = Instant::now() + TIMEOUT;
     let address = server.addr();
-    // One that was accepted before the listener closed is closed without an answer.
+    // A connection from before the listener closed is closed without a response.
     while TcpStream::connect(address).is_ok() {
         assert!(Instant::now() < until, "{address} still accepts");
         thread::sleep(Duration::from_millis(5));
@@ -34,27 +34,27 @@ fn sigterm_finishes_running_requests_and_exits_with_0() {
         let mut idle = server.connect();
         assert_eq!(idle.get("/a.txt").status, 200);
         let mut silent = server.connect();
-        // What came before this has been read by its worker, if there is but one.
+        // With one worker, all earlier input has been read by now.
         assert_eq!(server.get("/a.txt").status, 200);
 
         server.signal(Signal::TERM);
         wait_until_refused(&server);
         let closed = Instant::now();
-        assert!(idle.is_closed() && silent.is_closed(), "those with nothing to do go at once");
+        assert!(idle.is_closed() && silent.is_closed(), "idle connections close at once");
         assert!(closed.elapsed() < AT_ONCE, "{:?}", closed.elapsed());
 
         if workers == 1 {
             half.send("st: a\r\n\r\n");
             let answer = half.read_response();
             let told = (answer.status, answer.field("connection"));
-            assert_eq!(told, (200, Some("close")), "what has begun is answered");
+            assert_eq!(told, (200, Some("close")), "a running request is answered");
             assert!(half.is_closed());
         }
         drop(half);
         for mut download in downloads {
             let response = download.read_response();
             assert!(response.status == 200 && response.body == content, "{} bytes", response.body.len());
-            assert!(download.is_closed(), "and it is the last");
+            assert!(download.is_closed(), "and its connection closes");
         }
         let ended = Instant::now();
         assert_eq!(server.wait(TIMEOUT).code(), Some(0));
@@ -67,7 +67,7 @@ fn sigterm_closes_long_idle_connections() {
     let mut server = Site::new().file("a.txt", "a").start();
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     clients.iter_mut().take(10).for_each(|client| drop(client.get("/a.txt")));
-    // Until they are parked, which nothing tells.
+    // Until they are parked, which no event reports.
     thread::sleep(Duration::from_millis(1600));
     server.signal(Signal::TERM);
     assert!(clients.iter_mut().all(Client::is_closed));
@@ -99,7 +99,7 @@ fn cuts_off_responses_after_the_shutdown_timeout() {
     assert!(cut, "the download has an end, and not its own");
     let line = server.stdout();
     assert!(line.lines().count() == 1 && line.contains("\"GET /long HTTP/1.1\" 200 "), "{line}");
-    assert!(!line.ends_with(" -"), "the reason is told: {line}");
+    assert!(!line.ends_with(" -"), "the line has the reason: {line}");
     assert!(server.stderr().contains("not finished in time"), "{}", server.stderr());
 }
 
@@ -144,7 +144,7 @@ fn the_port_is_free_at_once_after_every_kind_of_end() {
     let address = format!("127.0.0.1:{}", free_port());
     let mut server = serve(&address);
     for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::KILL] {
-        // Connections of every kind: answered and open, silent, and one that the server closes first.
+        // Connections of every kind: answered and open, silent, and closed first by the server.
         let mut open = server.connect();
         assert_eq!(open.get("/a.txt").status, 200);
         let _silent = server.connect();
