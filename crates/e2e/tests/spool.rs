@@ -1,4 +1,4 @@
-//! Bodies of unknown length, which are kept in files until a script may begin: what all of them take together.
+//! Bodies of unknown length, which are spooled to files before a script starts: their common limit.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, path_of, run, wait_until};
 
 const APP: &str = include_str!("programs/scgi_app.py");
-/// Of all bodies together.
+/// The limit of all bodies together.
 const LIMIT: usize = 64 * 1024;
 const KIB: usize = 1024;
 
-/// Answers with the length of the body, as soon as there is the file that the query names, if it names one.
+/// Responds with the length of the body, once the file that the query names exists.
 const COUNT: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nif test -n \"$QUERY_STRING\"; then\n: >\"$DOCUMENT_ROOT/began\"\n\
      until test -e \"$DOCUMENT_ROOT/$QUERY_STRING\"; do sleep 0.05; done\nfi\nwc -c\n";
 
@@ -28,7 +28,7 @@ fn start() -> Server {
     .start()
 }
 
-/// In chunks, without the end.
+/// A chunked request without its end.
 fn begun(target: &str, length: usize) -> Vec<u8> {
     let chunk = format!("{:x}\r\n{}\r\n", KIB, "x".repeat(KIB));
     let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -47,7 +47,7 @@ fn is_counted(response: &Response, length: usize) -> bool {
     response.status == 200 && response.text().trim() == length.to_string()
 }
 
-/// Room comes back a moment after what has taken it has ended.
+/// Space is free a moment after its request has ended.
 fn wait_for_room(server: &Server) {
     let is_back = || is_counted(&post(server, "/a.cgi", LIMIT), LIMIT);
     assert!(wait_until(TIMEOUT, is_back), "it is not given back:\n{}", server.stderr());
@@ -60,7 +60,7 @@ fn rejects_bodies_beyond_the_common_spool_limit_until_space_is_free() {
     first.send(whole("/a.cgi?go", 40 * KIB));
     let began = server.root().join("began");
     assert!(wait_until(TIMEOUT, || began.exists()), "the script does not begin:\n{}", server.stderr());
-    // Its script has all of the body, and the disk still has it, too. The workers share what there is.
+    // The script has all of the body, and the spool file still exists. The workers share the limit.
     for _ in 0..4 {
         let refused = post(&server, "/a.cgi", 40 * KIB);
         assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")), "{refused}");
@@ -70,7 +70,7 @@ fn rejects_bodies_beyond_the_common_spool_limit_until_space_is_free() {
     let sized =
         format!("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: {LIMIT}\r\n\r\n{}", "x".repeat(LIMIT));
     let sized = server.request(sized);
-    assert!(is_counted(&sized, LIMIT), "a body whose length is known is not kept: {sized}");
+    assert!(is_counted(&sized, LIMIT), "a body whose length is known is not spooled: {sized}");
     let line = server.wait_for_line("spool_bytes", TIMEOUT);
     assert!(line.contains("65536 bytes") && line.contains("raise `spool_bytes` in [scripts]"), "{line}");
     server.files().file("www/go", "");
@@ -82,16 +82,16 @@ fn rejects_bodies_beyond_the_common_spool_limit_until_space_is_free() {
 fn frees_spool_space_however_a_request_ends() {
     let server = start();
     let mut rows = Rows::new();
-    rows.check("longer than all may take", post(&server, "/a.cgi", LIMIT + KIB).status, 413);
+    rows.check("longer than the common limit", post(&server, "/a.cgi", LIMIT + KIB).status, 413);
     wait_for_room(&server);
-    // Its client has more to send, and leaves.
+    // Its client disconnects in the middle of the body.
     let mut unfinished = server.connect();
     unfinished.send(begun("/a.cgi", 48 * KIB));
     let is_taken = || post(&server, "/a.cgi", 48 * KIB).status == 503;
-    rows.holds("unfinished", "it takes room", wait_until(TIMEOUT, is_taken));
+    rows.holds("unfinished", "it uses space", wait_until(TIMEOUT, is_taken));
     drop(unfinished);
     wait_for_room(&server);
-    // The script is there no more.
+    // The script is missing.
     let left: Vec<Client> = (0..3)
         .map(|_| {
             let mut client = server.connect();
@@ -99,7 +99,7 @@ fn frees_spool_space_however_a_request_ends() {
             client
         })
         .collect();
-    rows.holds("left alone", "they take room", wait_until(TIMEOUT, is_taken));
+    rows.holds("left alone", "they use space", wait_until(TIMEOUT, is_taken));
     drop(left);
     wait_for_room(&server);
     for _ in 0..4 {

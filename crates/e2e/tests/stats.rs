@@ -1,4 +1,4 @@
-//! `taipan stats`: every count moves when what it counts happens, and nobody else may ask.
+//! `taipan stats`: every count changes with its event, and only root and the owner may read it.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -51,9 +51,9 @@ const COUNTS: [&str; 36] = [
     "scripts_waiting",
 ];
 
-/// More than may be waiting at the control socket.
+/// More than the backlog of the control socket.
 const GROUP: usize = 20;
-/// How long those who ask for nothing are watched: less than they are waited for.
+/// How long the test watches silent control clients: less than their timeout.
 const WATCHED: Duration = Duration::from_secs(2);
 
 fn site(config: &str) -> Site {
@@ -64,7 +64,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
 }
 
-/// The address that is asked: the one name of its kind that the program has.
+/// The address of the control socket: the only abstract name of the program.
 fn control_socket(server: &Server) -> SocketAddr {
     let fds = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
     let open: Vec<_> = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
@@ -78,11 +78,11 @@ fn control_socket(server: &Server) -> SocketAddr {
     SocketAddr::from_abstract_name(format!("taipan-{name}")).expect("it is a name")
 }
 
-/// How long a process has had a processor, to a hundredth of a second.
+/// The processor time of a process, in steps of 10 ms.
 fn processor_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
-    // In its own code, and in the kernel.
+    // User and system time.
     let ticks = fields.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().expect("a number"));
     Duration::from_millis(10 * ticks.sum::<u64>())
 }
@@ -155,7 +155,7 @@ fn counts_responses_by_class_bytes_and_origin() {
             let after = server.stats();
             keys.map(|key| after["all"][key].as_u64().unwrap_or(0) - before["all"][key].as_u64().unwrap_or(0))
         };
-        // An answer is counted when it has left, which its client may see a little earlier.
+        // The server counts a response when it has been sent, which the client may see slightly earlier.
         _ = wait_until(TIMEOUT, || grown() == expected);
         table.check(&request, grown(), expected);
     }
@@ -246,7 +246,7 @@ fn counts_accepted_and_refused_connections() {
     );
     let mut idle: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     assert!(idle.iter_mut().all(|client| client.get("/a.txt").status == 200));
-    // Until the longest idle one may be closed, which nothing tells.
+    // Until the longest idle connection may be closed, which no event reports.
     thread::sleep(Duration::from_millis(1600));
     assert_eq!((server.get("/a.txt").status, server.count("evicted")), (200, 1));
 }
@@ -267,7 +267,7 @@ fn counts_inherited_connections() {
 #[test]
 fn only_root_and_the_owner_may_read_statistics() {
     let server = site("").start();
-    // Who owns the program would have it replaced.
+    // The owner of the program could replace it.
     let words: &[&str] = if is_root() { &["stats", "reload", "upgrade"] } else { &["stats", "reload"] };
     for word in words {
         let mut asking = command_without_privilege(&server.home().join("www"));
@@ -319,13 +319,13 @@ fn a_silent_control_client_delays_others_without_using_the_processor() {
     let mut asking = connect();
     asking.write_all(b"stats\n").expect("it is connected");
     let before = processor_time(server.pid());
-    // As long as there is no room for it, it hears nothing.
+    // As long as no place is free, the server does not read from it.
     asking.set_read_timeout(Some(WATCHED)).expect("it is not zero");
     let heard = asking.read(&mut [0; 1]).map_err(|e| e.kind());
     assert_eq!(heard, Err(ErrorKind::WouldBlock));
     let took = processor_time(server.pid()) - before;
     assert!(took < WATCHED / 10, "{took:?} of {WATCHED:?}");
-    // Nobody is waited for for ever.
+    // The server stops waiting after a while.
     asking.set_read_timeout(Some(TIMEOUT)).expect("it is not zero");
     let mut response = String::new();
     asking.read_to_string(&mut response).expect("it is answered");

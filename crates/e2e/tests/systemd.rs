@@ -1,5 +1,5 @@
-//! What a service manager is told, and what it passes on: readiness, reloads, the watchdog, and sockets that
-//! it has opened. Proved without one: the test is the manager.
+//! Messages to the service manager, and its sockets: readiness, reloads, the watchdog, and socket activation.
+//! The test itself is the manager.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use e2e::{Client, Folder, Signal, Site, TIMEOUT, output_of, program, signal_proc
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How often the program is to say that it turns.
+/// The watchdog interval.
 const WATCHDOG: Duration = Duration::from_millis(400);
 
-/// The manager's end of the notifications.
+/// The manager's end of the notification socket.
 struct Manager {
     socket: UnixDatagram,
     folder: Folder,
@@ -38,7 +38,7 @@ impl Manager {
     /// The next message. Panics if none comes.
     fn next(&self) -> String {
         let mut bytes = [0; 4096];
-        let len = self.socket.recv(&mut bytes).expect("the program says something");
+        let len = self.socket.recv(&mut bytes).expect("the program sends a message");
         String::from_utf8_lossy(&bytes[..len]).into_owned()
     }
 
@@ -52,7 +52,7 @@ impl Manager {
         }
     }
 
-    /// How many messages come within a time, which must all be the same.
+    /// The number of messages within a time, which must all be the same.
     fn count(&self, expected: &str, time: Duration) -> usize {
         let until = Instant::now() + time;
         let mut count = 0;
@@ -77,7 +77,7 @@ fn monotonic_micros() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
 }
 
-/// `RELOADING=1`, with the time at which it began.
+/// Checks `RELOADING=1` with its start time.
 fn check_reloading(message: &str, asked: u64) {
     let time = message.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|text| text.parse::<u64>().ok());
     assert!(
@@ -91,7 +91,7 @@ fn notifies_the_manager_of_every_change_of_state() {
     let manager = Manager::new();
     let mut server = manager.env(Site::new().file("a.txt", "a")).start();
     assert_eq!(manager.next(), "READY=1");
-    assert_eq!(server.get("/a.txt").status, 200, "and it is");
+    assert_eq!(server.get("/a.txt").status, 200, "the server is ready");
 
     let asked = monotonic_micros();
     server.reload();
@@ -130,7 +130,7 @@ fn reports_the_new_main_process_after_an_upgrade() {
     assert_eq!(told, [format!("MAINPID={new}\nREADY=1"), "READY=1".to_owned()]);
     server.succeeded_by(new);
     server.wait_for_predecessor(TIMEOUT);
-    // The new one is the one that says that its loops turn.
+    // The new program sends the watchdog messages.
     while manager.count("WATCHDOG=1", WATCHDOG) == 0 {}
     assert_eq!(server.get("/a.txt").status, 200);
     server.signal(Signal::TERM);
@@ -154,13 +154,13 @@ fn pings_the_watchdog_only_while_every_event_loop_runs() {
     }
     let serving = server.serving_pid();
     signal_process(serving, Signal::STOP);
-    // What it had said before it was stopped; then nothing.
+    // Earlier messages first; then none.
     manager.count("WATCHDOG=1", WATCHDOG * 2);
-    assert_eq!(manager.count("WATCHDOG=1", WATCHDOG * 3), 0, "a stuck process says nothing");
+    assert_eq!(manager.count("WATCHDOG=1", WATCHDOG * 3), 0, "a stuck process sends nothing");
     signal_process(serving, Signal::CONT);
     assert_eq!(manager.next(), "WATCHDOG=1");
     assert_eq!(server.get("/a.txt").status, 200);
-    // Also after a reload. What was to be answered meanwhile is heard before.
+    // Also after a reload. The queued messages come first.
     manager.count("WATCHDOG=1", WATCHDOG);
     server.reload();
     let told: Vec<String> = (0..2).map(|_| manager.next_but_alive()).collect();
@@ -173,7 +173,8 @@ fn keeps_serving_when_the_manager_reads_no_messages() {
     let manager = Manager::new();
     let site = Site::new().file("a.txt", "a").config("workers = 2").env("WATCHDOG_USEC", "20000");
     let mut server = manager.env(site).start();
-    // Until it has been told more than its socket takes (unix(7), max_dgram_qlen), which nothing tells.
+    // Until the program has sent more than the socket takes (unix(7), max_dgram_qlen), which no event
+    // reports.
     thread::sleep(Duration::from_secs(1));
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
@@ -190,9 +191,9 @@ fn sends_no_watchdog_pings_without_a_watchdog() {
     assert_eq!(server.get("/a.txt").status, 200);
 }
 
-/// A site whose program is started with these sockets, as `sd_listen_fds(3)` says: from descriptor 3 on.
+/// Starts the program of a site with these sockets, as `sd_listen_fds(3)` says: from descriptor 3 on.
 fn start_with(site: &Site, sockets: &[OwnedFd], variables: &str) -> Command {
-    // Where a shell finds them, which alone can know the process that becomes the program's.
+    // A shell sets LISTEN_PID, because only it knows the process that becomes the program's.
     const FROM: i32 = 100;
     let pass = |socket: &OwnedFd| {
         let fd = fcntl_dupfd_cloexec(socket, FROM).expect("there is a number left");
@@ -211,7 +212,7 @@ fn start_with(site: &Site, sockets: &[OwnedFd], variables: &str) -> Command {
     command
 }
 
-/// A TCP and a Unix socket that are open.
+/// An open TCP socket and an open Unix socket.
 struct Opened {
     folder: Folder,
     fds: Vec<OwnedFd>,
@@ -239,7 +240,7 @@ impl Opened {
 fn serves_on_sockets_from_the_manager() {
     for (listen, own) in [("listen = []", 0), ("listen = [\"127.0.0.1:0\"]", 1)] {
         let opened = Opened::new();
-        // Whoever comes before the program has started waits.
+        // A connection from before the start waits in the kernel.
         let mut early = Client::tcp(opened.address);
         early.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         let site =
@@ -250,7 +251,7 @@ fn serves_on_sockets_from_the_manager() {
         assert!(opened.answers());
         assert_eq!(server.addresses().len(), own + 2);
 
-        // They are what they were after every change.
+        // The sockets stay the same after every change.
         server.configure(&format!("{listen}\nworkers = 1\npid_file = \"pid\""));
         server.reload();
         assert!(opened.answers());
@@ -264,11 +265,11 @@ fn serves_on_sockets_from_the_manager() {
         server.reload();
         assert!(opened.answers());
 
-        // They are the manager's, and stay when the program ends.
+        // They belong to the manager, and stay when the program ends.
         server.signal(Signal::TERM);
         assert!(wait_until(TIMEOUT, || !Path::new(&format!("/proc/{new}")).exists()));
         assert!(opened.path.exists() && opened.folder.path().exists());
-        assert!(TcpStream::connect(opened.address).is_ok(), "nobody is refused until it is started again");
+        assert!(TcpStream::connect(opened.address).is_ok(), "no connection is refused until the next start");
     }
 }
 
@@ -304,14 +305,14 @@ fn units_pass_systemd_analyze() {
     for unit in fs::read_dir(&units).expect("it is there").flatten() {
         let text = fs::read_to_string(unit.path()).expect("it is text");
         assert!(!text.contains("ExecStart=") || text.contains("ExecStart=/usr/bin/taipan -c "));
-        // The program has to exist.
+        // systemd-analyze checks that the program exists.
         let text = text.replace("/usr/bin/taipan", &program().display().to_string());
         names.push(folder.file(&unit.file_name().to_string_lossy(), text));
     }
     assert_eq!(names.len(), 2);
     let output = output_of(tool("systemd-analyze").args(["verify", "--man=no"]).args(&names));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // What it says of other units is not about ours.
+    // Complaints about other units do not matter.
     let about_ours = said.lines().filter(|line| line.contains("taipan")).collect::<Vec<_>>();
     assert!(output.status.success() && about_ours.is_empty(), "{said}");
 }

@@ -1,5 +1,5 @@
-//! Every connection has a deadline: what is slow is told so or dropped, what is silent is closed, and
-//! what is slow but fast enough gets everything. Pauses here are what is tested; nothing else waits.
+//! Every connection has a deadline: slow requests get 408 or a close, idle connections are closed, and
+//! clients above the minimum rate get everything. The pauses here are under test; nothing else waits.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use e2e::{Client, Random, ReadError, Server, Site, TIMEOUT, wait_until};
 
-/// As configured below, with nothing that extends a deadline but what the row is about.
+/// Short timeouts; no deadline is extended except by the row's own bytes.
 const TIMEOUTS: &str = "[timeouts]\nhead = 1\nbody = 1\nwrite = 1\nidle = 1\nlinger = 1\n";
 const SECOND: Duration = Duration::from_secs(1);
-/// Deadlines are looked at a few times a second, and the machine may be busy.
+/// The server checks deadlines a few times a second, and the machine may be busy.
 const LATE: Duration = Duration::from_secs(6);
 const GET: &str = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -18,7 +18,7 @@ fn site() -> Site {
     Site::new().file("a.txt", "hello\n")
 }
 
-/// What becomes of a connection, and how long that took: `408`, `closed` without a word, `open` still.
+/// The end of a connection and its time: `408`, `closed` without a response, or still `open`.
 #[derive(Debug, PartialEq)]
 enum End {
     Timeout,
@@ -27,7 +27,7 @@ enum End {
     Other(String),
 }
 
-/// Sends `begin`, then each piece of `then` 100 ms after the last, until the server has had enough.
+/// Sends `begin`, then each byte of `then` 100 ms after the last, until the server closes.
 fn end(server: &Server, begin: &str, then: &[u8]) -> (End, Duration) {
     let since = Instant::now();
     let mut client = server.connect();
@@ -65,16 +65,16 @@ fn stops_waiting_for_a_request_after_its_deadline() {
     let server = site().config(TIMEOUTS).start();
     let dribble = [b'x'; 100];
     let rows = [
-        // Nothing at all.
+        // No bytes.
         ("", &b""[..], End::Closed),
-        // An empty line in front of a request is no part of it (RFC 9112 §2.2): none has begun.
+        // An empty line before a request is not part of it (RFC 9112 §2.2): no request has begun.
         ("\r\n", b"", End::Closed),
-        // A head that stops, and one that comes byte by byte.
+        // A head that stops, and a head that comes byte by byte.
         ("G", b"", End::Timeout),
         ("GET /a.txt HTTP/1.1\r\nHost: h\r\n", b"", End::Timeout),
         ("GET /", &dribble, End::Timeout),
         ("GET /a.txt HTTP/1.1\r\nHost: h\r\nX: ", &dribble, End::Timeout),
-        // So with a body.
+        // The same with a body.
         ("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n", b"", End::Timeout),
         ("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n", &dribble, End::Timeout),
         ("GET /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", b"", End::Timeout),
@@ -148,7 +148,7 @@ fn accepts_a_body_at_the_minimum_rate() {
 fn closes_an_idle_connection_without_a_response() {
     let server = site().config("[timeouts]\nidle = 3").start();
     let mut client = server.connect();
-    // Each answer begins the time anew.
+    // Each response restarts the timeout.
     for _ in 0..3 {
         assert_eq!(client.get("/a.txt").status, 200);
         thread::sleep(SECOND * 3 / 2);
@@ -176,7 +176,7 @@ fn answers_the_next_request_of_a_parked_connection() {
     const MANY: usize = 2000;
     let server = site().file("big.bin", vec![7; 500_000]).start();
     let mut clients: Vec<Client> = (0..MANY).map(|_| server.connect()).collect();
-    // Every tenth has asked nothing yet.
+    // Every tenth client has sent no request yet.
     for client in clients.iter_mut().enumerate().filter(|(n, _)| n % 10 > 0).map(|(_, client)| client) {
         assert_eq!(client.get("/a.txt").body, b"hello\n");
     }
@@ -202,7 +202,7 @@ fn answers_the_next_request_of_a_parked_connection() {
             _ => {}
         }
     }
-    // Some go without a word, and others stay.
+    // Some disconnect without a request, and others stay.
     drop(clients);
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").status, 200);
@@ -284,7 +284,7 @@ fn without_a_minimum_rate_only_the_head_has_a_deadline() {
 const LARGE: usize = 8_000_000;
 const MIN_RATE: usize = 500_000;
 
-/// A site whose clients must take half a megabyte per second, with a file of 8 MB.
+/// A site whose clients must read half a megabyte per second, with a file of 8 MB.
 fn large() -> (Server, Vec<u8>) {
     let content = Random::new(1).bytes(LARGE);
     let config = format!(
@@ -293,7 +293,7 @@ fn large() -> (Server, Vec<u8>) {
     (site().file("large.bin", &content).config(&config).start(), content)
 }
 
-/// Reads at most `rate` bytes per second, through a small window.
+/// Reads at most `rate` bytes per second, with a small receive buffer.
 fn read_slowly(server: &Server, rate: usize) -> Vec<u8> {
     let mut client = server.connect();
     client.set_receive_buffer(32 * 1024);
@@ -303,7 +303,7 @@ fn read_slowly(server: &Server, rate: usize) -> Vec<u8> {
         match client.read_some() {
             Ok(bytes) if bytes.is_empty() => return all,
             Ok(bytes) => all.extend(bytes),
-            // Reset: it has been dropped.
+            // A reset: the server has dropped the connection.
             Err(_) => return all,
         }
         let due = Duration::from_secs_f64(all.len() as f64 / rate as f64);
@@ -342,7 +342,8 @@ fn drops_a_reader_that_reads_nothing() {
     assert!(client.try_read_response().is_err(), "it got everything");
 }
 
-/// Asks for the last answer of a connection, which is in the kernel when this returns, and reads none of it.
+/// Requests the last response of a connection, which is in the kernel when this returns, and reads none of
+/// it.
 fn begin_last(server: &Server) -> Client {
     let mut client = server.connect();
     client.send("GET /some.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
@@ -350,7 +351,7 @@ fn begin_last(server: &Server) -> Client {
     client
 }
 
-/// Bytes that the kernel takes at once, but that are more than it may keep for a connection that is closed.
+/// As much as the kernel takes at once, but more than it may hold for a closed connection.
 const SOME: usize = 400_000;
 
 #[test]
@@ -359,10 +360,10 @@ fn lingers_until_the_client_closes() {
     let server = site().file("some.bin", &content).start();
     let mut client = begin_last(&server);
     assert_eq!(server.count("parked"), 1, "{}", server.stats());
-    // Nobody reads this, and it does no harm.
+    // The server drains this.
     client.send(GET);
     thread::sleep(SECOND);
-    assert!(client.read_response().body == content, "not what was asked for");
+    assert!(client.read_response().body == content, "the wrong file");
     assert!(client.is_finished());
     drop(client);
     assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
@@ -383,17 +384,17 @@ fn drains_the_request_for_a_while_after_rejecting_it() {
     let server = site().config(&TIMEOUTS.replace("linger = 1", "linger = 3")).start();
     let mut client = server.connect();
     client.send("rubbish\r\n\r\n");
-    // What comes before the 400 is read, and what comes after it.
+    // The server drains the bytes before and after the 400.
     for _ in 0..5 {
         client.send(vec![b'x'; 100_000]);
         thread::sleep(SECOND / 20);
     }
     assert_eq!(client.read_response().status, 400);
     assert!(client.is_finished());
-    // Then it ends: nobody may send for ever.
+    // Draining ends: a client may not send for ever.
     let since = Instant::now();
     while client.try_send("x").is_ok() {
-        assert!(since.elapsed() < LATE * 2, "it is still read");
+        assert!(since.elapsed() < LATE * 2, "the server still reads");
         thread::sleep(SECOND / 20);
     }
 }

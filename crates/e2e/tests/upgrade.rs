@@ -1,5 +1,5 @@
-//! The program is replaced by another one while it runs, and nobody who is served notices; and when the
-//! other one does not work, this one goes on.
+//! The program is replaced by another one while it runs, without failing a request; and if the new one does
+//! not work, the old one continues.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,15 +16,15 @@ use e2e::{
 };
 
 const LONG: usize = 16 * 1024 * 1024;
-/// Long enough for what is done at once on a busy machine.
+/// Long enough for immediate actions on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(10);
 const UPGRADES: usize = 5;
 
-/// A program that can be replaced, and a server of it.
+/// A program file that can be replaced, and a server that runs it.
 struct Fixture {
     server: Server,
     installed: PathBuf,
-    // Behind the server, which is started from it.
+    // Dropped after the server, which runs it.
     folder: Folder,
 }
 
@@ -39,7 +39,7 @@ impl Fixture {
         Fixture { server, installed, folder }
     }
 
-    /// Puts a file in the place of the program, as a package manager does.
+    /// Replaces the program file, as a package manager does.
     fn install(&self, write: impl FnOnce(&Path)) {
         let new = self.folder.path().join("taipan.new");
         write(&new);
@@ -50,7 +50,7 @@ impl Fixture {
         fs::read_to_string(self.server.home().join("pid")).ok()?.trim().parse().ok()
     }
 
-    /// Waits until another process is the one in the pid file, and follows it.
+    /// Waits until the pid file has another process, and follows that one.
     fn follow(&mut self) -> u32 {
         let before = self.server.pid();
         let mut pid = before;
@@ -63,7 +63,7 @@ impl Fixture {
         pid
     }
 
-    /// `taipan upgrade`, which succeeds.
+    /// `taipan upgrade`, which must succeed.
     fn upgrade(&mut self) -> u32 {
         let output = self.server.run_command(&["upgrade"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -82,7 +82,8 @@ fn script(to: &Path, text: &str) {
     shell("printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", text.as_ref(), to);
 }
 
-/// In a process of its own: what one thread of a program writes, and another one's child has open as well
+/// Written by another process: if this process wrote the file, a child of another thread could have it open,
+/// and executing it would fail (ETXTBSY).
 /// for a moment, cannot be executed.
 fn shell(line: &str, first: &OsStr, second: &Path) {
     let output = output_of(tool("sh").args(["-c", line, "sh"]).arg(first).arg(second));
@@ -91,7 +92,7 @@ fn shell(line: &str, first: &OsStr, second: &Path) {
 
 fn exists(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // One that has ended, and waits to be asked how, is gone.
+    // A zombie counts as ended.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
@@ -118,16 +119,16 @@ fn upgrade_hands_everything_to_the_new_program() {
     assert_eq!(Client::unix(&socket).get("/a.txt").status, 200);
     assert!(fixture.server.stats()["process"].as_u64().is_some(), "it can be asked");
 
-    assert!(exists(old), "an answer is under way there");
+    assert!(exists(old), "the old process still sends a response");
     assert!(download.read_response().body == content);
-    assert_eq!(download.get("/a.txt").status, 200, "its connection goes on there, too");
+    assert_eq!(download.get("/a.txt").status, 200, "the old process keeps its connection, too");
     assert_eq!(fixture.server.wait_for_predecessor(AT_ONCE).code(), Some(0));
 
-    // The new one is as able as the old one was.
+    // The new program can do all that the old one could.
     fixture.server.configure("listen = [\"127.0.0.1:0\"]\npid_file = \"pid\"\nworkers = 1");
     fixture.server.reload();
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200, "the port that was found is kept");
-    assert!(!socket.exists(), "it removes what its predecessor had made");
+    assert!(!socket.exists(), "it removes the files of its predecessor");
     fixture.server.signal(Signal::TERM);
     assert!(wait_until(AT_ONCE, || !exists(new)));
     assert!(!fixture.server.home().join("pid").exists());
@@ -222,7 +223,7 @@ fn a_broken_new_program_changes_nothing() {
     assert_eq!(fixture.server.serving_pids(), [serving]);
     assert_eq!(Client::unix(&fixture.server.home().join("a.sock")).get("/a.txt").status, 200);
 
-    // Nothing at all is in its place.
+    // The file is missing.
     fs::remove_file(&fixture.installed).expect("it is there");
     assert_eq!(fixture.server.run_command(&["upgrade"]).status.code(), Some(1));
     fixture.server.reload();
@@ -267,8 +268,8 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     };
     let pid = || fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse::<u32>().ok());
     assert!(wait_until(TIMEOUT, || pid().is_some()));
-    let pid = pid().expect("it has said so");
-    // While it hangs, this one serves, and takes no other change.
+    let pid = pid().expect("it has printed so");
+    // While the new program hangs, the old one serves and accepts no other change.
     assert_eq!(fixture.server.get("/a.txt").status, 200);
     assert!(fixture.server.reload_error().contains("another program is about to take over"));
     assert_eq!(fixture.server.run_command(&["upgrade"]).status.code(), Some(1));
@@ -288,7 +289,7 @@ fn the_old_program_can_still_be_stopped() {
         let new = fixture.upgrade();
         signal_process(old, signal);
         if signal == Signal::TERM {
-            assert!(download.read_response().body == content, "what runs may end");
+            assert!(download.read_response().body == content, "running requests may end");
         }
         fixture.server.wait_for_predecessor(AT_ONCE);
         assert_eq!(fixture.server.get("/a.txt").status, 200);

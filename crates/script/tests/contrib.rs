@@ -1,5 +1,5 @@
-//! The wrappers in `contrib`, from outside: each starts the same program with a listening socket as
-//! descriptor 0 and speaks FastCGI to it, or starts it without one, and then it is a CGI program.
+//! The wrappers in `contrib`, from outside: each starts the same program either with a listening socket as
+//! descriptor 0, and speaks FastCGI to it, or without a socket, as a CGI program.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -16,12 +16,12 @@ use script::fastcgi::client::{Client, Event};
 use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
 use script::reply::{self, Parser, Step};
 
-/// Nothing waits longer for a program.
+/// Longer than any program takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const BIG: usize = 8 << 20;
 
-/// Every test for every program. What differs between the languages is said where it does.
+/// Runs every test for every program. Differences between languages are noted in the tests.
 macro_rules! programs {
     ($($program:ident)*) => {
         $(mod $program {
@@ -110,7 +110,7 @@ fn is_plain_cgi_without_a_socket(command: Command) {
     check("environment", b"", b"base none none none");
     check("echo", big(), big());
 
-    // Nothing at all is no socket, either.
+    // A closed descriptor is no socket, either.
     let output = copy(&command).stdin(Stdio::null()).stdout(Stdio::piped()).output().expect("an end");
     assert_eq!(body_of(&output.stdout), b"Hello!\n");
 }
@@ -160,7 +160,7 @@ fn an_unread_body_does_not_disturb_the_next_request(command: Command) {
     let mut connection = application.connect();
     connection.check("hello", big(), b"Hello!\n");
     connection.check("echo", b"mine", b"mine");
-    // A part of it is read.
+    // The program reads a part of it.
     connection.check("step", b"abc", b"1a2");
     connection.check("echo", b"", b"");
 }
@@ -171,7 +171,7 @@ fn sends_flushed_output_at_once(command: Command) {
     let id = connection.begin(&[("QUERY_STRING", "step")], Keep::Open);
     let mut answer = Answer::default();
     while !answer.stdout.ends_with(b"\r\n\r\n1") {
-        assert!(connection.hear(&mut answer), "the end comes after the byte that is asked for");
+        assert!(connection.hear(&mut answer), "the end comes after the requested byte");
     }
     let mut out = Vec::new();
     connection.client.stdin(id, b"x", &mut out);
@@ -196,7 +196,7 @@ fn each_request_has_its_own_environment(command: Command) {
     check(&[("LONG", &long), ("ONCE", "")], &format!("base  none {long}"));
     check(&[], "base none none none");
 
-    // What another server may let pass.
+    // A variable that another server may pass.
     let mut out = Vec::new();
     let id = connection.begin_without(&mut out);
     let mut content = b"\x0a\x01HTTP_PROXYx\x0c\x0bQUERY_STRINGenvironment".to_vec();
@@ -238,7 +238,7 @@ fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
     assert_eq!(answer.ending, Some(Ending::Complete));
     connection.check("hello", b"", b"Hello!\n");
 
-    // One that waits for its body is told that there is no more.
+    // A program that waits for its body sees the end.
     let id = connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
     let mut out = Vec::new();
     connection.client.stdin(id, b"a part", &mut out);
@@ -251,7 +251,7 @@ fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
 }
 
 fn an_exit_ends_the_request(command: Command) {
-    // Where there is nothing to tell it by, the number of an exit is 0 or 1.
+    // Without an exit status from the language, it is 0 or 1.
     let mut application = Application::start(command);
     let mut connection = application.connect();
     connection.check("hello", b"", b"Hello!\n");
@@ -279,13 +279,13 @@ fn closes_the_connection_of_a_server_that_errs_or_disconnects(command: Command) 
         let mut stream = application.connect().stream;
         stream.write_all(&lie.concat()).expect("a connection");
         let mut nothing = Vec::new();
-        // A reset says the same as an end.
+        // A reset counts as the end.
         let _ = stream.read_to_end(&mut nothing);
         drop(stream);
         assert_eq!(nothing, b"", "{lie:?}");
         application.connect().check("hello", b"", b"Hello!\n");
     }
-    // At any place of a request.
+    // At any byte of a request.
     let mut connection = application.connect();
     let mut whole = Vec::new();
     let id = connection.client.begin(
@@ -316,8 +316,8 @@ fn answers_protocol_records(command: Command) {
     assert_eq!(answer.abilities, Some(abilities));
     connection.check("hello", b"", b"Hello!\n");
 
-    // A second request beside the first is refused, and the first goes on. Padding and records in small
-    // pieces are read as any others.
+    // A second concurrent request is rejected, and the first continues. Padding and small records are read
+    // like any others.
     let mut connection = Connection { client: Client::new(2), ..application.connect() };
     let first = connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
     connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
@@ -335,7 +335,7 @@ fn answers_protocol_records(command: Command) {
     while connection.hear(&mut answer) {}
     assert_eq!(body_of(&answer.stdout), b"hi");
 
-    // An authorizer has no body, and nothing that says so.
+    // An authorizer has no body, and no record that ends it.
     let id = connection.client.begin(
         Role::Authorizer,
         Keep::Open,
@@ -349,7 +349,7 @@ fn answers_protocol_records(command: Command) {
     while connection.hear(&mut answer) {}
     assert_eq!(body_of(&answer.stdout), b"");
 
-    // A role that nobody plays, and a type that nobody knows.
+    // An unknown role, and an unknown type of record.
     let mut stream = application.connect().stream;
     stream.write_all(b"\x01\x01\0\x01\0\x08\0\0\0\x03\0\0\0\0\0\0").expect("a connection");
     let mut all = Vec::new();
@@ -392,7 +392,7 @@ fn the_examples_are_cgi_programs() {
     }
 }
 
-/// How the program of a language is started.
+/// How to start the program of a language.
 mod programs {
     use super::*;
 
@@ -402,7 +402,7 @@ mod programs {
         with_base(Command::new(PROGRAM.get_or_init(source)))
     }
 
-    /// As it is compiled where stdin and stdout cannot be assigned to.
+    /// Compiled as where stdin and stdout cannot be assigned.
     pub fn c_with_macros() -> Command {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let source = || compile(&folder().join("echo.c"), "echo-macros", &["-DTAIPAN_MACROS"]);
@@ -453,7 +453,7 @@ fn compile(source: &Path, name: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// The same command once more.
+/// A copy of the command.
 fn copy(command: &Command) -> Command {
     let mut copy = Command::new(command.get_program());
     copy.args(command.get_args());
@@ -461,7 +461,7 @@ fn copy(command: &Command) -> Command {
     copy
 }
 
-/// Bytes that are not all the same.
+/// Varied bytes.
 fn big() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| (0..BIG as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect())
@@ -472,7 +472,7 @@ fn variables(pairs: &[(&str, &str)]) -> Environment {
     Environment::received(pairs, environment::Limits::default()).expect("an environment")
 }
 
-/// What is behind the head.
+/// The output after the head.
 #[track_caller]
 fn body_of(output: &[u8]) -> &[u8] {
     match Parser::new(reply::Limits::default()).receive(output) {
@@ -526,7 +526,7 @@ struct Connection {
     received: Vec<u8>,
 }
 
-/// What has come of a request.
+/// The result of a request.
 #[derive(Debug, Default)]
 struct Answer {
     stdout: Vec<u8>,
@@ -569,14 +569,14 @@ impl Connection {
         id
     }
 
-    /// The beginning of a request whose parameters are still to come.
+    /// The beginning of a request whose parameters are incomplete.
     fn begin_without(&mut self, out: &mut Vec<u8>) -> RequestId {
         let id = self.client.begin(Role::Responder, Keep::Open, &Environment::default(), out).expect("an id");
         out.truncate(out.len() - 8);
         id
     }
 
-    /// Reads once; whether there is more to come of the request.
+    /// Reads once; false when the request has ended.
     #[track_caller]
     fn hear(&mut self, answer: &mut Answer) -> bool {
         loop {

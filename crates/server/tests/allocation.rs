@@ -1,5 +1,5 @@
-//! A keep-alive GET of a warm small file allocates nothing: a worker is run in this process, with an
-//! allocator that counts what its thread asks for.
+//! A keep-alive GET of a warm small file allocates nothing. A worker runs in this process, with an allocator
+//! that counts the allocations of its thread.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -21,18 +21,19 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: every call is the system allocator's, with the same arguments; counting touches no memory of theirs.
+// SAFETY: every call goes to the system allocator with the same arguments; counting touches none of its
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_WORKER.try_with(Cell::get).unwrap_or(false) {
             IN_WORKER.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: as the caller guarantees.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised.
+        // SAFETY: as the caller guarantees.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -40,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One request and its whole answer of `length` bytes.
+/// One request, and its whole response of `length` bytes.
 fn get(client: &mut TcpStream, length: usize) {
     client.write_all(b"GET /file.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n").unwrap();
     let mut answer = vec![0; length];
@@ -69,7 +70,7 @@ fn a_warm_request_allocates_nothing() {
     let Some(Listener::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
     let sockets = bound.per_worker(1).unwrap().remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
-    // Looking at the disk again, once a second, is not part of a warm request.
+    // The check of the disk, once a second, is not part of a warm request.
     site.cache.check = std::time::Duration::from_secs(3600);
     let (leave, commands) = tokio::sync::mpsc::unbounded_channel();
     let worker = std::thread::spawn(move || {

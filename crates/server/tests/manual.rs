@@ -1,4 +1,4 @@
-//! The manual says what the program does: the help in it is renewed from the code, its examples are read.
+//! The manual agrees with the program: its help text is generated, and its examples are valid.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual");
 const BEGIN: &str = "<!-- help: generated, do not edit -->\n";
 const END: &str = "<!-- /help -->";
 
-/// The page with the help of today. `None`: it has not the two marks.
+/// The page with the current help. `None`: it lacks the two marks.
 fn renewed(page: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -31,7 +31,7 @@ fn the_manual_shows_the_current_help() {
     }
 }
 
-/// A file, and nothing to include.
+/// One file, without others to include.
 struct One<'t>(&'t str);
 
 impl Source for One<'_> {
@@ -59,7 +59,7 @@ fn the_examples_of_configurations_are_valid() {
         let page = fs::read_to_string(Path::new(DOCS).join(name)).expect("the page can be read");
         let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest));
         for example in examples {
-            // What does not listen is a piece of a configuration.
+            // An example without `listen` is a part of a configuration.
             let whole = match example.contains("listen = ") {
                 true => example.to_owned(),
                 false => format!("listen = [\"127.0.0.1:8080\"]\nroot = \"/srv/www\"\n{example}"),

@@ -1,5 +1,5 @@
-//! The runner as a process: who it is and what scripts inherit of that, and that nothing stays behind. A
-//! process can be doubled only while it has one thread, so this is not under the usual harness.
+//! The spawner as a process: its privileges, what scripts inherit, and what remains after its end. A process
+//! can fork safely only with one thread, so these tests do not run in the usual harness.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -29,12 +29,12 @@ use site::model::{Account, Action, Host, Listener, Route, Sandbox, Script, Site}
 use site::route::{Pattern, Routes};
 use tokio::runtime::Builder;
 
-/// Seconds. Longer than a slow machine takes for all of them.
+/// Seconds. Longer than all tests take on a slow machine.
 const PATIENCE: u32 = 120;
 const SHELL: &CStr = c"/bin/sh";
-/// An account that need not exist.
+/// An account without an entry in passwd.
 const USER: &str = "3999999998";
-/// Another one.
+/// Another such account.
 const OTHER: &str = "3999999997";
 const MANY: usize = 3000;
 const TOGETHER: usize = 20;
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
-    // Whoever waits for ever is ended.
+    // The alarm ends a test that hangs.
     alarm::set(PATIENCE);
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
     let (result, code) = if failed == 0 { ("ok", ExitCode::SUCCESS) } else { ("FAILED", ExitCode::FAILURE) };
     let others = TESTS.len() - passed - failed;
-    // As the usual harness says it, for those who count.
+    // In the format of the usual harness, for tools that count.
     println!(
         "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {others} filtered out\n"
     );
@@ -99,7 +99,7 @@ fn a_script_has_the_user_and_no_privileges() {
             assert_eq!(field_of(&status, "Uid:"), four);
             assert_eq!(field_of(&status, "Gid:"), four);
         }
-        // What reads and traces the memory of the runner could do as it does.
+        // A process that may read the spawner's memory could act as the spawner.
         let refused = process.text("cat /proc/$PPID/environ 2>/dev/null || echo refused").await;
         assert_eq!(refused, "refused\n");
         process.end().await;
@@ -116,7 +116,7 @@ fn keeps_privileges_without_a_sandbox() {
 
 fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner() {
     if !geteuid().is_root() {
-        // Nobody else can be another account.
+        // Only root can change the account.
         return;
     }
     for (own, sandbox) in [(USER, Sandbox::On), (USER, Sandbox::Off), ("0", Sandbox::On), ("0", Sandbox::Off)]
@@ -162,7 +162,7 @@ fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner()
             assert_eq!(field_of(&runner, "CapPrm:"), "00000000000000e0", "KILL, SETGID and SETUID alone");
             let text = "kill -KILL $PPID 2>/dev/null || echo no";
             assert_eq!(process.text_as(&name, text).await, "no\n");
-            // The runner can end what it has started, in the end by force.
+            // The spawner can end the script, finally by force.
             let text = c"trap '' TERM; echo ready; while :; do sleep 100; done";
             let (mut started, mut output) = process.start_as(&name, SHELL, &[SHELL, c"-c", text]).await;
             let mut ready = [0; 6];
@@ -226,7 +226,7 @@ fn starts_only_scripts_of_the_site() {
 }
 
 fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
-    // As somebody may have left it who started the program.
+    // As inherited from a careless parent.
     let left_open = File::open("/dev/null").expect("it is there");
     rustix::io::fcntl_setfd(&left_open, FdFlags::empty()).expect("it is open");
     with(&site(), async |process| {
@@ -235,7 +235,7 @@ fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
             .await;
         let mut lines = text.lines();
         let own = lines.next().expect("there is a first line");
-        // The fourth is the folder that is listed.
+        // The fourth is the folder that `ls` reads.
         assert_eq!(lines.next(), Some("0 1 2 3 "));
         for field in ["SigBlk:", "SigIgn:", "SigPnd:"] {
             let signals = u64::from_str_radix(field_of(&text, field), 16).expect("it is a number");
@@ -254,7 +254,7 @@ fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
 fn thousands_of_starts_leave_nothing_behind() {
     with(&site(), async |process| {
         let count = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).ok();
-        // What is made once is there after the first.
+        // The first start opens what is opened once.
         process.text("true").await;
         let before = (count(getpid()), count(process.pid));
         for _ in 0..MANY / TOGETHER {
@@ -271,7 +271,7 @@ fn thousands_of_starts_leave_nothing_behind() {
         let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).expect("it runs");
         for task in tasks {
             let children = task.expect("it can be read").path().join("children");
-            assert_eq!(fs::read_to_string(children).unwrap_or_default(), "", "nobody is left to be buried");
+            assert_eq!(fs::read_to_string(children).unwrap_or_default(), "", "no child is left unreaped");
         }
         process.end().await;
     });
@@ -299,7 +299,7 @@ fn scripts_do_not_outlive_a_killed_spawner() {
     });
 }
 
-/// 32 and 33 are the C library's own, which resets them for nobody.
+/// 32 and 33 belong to the C library, which does not reset them.
 const RESERVED: u64 = 0b11 << 31;
 /// No capability.
 const NONE: &str = "0000000000000000";
@@ -313,7 +313,7 @@ fn site() -> Site {
     let root = geteuid().is_root();
     let somebody = root.then(|| USER.to_owned());
     let mut site = Site { user: somebody.clone(), group: somebody, ..site };
-    // Scripts are what is in /bin.
+    // The scripts are the programs in /bin.
     let mut environment = Additions::default();
     environment.add("PATH", b"/usr/bin:/bin").expect("it can be set");
     let script = Script {
@@ -330,7 +330,7 @@ fn site() -> Site {
     site
 }
 
-/// A runner, as a worker sees it.
+/// A spawner, as a worker sees it.
 struct Process {
     pid: Pid,
     runner: Rc<Runner>,
@@ -339,11 +339,11 @@ struct Process {
 
 fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
-    let accounts = Accounts::of(site).expect("root can be anybody");
+    let accounts = Accounts::of(site).expect("root can take any account");
     let beginning = Beginning::of(site, vec![theirs], &accounts, None);
     let pid = match sys::fork().expect("there is one thread") {
         Fork::Parent(pid) => {
-            // Its end of the channel is in there.
+            // It holds the child's end of the channel.
             drop(beginning);
             pid
         }
@@ -377,7 +377,7 @@ impl Process {
         (started, read.into())
     }
 
-    /// What a shell writes that does as `text` says.
+    /// The output of a shell script.
     async fn text(&self, text: &str) -> String {
         self.text_as(c"", text).await
     }
@@ -391,7 +391,7 @@ impl Process {
         text
     }
 
-    /// The worker ends, and the runner does when all has ended that it has started.
+    /// Closes the worker's end; the spawner ends when all its scripts have ended.
     async fn end(&self) {
         shutdown(&self.channel, Shutdown::Both).expect("it is open");
         let ended = waitpid(self.pid, None).expect("it is a child");

@@ -1,4 +1,4 @@
-//! A server starts, reads its configuration again, and ends while its disk does not answer.
+//! Start, reload and shutdown of a server while its disk does not answer.
 
 use std::thread;
 use std::time::Instant;
@@ -29,7 +29,7 @@ fn starts_while_the_root_hangs_and_serves_it_later() {
     let said = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(said.contains("slow does not answer"), "{said}");
     fixture.disk.release();
-    // It is looked up again when it is asked for, once a second.
+    // The server retries the root on a request, once a second.
     let is_served = || fixture.server.get("/slow/small-0.txt").status == 200;
     assert!(wait_until(TIMEOUT, is_served), "it is not served");
     fixture.serves_everything().unwrap_or_else(|why| panic!("{why}"));
@@ -53,7 +53,7 @@ fn reloads_while_the_disk_hangs() {
             let reloaded = reload.join().expect("it does not panic");
             ensure(reloaded.status.success(), || format!("{reloaded:?}"))
         })?;
-        ensure(fixture.server.serving_pid() != before, || "nobody else serves".to_owned())?;
+        ensure(fixture.server.serving_pid() != before, || "no other process serves".to_owned())?;
         fixture.others_notice_nothing()?;
         still_wait(&mut waiting)?;
         fixture.disk.release();
@@ -69,10 +69,10 @@ const SHORT_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown
 fn sigterm_ends_the_server_while_the_disk_hangs() {
     side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
         let mut fixture = Fixture::new(Place::BesideRoot, names, Pages::Direct, SHORT_DISK_TIMEOUT);
-        ensure(fixture.server.get("/slow/").status == 200, || "it does not list".to_owned())?;
+        ensure(fixture.server.get("/slow/").status == 200, || "the listing fails".to_owned())?;
         fixture.disk.become_deaf();
         let _waiting = fixture.request("/slow/none-{n}.txt", CLIENTS);
-        ensure(wait_until(TIMEOUT, || fixture.helpers().running > 0), || "nobody waits".to_owned())?;
+        ensure(wait_until(TIMEOUT, || fixture.helpers().running > 0), || "no request waits".to_owned())?;
         let since = Instant::now();
         fixture.server.signal(Signal::TERM);
         let ended = fixture.server.wait(TIMEOUT);
@@ -81,7 +81,7 @@ fn sigterm_ends_the_server_while_the_disk_hangs() {
     });
 }
 
-/// A process that has a request in the hands of a file system ends with that request, even if it is killed.
+/// A process that is blocked in a file system call ends with that call, even after SIGKILL.
 #[test]
 fn sigterm_ends_the_server_as_soon_as_the_disk_answers() {
     side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
@@ -89,7 +89,7 @@ fn sigterm_ends_the_server_as_soon_as_the_disk_answers() {
             Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, SHORT_DISK_TIMEOUT);
         let waiting = fixture.have_wait(call, Hanging, path)?;
         fixture.server.signal(Signal::TERM);
-        // Its connections do not wait with it.
+        // Its connections end before it.
         for mut client in waiting {
             client.set_timeout(TIMEOUT);
             ensure(client.try_read_response().is_err(), || "a response".to_owned())?;

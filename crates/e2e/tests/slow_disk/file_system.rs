@@ -1,5 +1,5 @@
-//! A file system of our own, through FUSE. It answers from memory, and what it is asked waits there for as
-//! long as the test wants. Knows nothing of servers.
+//! A FUSE file system in the test. It answers from memory, and holds its calls for as long as the test wants.
+//! It knows nothing of servers.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,53 +19,53 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::{NUMBERS, SECOND};
 
-/// Larger than what is kept in memory, and than what is read at once.
+/// Larger than the memory cache accepts, and than one read.
 pub const LARGE: usize = 512 * 1024;
 const LONG: usize = 4 << 20;
-/// It has no content of its own but the numbers of its pages.
+/// A file without stored content: each page has its number.
 pub const HUGE: u64 = 1 << 30;
 const PAGE: u64 = 4096;
 
-/// What the kernel asks a file system for.
+/// Calls from the kernel to a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Lookup,
-    /// A look-up of a compressed file, beside another one.
+    /// A lookup of a precompressed file.
     Neighbour,
-    /// A look-up of what a listing shows.
+    /// A lookup of an entry of a listing.
     Listed,
     Getattr,
     Open,
     Read,
-    /// Of a descriptor that is closed, which waits as well.
+    /// A descriptor is closed, and the call is held as well.
     Flush,
     Opendir,
     Readdir,
 }
 
-/// How long a call waits.
+/// How long a call is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slowness {
-    /// Until it is released.
+    /// Until the test releases it.
     Hanging,
     Delayed(Duration),
 }
 
-/// Does the kernel keep names and attributes?
+/// Whether the kernel caches names and attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
     Forgotten,
     Kept,
 }
 
-/// Does the kernel keep content?
+/// Whether the kernel caches content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
     Direct,
     Kept,
 }
 
-/// What the test holds, to make the file system slow.
+/// The test's switch to make the file system slow.
 #[derive(Default)]
 struct Switch {
     state: Mutex<State>,
@@ -75,14 +75,14 @@ struct Switch {
 #[derive(Default)]
 struct State {
     slow: Option<(Call, Slowness)>,
-    /// How many wait now.
+    /// Calls that are held now.
     waiting: usize,
-    /// It does not even take what it is asked.
+    /// Whether it does not even read its calls.
     is_deaf: bool,
 }
 
 impl State {
-    /// How much longer this call has to wait, which has waited since then.
+    /// The remaining time for a call that has been held since then.
     fn timeout(&self, call: Call, since: Instant) -> Duration {
         match self.slow {
             Some((slow, Slowness::Hanging)) if slow == call => Duration::MAX,
@@ -94,7 +94,7 @@ impl State {
 
 impl Switch {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics with it")
     }
 
     fn set(&self, change: impl FnOnce(&mut State)) {
@@ -106,7 +106,7 @@ impl Switch {
         self.state().slow.is_none_or(|(slow, _)| slow != call)
     }
 
-    /// Waits for as long as this call has to.
+    /// Holds a call for its time.
     fn pass(&self, call: Call) {
         let since = Instant::now();
         self.set(|state| state.waiting += 1);
@@ -116,14 +116,14 @@ impl Switch {
             if timeout.is_zero() {
                 break;
             }
-            state = self.changed.wait_timeout(state, timeout).expect("nobody panics with it").0;
+            state = self.changed.wait_timeout(state, timeout).expect("no thread panics with it").0;
         }
         state.waiting -= 1;
     }
 
     fn listen(&self) {
         let deaf = self.changed.wait_while(self.state(), |state| state.is_deaf);
-        drop(deaf.expect("nobody panics with it"));
+        drop(deaf.expect("no thread panics with it"));
     }
 }
 
@@ -151,7 +151,7 @@ impl Content {
     }
 }
 
-/// These bytes of the huge file: each page begins with its number, and the rest of it is empty.
+/// These bytes of the huge file: each page begins with its number, and the rest is zero.
 pub fn huge(from: u64, to: u64) -> Vec<u8> {
     let mut bytes = vec![0; (to - from) as usize];
     for page in from / PAGE..to.div_ceil(PAGE) {
@@ -162,17 +162,17 @@ pub fn huge(from: u64, to: u64) -> Vec<u8> {
     bytes
 }
 
-/// A file or a folder, numbered by its place in the tree.
+/// A file or a folder; its index in the tree is its number.
 #[derive(Clone)]
 struct Node {
     number: u64,
     parent: u64,
     name: String,
-    /// `None`: it is a folder.
+    /// `None`: a folder.
     content: Option<Content>,
 }
 
-/// Everything in it, by parent and name.
+/// All entries, by parent and name.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Node>,
@@ -189,7 +189,7 @@ impl Tree {
     }
 
     fn add(&mut self, parent: u64, name: &str, content: Option<Content>) -> u64 {
-        // The root is number 1.
+        // The root has number 1.
         let number = self.nodes.len() as u64 + 1;
         self.names.insert((parent, name.to_owned()), self.nodes.len());
         self.nodes.push(Node { number, parent, name: name.to_owned(), content });
@@ -234,7 +234,7 @@ impl Node {
     }
 }
 
-/// The file system as the kernel knows it.
+/// The file system as the kernel calls it.
 struct Slow {
     tree: Tree,
     names: Names,
@@ -243,7 +243,7 @@ struct Slow {
 }
 
 impl Slow {
-    /// Answers when this call may be answered; others are not held up by it.
+    /// Replies when this call may be answered, without holding others.
     fn when_free(&self, call: Call, answer: impl FnOnce() + Send + 'static) {
         if self.switch.is_free(call) {
             answer();
@@ -267,7 +267,7 @@ impl Slow {
 
 impl Filesystem for Slow {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Otherwise the kernel itself lets one look-up wait for another.
+        // Otherwise the kernel itself would make one lookup wait for another.
         _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         Ok(())
     }
@@ -284,7 +284,7 @@ impl Filesystem for Slow {
         self.when_free(call, move || match (found, names) {
             (Some(found), _) => reply.entry(&time_to_live, &found, Generation(0)),
             (None, Names::Forgotten) => reply.error(Errno::ENOENT),
-            // Number 0: that there is nothing is kept, too.
+            // Number 0: the kernel caches that the name does not exist.
             (None, Names::Kept) => {
                 let nothing = Node { number: 0, parent: 1, name: String::new(), content: None };
                 reply.entry(&time_to_live, &nothing.attributes(), Generation(0));
@@ -345,10 +345,10 @@ impl Filesystem for Slow {
     }
 }
 
-/// What every folder has in it.
+/// A file in every folder.
 pub const IN_IT: &str = "in it.txt";
 
-/// What stands in the files, the same in every file system.
+/// The contents of the files, the same in every file system.
 pub struct Contents {
     pub small: Arc<Vec<u8>>,
     pub large: Arc<Vec<u8>>,
@@ -373,7 +373,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     packed.stdout
 }
 
-/// The file system, mounted. Whatever happens, it answers again and is taken away with the test.
+/// The mounted file system. When dropped, it releases all calls and is unmounted.
 pub struct Mounted {
     at: PathBuf,
     switch: Arc<Switch>,
@@ -397,13 +397,13 @@ impl Mounted {
         mounted
     }
 
-    /// Lets the kernel see every name that is going to be asked for, also those that are not there.
+    /// Makes the kernel look up every name that the tests will use, also missing ones.
     fn make_known(&self) {
         for n in 0..NUMBERS {
             for name in ["small-{n}.txt", "large-{n}.bin", "packed-{n}.bin", "folder-{n}/index.html"] {
                 let name = name.replace("{n}", &n.to_string());
                 for extension in ["", ".gz", ".br", ".zst"] {
-                    // Nothing there is an answer, too.
+                    // A missing file is a valid result.
                     _ = fs::metadata(self.at.join(format!("{name}{extension}")));
                 }
             }
@@ -418,18 +418,18 @@ impl Mounted {
         self.switch.set(|state| (state.slow, state.is_deaf) = (None, false));
     }
 
-    /// From the next answer on it takes no question: those who wait can then be killed, as those of a
-    /// dead server on the network can.
+    /// After the next reply it reads no calls: processes that wait can then be killed, like those of a dead
+    /// network file system.
     pub fn become_deaf(&self) {
         self.switch.set(|state| state.is_deaf = true);
         assert!(fs::symlink_metadata(self.at.join("nothing there")).is_err());
     }
 
-    /// Waits until a call is held up. `false`: none is in time.
+    /// Waits until a call is held. `false`: none is in time.
     pub fn somebody_waits(&self) -> bool {
         let nobody = |state: &mut State| state.waiting == 0;
         let waited = self.switch.changed.wait_timeout_while(self.switch.state(), SECOND * 10, nobody);
-        !waited.expect("nobody panics with it").1.timed_out()
+        !waited.expect("no thread panics with it").1.timed_out()
     }
 }
 
@@ -437,7 +437,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         self.release();
         if unmount(&self.at, UnmountFlags::DETACH).is_err() {
-            // It is not ours to unmount, but that program's.
+            // Another program has mounted it and unmounts it.
             _ = tool("fusermount3").args(["-u", "-z", "--"]).arg(&self.at).status();
         }
     }

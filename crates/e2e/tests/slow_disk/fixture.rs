@@ -1,4 +1,4 @@
-//! A server of a fast and of the slow file system, which is `/slow/`, and those who ask it.
+//! A server with a fast and the slow file system, which is `/slow/`, and its clients.
 
 use std::fs;
 use std::path::Path;
@@ -14,33 +14,33 @@ use crate::file_system::{Call, Contents, IN_IT, LARGE, Mounted, Names, Pages, Sl
 use crate::{CLIENTS, SECOND};
 
 const BROWSED: &str = "workers = 1\nlisting = true\n";
-/// The times are told, and nobody is to be told that a disk is dead.
+/// A long timeout for the disk, so that no client gets 503, and no warning about the delay.
 pub const LONG_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nstreams = 1000\n";
 const FAST_REQUESTS: usize = 200;
-/// How much longer 99 of 100 who ask for something fast may wait than the machine has everybody wait.
+/// How much longer 99 of 100 requests for fast files may take than on a server without a slow disk.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// A server that stalls does so in all of them, a machine that has other things to do does not.
+/// A server that stalls does so in every round; a busy machine does not.
 const ROUNDS: usize = 10;
 
-/// Where the slow file system is, as the server sees it.
+/// Where the slow file system is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A root of its own.
+    /// As a separate root.
     BesideRoot,
-    /// Mounted on a folder of the fast root.
+    /// On a folder of the fast root.
     Beneath,
 }
 
 pub struct Fixture {
-    // Goes first: a server that waits for it does not end.
+    // Dropped first: a server that waits for it could not end.
     pub disk: Mounted,
     pub server: Server,
     large: Vec<u8>,
-    /// Serves the same, and knows of no slow disk: what it takes for is what the machine takes for.
+    /// The same server without a slow disk: its delays are those of the machine.
     control: OnceLock<Server>,
 }
 
-/// What a server holds.
+/// Resources that a server holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     pub descriptors: usize,
@@ -48,7 +48,7 @@ pub struct Held {
     pub connections: u64,
 }
 
-/// Those who hold helper threads, and those who wait for one.
+/// Helper threads in use, and requests that wait for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Helpers {
     pub running: u64,
@@ -60,7 +60,7 @@ impl Fixture {
         Fixture::start(place, names, pages, config, |_| {})
     }
 
-    /// As `new`; the file system is made slow before the server starts.
+    /// As `new`; `slow` makes the file system slow before the server starts.
     pub fn start(
         place: Place,
         names: Names,
@@ -83,14 +83,14 @@ impl Fixture {
             Place::Beneath => String::new(),
         };
         let server = site.config(&format!("{BROWSED}{config}{route}")).start();
-        // It says where it listens before its worker has opened its roots.
-        // Made first: it lets the server go, should this fail.
+        // The server prints its address before its worker has opened the roots.
+        // Created first: should this fail, it releases the server.
         let fixture = Fixture { disk, server, large, control: OnceLock::new() };
         assert_eq!(fixture.server.get("/small.txt").body, b"small");
         fixture
     }
 
-    /// Clients that ask, each for something else, where `path` has `{n}`.
+    /// Clients that each request another file, if `path` has `{n}`.
     pub fn request(&self, path: &str, count: usize) -> Vec<Client> {
         (0..count).map(|n| self.ask_one(path, n)).collect()
     }
@@ -101,16 +101,16 @@ impl Fixture {
         client
     }
 
-    /// Holds a call up, and has everybody wait for it.
+    /// Holds a call, and starts clients until all of them wait for it.
     pub fn have_wait(&self, call: Call, slowness: Slowness, path: &str) -> Result<Vec<Client>, String> {
         self.disk.slow_down(call, slowness);
         let waiting = self.request(path, CLIENTS);
-        ensure(self.disk.somebody_waits(), || "nobody waits".to_owned())?;
+        ensure(self.disk.somebody_waits(), || "no request waits".to_owned())?;
         Ok(waiting)
     }
 
-    /// Asks for everything fast until all but one of a hundred are answered at once, or as soon after that
-    /// as the machine lets anybody. Errors: somebody is not answered, or they never are.
+    /// Requests all fast files until 99 of 100 responses come at once, or almost as fast as from the server
+    /// without a slow disk. Errors: a request without a response, or no fast round.
     pub fn others_notice_nothing(&self) -> Result<(), String> {
         let mut rounds = Vec::new();
         while rounds.len() < ROUNDS {
@@ -133,12 +133,12 @@ impl Fixture {
         self.control.get_or_init(|| fast_site(&self.large).config(BROWSED).start())
     }
 
-    /// Asks for everything fast. Says how long 99 of 100 took at most, and how long all of them.
+    /// Requests all fast files. Returns the time of 99 of 100 responses, and the time of all.
     pub fn ask_for_fast_files(&self) -> Result<(Duration, Duration), String> {
         self.ask_all_of(&self.server)
     }
 
-    /// In every way, one after the other.
+    /// Requests every fast path, one after the other.
     fn ask_all_of(&self, server: &Server) -> Result<(Duration, Duration), String> {
         let mut kept = server.connect();
         let mut all = Vec::new();
@@ -164,7 +164,7 @@ impl Fixture {
         Ok((all[all.len() * 99 / 100 - 1], all[all.len() - 1]))
     }
 
-    /// All that there is on the slow file system is served, plain and packed.
+    /// Requests every file of the slow file system, with and without compression.
     pub fn serves_everything(&self) -> Result<(), String> {
         let last = CLIENTS.to_string();
         for path in ["small-{n}.txt", "large-{n}.bin", "packed-{n}.bin", "folder-{n}/", "none-{n}.txt"] {
@@ -174,7 +174,9 @@ impl Fixture {
         }
         let neighbour = self.server.connect().get_with("/slow/small-7.txt", "Accept-Encoding: gzip\r\n");
         let is_packed = neighbour.field("content-encoding") == Some("gzip");
-        ensure(is_packed && neighbour.body == *contents().packed, || format!("a neighbour: {neighbour}"))
+        ensure(is_packed && neighbour.body == *contents().packed, || {
+            format!("a precompressed file: {neighbour}")
+        })
     }
 
     pub fn held(&self) -> Held {
@@ -187,12 +189,12 @@ impl Fixture {
         Held { descriptors: count("fd"), threads: count("task"), connections: connections.iter().sum() }
     }
 
-    /// Has everybody left, and nothing else begun?
+    /// Whether all connections are closed and no request is active.
     pub fn is_quiet(&self) -> bool {
         wait_until(TIMEOUT, || self.held().connections == 0)
     }
 
-    /// Waits until it holds no more than before: a helper thread that has nothing to do ends after a while.
+    /// Waits until it holds no more than before: an idle helper thread ends after a while.
     pub fn becomes_as(&self, before: Held) -> bool {
         let is_no_more = || {
             let now = self.held();
@@ -211,7 +213,7 @@ impl Fixture {
         Helpers { running: sum("running"), waiting: sum("waiting") }
     }
 
-    /// What `taipan stats` prints of all workers.
+    /// The sums of `taipan stats`.
     pub fn stats(&self) -> serde_json::Value {
         let config = self.server.home().join("site.toml");
         let printed = run(["stats".as_ref(), "--json".as_ref(), "-c".as_ref(), config.as_os_str()]);
@@ -221,7 +223,7 @@ impl Fixture {
     }
 }
 
-/// What is asked for that is fast.
+/// Requests for fast files.
 fn fast_site(large: &[u8]) -> Site {
     let site = Site::new().file("small.txt", "small").file("large.bin", large);
     (0..FAST_REQUESTS).fold(site, |site, n| site.file(&format!("new-{n}.txt"), "new"))
@@ -231,7 +233,7 @@ pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// What is answered in the end to whoever asks for a path of the slow file system.
+/// Checks the final response to a request for a path of the slow file system.
 pub fn is_answer(path: &str, response: &Response) -> Result<(), String> {
     let Contents { small, large, .. } = contents();
     let body = &response.body;
@@ -244,7 +246,7 @@ pub fn is_answer(path: &str, response: &Response) -> Result<(), String> {
     ensure(is_right, || format!("{path}: {response}"))
 }
 
-/// Everybody gets what they have asked for.
+/// Checks that all clients get their responses.
 pub fn are_answered(path: &str, waiting: Vec<Client>) -> Result<(), String> {
     for mut client in waiting {
         let response = client.try_read_response().map_err(|broken| broken.to_string())?;
@@ -253,7 +255,7 @@ pub fn are_answered(path: &str, waiting: Vec<Client>) -> Result<(), String> {
     Ok(())
 }
 
-/// Nobody has been told anything, but perhaps how an answer begins.
+/// Checks that no client has a complete response yet; the head may have come.
 pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
     for client in waiting {
         let seen = recv(&*client, &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
@@ -263,8 +265,8 @@ pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
         client.set_timeout(Duration::from_millis(1));
         match client.try_read_response() {
             Err(ReadError::Silent) => client.set_timeout(TIMEOUT),
-            Err(broken) => return Err(format!("somebody who waits: {broken}")),
-            Ok(response) => return Err(format!("somebody who waits: {response}")),
+            Err(broken) => return Err(format!("a waiting client: {broken}")),
+            Ok(response) => return Err(format!("a waiting client: {response}")),
         }
     }
     Ok(())
@@ -274,7 +276,7 @@ pub fn ensure(is: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if is { Ok(()) } else { Err(what()) }
 }
 
-/// Looks every few milliseconds, until it is so.
+/// Polls every few milliseconds until the condition holds.
 pub fn wait_until(timeout: Duration, is: impl Fn() -> bool) -> bool {
     let until = Instant::now() + timeout;
     while Instant::now() < until {
@@ -286,7 +288,7 @@ pub fn wait_until(timeout: Duration, is: impl Fn() -> bool) -> bool {
     is()
 }
 
-/// Checks one row after the other, where it matters how long something takes. Fails with all that failed.
+/// Checks one row after the other, for tests that measure time. Fails with all failed rows.
 pub fn in_turn<Row: std::fmt::Debug>(rows: &[Row], check: impl Fn(&Row) -> Result<(), String>) {
     let failed = rows.iter().filter_map(|row| {
         eprintln!("{row:?}:");
@@ -295,7 +297,7 @@ pub fn in_turn<Row: std::fmt::Debug>(rows: &[Row], check: impl Fn(&Row) -> Resul
     none_failed(failed.collect());
 }
 
-/// Checks all rows at the same time, as they mostly wait. Fails with all that failed.
+/// Checks all rows in parallel, as they mostly wait. Fails with all failed rows.
 pub fn side_by_side<Row: std::fmt::Debug + Sync>(
     rows: &[Row],
     check: impl Fn(&Row) -> Result<(), String> + Sync,
@@ -304,7 +306,7 @@ pub fn side_by_side<Row: std::fmt::Debug + Sync>(
     let check = &check;
     let failed = thread::scope(|scope| {
         let checks: Vec<_> = rows.iter().map(|row| scope.spawn(move || check(row))).collect();
-        checks.into_iter().filter_map(|check| check.join().expect("it has said why")).collect()
+        checks.into_iter().filter_map(|check| check.join().expect("it has printed why")).collect()
     });
     none_failed(failed);
 }

@@ -1,4 +1,4 @@
-//! Those who wait go on waiting, and the others notice nothing.
+//! Requests for the hung disk wait, and all other requests are served as usual.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ use crate::fixture::{
 };
 use crate::{CLIENTS, SECOND};
 
-/// What waits, and where.
+/// The held call, and the path that causes it.
 pub const WAITS: [(Call, &str); 12] = [
     (Lookup, "/slow/small-{n}.txt"),
     (Lookup, "/slow/none-{n}.txt"),
@@ -31,7 +31,7 @@ pub const WAITS: [(Call, &str); 12] = [
     (Listed, "/slow/folder-{n}/"),
 ];
 
-/// Where the kernel knows the names, only these are asked for.
+/// If the kernel has cached the names, only these calls come.
 const KNOWN_WAITS: [(Call, &str); 7] = [
     (Open, "/slow/small-{n}.txt"),
     (Open, "/slow/large-{n}.bin"),
@@ -82,11 +82,11 @@ fn keeps_serving_while_the_disk_hangs_with_names_cached() {
     others_notice_nothing(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
 }
 
-/// What the fast file system is asked for, and takes a helper thread or a place of its own.
+/// Requests for the fast file system that need a helper thread or a slot of their own.
 const COLD: [(&str, u16); 4] =
     [("/missing-{n}.txt", 404), ("/folder/", 200), ("/folder/missing-{n}", 404), ("/packed.bin", 200)];
 
-/// Who waits meanwhile.
+/// The requests that wait meanwhile.
 const DEAD: [(Place, Call, &str); 8] = [
     (Place::BesideRoot, Lookup, "/slow/small-{n}.txt"),
     (Place::BesideRoot, Read, "/slow/large-{n}.bin"),
@@ -101,7 +101,7 @@ const DEAD: [(Place, Call, &str); 8] = [
 #[test]
 fn a_hung_device_leaves_threads_for_other_devices() {
     side_by_side(&DEAD, |&(place, call, path)| {
-        // Fewer than those who ask.
+        // Fewer than the clients.
         let config = "[timeouts]\ndisk = \"1m\"\ndelay = 0\n[limits]\ndisk_queue = 100\n";
         let fixture = Fixture::new(place, Names::Forgotten, Pages::Direct, config);
         let _waiting = fixture.have_wait(call, Hanging, path)?;
@@ -116,17 +116,17 @@ fn a_hung_device_leaves_threads_for_other_devices() {
     });
 }
 
-/// Many more requests than connections, each name asked for many times.
+/// Many more requests than connections; each name is requested many times.
 const FLOOD: usize = 3000;
-/// Requests for something else, each on a connection of its own.
+/// Requests for fast files, each on its own connection.
 const LOCAL: usize = 24;
 
-/// What waits, where, and for how many connections at most there is room.
+/// The held call, its path, and the most connections that may wait for it.
 const FLOODS: [(Call, &str, usize); 5] = [
     (Lookup, "/slow/small-{n}.txt", 1000),
     (Open, "/slow/small-{n}.txt", 1000),
     (Readdir, "/slow/folder-{n}/", 1000),
-    // Its answer has begun before it waits.
+    // The response begins before the request waits.
     (Read, "/slow/large-{n}.bin", 400),
     (Lookup, "/slow/small-{n}.txt", 100),
 ];
@@ -159,7 +159,7 @@ fn requests_for_a_hung_disk_leave_connections_for_others() {
     });
 }
 
-/// Clients that close their connections when the server does, or answers 503.
+/// Keeps clients until the server closes them or answers 503.
 fn wait_unless_refused(mut clients: Vec<Client>, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         clients.retain(|client| {
@@ -174,11 +174,11 @@ fn wait_unless_refused(mut clients: Vec<Client>, is_over: &AtomicBool) {
     }
 }
 
-/// Of those who ask for one and the same name, as many wait as may; the others are told so at once, and those
-/// who have waited are answered.
+/// Of the requests for the same name, the allowed number waits; the others get 503 at once, and the waiting
+/// ones get their responses later.
 #[test]
 fn counts_each_request_for_the_same_name() {
-    // One device has half.
+    // One device may use half.
     const MAY_WAIT: usize = 30;
     let limits = format!("[limits]\ndisk_queue = {}\n", 2 * MAY_WAIT);
     let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
@@ -196,7 +196,7 @@ fn counts_each_request_for_the_same_name() {
     assert!(so_many_wait(MAY_WAIT - 1), "{}", fixture.stats());
     waiting.push(fixture.ask_one("/slow/small-1.txt", 0));
     assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
-    still_wait(&mut waiting).expect("one that leaves makes room for one");
+    still_wait(&mut waiting).expect("a client that disconnects frees one place");
     fixture.disk.release();
     are_answered("/slow/small-1.txt", waiting).expect("they are answered");
     let said = fixture.server.stderr();
@@ -206,7 +206,7 @@ fn counts_each_request_for_the_same_name() {
 #[test]
 fn lists_a_hung_mount_point_without_looking_into_it() {
     side_by_side(&[Getattr, Lookup], |&call| {
-        // A page that was kept asks nobody.
+        // A cached page needs no call.
         let config = "[timeouts]\ndelay = 0\n[cache]\nentries = 0\n";
         let fixture = Fixture::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
         fixture.disk.slow_down(call, Hanging);

@@ -1,5 +1,5 @@
-//! A slow or dead file system hurts only those who ask for it. Proved on one of our own, which is as slow
-//! as a test wants it to be.
+//! A slow or dead file system delays only requests for its own files. Shown with a FUSE file system that is
+//! as slow as each test wants.
 
 mod file_system;
 
@@ -16,7 +16,7 @@ mod changes;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Those who ask for something slow, each for something else.
+/// Clients that request slow files, each another one.
 const CLIENTS: usize = 200;
-/// Some more of everything is there.
+/// Number of files of each kind, with some to spare.
 const NUMBERS: usize = CLIENTS + 2;

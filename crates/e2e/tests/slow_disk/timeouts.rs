@@ -1,5 +1,5 @@
-//! How long a disk is waited for: until the deadline, or until the client leaves. And nothing is left of
-//! it when the disk answers again.
+//! How long a request waits for the disk: until its deadline, or until its client disconnects. Nothing of it
+//! remains when the disk answers again.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, side_by_side
 use crate::isolation::WAITS;
 use crate::{CLIENTS, SECOND};
 
-/// Nothing is kept, so that whatever is still held is a leak.
+/// Nothing is cached, so that anything still held is a leak.
 const SHORT_DISK_TIMEOUT: &str =
     "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
 
@@ -29,14 +29,14 @@ fn answers_503_after_the_disk_timeout_and_frees_everything() {
         }
         ensure(since.elapsed() >= SECOND * 9 / 10, || format!("over after {:?}", since.elapsed()))?;
         fixture.disk.release();
-        // What it owed to those before is done first.
+        // The disk finishes the earlier calls first.
         let is_served = || fixture.serves_everything();
         ensure(wait_until(TIMEOUT, || is_served().is_ok()), || format!("{:?}", is_served()))?;
         ensure(fixture.becomes_as(before), || format!("{before:?} became {:?}", fixture.held()))
     });
 }
 
-/// 503; but once the head has left, only the end of the connection can tell.
+/// Expects 503; after the head has been sent, only a closed connection can show the error.
 fn are_told(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
     let may_have_head = call == Read && !path.contains("small");
     match client.try_read_response() {
@@ -47,7 +47,7 @@ fn are_told(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
     }
 }
 
-/// How a client leaves.
+/// How a client disconnects.
 #[derive(Debug, Clone, Copy)]
 enum Manner {
     Reset,
@@ -81,7 +81,8 @@ const LEFT: [(Call, &str, Manner); 12] = [
 #[test]
 fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
     side_by_side(&LEFT, |&(call, path, manner)| {
-        // One device has half of the queue, and its root is looked up as well. Nobody is shed where the machine has other things to do.
+        // One device may use half of the queue, and its root is looked up as well. No request is shed on a
+        // busy machine.
         let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
         let config = format!("[timeouts]\ndisk = \"1m\"\ndelay = 0\n{limits}");
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);

@@ -1,4 +1,5 @@
-//! Files on their way from the slow file system: to fast and slow readers, to their last bytes, and closed.
+//! Transfers from the slow file system: to fast and slow readers, up to the last bytes, and the close of
+//! files.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -34,15 +35,15 @@ fn sends_a_slowly_read_file_correctly_to_fast_and_slow_clients() {
     });
 }
 
-/// Longer than others are asked while a disk hangs.
+/// Longer than the delay of requests while a disk hangs.
 const LONG: Duration = Duration::from_secs(300);
 
-/// A download that is read piece by piece.
+/// A download that the test reads piece by piece.
 struct Download {
     client: Client,
     /// Bytes of content.
     taken: u64,
-    /// What came with the head.
+    /// Body bytes that came with the head.
     first: Vec<u8>,
 }
 
@@ -61,7 +62,7 @@ impl Download {
         }
     }
 
-    /// What has come by now; something, or it has failed.
+    /// The bytes that have come; none is an error.
     fn take(&mut self) -> Result<Vec<u8>, String> {
         let some = match std::mem::take(&mut self.first) {
             first if first.is_empty() => self.client.read_some().map_err(|e| e.to_string())?,
@@ -71,7 +72,7 @@ impl Download {
         if some.is_empty() { Err(format!("closed after {}", self.taken)) } else { Ok(some) }
     }
 
-    /// As `take`, of the huge file, which is looked at.
+    /// As `take`, for the huge file, whose pages are checked.
     fn take_huge(&mut self) -> Result<(), String> {
         let from = self.taken;
         let some = self.take()?;
@@ -92,7 +93,7 @@ fn sends_a_huge_file_completely_after_the_disk_hung() {
         while fast.taken < HUGE {
             fast.take_huge()?;
             if fast.taken > HUGE / 4 {
-                // Only the first time is waited for.
+                // Only the first hold is awaited.
                 _ = tell.send(());
             }
         }
@@ -122,7 +123,7 @@ fn sends_a_huge_file_completely_after_the_disk_hung() {
             came
         });
         let noticed = others();
-        // Whatever came of it, nobody waits any more.
+        // Whatever the result, no call is held any more.
         fixture.disk.release();
         [fast.join().expect("it does not panic"), slow.join().expect("it does not panic"), noticed]
     });
@@ -139,9 +140,9 @@ fn closing_a_file_delays_no_request() {
         let mut readers = fixture.request(path, 10);
         readers.iter_mut().for_each(|reader| reader.set_timeout(LONG));
         thread::scope(|scope| {
-            // What has been read is closed.
+            // The files that were read are closed.
             let readers = scope.spawn(move || are_answered(path, readers));
-            let waits = ensure(fixture.disk.somebody_waits(), || "nothing is closed".to_owned());
+            let waits = ensure(fixture.disk.somebody_waits(), || "no file is closed".to_owned());
             let others = waits.and_then(|()| fixture.others_notice_nothing());
             fixture.disk.release();
             others.and(readers.join().expect("it does not panic"))

@@ -1,5 +1,5 @@
-//! What is attempted: in the sandbox all of `MUST_FAIL` fails, with the error of the wall that it meets,
-//! and all of `MUST_WORK` works. What is attempted leaves nothing behind for the next.
+//! The attempts: in the sandbox, each of `MUST_FAIL` fails with the error of the layer that stops it, and
+//! each of `MUST_WORK` works. No attempt has lasting effects.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Error, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -24,9 +24,9 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use crate::attempts::Needs::{Capability, Nothing, Root};
 use crate::attempts::Wall::{Filter, Landlock};
 
-/// What the process has before it is confined, as a server does.
+/// Resources that the process opens before it is confined, as a server does.
 pub struct Here {
-    /// With `www`, which is beneath the roots, and things that are not.
+    /// Holds `www`, which is below the roots, and files that are not.
     pub home: PathBuf,
     pub www: OwnedFd,
     pub listener: TcpListener,
@@ -34,18 +34,18 @@ pub struct Here {
     pub capabilities: CapabilitySets,
     /// Another process.
     pub victim: Pid,
-    /// Of a listener outside.
+    /// The port of a listener outside of the sandbox.
     pub port: u16,
 }
 
-/// What stands in the way.
+/// The layer of the sandbox that stops an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wall {
     Landlock,
     Filter,
 }
 
-/// What it takes to succeed without the sandbox.
+/// What an attempt needs to succeed without the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
@@ -56,7 +56,7 @@ pub enum Needs {
 pub type Attempt = fn(&mut Here) -> io::Result<()>;
 
 impl Wall {
-    /// What is said of what it stops.
+    /// The error of what this layer stops.
     pub fn error(self) -> i32 {
         match self {
             Landlock => libc::EACCES,
@@ -155,7 +155,7 @@ pub const MUST_WORK: &[(&str, Attempt)] = &[
         let file = rustix::fs::openat2(&here.www, "folder/page", OFlags::RDONLY, Mode::empty(), resolve)?;
         read_to_end(file)
     }),
-    ("open the root anew, and beneath it", |here| {
+    ("open the root again, and a file below it", |here| {
         let path = here.home.join("www");
         expect_that(path.canonicalize()? == path)?;
         let root = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
@@ -224,7 +224,7 @@ pub const MUST_WORK: &[(&str, Attempt)] = &[
             let read = tokio::task::spawn_blocking(move || fs::read(path)).await??;
             expect(&read, b"a document")?;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            // The kernel sends it to who writes where nobody reads.
+            // The kernel sends SIGPIPE to a writer without a reader.
             let (writer, reader) = UnixStream::pair()?;
             drop(reader);
             let written = File::from(OwnedFd::from(writer)).write(b"x");
@@ -232,7 +232,7 @@ pub const MUST_WORK: &[(&str, Attempt)] = &[
             expect_that(signals.recv().await.is_some())
         })
     }),
-    ("say who and where one is", |_| {
+    ("read the user and the working folder", |_| {
         expect_that(
             std::process::id() > 1
                 && rustix::process::getrlimit(rustix::process::Resource::Nofile).current.is_some(),

@@ -1,6 +1,5 @@
-//! The process that is confined: it opens what a server opens, applies the sandbox as its case says, tells
-//! so, waits for a line, and attempts everything. It tells of every attempt in a line: its name, and `ok`
-//! or an error.
+//! The confined process: it opens what a server opens, applies the sandbox of its case, reports that, waits
+//! for a line, and runs every attempt. It prints one line per attempt: the name, and `ok` or an error.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -18,9 +17,9 @@ use site::model::Site;
 
 use crate::attempts::{Attempt, Here, MUST_FAIL, MUST_WORK};
 
-/// The first word of the command line of such a process.
+/// The first argument of such a process.
 pub const WORD: &str = "--inside";
-/// Of one that is there for others to attack.
+/// The first argument of a process that others attack.
 pub const VICTIM: &str = "--victim";
 
 pub fn wait_for_end() -> ExitCode {
@@ -69,7 +68,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    // Whoever started this changes something in between.
+    // The parent prepares the next attempts now.
     _ = io::stdin().read_line(&mut String::new());
     if case == "abort" {
         std::process::abort();
@@ -85,7 +84,7 @@ fn prepare(home: &str, port: &str, victim: &str) -> Here {
         www: rustix::fs::open(home.join("www"), flags, Mode::empty()).expect("the root is there"),
         listener: TcpListener::bind("127.0.0.1:0").expect("a port is free"),
         log: OpenOptions::new().append(true).create(true).open(home.join("log")).expect("a log can be made"),
-        capabilities: rustix::thread::capabilities(None).expect("one's own can be asked for"),
+        capabilities: rustix::thread::capabilities(None).expect("its own limit can be read"),
         victim: victim.parse().ok().and_then(Pid::from_raw).expect("the id of a process"),
         port: port.parse().expect("a port"),
         home,
@@ -101,7 +100,7 @@ fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active,
     sandbox::apply(&Confinement { reads, open: None, connects, pipes: Pipes::None }, demand)
 }
 
-/// Another user, by numbers that need no account. Who may not change it stays who it is.
+/// Changes the user, by numbers that need no account. Without permission, the user stays.
 fn become_somebody(here: &Here) -> Result<(), String> {
     if !here.capabilities.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
         return Ok(());
@@ -111,7 +110,7 @@ fn become_somebody(here: &Here) -> Result<(), String> {
     privilege::Identity::of(&site)?.ok_or("root stays root")?.become_it()
 }
 
-/// Makes the kernel one that does not have `call`.
+/// Makes the kernel behave as one without `call`.
 fn lack(call: libc::c_long) -> Result<(), String> {
     let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let (load, answer) =
@@ -127,7 +126,7 @@ fn lack(call: libc::c_long) -> Result<(), String> {
     loaded.map_err(|error| format!("it cannot be shown here ({error})"))
 }
 
-/// Preferred, what is missing is told; required, it is refused.
+/// Preferred: missing parts are reported. Required: the sandbox fails.
 fn both(here: &Here) -> Result<Active, String> {
     let active = confine(here, Connects::Nowhere, Demand::Preferred)?;
     tell("preferred", &active.to_string());
@@ -149,7 +148,7 @@ fn outcome(attempt: Attempt, here: &mut Here) -> String {
     }
 }
 
-/// Takes the place of this process, if it works.
+/// Replaces this process, if it works.
 fn execute() {
     use std::os::unix::process::CommandExt;
     let error = Command::new("/bin/sh").args(["-c", "printf 'become a shell\\tok\\n'"]).exec();
@@ -162,6 +161,6 @@ fn port_of(listener: &TcpListener) -> u16 {
 
 fn tell(name: &str, what: &str) {
     let mut out = io::stdout();
-    // Nobody who could be told is left if it fails.
+    // The parent may have ended.
     _ = writeln!(out, "{name}\t{what}").and_then(|()| out.flush());
 }

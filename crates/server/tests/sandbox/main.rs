@@ -1,7 +1,8 @@
-//! The sandbox, tried from inside: processes of one thread apply it as the server does, then attempt what
-//! must fail, and what must still work. The same attempts without it must succeed, or they show nothing.
+//! The sandbox, tried from inside: single-threaded processes apply it as the server does, then attempt what
+//! must fail and what must still work. Without the sandbox, the same attempts must succeed, or they would
+//! show nothing.
 //!
-//! Not under the usual harness, whose tests have a thread each.
+//! These tests do not run in the usual harness, which has a thread for each test.
 
 mod attempts;
 mod inside;
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Those whose names contain a word of the command line, as other tests do.
+/// Runs the tests whose names contain a word of the command line, as the usual harness does.
 fn run_all(arguments: &[String]) -> ExitCode {
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
@@ -36,7 +37,7 @@ fn run_all(arguments: &[String]) -> ExitCode {
     }
     let (result, code) = if failed == 0 { ("ok", ExitCode::SUCCESS) } else { ("FAILED", ExitCode::FAILURE) };
     let (passed, others) = (chosen.len() - failed, outside::TESTS.len() - chosen.len());
-    // As the usual harness says it, for those who count.
+    // In the format of the usual harness, for tools that count.
     println!(
         "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {others} filtered out\n"
     );

@@ -1,4 +1,4 @@
-//! The tests: each starts processes in a folder of its own and compares what they tell with what they must.
+//! The tests: each starts processes in its own folder and compares their reports with the expected ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,12 +28,12 @@ pub const TESTS: &[(&str, fn())] = &[
     ("landlock_alone_stops_its_attempts", landlock_alone_stops_its_attempts),
     ("a_required_sandbox_applies_completely_or_fails", a_required_sandbox_applies_completely_or_fails),
     ("reports_or_refuses_missing_kernel_features", reports_or_refuses_missing_kernel_features),
-    ("threads_from_before_are_not_confined_and_that_is_told", reports_threads_started_before_the_sandbox),
+    ("reports_threads_that_are_not_confined", reports_threads_that_are_not_confined),
     ("the_clock_is_read_without_a_system_call", the_clock_is_read_without_a_system_call),
     ("an_abort_ends_the_process", an_abort_ends_the_process),
 ];
 
-/// Longer than a slow machine takes.
+/// Longer than a test takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const ABSENT: &str = "2";
 const DENIED: &str = "13";
@@ -41,7 +41,7 @@ const NO_SUCH_CALL: &str = "38";
 const REFUSED: &str = "1";
 const OK: &str = "ok";
 
-/// What a case tells otherwise than all do, by attempt.
+/// Results of a case that differ from the usual ones, by attempt.
 type Otherwise<'a> = &'a [(&'static str, &'static str)];
 
 fn every_attempt_succeeds_without_a_sandbox() {
@@ -50,7 +50,7 @@ fn every_attempt_succeeds_without_a_sandbox() {
         match needs {
             _ if told.of(name) == OK => {}
             needs if has(*needs) => panic!("{name:?} fails without a sandbox, too: {}", told.of(name)),
-            _ => println!("  cannot be shown by who runs this: {name} ({})", told.of(name)),
+            _ => println!("  cannot be shown as this user: {name} ({})", told.of(name)),
         }
     }
     assert_eq!(told.of("become a shell"), OK);
@@ -65,7 +65,7 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
         ("read a file outside from a folder in the root", OK),
         ("list a folder outside", OK),
         ("read one's own memory map", OK),
-        // Who has no capabilities left reads what its user may.
+        // A process without capabilities can read what its user may.
         ("read /etc/shadow", if is_root() { OK } else { DENIED }),
     ];
     let cases: &[(&str, Otherwise)] = &[
@@ -78,7 +78,7 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
                 ("connect to a Unix socket", OK),
                 ("connect over TCP", OK),
                 ("send over UDP", OK),
-                // The filter lets `bind` through, for UDP; Landlock knows ports since its fourth version.
+                // The filter allows `bind`, for UDP; Landlock restricts ports since its fourth version.
                 ("bind a new port", if here.landlock >= Some(4) { DENIED } else { NO_SUCH_CALL }),
             ],
         ),
@@ -97,7 +97,7 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
     }
     for (case, otherwise) in cases {
         if *case == "chroot" && !has(Needs::Capability(CapabilitySet::SYS_CHROOT)) {
-            println!("  cannot be shown by who runs this: {case}");
+            println!("  cannot be shown as this user: {case}");
             continue;
         }
         let told = Case::new(case).run();
@@ -117,7 +117,7 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
 }
 
 fn landlock_alone_stops_its_attempts() {
-    // The first version that has it, and how it is told.
+    // The first Landlock version that stops it, and the error.
     let stopped: &[(&str, u32, &str)] = &[
         ("read a file outside", 1, DENIED),
         ("write a document", 1, DENIED),
@@ -155,7 +155,11 @@ fn a_required_sandbox_applies_completely_or_fails() {
         false => {
             assert_eq!(told.active, "", "it is refused");
             for missing in &here.missing {
-                assert!(told.of("refused").contains(missing), "{missing} is told: {}", told.of("refused"));
+                assert!(
+                    told.of("refused").contains(missing),
+                    "{missing} is reported: {}",
+                    told.of("refused")
+                );
             }
         }
     }
@@ -180,7 +184,7 @@ fn reports_or_refuses_missing_kernel_features() {
     }
 }
 
-fn reports_threads_started_before_the_sandbox() {
+fn reports_threads_that_are_not_confined() {
     let told = Case::new("threads").run();
     assert!(told.of("refused").contains("threads (1) that were there before"), "{}", told.of("refused"));
 }
@@ -192,17 +196,17 @@ fn the_clock_is_read_without_a_system_call() {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs();
-    let seconds: u64 = told.of("seconds").parse().expect("the time is told");
+    let seconds: u64 = told.of("seconds").parse().expect("the time is reported");
     assert!(now.abs_diff(seconds) <= PATIENCE.as_secs(), "{seconds}, and not {now}");
 }
 
 fn an_abort_ends_the_process() {
-    // musl sends the signal by a call that would do for other processes, too; without it, it crashes.
+    // musl sends the signal by a call that could signal other processes, too; without that call, it crashes.
     let ended = Case::new("abort").run().status.signal();
     assert!(matches!(ended, Some(libc::SIGABRT | libc::SIGSEGV)), "{ended:?}");
 }
 
-/// What this machine has; said, for who reads why something was not shown.
+/// The features of this machine; printed, so that the log shows why some attempts were skipped.
 fn available() -> Active {
     let here = sandbox::available();
     println!("  this machine: {here}");
@@ -226,7 +230,7 @@ fn has(needs: Needs) -> bool {
     }
 }
 
-/// Whoever has none gets none back, and that works.
+/// Without capabilities, there are none to get back, and the attempt works.
 fn has_any() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|own| !own.permitted.is_empty())
 }
@@ -235,16 +239,16 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A process on its way, with the folder that it works in.
+/// A running process of a case, with its folder.
 struct Case {
     home: PathBuf,
     child: Child,
     victim: Child,
-    /// Somebody to connect to.
+    /// A listener to connect to.
     _outside: (TcpListener, UnixListener),
 }
 
-/// What it has told.
+/// The report of a process.
 struct Told {
     active: String,
     outcomes: BTreeMap<String, String>,
@@ -270,13 +274,13 @@ impl Case {
         Case { home, child, victim, _outside: outside }
     }
 
-    /// To its end.
+    /// Waits for its end.
     fn run(mut self) -> Told {
         let mut lines = BufReader::new(self.child.stdout.take().expect("it is a pipe")).lines();
         let mut input = self.child.stdin.take().expect("it is a pipe");
         let home = self.home.clone();
         let (tell, told) = channel();
-        // A thread, so that waiting has an end.
+        // A thread, so that the wait has a timeout.
         thread::spawn(move || {
             let (mut active, mut outcomes) = (String::new(), BTreeMap::new());
             while let Some(Ok(line)) = lines.next() {
@@ -297,7 +301,7 @@ impl Case {
             _ = self.child.kill();
         }
         let status = self.child.wait().expect("it is our child");
-        let (active, outcomes) = told.expect("it comes to an end");
+        let (active, outcomes) = told.expect("it ends in time");
         Told { active, outcomes, status }
     }
 }
@@ -344,18 +348,18 @@ fn make_home(case: &str) -> PathBuf {
     home
 }
 
-/// The next one.
+/// Continues with the next part.
 fn release(home: &Path) {
     let next = home.join("app/next");
     symlink("releases/2", &next).expect("a link can be made");
     fs::rename(next, home.join("app/current")).expect("the links are exchanged");
 }
 
-/// Asks a server that is about to accept, and lets it go on.
+/// Connects to a listener that is about to accept, and lets the process continue.
 fn ask(port: u16, input: &mut impl Write) {
     let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     client.write_all(b"word").expect("it is connected");
-    // One that ends at once does not read it.
+    // A process that ends at once does not read it.
     _ = input.write_all(b"\n");
     thread::spawn(move || client.read_to_end(&mut Vec::new()));
 }
