@@ -505,7 +505,7 @@ fn invalid_fastcgi_closes_only_its_connection() {
     assert_eq!(connection.beginning(begun), b"\n");
     connection.send(b"garbage!");
     rows.holds("in a request", "it is closed", connection.is_closed());
-    other.body(id, b"stays open");
+    other.body(id, b"goes on");
     rows.check("another connection", other.response(id).text(), "\ngoes on");
     let errors = |lines: &[String]| (lines.len() >= 5).then_some(());
     rows.holds("stderr", "a line each", bridge.errors.wait_for(TIMEOUT, errors).is_some());
