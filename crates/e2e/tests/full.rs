@@ -260,11 +260,23 @@ fn does_not_close_a_connection_that_was_just_used() {
     assert!(clients[1..].iter_mut().all(|client| client.get("/a.txt").status == 200));
 }
 
-/// Connections that the server may not close for others: each is in the middle of a request.
+/// A site with a page, and a script that ends when `go` is called.
+fn holding_site(config: &str) -> Site {
+    let script =
+        "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\nprintf 'Content-Type: text/plain\\n\\n'\n";
+    let route = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\nwait = \"1m\"";
+    Site::new().file("a.txt", "a").script("hold.cgi", script).config(config).config(route)
+}
+
+fn go(server: &Server) {
+    server.files().file("www/go", "");
+}
+
+/// Connections that the server may not close for others: each waits for a script.
 fn busy(server: &Server, count: usize) -> Vec<Client> {
     let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
     for client in &mut clients {
-        client.send("GET /a.txt HTTP/1.1\r\nHo");
+        client.send("GET /hold.cgi HTTP/1.1\r\nHost: h\r\n\r\n");
     }
     assert!(wait_until(TIMEOUT, || server.count("active") == count as u64), "{}", server.stats());
     clients
@@ -274,7 +286,7 @@ fn busy(server: &Server, count: usize) -> Vec<Client> {
 fn new_clients_wait_at_capacity_and_then_get_503() {
     for (room, least, most) in [("0s", 0, 3000), ("400ms", 300, 3000), ("1s", 900, 4000)] {
         let config = format!("workers = 1\n[limits]\nconnections = 2\n[timeouts]\nroom = \"{room}\"");
-        let server = Site::new().file("a.txt", "a").config(&config).start();
+        let server = holding_site(&config).start();
         let mut clients = busy(&server, 2);
         for number in 0..3 {
             let asked = Instant::now();
@@ -292,8 +304,8 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
         }
         assert_eq!(server.count("refused"), 3);
         // The existing connections are served on; when one closes, a place is free.
+        go(&server);
         for client in &mut clients {
-            client.send("st: h\r\n\r\n");
             assert_eq!(client.read_response().status, 200);
         }
         drop(clients);
@@ -305,8 +317,7 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
 fn answers_503_to_many_clients_beyond_capacity() {
     let _turn = turn();
     let config = "workers = 1\n[limits]\nconnections = 20\n[timeouts]\nroom = \"300ms\"\nhead = \"10m\"";
-    let site = Site::new().file("a.txt", "a").config(config);
-    let server = site.start_by(command_with_descriptors(256));
+    let server = holding_site(config).start_by(command_with_descriptors(256));
     let mut clients = busy(&server, 20);
     let page = Page { path: "/a.txt".to_owned(), contents: vec![Arc::new(b"a".to_vec())] };
     let fields = String::new();
@@ -320,8 +331,8 @@ fn answers_503_to_many_clients_beyond_capacity() {
     let tally = group.run(|tally| tally.completed() >= 4000);
     eprintln!("  20 busy connections, 2000 more clients: {tally}");
     assert!(tally.failed() == 0 && tally.responses.keys().eq([&503]), "{tally}");
+    go(&server);
     for client in &mut clients {
-        client.send("st: h\r\n\r\n");
         assert_eq!(client.read_response().status, 200, "the existing connections are served on");
     }
 }
@@ -342,14 +353,14 @@ fn reloads_at_capacity() {
 #[test]
 fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
     let config = "workers = 1\n[limits]\nconnections = 2\n[timeouts]\nroom = \"1m\"";
-    let server = Site::new().file("a.txt", "a").config(config).start();
+    let server = holding_site(config).start();
     let mut clients = busy(&server, 2);
     let mut waiting: Vec<Client> = (0..50).map(|_| server.connect()).collect();
     for client in &mut waiting {
         client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
     }
+    go(&server);
     for client in &mut clients {
-        client.send("st: h\r\n\r\n");
         assert_eq!(client.read_response().status, 200);
     }
     drop(clients);
@@ -365,12 +376,18 @@ fn answers_503_to_silent_clients_beyond_capacity() {
     // Silent clients wait among the rejected ones; the others get their responses all the same.
     let config =
         "workers = 1\n[limits]\nconnections = 2\nrefusals = 2\n[timeouts]\nroom = \"0s\"\nlinger = \"500ms\"";
-    let server = Site::new().file("a.txt", "a").config(config).start();
+    let server = holding_site(config).start();
     let _inside = busy(&server, 2);
     let mut silent: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     let response = server.get("/a.txt");
     assert!(is_polite(&response), "{response}");
+    // Those who had to leave for others are told why, the last ones have said nothing to be told.
+    let told = silent
+        .iter_mut()
+        .map(|client| client.try_read_response().ok().is_some_and(|response| is_polite(&response)));
+    assert_eq!(told.filter(|told| *told).count(), 3);
     assert!(silent.iter_mut().all(Client::is_closed));
+    go(&server);
 }
 
 #[test]

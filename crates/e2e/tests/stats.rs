@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 36] = [
+const COUNTS: [&str; 37] = [
     "active",
     "idle",
     "parked",
@@ -24,6 +24,7 @@ const COUNTS: [&str; 36] = [
     "refused_per_client",
     "accept_failed",
     "evicted",
+    "evicted_slow",
     "panicked",
     "status_1xx",
     "status_2xx",

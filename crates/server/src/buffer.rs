@@ -4,12 +4,18 @@
 const STEP: usize = 4 * 1024;
 
 /// Appends; no more than one step is taken beyond what is needed.
+#[inline]
 pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     if to.capacity() - to.len() < bytes.len() {
-        let needed = (to.len() + bytes.len()).next_multiple_of(STEP);
-        to.reserve_exact(needed - to.len());
+        grow(to, bytes.len());
     }
     to.extend_from_slice(bytes);
+}
+
+#[cold]
+fn grow(to: &mut Vec<u8>, more: usize) {
+    let needed = (to.len() + more).next_multiple_of(STEP);
+    to.reserve_exact(needed - to.len());
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use site::model::Limits;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::places::{Place, Places};
 use crate::sys::calls;
@@ -26,6 +27,8 @@ pub enum Busy {
     Full,
     /// It took longer than it may; it goes on in its thread, and its result is dropped.
     Late,
+    /// There is no room for new connections, and too many of those that there are wait for disks.
+    Shed,
     /// It panicked, or there is no thread for it.
     Failed,
 }
@@ -51,6 +54,9 @@ pub struct Queue {
     pub waiting: u64,
 }
 
+/// Where there is no room, this long is a disk waited for: less than new clients wait for room.
+const SHED_AFTER: Duration = Duration::from_millis(750);
+
 /// Devices that are remembered; those where nothing is going on are forgotten then.
 const DEVICES: usize = 64;
 
@@ -68,6 +74,9 @@ pub struct Disk {
     /// half of them for one device.
     requests: Places,
     requests_of_device: usize,
+    /// Connections that wait; those that have waited for a while may be told to end.
+    connections: Places,
+    shed: Notify,
     /// Answers that are made while they are sent; half of them for one device.
     streams: Places,
     half: usize,
@@ -110,6 +119,8 @@ impl Disk {
             threads: (limits.disk_threads / 2).max(1),
             waiting: limits.disk_queue.div_ceil(2),
             requests: Places::new(limits.waiting_for_disks()),
+            connections: Places::new(usize::MAX),
+            shed: Notify::new(),
             requests_of_device: limits.waiting_for_disks().div_ceil(2),
             streams: Places::new(limits.streams),
             half: limits.streams.div_ceil(2),
@@ -123,6 +134,32 @@ impl Disk {
     pub fn admit(&self, device: Device) -> Result<Admitted, Busy> {
         let of_device = self.lane(device).requests.take().ok_or(Busy::Full)?;
         Ok(Admitted { _of_all: self.requests.take().ok_or(Busy::Full)?, _of_device: of_device })
+    }
+
+    /// Waits for `done`, which keeps a connection. Errors: it has been shed.
+    pub async fn wait<T>(&self, done: impl Future<Output = T>) -> Result<T, Busy> {
+        let (since, _connection) = (Instant::now(), self.connections.take());
+        let shed = async {
+            loop {
+                self.shed.notified().await;
+                if since.elapsed() >= SHED_AFTER {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            done = done => Ok(done),
+            () = shed => Err(Busy::Shed),
+        }
+    }
+
+    /// There is no room for new connections: where more than `most` wait here, those that have waited for a
+    /// while are over.
+    pub fn shed(&self, most: usize) {
+        if self.connections.taken() > most {
+            self.shed.notify_waiters();
+        }
     }
 
     /// A place for an answer that is made of what is on `device` while it is sent. `None`: all are taken, or

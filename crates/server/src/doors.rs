@@ -1,9 +1,10 @@
 //! The doors of a worker: accepting connections, finding room for them, and telling those for whom there
 //! is none.
 //!
-//! When all connections are taken, the one that has been idle longest makes room. When none has, every
-//! answer becomes its connection's last, and new clients wait in the kernel for a while; then they are
-//! told to come again.
+//! When all connections are taken, the one that has been idle longest makes room, or one that has been sent its last
+//! answer, or the one whose client is the slowest below the least rate. When there is none, every answer becomes its connection's last, and new clients
+//! wait in the kernel for a while; then they are told to come again. Where more of them come than can be told so
+//! at one time, the first of those is closed at once for the next.
 
 use std::cell::Cell;
 use std::io;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::conn::client::Client;
 use crate::conn::stream::Family;
-use crate::conn::task::Start;
+use crate::conn::{Leaving, Seat};
 use crate::listen::Listener;
 use crate::log;
 use crate::places::{Place, Places};
@@ -26,6 +27,8 @@ use crate::worker::Worker;
 
 /// How long a listener rests when there is no descriptor or no memory for another connection.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// How long the last client waits at most that has come when there had been no room for long.
+const LAST_WAIT: Duration = Duration::from_millis(500);
 /// How often it is looked whether a connection has been idle long enough to make room.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Connections that had come before a door was closed; the kernel keeps no more.
@@ -34,16 +37,45 @@ const LAST_ACCEPTS: usize = 4096;
 pub struct Doors {
     /// Does somebody wait for room, or has had to since there last was some?
     crowded: Cell<bool>,
-    full_since: Cell<Option<Instant>>,
     room_timeout: Duration,
-    limit: usize,
     refusals: Places,
+    refused: Leaving,
+    /// Those that have been sent their last answer, and whose clients have not closed yet.
+    pub lingering: Leaving,
     /// Doors that are still accepted at.
     open: Cell<usize>,
     closing: Cell<bool>,
     close: Notify,
     /// The second in which it was last said that there are no descriptors.
     complained: Cell<i64>,
+}
+
+/// The clients of one listener that wait in the kernel.
+struct Queue<'a> {
+    listener: &'a Listener,
+    /// Since when there has been no room for one of them.
+    full_since: Option<Instant>,
+}
+
+impl Queue<'_> {
+    /// There is room. If more of them wait, that is not for all.
+    fn has_room(&mut self) {
+        if self.full_since.is_some() && !self.listener.has_waiting() {
+            self.full_since = None;
+        }
+    }
+
+    /// How long one that `came` may still wait. When the first has waited for `room`, those behind it have waited as
+    /// well, and only the last may wait a little longer.
+    fn patience(&mut self, came: Instant, room: Duration) -> Duration {
+        let now = Instant::now();
+        let first = (*self.full_since.get_or_insert(now) + room).saturating_duration_since(now);
+        if first.is_zero() && !self.listener.has_waiting() {
+            (came + room.min(LAST_WAIT)).saturating_duration_since(now)
+        } else {
+            first
+        }
+    }
 }
 
 /// There is no room, and has not been for too long.
@@ -53,10 +85,10 @@ impl Doors {
     pub fn new(site: &Site) -> Doors {
         Doors {
             crowded: Cell::new(false),
-            full_since: Cell::new(None),
             room_timeout: site.timeouts.room,
-            limit: site.limits.connections,
             refusals: Places::new(site.limits.refusals),
+            refused: Leaving::default(),
+            lingering: Leaving::default(),
             open: Cell::new(0),
             closing: Cell::new(false),
             close: Notify::new(),
@@ -94,16 +126,24 @@ impl Doors {
     }
 
     /// Waits until another connection may come.
-    async fn room(&self, worker: &Worker) -> Result<(), Full> {
-        if worker.connections() < self.limit {
+    async fn room(&self, worker: &Worker, queue: &mut Queue<'_>) -> Result<(), Full> {
+        if !worker.is_full() {
             self.crowded.set(false);
+            queue.has_room();
+            return Ok(());
         }
-        while worker.connections() >= self.limit && !worker.evict() {
-            self.crowded.set(true);
-            let now = Instant::now();
-            let since = self.full_since.get().unwrap_or(now);
-            self.full_since.set(Some(since));
-            let patience = (since + self.room_timeout).saturating_duration_since(now);
+        let came = Instant::now();
+        while worker.is_full() {
+            if worker.evict() {
+                queue.has_room();
+                break;
+            }
+            let patience = if self.lingering.evict_first() || worker.evict_slowest() {
+                LOOK_AGAIN
+            } else {
+                self.crowded.set(true);
+                queue.patience(came, self.room_timeout)
+            };
             if patience.is_zero() {
                 return Err(Full);
             }
@@ -113,21 +153,28 @@ impl Doors {
                 () = self.closed() => break,
             }
         }
-        self.full_since.set(None);
         Ok(())
     }
 
-    /// Waits for one of the places in which connections are refused.
+    /// One of the places in which connections are refused. If all are taken, the one that has been for longest is
+    /// made free.
     async fn refusal(&self, worker: &Worker) -> Option<Place> {
         loop {
             if let Some(place) = self.refusals.take() {
                 return Some(place);
             }
+            self.refused.evict_first();
             tokio::select! {
                 () = worker.a_place() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
                 () = self.closed() => return None,
             }
         }
+    }
+
+    /// Notes a connection that is being refused.
+    pub fn refuses(&self, seat: &Rc<Seat>) {
+        self.refused.add(seat, self.refusals.limit());
     }
 
     /// Once a second at most: there may be a thousand clients at the door.
@@ -144,6 +191,7 @@ impl Doors {
 pub async fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<()> {
     let doors = &worker.doors;
     doors.open.set(doors.open.get() + 1);
+    let mut queue = Queue { listener: &listener, full_since: None };
     loop {
         let accepted = tokio::select! {
             biased;
@@ -151,7 +199,7 @@ pub async fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<()> {
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((fd, peer)) => receive(&worker, fd, listener.family(), Client::enter(peer)).await,
+            Ok((fd, peer)) => receive(&worker, fd, listener.family(), Client::enter(peer), &mut queue).await,
             Err(error) => fail(&worker, &error).await,
         }
     }
@@ -169,13 +217,19 @@ pub async fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<()> {
 
 /// A new connection goes to the lot, where its first request is awaited. One may wait here for room, the
 /// others wait in the kernel.
-async fn receive(worker: &Rc<Worker>, fd: OwnedFd, family: Family, client: Option<Client>) {
+async fn receive(
+    worker: &Rc<Worker>,
+    fd: OwnedFd,
+    family: Family,
+    client: Option<Client>,
+    queue: &mut Queue<'_>,
+) {
     worker.counts.add(Count::Accepted, 1);
     let Some(client) = client else {
         worker.counts.add(Count::PerClient, 1);
         return refuse(worker, fd, family).await;
     };
-    match worker.doors.room(worker).await {
+    match worker.doors.room(worker, queue).await {
         Ok(()) => worker.rest(fd, family, client, 0, worker.clock.ticks()),
         Err(Full) => {
             worker.counts.add(Count::Refused, 1);
@@ -188,7 +242,7 @@ async fn receive(worker: &Rc<Worker>, fd: OwnedFd, family: Family, client: Optio
 /// answer that they have not asked for as a fault.
 async fn refuse(worker: &Rc<Worker>, fd: OwnedFd, family: Family) {
     let Some(place) = worker.doors.refusal(worker).await else { return };
-    worker.refuse(fd, family, Start::Refusal(place));
+    worker.refuse(fd, family, place);
 }
 
 /// The peer's affair (accept(2), RETURN VALUE): the next one may be accepted all the same.
@@ -215,7 +269,14 @@ async fn fail(worker: &Worker, error: &io::Error) {
     }
     worker.counts.add(Count::AcceptFailed, 1);
     worker.doors.complain(error, worker.clock.read());
-    if !worker.evict() {
-        tokio::time::sleep(ACCEPT_REST).await;
+    if worker.evict() {
+        return;
     }
+    let place = async {
+        match worker.doors.lingering.evict_first() || worker.evict_slowest() {
+            true => worker.a_place().await,
+            false => std::future::pending().await,
+        }
+    };
+    _ = tokio::time::timeout(ACCEPT_REST, place).await;
 }

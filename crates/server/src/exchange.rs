@@ -1,335 +1,468 @@
-//! An exchange: one request, and the way to its answer. Host, plan, look-up, decision, reply: five hops,
+//! An exchange: one request, and the way to its response. Host, plan, lookup, decision, response: five steps,
 //! each of which can be asked alone (`explain` does).
+//!
+//! There are two ways. `fast` answers at once what needs neither waiting nor a body. `respond` answers
+//! everything, and awaits lookups, authorizers, scripts and applications itself.
 //!
 //! Does not know which protocol the request came by.
 
-mod led;
+pub mod body;
+mod sendfile;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 
 use ::script::environment::Additions;
 use http::conditional;
-use http::head::{Head, Method};
+use http::fields::is_name;
+use http::head::{FieldStore, Head, Method, parse};
 use http::rule::Rule;
 use http::status::Status;
-use http::target::{PathError, SafePath};
+use http::target::SafePath;
 use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::Route;
-use site::plan::{self, Plan, Scripts, Told, Why, plan};
+use site::plan::{self, Fallback, Files as PlannedFiles, Plan, Scripts, Told, Why, plan};
 use site::route::RouteId;
 use site::walk::Verdict;
 
+use self::body::{HowFar, RequestBody};
 use crate::files::roots::Roots;
-use crate::files::{self, Entry, Fetch, Fetched, Files, Lookup, script};
-use crate::serve::cgi::{Run, What};
+use crate::files::{self, DiskLookup, Entry, Files, Lookup, script};
+use crate::log;
+use crate::serve::cgi::{self, Ends, Outcome, Run, What};
 use crate::serve::{Reply, file, fixed, listing};
 use crate::stats::Count;
 use crate::worker::Worker;
 
-pub use led::Led;
+/// How often scripts may redirect one request internally (RFC 3875 leaves the number to the server).
+const MAX_INTERNAL_REDIRECTS: usize = 10;
 
-/// What can be said about a request at once.
-pub enum Answer {
-    Now(Reply),
-    /// Something must be looked up that may wait. To be asked again with what came of it.
-    Fetch(Fetch),
-    /// The reply takes a while, and no more of the request.
-    Later(Pin<Box<dyn Future<Output = Reply>>>),
-    /// A script is to be run, which may read the request's body.
-    Run(Box<Run>),
-}
-
-/// What has been found out for the request at hand.
-#[derive(Default)]
-pub struct Known {
-    pub fetched: Vec<Fetched>,
-    /// Authorizers that have let it pass.
-    pub passed: Vec<ApplicationId>,
-    /// What they have told whoever answers.
-    pub variables: Additions,
-}
-
-impl Known {
-    /// The next request is another one.
-    pub fn forget(&mut self) {
-        self.fetched.clear();
-        if !self.passed.is_empty() {
-            *self = Known::default();
-        }
-    }
-}
-
-/// Look-ups for one request: the path itself and its fallback, each for a script and for a file, and an error
-/// page.
-const FETCHES: usize = 6;
-
-/// Whose answer is looked for.
+/// A request, and the connection that it came by.
 #[derive(Clone, Copy)]
-enum Stage<'t> {
-    /// That of the path that was asked, or else of its fallback.
-    Asked,
-    /// That of the fallback, which has none itself.
-    Fallback(&'t Told),
+pub struct Request<'a> {
+    pub head: &'a Head<'a>,
+    pub ends: Ends,
 }
 
-/// Is the connection's framing still sure after this answer?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
-    Kept,
-    /// The request tried to mean two things; its connection is closed.
-    Lost,
-}
-
-/// Answers a request. `known` is what came of what was done for it before.
+/// The response to a request without a body, if it can be had without waiting.
 #[inline]
-pub fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>, known: &Known) -> (Answer, Trust) {
-    let now = worker.clock.now();
-    let exchange = Exchange { worker, host, head, known, now };
-    let Some(path) = head.target.path() else {
-        return (Answer::Now(exchange.of_the_server()), Trust::Kept);
-    };
-    let path = match SafePath::parse(path) {
-        Ok(path) => path,
-        Err(error) => {
-            let reply = fixed::refusal(worker, None, error.status(), Some(error.rule()));
-            return (Answer::Now(exchange.finish(reply)), Trust::Lost);
+pub fn fast(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Option<Reply> {
+    let exchange = Exchange::new(worker, host, head);
+    match exchange.path() {
+        Ok(path) => exchange.fast(path),
+        Err(reply) => Some(reply),
+    }
+}
+
+/// Answers a request. A body that nothing takes is read to its end, unless the client waits to be asked for it.
+pub async fn respond(worker: &Rc<Worker>, request: Request<'_>, body: RequestBody) -> Reply {
+    let host = worker.site.hosts.find(request.head.authority);
+    let mut exchange = Exchange { body, ..Exchange::new(worker, host, request.head) };
+    let reply = exchange.respond(request).await;
+    // Where the method alone is likely to be refused, the response comes before the body.
+    let is_refused = reply.status().is_error() && !exchange.reads_first();
+    let how_far = if is_refused { HowFar::WhatHasCome } else { HowFar::ToItsEnd };
+    match exchange.body.discard(exchange.max_body, how_far).await {
+        Ok(()) => reply,
+        Err((status, rule)) => exchange.finish(fixed::refusal(worker, None, status, Some(rule))),
+    }
+}
+
+/// As `respond`, as if every authorizer had let the request pass.
+pub async fn respond_unguarded(worker: &Rc<Worker>, request: Request<'_>) -> Reply {
+    let host = worker.site.hosts.find(request.head.authority);
+    let guard = Guard::Skipped;
+    Exchange { guard, ..Exchange::new(worker, host, request.head) }.respond(request).await
+}
+
+/// The authorizers that are asked for a path: those of its route, and those of the one that a rewrite leads to.
+pub fn authorizers(worker: &Worker, host: usize, path: &SafePath<'_>) -> Vec<(RouteId, ApplicationId)> {
+    let routes = &worker.site.hosts.at(host).routes;
+    let at = routes.find(path);
+    let mut all: Vec<(RouteId, ApplicationId)> = Vec::new();
+    for &id in routes.get(at).authorizers.iter().chain(&worker.route(host, path).authorizers) {
+        if !all.contains(&(at, id)) {
+            all.push((at, id));
         }
-    };
-    if worker.sheds_everything() {
-        let reply = fixed::status(worker, None, Status::SERVICE_UNAVAILABLE);
-        return (Answer::Now(exchange.finish(reply)), Trust::Kept);
     }
-    if worker.authorizes
-        && let Some(run) = exchange.authorizer(&path)
-    {
-        return (Answer::Run(run), Trust::Kept);
-    }
-    if matches!(head.method, Method::Get | Method::Head)
-        && let Some(entry) = worker.files.get(host, path.as_str(), now)
-    {
-        // What has just been looked up for this request was not there when it came.
-        worker.counts.add(if known.fetched.is_empty() { Count::CacheHits } else { Count::CacheMisses }, 1);
-        return (exchange.of_entry(&path, &entry, Stage::Asked), Trust::Kept);
-    }
-    (exchange.plan(path), Trust::Kept)
+    all
 }
 
-/// Can a script be what answers, and so want the request's body?
-pub fn may_run(worker: &Worker, head: &Head<'_>) -> bool {
-    let host = worker.site.hosts.find(head.authority);
-    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return false };
-    let asked = path.clone();
-    let plan = plan(&worker.site, host, path, None, head.authority, head.scheme);
-    let is_guarded = worker.authorizes && {
-        let routes = &worker.site.hosts.at(host).routes;
-        !routes.get(routes.find(&asked)).authorizers.is_empty() || !plan.route().authorizers.is_empty()
-    };
-    let falls_back = || {
-        let fallback =
-            plan::fallback(&worker.site, host, plan.route(), &asked, None, head.authority, head.scheme);
-        fallback.is_some_and(|fallback| fallback.plan.may_run())
-    };
-    is_guarded || plan.may_run() || falls_back()
-}
-
-/// Bytes of a body that are read and thrown away where nobody wants them.
-pub fn body_limit(worker: &Worker, head: &Head<'_>) -> u64 {
-    let host = worker.site.hosts.find(head.authority);
-    match head.target.path().map(SafePath::parse) {
-        Some(Ok(path)) => worker.route(host, &path).max_body,
-        _ => worker.site.limits.body,
-    }
-}
-
-/// The answer to a request that could not be read, with the rule that it breaks.
+/// The response to a request that could not be read, with the rule that it breaks.
 pub fn refuse(worker: &Worker, method: Method, status: Status, rule: Option<&'static Rule>) -> Reply {
     for_method(method, fixed::refusal(worker, None, status, rule))
-}
-
-/// The rule that the path of a request breaks.
-#[cold]
-pub fn broken_rule(head: &Head<'_>) -> Option<&'static Rule> {
-    head.target.path().and_then(|path| SafePath::parse(path).err()).map(PathError::rule)
 }
 
 struct Exchange<'a> {
     worker: &'a Rc<Worker>,
     host: usize,
     head: &'a Head<'a>,
-    known: &'a Known,
     now: i64,
+    /// Until something takes it.
+    body: RequestBody,
+    /// Bytes of the body that are read where nothing takes it.
+    max_body: u64,
+    /// Authorizers that have let the request pass, and the variables that they have set.
+    passed: Vec<ApplicationId>,
+    variables: Additions,
+    guard: Guard,
+    redirects: usize,
 }
 
-impl Exchange<'_> {
-    /// `OPTIONS *`, and CONNECT, which is for proxies.
-    fn of_the_server(&self) -> Reply {
-        let reply = match self.head.method {
-            Method::Options => fixed::options(self.worker, None),
-            _ => fixed::status(self.worker, None, Status::METHOD_NOT_ALLOWED),
-        };
-        self.finish(reply)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    Asked,
+    Skipped,
+}
+
+/// Nothing stands under the path, which has this route; the status that says so.
+struct Absent<'a>(&'a Route, Status);
+
+/// What an entry does not answer by itself.
+enum Rest<'a> {
+    Absent(Absent<'a>),
+    /// The folder is to be listed.
+    List(conditional::Verdict),
+    /// A status, with the page of the route.
+    Status(&'a Route, Status),
+}
+
+impl<'a> Exchange<'a> {
+    #[inline]
+    fn new(worker: &'a Rc<Worker>, host: usize, head: &'a Head<'a>) -> Exchange<'a> {
+        let (max_body, now) = (worker.site.limits.body, worker.clock.now());
+        let (passed, variables) = (Vec::new(), Additions::default());
+        Exchange {
+            worker,
+            host,
+            head,
+            now,
+            body: RequestBody::None,
+            max_body,
+            passed,
+            variables,
+            guard: Guard::Asked,
+            redirects: 0,
+        }
     }
 
-    /// Who has still to be asked whether the request may pass.
-    fn authorizer(&self, path: &SafePath<'_>) -> Option<Box<Run>> {
-        let routes = &self.worker.site.hosts.at(self.host).routes;
-        let at = routes.find(path);
-        // Those of the path, and those of the one that a rewrite leads to.
-        let mut all = routes.get(at).authorizers.iter().chain(&self.route(path).authorizers);
-        let application = all.find(|id| !self.known.passed.contains(id))?;
-        Some(self.guard(at, *application))
+    /// The path that is asked for. Errors: the response where there is none that can be.
+    #[inline]
+    fn path(&self) -> Result<SafePath<'a>, Reply> {
+        let Some(path) = self.head.target.path() else { return Err(self.of_the_server()) };
+        SafePath::parse(path).map_err(|error| {
+            self.finish(fixed::refusal(self.worker, None, error.status(), Some(error.rule())))
+        })
     }
 
-    fn guard(&self, route: RouteId, application: ApplicationId) -> Box<Run> {
-        // The body is for whoever answers then.
-        let max_body = body_limit(self.worker, self.head);
-        let what = What::Authorizer(application);
-        Box::new(Run { host: self.host, route, what, query: None, max_body })
+    /// Is a body that nothing takes read before the request is answered?
+    fn reads_first(&self) -> bool {
+        matches!(self.head.method, Method::Get | Method::Head | Method::Options)
     }
 
-    fn plan(&self, path: SafePath<'_>) -> Answer {
-        let Head { target, authority, scheme, .. } = *self.head;
-        let asked = path.clone();
-        let plan = plan(&self.worker.site, self.host, path, target.query(), authority, scheme);
-        self.of_plan(&asked, plan, Stage::Asked)
+    /// `None`: something has to be waited for.
+    #[inline]
+    fn fast(&self, path: SafePath<'_>) -> Option<Reply> {
+        let worker = self.worker;
+        if worker.sheds_everything() {
+            return Some(self.finish(fixed::status(worker, None, Status::SERVICE_UNAVAILABLE)));
+        }
+        if worker.authorizes && !authorizers(worker, self.host, &path).is_empty() {
+            return None;
+        }
+        if self.is_of_files()
+            && let Some(entry) = worker.files.get(self.host, path.as_str(), self.now)
+        {
+            worker.counts.add(Count::CacheHits, 1);
+            return self.of_entry_at_once(&path, &entry, None);
+        }
+        self.follow_at_once(&path, self.plan(path.clone()), None)
     }
 
-    fn of_plan(&self, asked: &SafePath<'_>, plan: Plan<'_, '_>, stage: Stage<'_>) -> Answer {
-        let method = self.head.method;
+    /// As `follow`, if it can be done without waiting.
+    fn follow_at_once(&self, path: &SafePath<'_>, plan: Plan<'a, '_>, told: Option<&Told>) -> Option<Reply> {
         match plan {
-            Plan::Scripts(scripts) => self.of_scripts(asked, *scripts, stage),
+            Plan::Scripts(_) | Plan::Application(_) => None,
+            Plan::Redirect { route, status, location } => {
+                Some(self.finish(fixed::redirect(self.worker, Some(route), status, &location)))
+            }
+            Plan::Status { route, status, why: Why::NoScript } => {
+                self.absent_at_once(path, Absent(route, status), told)
+            }
+            Plan::Status { route, status, .. } => self.status_at_once(route, status),
+            Plan::Files(planned) if told.is_none() && self.may_be_taken_instead(path, &planned) => None,
+            Plan::Files(planned) => match self.without_content(&planned) {
+                Some(Ok(reply)) => Some(reply),
+                Some(Err(status)) => self.status_at_once(planned.route, status),
+                None => match self.probe(path, &planned) {
+                    Lookup::Hit(entry) => self.of_entry_at_once(path, &entry, told),
+                    Lookup::Failed(status) => self.status_at_once(planned.route, status),
+                    Lookup::WouldWait(_) => None,
+                },
+            },
+        }
+    }
+
+    /// What the fallback answers where nothing stands under `path`, or else the status.
+    fn absent_at_once(
+        &self,
+        path: &SafePath<'_>,
+        Absent(route, status): Absent<'a>,
+        told: Option<&Told>,
+    ) -> Option<Reply> {
+        if told.is_some() {
+            return self.status_at_once(route, Status::NOT_FOUND);
+        }
+        let Some(Fallback { path, plan, told }) = self.fallback(path, route) else {
+            return self.status_at_once(route, status);
+        };
+        if self.worker.authorizes && !authorizers(self.worker, self.host, &path).is_empty() {
+            return None;
+        }
+        self.follow_at_once(&path, plan, Some(&told))
+    }
+
+    async fn respond(&mut self, request: Request<'_>) -> Reply {
+        let worker = self.worker;
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(reply) => return reply,
+        };
+        if worker.sheds_everything() {
+            return self.finish(fixed::status(worker, None, Status::SERVICE_UNAVAILABLE));
+        }
+        let plan = self.plan(path.clone());
+        self.max_body = plan.route().max_body;
+        if let Err(reply) = self.pass(request, &path).await {
+            return reply;
+        }
+        let Absent(route, status) = match self.follow(request, &path, plan, None).await {
+            Ok(reply) => return reply,
+            Err(absent) => absent,
+        };
+        let Some(Fallback { path, plan, told }) = self.fallback(&path, route) else {
+            return self.status(route, status).await;
+        };
+        if let Err(reply) = self.pass(request, &path).await {
+            return reply;
+        }
+        match self.follow(request, &path, plan, Some(&told)).await {
+            Ok(reply) => reply,
+            Err(Absent(route, _)) => self.status(route, Status::NOT_FOUND).await,
+        }
+    }
+
+    /// Asks the authorizers of a path. Errors: the response to a request that may not pass.
+    async fn pass(&mut self, request: Request<'_>, path: &SafePath<'_>) -> Result<(), Reply> {
+        if self.worker.authorizes {
+            for (at, id) in authorizers(self.worker, self.host, path) {
+                self.authorize(request, at, id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the plan for `path` says. `told`: what a fallback is told of the path that it stands in for.
+    async fn follow(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        plan: Plan<'a, '_>,
+        told: Option<&Told>,
+    ) -> Result<Reply, Absent<'a>> {
+        let worker = self.worker;
+        let plan = match plan {
+            Plan::Scripts(scripts) => {
+                let Scripts { walk, otherwise } = *scripts;
+                let routes = &worker.site.hosts.at(self.host).routes;
+                match script::find(worker, &walk, self.now).await {
+                    Ok(Verdict::Run(at)) => {
+                        let step = &walk.steps[at];
+                        let told_step = told.map(|told| step.with_path_info(&told.path_info));
+                        let what = What::Script(told_step.unwrap_or_else(|| step.clone()));
+                        return Ok(self.run(request, step.route, what, told).await);
+                    }
+                    Ok(Verdict::Denied(at)) => {
+                        return Ok(self.status(routes.get(walk.steps[at].route), Status::FORBIDDEN).await);
+                    }
+                    Ok(Verdict::Folder) => return Err(Absent(otherwise.route(), Status::FORBIDDEN)),
+                    Ok(Verdict::ToFolder) => return self.to_folder_of(path, told),
+                    Ok(Verdict::Otherwise) => otherwise,
+                    Err(status) => return Ok(self.status(otherwise.route(), status).await),
+                }
+            }
+            plan => plan,
+        };
+        Ok(match plan {
+            // The fallback plan never contains scripts.
+            Plan::Scripts(scripts) => self.status(scripts.otherwise.route(), Status::NOT_FOUND).await,
             Plan::Application(planned) => {
                 let plan::Application { at, name, path_info, .. } = *planned;
-                self.run(at, What::Application { name, path_info }, stage)
+                self.run(request, at, What::Application { name, path_info }, told).await
             }
             Plan::Redirect { route, status, location } => {
-                Answer::Now(self.finish(fixed::redirect(self.worker, Some(route), status, &location)))
+                self.finish(fixed::redirect(worker, Some(route), status, &location))
             }
-            Plan::Status { route, status, why: Why::NoScript } => self.absent(asked, route, status, stage),
-            Plan::Status { route, status, .. } => self.status(route, status),
+            Plan::Status { route, status, why: Why::NoScript } => return Err(Absent(route, status)),
+            Plan::Status { route, status, .. } => self.status(route, status).await,
             Plan::Files(planned) => {
-                let status = decide::refused_method(method);
-                if let (Some(_), _) | (_, Method::Options) = (status, method)
-                    && let Some(answer) = self.taken_instead(asked, &planned, stage)
-                {
-                    return answer;
+                if told.is_none() && self.may_be_taken_instead(path, &planned) {
+                    match self.find(path, &planned).await {
+                        Ok(entry) => {
+                            let listing = planned.route.files.listing;
+                            if let Some(status) = decide::absent(as_asked(path), &entry.resource, listing) {
+                                return Err(Absent(planned.route, status));
+                            }
+                        }
+                        Err(status) => return Ok(self.status(planned.route, status).await),
+                    }
                 }
-                match (status, method) {
-                    (Some(status), _) => self.status(planned.route, status),
-                    (None, Method::Options) => Answer::Now(fixed::options(self.worker, Some(planned.route))),
-                    (None, _) => match self.find(asked, &planned) {
-                        Lookup::Hit(entry) => self.of_entry(asked, &entry, stage),
-                        Lookup::Fetch(fetch) => self.fetch(fetch),
-                        Lookup::Failed(status) => self.status(planned.route, status),
+                match self.without_content(&planned) {
+                    Some(Ok(reply)) => reply,
+                    Some(Err(status)) => self.status(planned.route, status).await,
+                    None => match self.find(path, &planned).await {
+                        Ok(entry) => return self.of_entry(path, &entry, told).await,
+                        Err(status) => self.status(planned.route, status).await,
                     },
                 }
             }
-        }
+        })
     }
 
-    /// The answer by the fallback to a method that files do not take, where no file is: there, a script or an
-    /// application may take it.
-    fn taken_instead(
-        &self,
-        asked: &SafePath<'_>,
-        planned: &plan::Files<'_, '_>,
-        stage: Stage<'_>,
-    ) -> Option<Answer> {
-        let Stage::Asked = stage else { return None };
-        let fallback = self.fallback(asked, planned.route).filter(|fallback| fallback.plan.may_run())?;
-        let entry = match self.find(asked, planned) {
-            Lookup::Hit(entry) => entry,
-            Lookup::Fetch(fetch) => return Some(self.fetch(fetch)),
-            Lookup::Failed(status) => return Some(self.status(planned.route, status)),
-        };
-        decide::absent(as_asked(asked), &entry.resource, planned.route.files.listing)?;
-        Some(self.of_fallback(fallback))
+    /// May a script or an application take a method that files do not, where no file is?
+    fn may_be_taken_instead(&self, path: &SafePath<'_>, planned: &PlannedFiles<'a, '_>) -> bool {
+        !self.is_of_files() && self.fallback(path, planned.route).is_some_and(|other| other.plan.may_run())
     }
 
-    /// The answer where nothing stands under a path of this route.
-    fn absent(&self, asked: &SafePath<'_>, route: &Route, status: Status, stage: Stage<'_>) -> Answer {
-        match stage {
-            Stage::Asked => match self.fallback(asked, route) {
-                Some(fallback) => self.of_fallback(fallback),
-                None => self.status(route, status),
-            },
-            Stage::Fallback(_) => self.status(route, Status::NOT_FOUND),
-        }
-    }
-
-    fn fallback<'s>(&'s self, asked: &SafePath<'_>, route: &'s Route) -> Option<plan::Fallback<'s>> {
+    fn fallback(&self, path: &SafePath<'_>, route: &'a Route) -> Option<Fallback<'a>> {
         let Head { target, authority, scheme, .. } = *self.head;
         let site = &self.worker.site;
-        plan::fallback(site, self.host, route, asked, target.query(), authority, scheme)
+        plan::fallback(site, self.host, route, path, target.query(), authority, scheme)
     }
 
-    fn of_fallback(&self, fallback: plan::Fallback<'_>) -> Answer {
-        let plan::Fallback { path, plan, told } = fallback;
-        if self.worker.authorizes
-            && let Some(run) = self.authorizer(&path)
-        {
-            return Answer::Run(run);
-        }
-        self.of_plan(&path, plan, Stage::Fallback(&told))
-    }
-
-    fn of_scripts(&self, asked: &SafePath<'_>, scripts: Scripts<'_, '_>, stage: Stage<'_>) -> Answer {
-        let Scripts { walk, otherwise } = scripts;
-        let host = self.worker.site.hosts.at(self.host);
-        let verdict = match script::find(self.worker, self.host, &walk, &self.known.fetched, self.now) {
-            script::Lookup::Ended(verdict) => verdict,
-            script::Lookup::Fetch(fetch) => return self.fetch(fetch),
-            script::Lookup::Failed(status) => return self.status(otherwise.route(), status),
-        };
-        match verdict {
-            Verdict::Run(at) => {
-                let step = &walk.steps[at];
-                let step = match stage {
-                    Stage::Asked => step.clone(),
-                    Stage::Fallback(told) => step.with_path_info(&told.path_info),
-                };
-                self.run(step.route, What::Script(step), stage)
-            }
-            Verdict::Denied(at) => self.status(host.routes.get(walk.steps[at].route), Status::FORBIDDEN),
-            Verdict::Folder => self.absent(asked, otherwise.route(), Status::FORBIDDEN, stage),
-            Verdict::ToFolder => self.to_folder_of(asked, stage),
-            Verdict::Otherwise => self.of_plan(asked, otherwise, stage),
+    /// A folder that was asked for without its slash. The client has not asked for that of a fallback.
+    fn to_folder_of(&self, path: &SafePath<'_>, told: Option<&Told>) -> Result<Reply, Absent<'a>> {
+        match told {
+            None => Ok(self.finish(self.to_folder(path))),
+            Some(_) => Err(Absent(self.route(path), Status::NOT_FOUND)),
         }
     }
 
-    fn run(&self, at: RouteId, what: What, stage: Stage<'_>) -> Answer {
-        let route = self.worker.site.hosts.at(self.host).routes.get(at);
+    /// Has a script or an application answer.
+    async fn run(&mut self, request: Request<'_>, at: RouteId, what: What, told: Option<&Told>) -> Reply {
+        let route = self.route_at(at);
         // A part of the path may have a route of its own.
-        if let Some(id) = route.authorizers.iter().find(|id| !self.known.passed.contains(id)) {
-            return Answer::Run(self.guard(at, *id));
+        for &id in &route.authorizers {
+            if let Err(reply) = self.authorize(request, at, id).await {
+                return reply;
+            }
         }
-        // A script would show whoever asks what others have sent (RFC 9110 §9.3.8).
+        // A script would show the client what others have sent (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
-            return self.status(route, Status::METHOD_NOT_ALLOWED);
+            return self.status(route, Status::METHOD_NOT_ALLOWED).await;
         }
         if self.worker.sheds_cold() {
-            return self.status(route, Status::SERVICE_UNAVAILABLE);
+            return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
-        let query = match stage {
-            Stage::Asked => None,
-            Stage::Fallback(told) => told.query.clone(),
-        };
-        Answer::Run(Box::new(Run { host: self.host, route: at, what, query, max_body: route.max_body }))
+        let query = told.and_then(|told| told.query.clone());
+        let run = Run { host: self.host, route: at, what, query, max_body: route.max_body };
+        self.max_body = route.max_body;
+        let body = std::mem::replace(&mut self.body, RequestBody::None);
+        let outcome = cgi::ask(self.worker, request, &run, &self.variables, body).await;
+        self.of_outcome(request, &run, outcome).await
     }
 
-    /// What stands under `path`, as far as it is known here or the kernel has it in memory.
-    fn find(&self, path: &SafePath<'_>, planned: &plan::Files<'_, '_>) -> Lookup {
-        if let Some(result) = self.known.fetched.iter().find_map(|f| f.entry(self.host, path)) {
-            self.worker.counts.add(Count::CacheMisses, 1);
-            return match result {
-                Ok(entry) => Lookup::Hit(entry.clone()),
-                Err(status) => Lookup::Failed(*status),
-            };
+    /// Asks an authorizer, once, whether the request may pass. Errors: the response to one that may not.
+    async fn authorize(&mut self, request: Request<'_>, at: RouteId, id: ApplicationId) -> Result<(), Reply> {
+        if self.guard == Guard::Skipped || self.passed.contains(&id) {
+            return Ok(());
         }
+        // The body is for what answers then.
+        let max_body = self.max_body;
+        let what = What::Authorizer(id);
+        let run = Run { host: self.host, route: at, what, query: None, max_body };
+        match cgi::ask(self.worker, request, &run, &self.variables, RequestBody::None).await {
+            Outcome::Allowed(id, variables) => {
+                self.passed.push(id);
+                for (name, value) in variables {
+                    // What cannot be set, or is already, is left out.
+                    _ = self.variables.add(&name, &value);
+                }
+                Ok(())
+            }
+            outcome => Err(self.of_outcome(request, &run, outcome).await),
+        }
+    }
+
+    /// What the head that a script has written leads to.
+    async fn of_outcome(&mut self, request: Request<'_>, run: &Run, outcome: Outcome) -> Reply {
+        let route = self.route_at(run.route);
+        match outcome {
+            Outcome::Reply(reply) => reply,
+            Outcome::Sendfile(file) => self.sendfile(route, &file).await,
+            Outcome::Elsewhere(target) => Box::pin(self.redirect_internally(request, run, &target)).await,
+            Outcome::Refused((status, rule)) => self.refusal(route, status, Some(rule)).await,
+            Outcome::Failed(status) | Outcome::Unanswered(status, _) | Outcome::Crowded(status, _) => {
+                self.status(route, status).await
+            }
+            Outcome::Allowed(..) => self.status(route, Status::BAD_GATEWAY).await,
+        }
+    }
+
+    /// Answers as if `target` had been asked for with GET, as a script wants (RFC 3875 §6.2.2).
+    async fn redirect_internally(&mut self, request: Request<'_>, run: &Run, target: &str) -> Reply {
+        let (path, shown) = (run.name(), target.escape_default());
+        let route = self.route_at(run.route);
+        if self.redirects == MAX_INTERNAL_REDIRECTS {
+            log::error(format_args!(
+                "{path}: too many internal redirects ({MAX_INTERNAL_REDIRECTS}), last to {shown}"
+            ));
+            return self.status(route, Status::BAD_GATEWAY).await;
+        }
+        let bytes = head_for(self.head, target);
+        let mut store = Box::new(FieldStore::new());
+        let Ok(Some((head, _))) = parse(&bytes, &mut store, &self.worker.site.limits.head) else {
+            log::error(format_args!("{path}: {shown} is not a path that an internal redirect can lead to"));
+            return self.status(route, Status::BAD_GATEWAY).await;
+        };
+        // Another path of the same client's request.
+        let head = Head { authority: self.head.authority, scheme: self.head.scheme, ..head };
+        let mut exchange = Exchange::new(self.worker, self.host, &head);
+        exchange.redirects = self.redirects + 1;
+        exchange.passed = std::mem::take(&mut self.passed);
+        exchange.variables = std::mem::take(&mut self.variables);
+        exchange.respond(Request { head: &head, ..request }).await
+    }
+
+    /// `OPTIONS *`, and CONNECT, which is for proxies.
+    fn of_the_server(&self) -> Reply {
+        self.finish(match self.head.method {
+            Method::Options => fixed::options(self.worker, None),
+            _ => fixed::status(self.worker, None, Status::METHOD_NOT_ALLOWED),
+        })
+    }
+
+    /// What a request for a file gets that needs no look at it. Errors: a status.
+    fn without_content(&self, planned: &PlannedFiles<'_, '_>) -> Option<Result<Reply, Status>> {
+        match (decide::refused_method(self.head.method), self.head.method) {
+            (Some(status), _) => Some(Err(status)),
+            (None, Method::Options) => Some(Ok(fixed::options(self.worker, Some(planned.route)))),
+            (None, _) => None,
+        }
+    }
+
+    fn is_of_files(&self) -> bool {
+        matches!(self.head.method, Method::Get | Method::Head)
+    }
+
+    fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
+        let Head { target, authority, scheme, .. } = *self.head;
+        plan(&self.worker.site, self.host, path, target.query(), authority, scheme)
+    }
+
+    /// What stands under `path`, as far as it is known or the kernel has it in memory.
+    fn probe(&self, path: &SafePath<'_>, planned: &PlannedFiles<'_, '_>) -> Lookup {
         if let Some(entry) = self.worker.files.get(self.host, path.as_str(), self.now) {
             return Lookup::Hit(entry);
         }
@@ -339,55 +472,93 @@ impl Exchange<'_> {
             rules: &planned.route.files,
             index: &planned.index,
         };
-        let found = Files::find(self.worker, self.host, path, &wanted, self.now);
-        // One that waits for a disk is counted when it is asked again.
-        let is_over = !matches!(found, Lookup::Fetch(_));
+        let found = Files::probe(self.worker, self.host, path, &wanted, self.now);
+        // One that waits for a disk is counted when it is found.
+        let is_over = !matches!(found, Lookup::WouldWait(_));
         self.worker.counts.add(Count::CacheMisses, u64::from(is_over));
         found
     }
 
-    fn fetch(&self, fetch: Fetch) -> Answer {
-        if self.known.fetched.len() < FETCHES {
-            return Answer::Fetch(fetch);
+    /// What stands under `path`. Errors: the status to answer with.
+    async fn find(&self, path: &SafePath<'_>, planned: &PlannedFiles<'_, '_>) -> Result<Rc<Entry>, Status> {
+        match self.probe(path, planned) {
+            Lookup::Hit(entry) => Ok(entry),
+            Lookup::Failed(status) => Err(status),
+            Lookup::WouldWait(lookup) => self.wait(lookup).await,
         }
-        Answer::Now(self.finish(fixed::status(self.worker, None, Status::SERVICE_UNAVAILABLE)))
+    }
+
+    async fn wait(&self, lookup: DiskLookup) -> Result<Rc<Entry>, Status> {
+        let found = lookup.find().await;
+        self.worker.counts.add(Count::CacheMisses, 1);
+        found
+    }
+
+    async fn of_entry(
+        &self,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        told: Option<&Told>,
+    ) -> Result<Reply, Absent<'a>> {
+        Ok(match self.decide(path, entry, told) {
+            Ok(reply) => reply,
+            Err(Rest::Absent(absent)) => return Err(absent),
+            Err(Rest::Status(route, status)) => self.status(route, status).await,
+            Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
+                Ok(wanted) => match listing::kept(self.worker, &wanted, self.now) {
+                    Some(reply) => self.finish(reply),
+                    None if self.worker.sheds_cold() => {
+                        self.status(self.route(path), Status::SERVICE_UNAVAILABLE).await
+                    }
+                    None => self.finish(listing::list(self.worker.clone(), wanted).await),
+                },
+                Err((route, status)) => self.status(route, status).await,
+            },
+        })
     }
 
     #[inline]
-    fn of_entry(&self, path: &SafePath<'_>, entry: &Entry, stage: Stage<'_>) -> Answer {
+    fn of_entry_at_once(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Option<Reply> {
+        match self.decide(path, entry, told) {
+            Ok(reply) => Some(reply),
+            Err(Rest::Absent(absent)) => self.absent_at_once(path, absent, told),
+            Err(Rest::Status(route, status)) => self.status_at_once(route, status),
+            Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
+                Ok(wanted) => listing::kept(self.worker, &wanted, self.now).map(|reply| self.finish(reply)),
+                Err((route, status)) => self.status_at_once(route, status),
+            },
+        }
+    }
+
+    #[inline]
+    fn decide(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Result<Reply, Rest<'a>> {
+        let worker = self.worker;
         let asked = as_asked(path);
         let listing = match entry.folder_stamp() {
             Some(_) => self.route(path).files.listing,
             None => site::model::Listing::Off,
         };
-        let reply = match decide(self.head, asked, &entry.resource, listing, self.now) {
-            Decision::Full(chosen) => file::full(self.worker, entry, chosen),
-            Decision::NotModified(chosen) => file::not_modified(self.worker, self.route(path), entry, chosen),
-            Decision::Part(chosen, part) => file::part(self.worker, self.route(path), entry, chosen, part),
-            Decision::Parts(chosen, parts) => {
-                file::parts(self.worker, self.route(path), entry, chosen, &parts)
-            }
+        Ok(self.finish(match decide(self.head, asked, &entry.resource, listing, self.now) {
+            Decision::Full(chosen) => file::full(worker, entry, chosen),
+            Decision::NotModified(chosen) => file::not_modified(worker, self.route(path), entry, chosen),
+            Decision::Part(chosen, part) => file::part(worker, self.route(path), entry, chosen, part),
+            Decision::Parts(chosen, parts) => file::parts(worker, self.route(path), entry, chosen, &parts),
             Decision::Unsatisfiable(chosen) => {
-                fixed::unsatisfiable(self.worker, Some(self.route(path)), entry.size(chosen))
+                fixed::unsatisfiable(worker, Some(self.route(path)), entry.size(chosen))
             }
-            Decision::ToFolder => return self.to_folder_of(path, stage),
-            Decision::List(preconditions) => return self.list(path, entry, preconditions),
-            Decision::Absent(status) => return self.absent(path, self.route(path), status, stage),
-            Decision::Refuse(status) => return self.status(self.route(path), status),
-        };
-        Answer::Now(self.finish(reply))
+            Decision::ToFolder => return self.to_folder_of(path, told).map_err(Rest::Absent),
+            Decision::Absent(status) => return Err(Rest::Absent(Absent(self.route(path), status))),
+            Decision::List(preconditions) => return Err(Rest::List(preconditions)),
+            Decision::Refuse(status) => return Err(Rest::Status(self.route(path), status)),
+        }))
     }
 
-    /// A folder that was asked without its slash. The client has not asked for that of a fallback.
-    fn to_folder_of(&self, path: &SafePath<'_>, stage: Stage<'_>) -> Answer {
-        match stage {
-            Stage::Asked => Answer::Now(self.finish(self.to_folder(path))),
-            Stage::Fallback(_) => self.status(self.route(path), Status::NOT_FOUND),
-        }
-    }
-
-    fn route(&self, path: &SafePath<'_>) -> &Route {
+    fn route(&self, path: &SafePath<'_>) -> &'a Route {
         self.worker.route(self.host, path)
+    }
+
+    fn route_at(&self, at: RouteId) -> &'a Route {
+        self.worker.site.hosts.at(self.host).routes.get(at)
     }
 
     /// 301 to the same path with a slash, which is relative, and keeps the query.
@@ -402,62 +573,65 @@ impl Exchange<'_> {
         fixed::redirect(self.worker, Some(self.route(path)), Status::MOVED_PERMANENTLY, &location)
     }
 
-    fn list(&self, path: &SafePath<'_>, entry: &Entry, preconditions: conditional::Verdict) -> Answer {
-        let Head { target, authority, scheme, .. } = *self.head;
-        let planned = plan(&self.worker.site, self.host, path.clone(), target.query(), authority, scheme);
-        let (Some(planned), Some(folder)) = (planned.files(), entry.folder_stamp()) else {
-            return self.status(self.route(path), Status::NOT_FOUND);
+    /// Which listing is asked for. Errors: the status where there can be none.
+    fn listing(
+        &self,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        preconditions: conditional::Verdict,
+    ) -> Result<listing::Wanted, (&'a Route, Status)> {
+        let target = self.head.target;
+        let (Some(planned), Some(folder)) = (self.plan(path.clone()).files(), entry.folder_stamp()) else {
+            return Err((self.route(path), Status::NOT_FOUND));
         };
-        let root = match Roots::get(self.worker, planned.root, self.now) {
-            Ok(root) => root,
-            Err(status) => return self.status(planned.route, status),
-        };
-        let wanted = listing::Wanted {
+        let root = Roots::get(self.worker, planned.root, self.now);
+        Ok(listing::Wanted {
             host: self.host,
             path: path.clone().into_owned(),
-            root,
+            root: root.map_err(|status| (planned.route, status))?,
             below: planned.below().into_owned(),
             folder,
             order: Order::from_query(target.query()),
             format: Format::choose(target.query(), self.head.values("accept")),
             preconditions,
-        };
-        if let Some(reply) = listing::kept(self.worker, &wanted, self.now) {
-            return Answer::Now(self.finish(reply));
-        }
-        if self.worker.sheds_cold() {
-            return self.status(planned.route, Status::SERVICE_UNAVAILABLE);
-        }
-        let (worker, method) = (self.worker.clone(), self.head.method);
-        Answer::Later(Box::pin(async move { for_method(method, listing::list(worker, wanted).await) }))
+        })
     }
 
     /// A status, with the page that the route has for it, or else the built-in one.
-    fn status(&self, route: &Route, status: Status) -> Answer {
-        self.refusal(route, status, None)
+    async fn status(&self, route: &Route, status: Status) -> Reply {
+        self.refusal(route, status, None).await
     }
 
     /// As `status`, with the rule that the request has broken.
-    fn refusal(&self, route: &Route, status: Status, rule: Option<&'static Rule>) -> Answer {
-        let page = route.error_pages.iter().find(|(of, _)| *of == status);
-        let Some((_, page)) = page else {
-            return Answer::Now(self.finish(fixed::refusal(self.worker, Some(route), status, rule)));
+    async fn refusal(&self, route: &Route, status: Status, rule: Option<&'static Rule>) -> Reply {
+        if let Some((page, planned)) = self.error_page(route, status)
+            && let Ok(entry) = self.find(page, &planned).await
+        {
+            let reply = of_page(self.worker, route, status, &entry);
+            return self.finish(Reply { broken: rule, ..reply });
+        }
+        self.finish(fixed::refusal(self.worker, Some(route), status, rule))
+    }
+
+    /// As `status`, unless the page has to be waited for.
+    fn status_at_once(&self, route: &Route, status: Status) -> Option<Reply> {
+        let reply = match self.error_page(route, status).map(|(page, planned)| self.probe(page, &planned)) {
+            Some(Lookup::Hit(entry)) => of_page(self.worker, route, status, &entry),
+            Some(Lookup::WouldWait(_)) => return None,
+            Some(Lookup::Failed(_)) | None => fixed::status(self.worker, Some(route), status),
         };
+        Some(self.finish(reply))
+    }
+
+    fn error_page<'r>(
+        &self,
+        route: &'r Route,
+        status: Status,
+    ) -> Option<(&'r SafePath<'static>, PlannedFiles<'a, 'r>)> {
+        let (_, page) = route.error_pages.iter().find(|(of, _)| *of == status)?;
         let Head { authority, scheme, .. } = *self.head;
         let planned = plan(&self.worker.site, self.host, page.clone(), None, authority, scheme);
-        if let Some(planned) = planned.files() {
-            match self.find(page, &planned) {
-                Lookup::Hit(entry) => {
-                    if let Some(chosen) = entry.plain() {
-                        let reply = file::as_page_of(self.worker, route, status, &entry, chosen);
-                        return Answer::Now(self.finish(reply));
-                    }
-                }
-                Lookup::Fetch(fetch) => return self.fetch(fetch),
-                Lookup::Failed(_) => {}
-            }
-        }
-        Answer::Now(self.finish(fixed::refusal(self.worker, Some(route), status, rule)))
+        Some((page, planned.files()?))
     }
 
     fn finish(&self, reply: Reply) -> Reply {
@@ -468,6 +642,29 @@ impl Exchange<'_> {
 #[inline]
 fn as_asked(path: &SafePath<'_>) -> Asked {
     if path.is_folder() { Asked::AsFolder } else { Asked::AsFile }
+}
+
+fn of_page(worker: &Worker, route: &Route, status: Status, entry: &Entry) -> Reply {
+    match entry.plain() {
+        Some(chosen) => file::as_page_of(worker, route, status, entry, chosen),
+        None => fixed::status(worker, Some(route), status),
+    }
+}
+
+/// The head of a request for another target, in place of `head`.
+fn head_for(head: &Head<'_>, target: &str) -> Vec<u8> {
+    let method = if head.method == Method::Head { "HEAD" } else { "GET" };
+    let mut other = format!("{method} {target} {}\r\n", head.version.as_str()).into_bytes();
+    for field in head.fields {
+        let of_the_body = ["content-length", "content-type", "transfer-encoding", "expect"];
+        if !of_the_body.iter().any(|name| is_name(field.name, name)) {
+            for part in [field.name, b": ", field.value, b"\r\n"] {
+                other.extend_from_slice(part);
+            }
+        }
+    }
+    other.extend_from_slice(b"\r\n");
+    other
 }
 
 /// HEAD gets what GET would get, without the content (RFC 9110 §9.3.2).

@@ -10,15 +10,17 @@ use http::target::{SafePath, Scheme};
 use site::application::ApplicationId;
 use site::model::{Account, Host, Interpreter, Listing, Site};
 use site::plan::{self, Plan, Told, Why, plan};
+use site::proxies::Via;
 use site::walk::{Step, Verdict, Walk};
 
-use crate::exchange::{self, Answer};
+use crate::conn::Peer;
+use crate::exchange::{self, Request};
 use crate::files::beneath::Wait;
 use crate::files::look::{Found, Query, look};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
-use crate::serve::cgi::What;
+use crate::serve::cgi::Ends;
 use crate::serve::{Body, Reply};
 use crate::worker::Worker;
 use crate::{start, terminal};
@@ -98,13 +100,24 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8], scheme: Scheme) -> io::Result<(
     ));
     match tell_plan(worker, host, &head) {
         Whose::Server | Whose::Nothing => {
-            if let Some(reply) = answer(worker, host, &head).await {
-                terminal::out(format_args!("reply\n{}", indented(&reply)));
-            }
+            tell_authorizers(worker, host, &head);
+            let ends = Ends { client: Peer::Unix, via: Via::Nothing, local: None };
+            let request = Request { head: &head, ends };
+            let reply = exchange::respond_unguarded(worker, request).await;
+            terminal::out(format_args!("reply\n{}", indented(&reply)));
         }
         Whose::Script => terminal::out(format_args!("reply     what the script writes; it is not run here")),
     }
     Ok(())
+}
+
+/// As if they let the request pass.
+fn tell_authorizers(worker: &Worker, host: usize, head: &Head<'_>) {
+    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
+    for (_, id) in exchange::authorizers(worker, host, &path) {
+        let name = worker.site.applications.get(id).map_or("", |application| &application.name);
+        terminal::out(format_args!("asked     the authorizer \"{name}\" first; it is not asked here"));
+    }
 }
 
 /// Who answers.
@@ -322,29 +335,6 @@ fn tell_found(found: &Found) {
                     variant.coding.as_str()
                 ));
             }
-        }
-    }
-}
-
-/// `None`: a script answers.
-async fn answer(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Option<Reply> {
-    let mut known = exchange::Known::default();
-    loop {
-        match exchange::answer(worker, host, head, &known).0 {
-            Answer::Now(reply) => return Some(reply),
-            Answer::Later(reply) => return Some(reply.await),
-            Answer::Run(run) => match run.what {
-                // As if it were let pass.
-                What::Authorizer(id) => {
-                    let name = worker.site.applications.get(id).map_or("", |application| &application.name);
-                    terminal::out(format_args!(
-                        "asked     the authorizer \"{name}\" first; it is not asked here"
-                    ));
-                    known.passed.push(id);
-                }
-                What::Script(_) | What::Application { .. } => return None,
-            },
-            Answer::Fetch(fetch) => known.fetched.push(fetch.wait().await),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrAny, SocketFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -63,6 +64,13 @@ impl Listener {
     pub fn try_accept(&self) -> io::Result<(OwnedFd, Peer)> {
         let (fd, address) = accept(self.fd.get_ref())?;
         Ok((fd, peer(address)))
+    }
+
+    /// Do clients wait to be accepted?
+    pub fn has_waiting(&self) -> bool {
+        let mut fds = [PollFd::new(self.fd.get_ref(), PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
     pub fn family(&self) -> Family {

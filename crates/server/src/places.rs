@@ -21,6 +21,10 @@ impl Places {
         self.taken.get()
     }
 
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// `None`: all are taken.
     pub fn take(&self) -> Option<Place> {
         let taken = self.taken.get();

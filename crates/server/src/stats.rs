@@ -27,6 +27,7 @@ counts! {
     PerClient "refused_per_client" "connections refused with 503: too many of one client",
     AcceptFailed "accept_failed" "accepting failed for want of descriptors or memory",
     Evicted "evicted" "idle connections closed to make room",
+    EvictedSlow "evicted_slow" "slow connections ended to make room",
     Panicked "panicked" "connections ended by a panic",
     Status1xx "status_1xx" "answers 1xx",
     Status2xx "status_2xx" "answers 2xx",

@@ -37,6 +37,7 @@ use crate::listen::Socket;
 use crate::load::{Load, Shedding};
 use crate::log;
 use crate::log::access::{self, AccessLogs, Records};
+use crate::places::Place;
 use crate::pool::Pool;
 use crate::runner::Runner;
 use crate::serve::cgi::turn::Turns;
@@ -338,7 +339,7 @@ impl Worker {
     fn admit(&self, guest: Guest) {
         let Some((family, peer)) = Peer::of(&guest.fd) else { return };
         self.counts.add(Count::Inherited, 1);
-        if self.connections() >= self.site.limits.connections {
+        if self.is_full() {
             self.evict();
         }
         self.rest(guest.fd, family, Client::known(peer), guest.requests, self.clock.ticks());
@@ -351,6 +352,7 @@ impl Worker {
         family: Family,
         client: Client,
         mut http: Http1,
+        input: Vec<u8>,
         start: task::Start,
     ) {
         if matches!(&start, task::Start::Next(Next::Send(output)) if output.ends_with_connection()) {
@@ -358,8 +360,13 @@ impl Worker {
         }
         match Stream::adopt(fd, family) {
             Ok(stream) => {
-                let seated = self.seats.take(Phase::Idle, self.clock.ticks());
-                let serving = Task::new(stream, client, self.clone(), seated, http).serve(start);
+                let is_refused = matches!(&start, task::Start::Refusal(..));
+                let phase = if is_refused { Phase::Refused } else { Phase::Idle };
+                let seated = self.seats.take(phase, self.clock.ticks());
+                if is_refused {
+                    self.doors.refuses(&seated.seat);
+                }
+                let serving = Task::new(stream, client, self.clone(), seated, http, input).serve(start);
                 debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
                 spawn_local(serving);
             }
@@ -368,21 +375,22 @@ impl Worker {
                 match start {
                     task::Start::Next(Next::Send(output)) => self.finish(output, Some(NO_ROOM)),
                     task::Start::Input | task::Start::Next(_) => {
-                        http.break_off(self, Status::SERVICE_UNAVAILABLE, NO_ROOM)
+                        http.break_off(self, &input, Status::SERVICE_UNAVAILABLE, NO_ROOM)
                     }
-                    task::Start::Linger | task::Start::Refusal(_) => {}
+                    task::Start::Linger | task::Start::Refusal(..) => {}
                 }
             }
         }
     }
 
     /// Gives a connection for which there is no room a task, too, in which it is told so.
-    pub fn refuse(self: &Rc<Worker>, fd: OwnedFd, family: Family, start: task::Start) {
+    pub fn refuse(self: &Rc<Worker>, fd: OwnedFd, family: Family, place: Place) {
         let Some((_, peer)) = Peer::of(&fd) else { return };
         let reply = Reply::block(self.no_room.at(&self.clock));
-        let mut http = Http1::refusal(peer, reply);
+        let mut http = Http1::new(peer, 0);
         http.began = self.access_time();
-        self.give_task(fd, family, Client::known(peer), http, start);
+        let start = task::Start::Refusal(place, reply);
+        self.give_task(fd, family, Client::known(peer), http, Vec::new(), start);
     }
 
     /// Closes the connection that has been silent longest. `false`: none has been silent long enough.
@@ -390,6 +398,17 @@ impl Worker {
         let evicted = self.lot.evict(self.clock.ticks());
         self.counts.add(Count::Evicted, u64::from(evicted));
         evicted
+    }
+
+    /// Has the connection with the slowest client leave, which takes it a turn of the loop. `false`: none is slower
+    /// than the least rate.
+    pub fn evict_slowest(&self) -> bool {
+        self.seats.evict_slowest(&self.deadlines, self.clock.ticks())
+    }
+
+    /// Are all connections taken?
+    pub fn is_full(&self) -> bool {
+        self.connections() >= self.site.limits.connections
     }
 
     /// Those that count against the limit.
@@ -570,9 +589,12 @@ async fn keep_time(worker: Rc<Worker>) -> io::Result<()> {
         worker.load.ticked(due.elapsed());
         worker.clock.tick();
         let now = worker.clock.ticks();
+        if worker.is_full() {
+            worker.seats.measure(now);
+        }
         worker.seats.sweep(&worker.deadlines, now);
         if worker.doors.is_crowded() {
-            worker.seats.shed_waiting_for_disks(worker.site.limits.connections / 2, now);
+            worker.disk.shed(worker.site.limits.connections / 2);
         }
         worker.lot.sweep(&worker.deadlines, now, &worker.counts);
         worker.seats.trim();

@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -21,12 +22,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::client::Client;
-use super::h1::{Http1, Next};
+use super::h1::{Answered, Http1, Next};
 use super::output::{self, Manner, Output, Sent};
 use super::stream::{self, Bare, Family};
 use super::task::Start;
 use super::way::OnItsWay;
-use super::{Deadlines, Phase};
+use super::{Deadlines, EVICT_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::stats::{Count, Counts};
 use crate::sys::{self, calls};
@@ -45,9 +46,6 @@ pub const KEPT: u64 = 128 * 1024;
 /// pages that are used, and grows without leaving a place behind in the heap.
 const FEW: usize = 512;
 const MANY: usize = 16 * 1024;
-
-/// Ticks of silence after which a connection may be closed to make room for another.
-const EVICT_AFTER: Ticks = 4;
 
 pub struct Lot {
     epoll: AsyncFd<OwnedFd>,
@@ -86,8 +84,8 @@ const MORE_TO_READ: EventFlags =
 enum Visit {
     Stay,
     Close,
-    /// It has to wait for something.
-    Leave(Box<(Http1, Start)>),
+    /// It has to wait for something; this has come and is not used up.
+    Leave(Box<(Http1, Start, Vec<u8>)>),
 }
 
 impl Slot {
@@ -120,8 +118,8 @@ impl Slot {
 }
 
 impl Visit {
-    fn leave(http: Http1, start: Start) -> Visit {
-        Visit::Leave(Box::new((http, start)))
+    fn leave(http: Http1, start: Start, input: Vec<u8>) -> Visit {
+        Visit::Leave(Box::new((http, start, input)))
     }
 }
 
@@ -277,12 +275,12 @@ fn visit(worker: &Rc<Worker>, key: usize, flags: EventFlags) {
             worker.freed();
         }
         Visit::Leave(leaving) => {
-            let (http, start) = *leaving;
+            let (http, start, input) = *leaving;
             let slot = slots.remove(key);
             drop(slots);
             // Fails only for a descriptor that is not there, and then there is nothing to take out.
             _ = epoll::delete(worker.lot.epoll.get_ref(), &slot.fd);
-            worker.give_task(slot.fd, slot.family, slot.client, http, start);
+            worker.give_task(slot.fd, slot.family, slot.client, http, input, start);
         }
     }
 }
@@ -309,25 +307,32 @@ fn hear(worker: &Rc<Worker>, slot: &mut Slot, flags: EventFlags) -> Visit {
         }
         let mut http = Http1::new(slot.client.peer(), slot.requests);
         http.began = worker.access_time();
-        match http.respond(worker, have) {
-            Next::Send(output) => match send(worker, slot, http, output) {
+        let Answered { used, next } = http.answer(worker, have);
+        match next {
+            Next::Send(output) => match send(worker, slot, http, output, used..have) {
                 Visit::Stay => {}
                 other => return other,
             },
-            next => return Visit::leave(http, Start::Next(next)),
+            next => return Visit::leave(http, Start::Next(next), input(worker, used..have)),
         }
         if !full && !flags.intersects(MORE_TO_READ) && slot.family == Family::Tcp {
             return Visit::Stay;
         }
     }
     match slot.stays {
-        Stays::ToAsk => Visit::leave(Http1::new(slot.client.peer(), slot.requests), Start::Input),
+        Stays::ToAsk => Visit::leave(Http1::new(slot.client.peer(), slot.requests), Start::Input, Vec::new()),
         Stays::ToTake => Visit::Stay,
     }
 }
 
+/// What is left of the input, which others are about to overwrite.
+fn input(worker: &Worker, left: Range<usize>) -> Vec<u8> {
+    worker.desk.borrow().buffer[left].to_vec()
+}
+
+/// Sends the answers to what has come; `left` of it is not used up.
 #[inline]
-fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -> Visit {
+fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output, left: Range<usize>) -> Visit {
     let mut way = OnItsWay::new(worker, &mut output);
     let sent = loop {
         match way.send(&Bare(slot.fd.as_fd()), worker.clock.now()) {
@@ -339,10 +344,10 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
     let why = match sent {
         Ok(Sent::All) => None,
         Ok(Sent::Slice | Sent::Piece | Sent::Cold) => {
-            return Visit::leave(http, Start::Next(Next::Send(output)));
+            return Visit::leave(http, Start::Next(Next::Send(output)), input(worker, left));
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Visit::leave(http, Start::Next(Next::Send(output)));
+            return Visit::leave(http, Start::Next(Next::Send(output)), input(worker, left));
         }
         Err(error) => Some(output::why(&error)),
     };
@@ -355,8 +360,10 @@ fn send(worker: &Rc<Worker>, slot: &mut Slot, http: Http1, mut output: Output) -
             Visit::Stay
         }
         Manner::Leave => Visit::Close,
-        Manner::Close => Visit::leave(http, Start::Linger),
-        Manner::Stay | Manner::StayOld if !http.is_idle() => Visit::leave(http, Start::Input),
+        Manner::Close => Visit::leave(http, Start::Linger, Vec::new()),
+        Manner::Stay | Manner::StayOld if !left.is_empty() => {
+            Visit::leave(http, Start::Input, input(worker, left))
+        }
         Manner::Stay | Manner::StayOld => {
             slot.requests = http.requests;
             slot.since = worker.clock.ticks();

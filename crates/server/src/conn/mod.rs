@@ -18,8 +18,12 @@ pub mod task;
 
 pub mod stream;
 
+mod transport;
+
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
 use std::task::Waker;
 
 use slab::Slab;
@@ -36,16 +40,16 @@ pub enum Phase {
     Head,
     /// A request body is being read.
     Body,
-    /// The answer waits for a disk.
-    Fetch,
-    /// The answer, or the rest of it, waits for a script, which has deadlines of its own.
-    Script,
+    /// The response, or the rest of it, is being made. What it waits for has deadlines of its own.
+    Respond,
     /// The client has not yet taken all of an answer.
     Write,
     /// Between two requests, or before the first.
     Idle,
     /// The last answer is sent; the client has not closed yet (RFC 9112 §9.6).
     Linger,
+    /// There is no room for the connection: its one request is read, and refused.
+    Refused,
 }
 
 /// What the worker asks of a connection when it is looked at.
@@ -57,6 +61,10 @@ pub enum Call {
     Weigh,
     /// The deadline has passed.
     Late,
+    /// How much of its answer has the client taken by now?
+    Measure,
+    /// Another connection needs the place of this one.
+    Evict,
 }
 
 /// The deadlines of all phases, in ticks, and the least rate that extends them.
@@ -65,8 +73,6 @@ pub struct Deadlines {
     head: Ticks,
     body: Ticks,
     write: Ticks,
-    fetch: Ticks,
-    script: Ticks,
     idle: Ticks,
     linger: Ticks,
     /// Bytes per tick.
@@ -75,9 +81,10 @@ pub struct Deadlines {
 
 /// A task whose connection has been silent this long gives it back to the lot.
 const PARK_AFTER: Ticks = 4;
-
-/// Where there is no room, this long is a disk waited for: less than new clients wait for room.
-const SHED_AFTER: Ticks = 3;
+/// Ticks of silence, or of too little, after which a connection may be closed to make room for another.
+const EVICT_AFTER: Ticks = 4;
+/// Slow connections that are closed for others between two ticks.
+const EVICTIONS_PER_TICK: usize = 1024;
 
 impl Deadlines {
     pub fn new(timeouts: &site::model::Timeouts, bytes_per_second: u64) -> Deadlines {
@@ -86,9 +93,6 @@ impl Deadlines {
             head: in_ticks(timeouts.head),
             body: in_ticks(timeouts.body),
             write: in_ticks(timeouts.write),
-            // The disk has a deadline of its own; this one only stands behind it.
-            fetch: in_ticks(timeouts.disk) * 2 + per_second,
-            script: Ticks::MAX,
             idle: in_ticks(timeouts.idle),
             linger: in_ticks(timeouts.linger),
             rate: bytes_per_second.div_ceil(u64::from(per_second)),
@@ -100,11 +104,10 @@ impl Deadlines {
         match phase {
             Phase::Head => self.head,
             Phase::Body => self.body,
-            Phase::Fetch => self.fetch,
-            Phase::Script => self.script,
+            Phase::Respond => Ticks::MAX,
             Phase::Write => self.write,
             Phase::Idle => self.idle,
-            Phase::Linger => self.linger,
+            Phase::Linger | Phase::Refused => self.linger,
         }
     }
 
@@ -123,8 +126,22 @@ impl Deadlines {
         match phase {
             Phase::Idle => (lasted >= PARK_AFTER).then_some(Call::Park),
             Phase::Head | Phase::Body | Phase::Write => over.then_some(Call::Weigh),
-            Phase::Fetch | Phase::Script | Phase::Linger => over.then_some(Call::Late),
+            Phase::Respond | Phase::Linger | Phase::Refused => over.then_some(Call::Late),
         }
+    }
+
+    /// How slow a client is that is waited for, if it is slower than the least rate: its bytes per tick, and for how
+    /// long it has been so slow. Smaller is worse. `None`: it is fast enough, or has not been waited for long enough,
+    /// or it is not the client that is waited for.
+    fn slowness(&self, seat: &Seat, now: Ticks) -> Option<(u64, Reverse<Ticks>)> {
+        let until = match seat.phase.get() {
+            Phase::Head | Phase::Body => now,
+            Phase::Write => seat.measured.get(),
+            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Refused => return None,
+        };
+        let (lasted, bytes) = (until.wrapping_sub(seat.since.get()), seat.bytes.get());
+        let is_fast = bytes > 0 && bytes >= self.rate * u64::from(lasted);
+        (lasted >= EVICT_AFTER && !is_fast).then(|| (bytes / u64::from(lasted), Reverse(lasted)))
     }
 }
 
@@ -135,6 +152,8 @@ pub struct Seat {
     since: Cell<Ticks>,
     /// Bytes that came or went in this window.
     bytes: Cell<u64>,
+    /// Until when it is known what went.
+    measured: Cell<Ticks>,
     call: Cell<Option<Call>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -146,6 +165,7 @@ impl Seat {
         self.phase.set(phase);
         self.since.set(now);
         self.bytes.set(0);
+        self.measured.set(now);
         self.call.set(None);
     }
 
@@ -163,6 +183,12 @@ impl Seat {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
+    /// Counts what the client has taken of an answer up to now.
+    pub fn measure(&self, taken: u64, now: Ticks) {
+        self.moved(taken);
+        self.measured.set(now);
+    }
+
     pub fn window(&self) -> u64 {
         self.bytes.get()
     }
@@ -177,11 +203,40 @@ impl Seat {
         self.call.take()
     }
 
-    fn ask(&self, call: Call) {
-        self.call.set(Some(call));
+    /// Has the connection's task do what the worker asks. One that has to leave is asked nothing else.
+    pub fn ask(&self, call: Call) {
+        if self.call.get() != Some(Call::Evict) {
+            self.call.set(Some(call));
+        }
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+}
+
+/// Connections that need their places no longer, in the order in which they can be closed for others: they have been
+/// sent their last answer, or are being refused. Some may have ended.
+#[derive(Default)]
+pub struct Leaving(RefCell<VecDeque<Weak<Seat>>>);
+
+impl Leaving {
+    /// Adds one of at most `most`.
+    pub fn add(&self, seat: &Rc<Seat>, most: usize) {
+        let mut seats = self.0.borrow_mut();
+        while seats.front().is_some_and(|seat| seat.strong_count() == 0) {
+            seats.pop_front();
+        }
+        if seats.len() >= 2 * most {
+            seats.retain(|seat| seat.strong_count() > 0);
+        }
+        seats.push_back(Rc::downgrade(seat));
+    }
+
+    /// Has the first of them leave. `false`: there is none.
+    pub fn evict_first(&self) -> bool {
+        let mut seats = self.0.borrow_mut();
+        let first = std::iter::from_fn(|| seats.pop_front()).find_map(|seat| seat.upgrade());
+        first.inspect(|seat| seat.ask(Call::Evict)).is_some()
     }
 }
 
@@ -193,6 +248,8 @@ pub struct Seats {
     seats: RefCell<Slab<Rc<Seat>>>,
     taken: Notify,
     left: Notify,
+    /// Connections that are slower than the least rate, the worst last, as they were in one tick.
+    slow: RefCell<(Ticks, Vec<Weak<Seat>>)>,
     /// Tasks that have ended since the heap was last trimmed.
     ended: Cell<usize>,
 }
@@ -210,6 +267,7 @@ impl Seats {
             seats: RefCell::new(Slab::new()),
             taken: Notify::new(),
             left: Notify::new(),
+            slow: RefCell::default(),
             ended: Cell::new(0),
         })
     }
@@ -219,6 +277,7 @@ impl Seats {
             phase: Cell::new(phase),
             since: Cell::new(now),
             bytes: Cell::new(0),
+            measured: Cell::new(now),
             call: Cell::new(None),
             waker: RefCell::new(None),
         });
@@ -268,14 +327,41 @@ impl Seats {
         }
     }
 
-    /// Where more than `most` connections wait for disks, those that have waited for a while are over.
-    pub fn shed_waiting_for_disks(&self, most: usize, now: Ticks) {
-        let seats = self.seats.borrow();
-        let waiting = || seats.iter().map(|(_, seat)| seat).filter(|seat| seat.phase() == Phase::Fetch);
-        if waiting().count() > most {
-            let late = waiting().filter(|seat| now.wrapping_sub(seat.since()) >= SHED_AFTER);
-            late.for_each(|seat| seat.ask(Call::Late));
+    /// Has those whose clients take an answer find out how much they have taken, about once a second.
+    pub fn measure(&self, now: Ticks) {
+        for (_, seat) in &*self.seats.borrow() {
+            if seat.phase() == Phase::Write && now.wrapping_sub(seat.measured.get()) >= EVICT_AFTER {
+                seat.ask(Call::Measure);
+            }
         }
+    }
+
+    /// Has the connection with the slowest client leave. `false`: none is slower than the least rate.
+    pub fn evict_slowest(&self, deadlines: &Deadlines, now: Ticks) -> bool {
+        let (of, slow) = &mut *self.slow.borrow_mut();
+        if *of != now {
+            *of = now;
+            *slow = self.slowest(deadlines, now);
+        }
+        while let Some(seat) = slow.pop() {
+            // It may have ended, or gone on, since.
+            if let Some(seat) = seat.upgrade()
+                && deadlines.slowness(&seat, now).is_some()
+            {
+                seat.ask(Call::Evict);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn slowest(&self, deadlines: &Deadlines, now: Ticks) -> Vec<Weak<Seat>> {
+        let seats = self.seats.borrow();
+        let slow =
+            |(_, seat): (usize, &Rc<Seat>)| Some((deadlines.slowness(seat, now)?, Rc::downgrade(seat)));
+        let mut slow: Vec<_> = seats.iter().filter_map(slow).collect();
+        slow.sort_unstable_by_key(|(slowness, _)| *slowness);
+        slow.into_iter().take(EVICTIONS_PER_TICK).rev().map(|(_, seat)| seat).collect()
     }
 
     /// Has the connections that are between two requests give up their tasks; the others see that the

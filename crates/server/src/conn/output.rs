@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::take;
 use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
 
 use http::head::Version;
 use site::memory;
@@ -64,14 +65,6 @@ impl Coding {
             }
         }
     }
-}
-
-/// Who makes the next piece of a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitsFor {
-    Disk,
-    /// With what the access log says if it fails.
-    Script(&'static str),
 }
 
 /// The line that the head still needs, to say how the connection goes on and how the body ends.
@@ -243,20 +236,21 @@ impl Output {
         }
     }
 
-    /// Whoever waits for its next piece: the disk's threads have a deadline of their own, a script is
-    /// somebody else's program.
-    pub fn waits_for(&mut self) -> WaitsFor {
+    /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
+    pub fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.reply.as_mut().and_then(|reply| reply.body.source()) {
-            Some(Source::Script(script)) => WaitsFor::Script(script.cut()),
-            _ => WaitsFor::Disk,
+            Some(Source::Script(script)) => script.poll_request_body(cx),
+            _ => Poll::Ready(()),
         }
     }
 
-    /// Asks the body's source for more, once all there was has been sent.
-    pub async fn next_piece(&mut self, worker: &Worker) -> io::Result<()> {
+    /// Asks the body's source for more, once all there was has been sent. Errors: why there is none, for the
+    /// log.
+    pub async fn next_piece(&mut self, worker: &Worker) -> Result<(), &'static str> {
         let Some(reply) = &mut self.reply else { return Ok(()) };
         let Some(source) = reply.body.source() else { return Ok(()) };
-        let piece = source.next(worker).await?;
+        let why = source.why_cut();
+        let piece = source.next(worker).await.map_err(|_| why)?;
         // The head has been sent; what is left of the reply is its source.
         (reply.start, reply.end) = (0, 0);
         self.out.clear();
@@ -274,7 +268,7 @@ impl Output {
     }
 
     /// Reads what comes next from its disk, on a helper thread; it is sent from memory then.
-    pub async fn read_cold(&mut self, worker: &Worker) -> io::Result<()> {
+    pub async fn read_cold(&mut self, worker: &Worker) -> Result<(), &'static str> {
         let Some(Reply { start, end, body, .. }) = &mut self.reply else { return Ok(()) };
         let part = match body {
             Body::File(part) => part,
@@ -286,17 +280,15 @@ impl Output {
         };
         let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(COLD));
         let device = part.file.stamp.device;
-        let read = worker
-            .disk
-            .run(device, Work::File, move || look::read(&fd, at, length as usize, Wait::Allowed))
-            .await;
+        let look = move || look::read(&fd, at, length as usize, Wait::Allowed);
+        let read = worker.disk.wait(worker.disk.run(device, Work::File, look)).await.and_then(|read| read);
         let bytes = match read {
             Ok(Ok(Some(bytes))) => bytes,
-            Ok(Ok(None)) => return Err(io::Error::other(CHANGED)),
-            Ok(Err(_)) | Err(_) => return Err(io::Error::other(TOO_COLD)),
+            Ok(Ok(None)) => return Err(UNREADABLE),
+            Ok(Err(_)) | Err(_) => return Err(UNREADABLE),
         };
         if length == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
-            return Err(io::Error::other(CHANGED));
+            return Err(UNREADABLE);
         }
         (part.at, part.left) = (at + length, part.left - length);
         if let Body::Parts(parts) = body {
@@ -439,7 +431,6 @@ fn slice(stream: &impl Wire, gone: u64, left: u64) -> u64 {
 pub const CLIENT_CLOSED: &str = "client closed";
 const CHANGED: &str = "file changed while it was sent";
 pub const UNREADABLE: &str = "content could not be read";
-const TOO_COLD: &str = "the disk failed, or was too slow";
 
 /// The answer panicked, or the server stopped: why one that nobody finished ends.
 pub fn why_dropped() -> &'static str {

@@ -1,40 +1,34 @@
-//! A connection that has to wait: for the rest of a request, for a disk, or for its client to take an
-//! answer. It has a task of its own, a seat, and a deadline for whatever it waits for. As soon as it has
+//! A connection that has to wait: for the rest of a request, for what its response needs, or for its client to
+//! take that. It has a task of its own, a seat, and a deadline for whatever it waits for. As soon as it has
 //! answered a request without waiting, it goes back to the lot.
-
-mod script;
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
+use http::head::{FieldStore, escape_target, parse};
 use http::status::Status;
 
 use super::client::Client;
-use super::h1::{Http1, Made, Next, Part};
+use super::h1::{Answered, Http1, Next, Part};
 use super::lot;
-use super::output::{self, Manner, Output, Sent, WaitsFor};
+use super::output::{self, Manner, Output, Sent};
 use super::stream::Stream;
+use super::transport::{Broken, Transport};
 use super::way::OnItsWay;
 use super::{Call, Phase, Seated};
-use crate::buffer::append;
-use crate::exchange::Trust;
+use crate::exchange::body::RequestBody;
+use crate::exchange::{self, Request};
 use crate::places::Place;
-use crate::serve::cgi::Feed;
+use crate::serve::Reply;
+use crate::serve::cgi::Ends;
 use crate::stats::Count;
 use crate::worker::Worker;
 
 /// What a lingering connection may still send before it is closed all the same.
 const LINGER_BYTES: usize = 1024 * 1024;
-
-/// Bytes that may be unread while an answer is being made, or waits; then no more is read.
-const READ_AHEAD: usize = 16 * 1024;
-/// How long a client that has closed its side is taken to wait for an answer that has to be made.
-const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// Where a task takes over.
 pub enum Start {
@@ -44,24 +38,22 @@ pub enum Start {
     Next(Next),
     /// The last answer has been sent.
     Linger,
-    /// There is no room: one request is read, and refused.
-    Refusal(Place),
+    /// There is no room: one request is read, and refused with this.
+    Refusal(Place, Reply),
 }
 
+/// Why a request ends whose connection had to make room, for the log.
+const EVICTED: &str = "too slow while others waited";
+
 pub struct Task {
-    stream: Stream,
+    transport: Rc<Transport>,
     client: Client,
     worker: Rc<Worker>,
-    seated: Seated,
     http: Http1,
     /// Did the request at hand have to wait for anything?
     waited: Waited,
     /// Held to the end, where there is no room for the connection.
     place: Option<Place>,
-    /// Where the body at hand goes to: the input of a script that still takes it.
-    feed: Option<Feed>,
-    /// Our end of the connection, once somebody has asked.
-    local: Option<Option<SocketAddr>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,30 +73,18 @@ enum End {
     Park,
 }
 
-/// Why the connection cannot go on.
-enum Broken {
-    /// The client has closed its side.
-    Ended,
-    /// The connection failed.
-    Gone,
-    /// A deadline passed.
-    Late,
-    Park,
-}
-
 impl Task {
-    pub fn new(stream: Stream, client: Client, worker: Rc<Worker>, seated: Seated, http: Http1) -> Task {
-        Task {
-            stream,
-            client,
-            worker,
-            seated,
-            http,
-            waited: Waited::Yes,
-            place: None,
-            feed: None,
-            local: None,
-        }
+    /// Of a connection of which `input` has come and is not used up.
+    pub fn new(
+        stream: Stream,
+        client: Client,
+        worker: Rc<Worker>,
+        seated: Seated,
+        http: Http1,
+        input: Vec<u8>,
+    ) -> Task {
+        let transport = Rc::new(Transport::new(worker.clone(), stream, seated, input));
+        Task { transport, client, worker, http, waited: Waited::Yes, place: None }
     }
 
     /// Serves until the connection ends or goes back to the lot.
@@ -115,12 +95,13 @@ impl Task {
             Ok(end) => end,
             Err(Broken::Park) => End::Park,
             Err(Broken::Late) => task.too_late().await,
+            Err(Broken::Evicted) => task.evicted().await,
             Err(Broken::Ended | Broken::Gone) => {
-                task.http.break_off(&task.worker, Status::BAD_REQUEST, output::CLIENT_CLOSED);
+                task.break_off(Status::BAD_REQUEST, output::CLIENT_CLOSED);
                 End::Close
             }
         };
-        drop(serving);
+        std::mem::forget(serving);
         match end {
             End::Close => {}
             End::Leave => self.see_out(),
@@ -136,12 +117,12 @@ impl Task {
         let mut begun = match start {
             Start::Linger => {
                 // What came behind the last request comes too late.
-                self.http.rest.clear();
+                self.transport.buffered.borrow_mut().clear();
                 return Ok(End::Linger);
             }
-            Start::Refusal(place) => {
+            Start::Refusal(place, reply) => {
                 self.place = Some(place);
-                return self.refuse().await;
+                return self.refuse(&reply).await;
             }
             Start::Input => None,
             Start::Next(next) => Some(next),
@@ -149,160 +130,121 @@ impl Task {
         loop {
             let next = match begun.take() {
                 Some(next) => next,
-                None if self.http.is_idle() => {
-                    if self.waited == Waited::No || self.worker.is_leaving() {
-                        return Ok(End::Park);
+                None => {
+                    if !self.transport.has_input() {
+                        if self.waited == Waited::No || self.worker.is_leaving() {
+                            return Ok(End::Park);
+                        }
+                        self.transport.enter(Phase::Idle);
+                        self.waited = Waited::No;
+                        self.transport.receive().await?;
+                        self.http.began = self.worker.access_time();
                     }
-                    self.enter(Phase::Idle);
-                    self.waited = Waited::No;
-                    self.read().await?;
-                    self.respond()
+                    self.answer()
                 }
-                None => self.respond(),
             };
-            match next {
+            let output = match next {
                 Next::Read(part) => {
                     self.wait_for(part);
-                    self.read().await?;
+                    self.transport.receive().await?;
+                    continue;
                 }
-                Next::Send(output) => {
-                    if let Some(end) = self.write(output).await? {
-                        return Ok(end);
-                    }
-                }
-                Next::Fetch(fetch) => {
-                    self.wait_in(Phase::Fetch);
-                    let fetched = self.unless_left(fetch.wait()).await?;
-                    self.http.known.fetched.push(fetched);
-                }
-                Next::Later(reply) => {
-                    self.wait_in(Phase::Fetch);
-                    let reply = self.unless_left(reply).await?;
-                    self.http.made = Some(Made::Reply(reply, Trust::Kept));
-                }
-                Next::Run(run) => self.run_script(*run).await?,
+                Next::Send(output) => output,
+                Next::Respond(head) => self.respond(head).await?,
+            };
+            if let Some(end) = self.write(output).await? {
+                return Ok(end);
             }
         }
     }
 
-    /// Waits for what is being made, unless the client leaves: then nobody wants it any more.
-    async fn unless_left<T>(&mut self, made: impl Future<Output = T>) -> Result<T, Broken> {
+    /// Looks at the input, in the worker's buffer, which others have used meanwhile.
+    fn answer(&mut self) -> Next {
+        // Should an answer panic, the requests in it have had theirs.
+        let mut buffered = self.transport.buffered.take();
+        self.worker.desk.borrow_mut().space_behind(&buffered);
+        let Answered { used, next } = self.http.answer(&self.worker, buffered.len());
+        buffered.drain(..used);
+        self.transport.buffered.replace(buffered);
+        next
+    }
+
+    /// Answers the request whose head is the next `bytes` bytes.
+    async fn respond(&mut self, bytes: usize) -> Result<Output, Broken> {
+        self.waited = Waited::Yes;
+        let bytes = self.transport.take(bytes);
+        let bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
+        self.http.current = Some(bytes.clone());
+        let mut store = Box::new(FieldStore::new());
+        let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.worker.site.limits.head) else {
+            return Err(Broken::Gone);
+        };
+        self.transport.begin_body(&head);
+        self.http.find_client(&self.worker, &mut head);
+        let ends = Ends { client: self.http.client, via: self.http.via, local: self.transport.local() };
+        let body = RequestBody::Stream(self.transport.clone());
+        let request = Request { head: &head, ends };
+        let reply = Box::pin(exchange::respond(&self.worker, request, body));
+        let reply = self.unless_broken(reply).await?;
+        self.http.current = None;
+        Ok(self.http.output(&self.worker, &head, reply, self.transport.is_body_read()))
+    }
+
+    /// Waits for what is being made, unless the client leaves: then nothing wants it any more.
+    async fn unless_broken<T>(&self, made: impl Future<Output = T>) -> Result<T, Broken> {
         // One piece of code for whatever is waited for: what waits can do without the speed.
-        let leaving: Pin<Box<dyn Future<Output = Broken>>> = Box::pin(self.leaving());
+        let watch: Pin<Box<dyn Future<Output = Broken>>> = Box::pin(self.transport.watch());
         tokio::select! {
             biased;
             made = made => Ok(made),
-            broken = leaving => {
-                self.worker.counts.add(Count::Left, u64::from(!matches!(broken, Broken::Late)));
+            broken = watch => {
+                let has_left = matches!(broken, Broken::Ended | Broken::Gone);
+                self.worker.counts.add(Count::Left, u64::from(has_left));
                 Err(broken)
             }
         }
     }
 
-    /// Reads on, as far as there is room, until the client leaves. One that has only closed its side may
-    /// still be waiting for the answer, but not for long.
-    async fn leaving(&mut self) -> Broken {
-        if let Err(broken) = self.hand_on().await {
-            return broken;
-        }
-        loop {
-            if self.http.unread() >= READ_AHEAD {
-                return self.called_off().await;
-            }
-            match self.read().await {
-                Ok(()) => {}
-                Err(Broken::Ended) => {
-                    tokio::time::sleep(HALF_CLOSED).await;
-                    return Broken::Gone;
-                }
-                Err(broken) => return broken,
-            }
-        }
-    }
-
-    /// Waits until the worker ends the connection. Nothing is read.
-    async fn called_off(&mut self) -> Broken {
-        let Task { worker, seated, .. } = self;
-        let called = poll_fn(|cx| match seated.seat.called(cx.waker()) {
-            Some(call) => answer_call(call, worker, seated).map_or_else(Poll::Ready, |()| Poll::Pending),
-            None => Poll::Pending,
-        });
-        called.await
-    }
-
-    /// Reads behind `rest`, which takes what came. Errors: the end of the connection, for whatever reason.
-    async fn read(&mut self) -> Result<(), Broken> {
-        let Task { stream, worker, seated, http, .. } = self;
-        poll_fn(|cx| {
-            if let Some(call) = seated.seat.called(cx.waker()) {
-                answer_call(call, worker, seated)?;
-            }
-            poll_receive(cx, stream, worker, seated, http)
-        })
-        .await
-    }
-
-    /// Looks at the input, in the worker's buffer, which others have used meanwhile.
-    fn respond(&mut self) -> Next {
-        self.worker.desk.borrow_mut().space_behind(&self.http.rest);
-        self.http.respond(&self.worker, self.http.rest.len())
-    }
-
     fn wait_for(&mut self, part: Part) {
         self.waited = Waited::Yes;
-        let phase = match part {
+        match part {
             // A request is under way, or this would not be asked.
-            Part::All | Part::Head => Phase::Head,
-            Part::Body => Phase::Body,
-        };
-        if self.seated.seat.phase() != phase {
-            self.enter(phase);
+            Part::All | Part::Head => {
+                if self.transport.seated.seat.phase() != Phase::Head {
+                    self.transport.enter(Phase::Head);
+                }
+            }
         }
-    }
-
-    fn wait_in(&mut self, phase: Phase) {
-        self.waited = Waited::Yes;
-        self.enter(phase);
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.seated.seat.enter(phase, self.worker.clock.ticks());
     }
 
     /// Sends all of it and writes its log lines. `Some`: it was the last.
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Broken> {
         output.gather();
         self.write_on(&mut output);
-        self.http.set_aside();
         let ends_with_connection = output.ends_with_connection();
         if ends_with_connection {
-            self.stream.reset();
+            self.transport.stream.borrow().reset();
         }
         let sent = self.send(&mut output).await;
         if ends_with_connection && sent.is_ok() {
-            self.stream.end_well();
+            self.transport.stream.borrow().end_well();
         }
         if sent.is_ok() {
-            self.enter(Phase::Idle);
+            self.transport.enter(Phase::Idle);
         }
         let ended = sent.as_ref().err().map(|(_, why)| *why);
         let manner = output.manner;
         self.worker.finish(output, ended);
-        if manner.closes() || sent.is_err() {
-            self.http.forget_behind();
-        }
         match (sent, manner) {
             (Err((broken, _)), _) => {
+                self.transport.buffered.take();
                 // What the client did not take in time is not kept for it in the kernel, either.
-                if matches!(broken, Broken::Late) {
-                    self.stream.reset();
+                if matches!(broken, Broken::Late | Broken::Evicted) {
+                    self.transport.stream.borrow().reset();
                 }
                 Err(broken)
             }
-            (Ok(()), Manner::Stay | Manner::StayOld) => {
-                self.http.take_up();
-                Ok(None)
-            }
+            (Ok(()), Manner::Stay | Manner::StayOld) => Ok(None),
             (Ok(()), Manner::Leave) => Ok(Some(End::Leave)),
             (Ok(()), Manner::Close) => Ok(Some(End::Linger)),
         }
@@ -310,7 +252,7 @@ impl Task {
 
     /// From now on it is the client that is waited for.
     fn write_on(&self, output: &mut Output) {
-        self.enter(Phase::Write);
+        self.transport.enter(Phase::Write);
         output.unmark();
     }
 
@@ -325,29 +267,17 @@ impl Task {
                     self.waited = Waited::Yes;
                     tokio::task::yield_now().await;
                 }
-                Ok(Sent::Piece) => match output.waits_for() {
-                    WaitsFor::Script(cut) => {
-                        if let Err(why) = self.next_of_script(&mut output, cut).await {
-                            break Err(why);
-                        }
-                        self.write_on(&mut output);
+                Ok(Sent::Piece) => {
+                    if let Err(why) = self.wait_for_content(output.next_piece(&worker)).await {
+                        break Err(why);
                     }
-                    WaitsFor::Disk => {
-                        self.wait_in(Phase::Fetch);
-                        match self.unless_left(output.next_piece(&worker)).await {
-                            Ok(Ok(())) => self.write_on(&mut output),
-                            Ok(Err(_)) => break Err((Broken::Gone, "content could not be made")),
-                            Err(broken) => break Err(why_given_up(broken)),
-                        }
-                    }
-                },
+                    self.write_on(&mut output);
+                }
                 Ok(Sent::Cold) => {
-                    self.wait_in(Phase::Fetch);
-                    match self.unless_left(output.read_cold(&worker)).await {
-                        Ok(Ok(())) => self.write_on(&mut output),
-                        Ok(Err(_)) => break Err((Broken::Gone, output::UNREADABLE)),
-                        Err(broken) => break Err(why_given_up(broken)),
+                    if let Err(why) = self.wait_for_content(output.read_cold(&worker)).await {
+                        break Err(why);
                     }
+                    self.write_on(&mut output);
                 }
                 Err(why) => break Err(why),
             }
@@ -356,162 +286,183 @@ impl Task {
         result
     }
 
-    /// Sends what the socket takes, and hands the request's body on meanwhile, if there is any of it left:
-    /// a client may read only when it has sent all.
+    async fn wait_for_content(
+        &mut self,
+        content: impl Future<Output = Result<(), &'static str>>,
+    ) -> Result<(), (Broken, &'static str)> {
+        self.waited = Waited::Yes;
+        match self.unless_broken(pin!(content)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(why)) => Err((Broken::Gone, why)),
+            Err(Broken::Evicted) => Err((Broken::Evicted, EVICTED)),
+            Err(broken) => Err((broken, output::CLIENT_CLOSED)),
+        }
+    }
+
+    /// Sends what the socket takes. The request's body goes on meanwhile, if there is any of it left: a
+    /// client may read only when it has sent all.
     async fn send_some(&mut self, output: &mut Output) -> Result<Sent, (Broken, &'static str)> {
-        let Task { stream, worker, seated, http, waited, feed, .. } = self;
+        let Task { transport, worker, waited, .. } = self;
         poll_fn(|cx| {
-            // Whatever is the matter with the body, the answer is sent as far as the client takes it.
-            if (http.left > 0 || feed.is_some())
-                && script::poll_hand_on(cx, stream, worker, seated, http, feed).is_ready()
-            {
-                *feed = None;
+            // Whatever is the matter with the body, the response is sent as far as the client takes it.
+            if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
+                _ = transport.poll_discard(cx);
             }
-            poll_send(cx, stream, worker, seated, waited, output)
+            poll_send(cx, transport, worker, waited, output)
         })
         .await
     }
 
-    /// Reads one request, however far it gets in the time of lingering, and answers that there is no room.
-    async fn refuse(&mut self) -> Result<End, Broken> {
-        self.enter(Phase::Linger);
+    /// Reads one request, however far it gets in the time of lingering, and answers that there is no room. Where
+    /// others are to be refused, it is answered as it is, and does not linger.
+    async fn refuse(&mut self, reply: &Reply) -> Result<End, Broken> {
         loop {
-            self.read().await?;
-            match self.respond() {
-                Next::Read(_) => {}
-                Next::Send(output) => return Ok(self.write(output).await?.unwrap_or(End::Close)),
-                Next::Fetch(_) | Next::Later(_) | Next::Run(_) => return Ok(End::Close),
+            match self.transport.receive().await {
+                Ok(()) => {}
+                Err(Broken::Late) if !self.transport.has_input() => return Ok(End::Close),
+                Err(Broken::Late | Broken::Evicted) => {
+                    // It may have come by now, all of it.
+                    self.transport.receive_at_once();
+                    let input = self.transport.buffered.take();
+                    let output = self.http.refuse_next(&self.worker, &input, reply);
+                    let output =
+                        output.unwrap_or_else(|| self.http.refuse_unread(&self.worker, &input, reply));
+                    self.write(output).await?;
+                    self.transport.close_at_once();
+                    return Ok(End::Close);
+                }
+                Err(broken) => return Err(broken),
+            }
+            let input = self.transport.buffered.take();
+            match self.http.refuse_next(&self.worker, &input, reply) {
+                Some(output) => {
+                    self.write(output).await?;
+                    self.linger_in(Phase::Refused).await;
+                    return Ok(End::Close);
+                }
+                None => _ = self.transport.buffered.replace(input),
             }
         }
     }
 
+    /// Others need the place of this connection, which has been too slow: with 408 where a request had begun, and
+    /// an answer is cut off.
+    async fn evicted(&mut self) -> End {
+        if self.place.is_some() {
+            return End::Close;
+        }
+        self.worker.counts.add(Count::EvictedSlow, 1);
+        let input = self.transport.buffered.take();
+        let output = self.http.time_out(&self.worker, &input, Status::REQUEST_TIMEOUT, EVICTED);
+        if let Some(output) = output
+            && self.write(output).await.is_ok()
+        {
+            self.transport.close_at_once();
+        }
+        End::Close
+    }
+
     /// Without a word, if no request had begun; with 408, if it is the client that was too slow.
     async fn too_late(&mut self) -> End {
-        let (count, status, why) = match self.seated.seat.phase() {
-            Phase::Head => (Count::LateHead, Status::REQUEST_TIMEOUT, "request too slow"),
-            Phase::Body => (Count::LateBody, Status::REQUEST_TIMEOUT, "request too slow"),
-            Phase::Fetch => (Count::LateDisk, Status::SERVICE_UNAVAILABLE, "the disk is too slow"),
-            Phase::Script => (Count::ScriptsLate, Status::GATEWAY_TIMEOUT, "the script is too slow"),
-            Phase::Write => (Count::LateWrite, Status::REQUEST_TIMEOUT, "client too slow"),
-            Phase::Idle | Phase::Linger => (Count::LateIdle, Status::REQUEST_TIMEOUT, "request too slow"),
+        let (count, why) = match self.transport.seated.seat.phase() {
+            Phase::Head => (Count::LateHead, "request too slow"),
+            Phase::Body => (Count::LateBody, "request too slow"),
+            Phase::Write => (Count::LateWrite, "client too slow"),
+            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Refused => {
+                (Count::LateIdle, "request too slow")
+            }
         };
         self.worker.counts.add(count, 1);
-        let Some(output) = self.http.time_out(&self.worker, status, why) else { return End::Close };
+        let input = self.transport.buffered.take();
+        let output = self.http.time_out(&self.worker, &input, Status::REQUEST_TIMEOUT, why);
+        let Some(output) = output else { return End::Close };
         match self.write(output).await {
             Ok(_) => End::Linger,
             Err(_) => End::Close,
         }
     }
 
+    /// Writes the log line of a request that has begun and will not be answered.
+    fn break_off(&mut self, status: Status, why: &str) {
+        let input = self.transport.buffered.take();
+        self.http.break_off(&self.worker, &input, status, why);
+    }
+
     /// Closing over unread input would send a reset, which may destroy our last bytes on their way
     /// (RFC 9112 §9.6): so the client is told that there is no more, and read until it has closed.
     async fn linger(&mut self) {
-        self.stream.shut_down();
-        // What is left of a body has a limit, and a least rate.
-        self.feed = None;
-        if self.hand_on().await.is_err() {
-            return;
+        self.worker.doors.lingering.add(&self.transport.seated.seat, self.worker.site.limits.connections);
+        self.linger_in(Phase::Linger).await;
+    }
+
+    async fn linger_in(&mut self, phase: Phase) {
+        self.transport.stream.borrow().shut_down();
+        if let Err(Broken::Evicted) = self.read_out(phase).await {
+            self.worker.counts.add(Count::Evicted, u64::from(self.place.is_none()));
+            self.transport.close_at_once();
         }
-        self.http.rest.clear();
-        self.enter(Phase::Linger);
+    }
+
+    /// Reads what is not wanted, until the client closes. What is left of a body has a limit, and a least rate.
+    async fn read_out(&mut self, phase: Phase) -> Result<(), Broken> {
+        if !self.transport.is_body_read() {
+            let discard = poll_fn(|cx| self.transport.poll_discard(cx));
+            self.unless_broken(pin!(discard)).await?;
+        }
+        self.transport.buffered.take();
+        self.transport.enter(phase);
         let mut left = LINGER_BYTES;
-        while self.read().await.is_ok() {
-            left = left.saturating_sub(self.http.rest.len());
-            self.http.rest.clear();
-            if left == 0 {
-                return;
-            }
+        while left > 0 {
+            self.transport.receive().await?;
+            left = left.saturating_sub(self.transport.buffered.take().len());
         }
+        Ok(())
     }
 
     /// Closes, unless the client has yet to take much: that needs no task.
     fn see_out(self) {
-        let Task { stream, client, worker, .. } = self;
-        let family = stream.family();
-        if stream.unacknowledged() > lot::KEPT
-            && let Ok(fd) = stream.into_fd()
+        let Task { transport, client, worker, .. } = self;
+        let (family, unacknowledged) = (transport.family(), transport.stream.borrow().unacknowledged());
+        if unacknowledged > lot::KEPT
+            && let Some((fd, _)) = transport.into_fd()
         {
             worker.see_out(fd, family, client);
         }
     }
 
     fn park(self) {
-        let Task { stream, client, worker, http, seated, .. } = self;
-        let family = stream.family();
+        let Task { transport, client, worker, http, .. } = self;
+        let family = transport.family();
         // A connection that cannot be parked is closed: it was idle.
-        if let Ok(fd) = stream.into_fd() {
-            worker.rest(fd, family, client, http.requests, seated.seat.since());
+        if let Some((fd, since)) = transport.into_fd() {
+            worker.rest(fd, family, client, http.requests, since);
         }
     }
-}
-
-/// Why an answer ends whose content was still being made.
-fn why_given_up(broken: Broken) -> (Broken, &'static str) {
-    match broken {
-        Broken::Late => (broken, "the disk is too slow"),
-        Broken::Ended | Broken::Gone | Broken::Park => (broken, output::CLIENT_CLOSED),
-    }
-}
-
-/// What the worker asks for, done if this phase can do it.
-fn answer_call(call: Call, worker: &Worker, seated: &Seated) -> Result<(), Broken> {
-    let seat = &seated.seat;
-    match call {
-        Call::Park => Err(Broken::Park),
-        Call::Late => Err(Broken::Late),
-        Call::Weigh if worker.deadlines.is_enough(seat.phase(), seat.window()) => {
-            seat.enter(seat.phase(), worker.clock.ticks());
-            Ok(())
-        }
-        Call::Weigh => Err(Broken::Late),
-    }
-}
-
-/// Reads behind `rest`, which takes what came.
-fn poll_receive(
-    cx: &mut Context<'_>,
-    stream: &mut Stream,
-    worker: &Worker,
-    seated: &Seated,
-    http: &mut Http1,
-) -> Poll<Result<(), Broken>> {
-    let desk = &mut *worker.desk.borrow_mut();
-    let space = desk.space_behind(&http.rest);
-    let most = space.len().saturating_sub(http.unread() - http.rest.len());
-    let space = &mut space[..most];
-    let came = match ready!(stream.poll_receive(cx, space)) {
-        Ok(0) => return Poll::Ready(Err(Broken::Ended)),
-        Ok(n) => &space[..n],
-        Err(_) => return Poll::Ready(Err(Broken::Gone)),
-    };
-    if http.is_idle() {
-        http.began = worker.access_time();
-    }
-    seated.seat.moved(came.len() as u64);
-    append(&mut http.rest, came);
-    Poll::Ready(Ok(()))
 }
 
 /// Sends what the socket takes now; waits, with a deadline, when it takes nothing.
 fn poll_send(
     cx: &mut Context<'_>,
-    stream: &Stream,
+    transport: &Transport,
     worker: &Worker,
-    seated: &Seated,
     waited: &mut Waited,
     output: &mut Output,
 ) -> Poll<Result<Sent, (Broken, &'static str)>> {
-    let seat = &seated.seat;
+    let seat = &transport.seated.seat;
+    let stream = &*transport.stream.borrow();
     loop {
-        if let Some(call) = seat.called(cx.waker())
-            && call != Call::Park
-        {
-            // A client that sends its body is not idle, either.
-            let taken = output.taken(stream.unacknowledged()) + seat.window();
-            if call == Call::Late || !worker.deadlines.is_enough(Phase::Write, taken) {
-                return Poll::Ready(Err((Broken::Late, "client too slow")));
+        if let Some(call) = seat.called(cx.waker()) {
+            let now = worker.clock.ticks();
+            // A client that sends its body is not idle, either: that is counted already.
+            seat.measure(output.taken(stream.unacknowledged()), now);
+            match call {
+                Call::Measure | Call::Park => {}
+                Call::Evict => return Poll::Ready(Err((Broken::Evicted, EVICTED))),
+                Call::Weigh if worker.deadlines.is_enough(Phase::Write, seat.window()) => {
+                    seat.enter(Phase::Write, now);
+                }
+                Call::Weigh | Call::Late => return Poll::Ready(Err((Broken::Late, "client too slow"))),
             }
-            seat.enter(Phase::Write, worker.clock.ticks());
         }
         match output.send(stream, worker.clock.read()) {
             Ok(sent) => return Poll::Ready(Ok(sent)),
@@ -528,13 +479,11 @@ fn poll_send(
     }
 }
 
-/// Writes the log line of a request that is dropped before it was answered: by a panic, or because the server
-/// stops.
+/// A request under way; dropped only by a panic, or because the server stops. Then it writes the log line.
 struct Serving<'a>(&'a mut Task);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        let Task { http, worker, .. } = &mut *self.0;
-        http.break_off(worker, Status::INTERNAL_SERVER_ERROR, output::why_dropped());
+        self.0.break_off(Status::INTERNAL_SERVER_ERROR, output::why_dropped());
     }
 }

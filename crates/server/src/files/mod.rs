@@ -21,11 +21,10 @@ use http::target::SafePath;
 use rustix::io::Errno;
 use site::decide::Resource;
 use site::model::{CacheLimits, Site};
-use site::walk::Verdict;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::disk::{Admitted, Busy, Device, Work};
+use crate::disk::{Busy, Device, Work};
 use crate::log;
 use crate::serve::{Dated, OpenFile};
 use crate::stats::Count;
@@ -73,32 +72,20 @@ enum Cached {
     Listing(Rc<ListingPage>),
 }
 
-/// What a look-up gives.
+/// What a probe gives.
 pub enum Lookup {
     Hit(Rc<Entry>),
     /// The disk has to be asked, and may wait.
-    Fetch(Fetch),
+    WouldWait(DiskLookup),
     Failed(Status),
 }
 
-/// A look-up under way.
-pub enum Fetch {
-    Entry(Looking),
-    Walk(script::Walking),
-}
-
-/// What came of it, for a path of a host. Errors: the status to answer with.
-pub enum Fetched {
-    Entry { host: usize, path: SafePath<'static>, result: Result<Rc<Entry>, Status> },
-    Walk { host: usize, path: SafePath<'static>, result: Result<Verdict, Status> },
-}
-
-/// A look-up of an entry. Whoever wants the same thing waits for the same one.
-pub struct Looking {
-    host: usize,
-    path: SafePath<'static>,
-    look: Rc<Pending>,
-    _admitted: Admitted,
+/// A lookup that has to ask the disk.
+pub struct DiskLookup {
+    worker: Rc<Worker>,
+    key: (usize, SafePath<'static>),
+    query: Query,
+    known: Option<Rc<Entry>>,
 }
 
 struct Pending {
@@ -183,8 +170,8 @@ impl Files {
         }
     }
 
-    /// Asks the disk about `query`, which is what stands under `path` of `host`.
-    pub fn find(
+    /// What stands under `path` of `host`, as far as the kernel has it in memory.
+    pub fn probe(
         worker: &Rc<Worker>,
         host: usize,
         path: &SafePath<'_>,
@@ -208,10 +195,10 @@ impl Files {
                 Err(status) => Lookup::Failed(status),
             },
             Err(_) if worker.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
-            Err(_) => match Files::fetch(worker, host, path, query, known) {
-                Ok(looking) => Lookup::Fetch(Fetch::Entry(looking)),
-                Err(busy) => Lookup::Failed(files.busy(worker, path.as_str(), busy)),
-            },
+            Err(_) => {
+                let key = (host, path.clone().into_owned());
+                Lookup::WouldWait(DiskLookup { worker: worker.clone(), key, query, known })
+            }
         }
     }
 
@@ -243,45 +230,6 @@ impl Files {
             Some(Cached::Entry(entry)) => Some(entry.clone()),
             _ => None,
         }
-    }
-
-    fn fetch(
-        worker: &Rc<Worker>,
-        host: usize,
-        path: &SafePath<'_>,
-        query: Query,
-        known: Option<Rc<Entry>>,
-    ) -> Result<Looking, Busy> {
-        let key = (host, path.clone().into_owned());
-        if let Some(look) = worker.files.pending.borrow().get(&key)
-            && !look.given_up.get()
-        {
-            let _admitted = worker.disk.admit(look.device)?;
-            return Ok(Looking { host, path: key.1, look: look.clone(), _admitted });
-        }
-        let device = look::device(&query);
-        let _admitted = worker.disk.admit(device)?;
-        let pending = Rc::new(Pending::new(device));
-        worker.files.pending.borrow_mut().insert(key.clone(), pending.clone());
-        let fetch = Looking { host, path: key.1.clone(), look: pending.clone(), _admitted };
-        let under_way = UnderWay { worker: worker.clone(), key, pending: pending.clone() };
-        let looking = tokio::task::spawn_local(async move {
-            let UnderWay { worker, key, pending } = &under_way;
-            let path = key.1.as_str();
-            let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
-            let look = move || look(&query, &stamps, Wait::Allowed);
-            let looked = worker.disk.run(device, Work::File, look).await;
-            let now = worker.clock.read();
-            let result = match looked {
-                Ok(Ok(found)) => Ok(worker.files.settle(worker, host, &key.1, known, found, now)),
-                Ok(Err(OpenError::Local(errno))) => worker.files.make_do(path, known, errno, now),
-                Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-                Err(busy) => Err(worker.files.busy(worker, path, busy)),
-            };
-            *pending.result.borrow_mut() = Some(result);
-        });
-        *pending.looking.borrow_mut() = Some(looking.abort_handle());
-        Ok(fetch)
     }
 
     /// Takes what a look found into the table.
@@ -337,14 +285,14 @@ impl Files {
     }
 
     fn busy(&self, worker: &Worker, path: &str, busy: Busy) -> Status {
-        worker.counts.add(Count::LateDisk, u64::from(busy == Busy::Late));
+        worker.counts.add(Count::LateDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
         // Once a second at most: there may be thousands.
         let now = worker.clock.now();
-        if busy == Busy::Full && self.complained.replace(now) == now {
+        if matches!(busy, Busy::Full | Busy::Shed) && self.complained.replace(now) == now {
             return Status::SERVICE_UNAVAILABLE;
         }
         let why = match busy {
-            Busy::Full => "too many requests wait for its disk",
+            Busy::Full | Busy::Shed => "too many requests wait for its disk",
             Busy::Late => "the disk did not answer in time",
             Busy::Failed => "the look-up failed",
         };
@@ -366,29 +314,61 @@ pub struct Wanted<'a> {
 /// of the files in it may have.
 const LISTING_AGE: i64 = 10;
 
-impl Fetch {
-    pub async fn wait(self) -> Fetched {
-        match self {
-            Fetch::Entry(looking) => looking.wait().await,
-            Fetch::Walk(walking) => walking.wait().await,
-        }
+impl DiskLookup {
+    /// Asks the disk on a helper thread; all that look for the same path wait for one lookup. Errors: the
+    /// status to answer with.
+    pub async fn find(self) -> Result<Rc<Entry>, Status> {
+        let (worker, path) = (self.worker.clone(), self.key.1.clone());
+        let found = self.find_or_leave().await;
+        found.unwrap_or_else(|busy| Err(worker.files.busy(&worker, path.as_str(), busy)))
     }
-}
 
-impl Looking {
-    async fn wait(self) -> Fetched {
-        let _waiting = Waiting::of(&self.look);
-        loop {
-            let done = self.look.done.notified();
-            if let Some(result) = &*self.look.result.borrow() {
-                return Fetched::Entry { host: self.host, path: self.path.clone(), result: result.clone() };
+    async fn find_or_leave(self) -> Result<Result<Rc<Entry>, Status>, Busy> {
+        let worker = self.worker.clone();
+        let under_way = worker.files.pending.borrow().get(&self.key).filter(|p| !p.given_up.get()).cloned();
+        let device = under_way.as_ref().map_or_else(|| look::device(&self.query), |pending| pending.device);
+        let _admitted = worker.disk.admit(device)?;
+        let pending = under_way.unwrap_or_else(|| self.begin(device));
+        let _waiting = Waiting::of(&pending);
+        let result = async {
+            loop {
+                let done = pending.done.notified();
+                if let Some(result) = &*pending.result.borrow() {
+                    return result.clone();
+                }
+                done.await;
             }
-            done.await;
-        }
+        };
+        worker.disk.wait(result).await
+    }
+
+    /// Begins a lookup that others may join.
+    fn begin(self, device: Device) -> Rc<Pending> {
+        let DiskLookup { worker, key, query, known } = self;
+        let pending = Rc::new(Pending::new(device));
+        worker.files.pending.borrow_mut().insert(key.clone(), pending.clone());
+        let under_way = UnderWay { worker: worker.clone(), key, pending: pending.clone() };
+        let looking = tokio::task::spawn_local(async move {
+            let UnderWay { worker, key: (host, path), pending } = &under_way;
+            let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
+            let look = move || look(&query, &stamps, Wait::Allowed);
+            let looked = worker.disk.run(device, Work::File, look).await;
+            let now = worker.clock.read();
+            let files = &worker.files;
+            let result = match looked {
+                Ok(Ok(found)) => Ok(files.settle(worker, *host, path, known, found, now)),
+                Ok(Err(OpenError::Local(errno))) => files.make_do(path.as_str(), known, errno, now),
+                Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
+                Err(busy) => Err(files.busy(worker, path.as_str(), busy)),
+            };
+            *pending.result.borrow_mut() = Some(result);
+        });
+        *pending.looking.borrow_mut() = Some(looking.abort_handle());
+        pending
     }
 }
 
-/// Somebody who waits for a look-up.
+/// A request that waits for a lookup.
 struct Waiting(Rc<Pending>);
 
 impl Waiting {
@@ -408,24 +388,6 @@ impl Drop for Waiting {
         {
             look.given_up.set(true);
             looking.abort();
-        }
-    }
-}
-
-impl Fetched {
-    /// What was looked up for that path, if it is this.
-    pub fn entry(&self, at: usize, asked: &SafePath<'_>) -> Option<&Result<Rc<Entry>, Status>> {
-        match self {
-            Fetched::Entry { host, path, result } if (*host, path) == (at, asked) => Some(result),
-            Fetched::Entry { .. } | Fetched::Walk { .. } => None,
-        }
-    }
-
-    /// Where the walk for that path ended, if it is this.
-    pub fn walk(&self, at: usize, asked: &SafePath<'_>) -> Option<Result<Verdict, Status>> {
-        match self {
-            Fetched::Walk { host, path, result } if (*host, path) == (at, asked) => Some(*result),
-            Fetched::Entry { .. } | Fetched::Walk { .. } => None,
         }
     }
 }

@@ -12,26 +12,8 @@ use site::walk::{Step, Verdict, Walk};
 
 use super::beneath::{self, OpenError, Root, Wait};
 use super::roots::Roots;
-use super::{Fetch, Fetched};
-use crate::disk::{Admitted, Device, Work};
+use crate::disk::Work;
 use crate::worker::Worker;
-
-/// What a walk gives.
-pub enum Lookup {
-    Ended(Verdict),
-    /// The disk has to be asked, and may wait.
-    Fetch(Fetch),
-    Failed(Status),
-}
-
-/// A walk that may wait for a disk.
-pub struct Walking {
-    worker: Rc<Worker>,
-    host: usize,
-    query: Query,
-    device: Device,
-    _admitted: Admitted,
-}
 
 /// A walk, and the root of each step.
 #[derive(Debug, Clone)]
@@ -40,47 +22,28 @@ pub struct Query {
     roots: Vec<Root>,
 }
 
-/// Where `walk`, in `host`, ends. `fetched` is what came of earlier look-ups for the same request.
-pub fn find(worker: &Rc<Worker>, host: usize, walk: &Walk, fetched: &[Fetched], now: i64) -> Lookup {
-    if let Some(ended) = fetched.iter().find_map(|fetched| fetched.walk(host, &walk.path)) {
-        return match ended {
-            Ok(verdict) => Lookup::Ended(verdict),
-            Err(status) => Lookup::Failed(status),
-        };
-    }
-    let query = match Query::new(worker, walk, now) {
-        Ok(query) => query,
-        Err(status) => return Lookup::Failed(status),
-    };
-    match query.look(Wait::Never) {
-        Ok(verdict) => Lookup::Ended(verdict),
-        Err(OpenError::Local(errno)) => Lookup::Failed(worker.files.trouble(walk.path.as_str(), errno)),
-        Err(_) if worker.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
+/// Where `walk` ends. Errors: the status to answer with.
+pub async fn find(worker: &Rc<Worker>, walk: &Walk, now: i64) -> Result<Verdict, Status> {
+    let path = walk.path.as_str();
+    let query = Query::new(worker, walk, now)?;
+    let found = match query.look(Wait::Never) {
+        Err(OpenError::Local(errno)) => return Err(worker.files.trouble(path, errno)),
+        Err(_) if worker.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
         Err(_) => {
             let device = query.roots.first().map_or((0, 0), |root| root.device);
+            let look = worker.disk.run(device, Work::File, move || query.look(Wait::Allowed));
             match worker.disk.admit(device) {
-                Ok(_admitted) => {
-                    let worker = worker.clone();
-                    Lookup::Fetch(Fetch::Walk(Walking { worker, host, query, device, _admitted }))
-                }
-                Err(busy) => Lookup::Failed(worker.files.busy(worker, walk.path.as_str(), busy)),
+                Ok(_admitted) => worker.disk.wait(look).await.and_then(|looked| looked),
+                Err(busy) => Err(busy),
             }
         }
-    }
-}
-
-impl Walking {
-    pub(super) async fn wait(self) -> Fetched {
-        let Walking { worker, host, query, device, _admitted } = self;
-        let path = query.walk.path.clone();
-        let looked = worker.disk.run(device, Work::File, move || query.look(Wait::Allowed)).await;
-        let result = match looked {
-            Ok(Ok(verdict)) => Ok(verdict),
-            Ok(Err(OpenError::Local(errno))) => Err(worker.files.trouble(path.as_str(), errno)),
-            Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-            Err(busy) => Err(worker.files.busy(&worker, path.as_str(), busy)),
-        };
-        Fetched::Walk { host, path, result }
+        Ok(verdict) => return Ok(verdict),
+    };
+    match found {
+        Ok(Ok(verdict)) => Ok(verdict),
+        Ok(Err(OpenError::Local(errno))) => Err(worker.files.trouble(path, errno)),
+        Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
+        Err(busy) => Err(worker.files.busy(worker, path, busy)),
     }
 }
 

@@ -25,7 +25,7 @@ pub fn refusal(worker: &Worker, route: Option<&Route>, status: Status, rule: Opt
         Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
         _ => head,
     };
-    finish(head, status, || error_page::error(status, rule))
+    Reply { broken: rule, ..finish(head, status, || error_page::error(status, rule)) }
 }
 
 /// The answer where there is no room for a connection.

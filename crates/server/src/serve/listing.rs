@@ -118,7 +118,8 @@ async fn make(worker: &Rc<Worker>, wanted: &Wanted) -> Reply {
     let Ok(_admitted) = worker.disk.admit(wanted.folder.device) else {
         return fixed::status(worker, Some(route), Status::SERVICE_UNAVAILABLE);
     };
-    let looked = worker.disk.run(wanted.folder.device, Work::Listing, move || job.run()).await;
+    let look = worker.disk.run(wanted.folder.device, Work::Listing, move || job.run());
+    let looked = worker.disk.wait(look).await.and_then(|looked| looked);
     let now = worker.clock.read();
     match looked {
         Ok(Ok((page, None))) => {

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::reply::Block;
+use http::rule::Rule;
 use http::status::Status;
 
 use crate::clock::Clock;
@@ -31,6 +32,8 @@ pub struct Reply {
     pub body: Body,
     /// Where in the block it begins, for whoever has written the head in another way.
     pub start: usize,
+    /// The rule that the request has broken. Its connection closes: where the next one begins is not sure.
+    pub broken: Option<&'static Rule>,
 }
 
 /// What follows the block.
@@ -156,6 +159,16 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Why an answer ends before its body does, for the log.
+    pub fn why_cut(&self) -> &'static str {
+        match self {
+            Source::Inflate(_) | Source::Listing(_) => "content could not be made",
+            Source::Script(script) => script.cut(),
+        }
+    }
+}
+
 impl Body {
     /// What makes it, while it is sent.
     pub fn source(&mut self) -> Option<&mut Source> {
@@ -170,7 +183,7 @@ impl Reply {
     /// The whole block and nothing behind it.
     pub fn block(block: impl Into<Rc<Block>>) -> Reply {
         let block = block.into();
-        Reply { end: block.bytes().len(), block, body: Body::Nothing, start: 0 }
+        Reply { end: block.bytes().len(), block, body: Body::Nothing, start: 0, broken: None }
     }
 
     pub fn status(&self) -> Status {

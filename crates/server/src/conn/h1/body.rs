@@ -3,18 +3,17 @@
 
 use http::chunked::{self, Event};
 use http::framing::Framing;
-use http::rule::{BODY_TOO_LARGE, Rule};
+use http::rule::BODY_TOO_LARGE;
 use http::status::Status;
 
+use crate::exchange::body::Refused;
+
 /// How much of a body is still to come.
-pub(super) enum Rest {
+pub enum Rest {
     Sized(u64),
     Chunked { decoder: Box<chunked::Decoder>, seen: u64 },
     Done,
 }
-
-/// Why a body is not read on: the status of the answer, and the rule that is broken.
-pub(super) type Refused = (Status, &'static Rule);
 
 pub enum Progress {
     More,
@@ -22,7 +21,7 @@ pub enum Progress {
 }
 
 impl Rest {
-    pub(super) fn of(framing: Framing) -> Rest {
+    pub fn of(framing: Framing) -> Rest {
         match framing {
             Framing::None | Framing::Sized(0) => Rest::Done,
             Framing::Sized(bytes) => Rest::Sized(bytes),
@@ -33,14 +32,9 @@ impl Rest {
         }
     }
 
-    /// Throws away what of `input` belongs to the body, and says how much that was. Errors: the
-    /// body is malformed, or larger than `limit`.
-    pub(super) fn skip(&mut self, input: &[u8], limit: u64) -> Result<(usize, Progress), Refused> {
-        self.take(input, limit, |_| ())
-    }
-
-    /// As `skip`, but the content is `used`.
-    pub(super) fn take(
+    /// Gives what of `input` is content to `content`, and says how much of it belongs to the body. Errors: it is
+    /// malformed, or larger than `limit`.
+    pub fn take(
         &mut self,
         input: &[u8],
         limit: u64,

@@ -2,6 +2,7 @@
 //! known to be incomplete where it is shorter, or where the script has not ended by itself.
 
 use std::io;
+use std::task::{Context, Poll};
 
 use http::chunked::{ChunkLimits, Decoder, Event};
 use http::framing::Framing;
@@ -81,6 +82,11 @@ impl Content {
             }
             Shape::Chunked(_) | Shape::Done => Vec::new(),
         }
+    }
+
+    /// Hands the request's body on. Ready: nothing takes any more of it.
+    pub fn poll_request_body(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.conversation.poll_request_body(cx)
     }
 
     async fn read(&self) -> io::Result<Option<Vec<u8>>> {

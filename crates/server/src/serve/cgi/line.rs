@@ -279,12 +279,17 @@ impl Speech {
         }
     }
 
-    /// A piece of the body, as far as it is taken at once. Errors: nothing of it is wanted any more.
-    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// Waits until a piece of the body is taken. Errors: nothing of it is wanted any more.
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.state.borrow().ended.is_some() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        ready!(self.poll_flush(cx))?;
+        self.poll_flush(cx)
+    }
+
+    /// A piece of the body, as far as it is taken at once. Errors: nothing of it is wanted any more.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_ready(cx))?;
         let taken = &bytes[..bytes.len().min(MAX_CONTENT)];
         self.push(taken);
         // What has no room now goes first the next time.

@@ -2,8 +2,9 @@
 //! a connection to. It is told of the request, and heard: the head that it writes becomes that of the reply,
 //! and what follows is its body, read only as fast as the client takes it.
 //!
-//! Knows nothing of the client's connection. The request's body is handed to `Feed` by whoever reads it.
+//! Knows nothing of the client's connection.
 
+mod ask;
 pub mod collected;
 mod content;
 mod course;
@@ -13,7 +14,9 @@ pub mod order;
 mod reply;
 pub mod turn;
 
+use std::cell::RefCell;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -36,6 +39,7 @@ use self::line::{Came, Line, Speech};
 use self::order::{Order, Program};
 use self::turn::Turn;
 use super::Reply;
+use crate::exchange::body::{Refused, RequestBody};
 use crate::pool;
 use crate::pool::message::ServerId;
 use crate::runner::{Ended, Runner};
@@ -43,9 +47,10 @@ use crate::stats::Count;
 use crate::worker::Worker;
 use crate::{log, sys};
 
+pub use ask::ask;
 pub use content::Content;
-pub use line::Content as Body;
-pub use order::{Call, Ends, Repeats, Run, Wanted, What};
+use order::Wanted;
+pub use order::{Ends, Run, What};
 pub use reply::Sendfile;
 
 /// How long the end of a script's output is held back until it is known how the script has ended: one
@@ -75,6 +80,8 @@ pub struct Conversation {
     /// `the script`, or `the application "app"`.
     what: Rc<str>,
     began: Instant,
+    /// What hands the request's body on, as long as any of it is to come.
+    pump: RefCell<Option<Pump>>,
 }
 
 /// How long an answer may take.
@@ -87,7 +94,7 @@ struct Patience {
     total: Duration,
 }
 
-/// The way of a request's body to whoever answers.
+/// The way of a request's body to what answers.
 pub struct Feed {
     way: Way,
     course: Rc<Course>,
@@ -100,8 +107,16 @@ enum Way {
 }
 
 impl Feed {
+    /// Waits until more is taken. Errors: no more is wanted.
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.way {
+            Way::Pipe(pipe) => pipe.poll_write_ready(cx).map_ok(|_| ()),
+            Way::Application(speech) => speech.poll_ready(cx),
+        }
+    }
+
     /// Hands on as much as is taken. Errors: no more is wanted.
-    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let pipe = match &self.way {
             Way::Pipe(pipe) => pipe,
             Way::Application(speech) => return speech.poll_write(cx, bytes),
@@ -117,27 +132,72 @@ impl Feed {
     }
 
     /// There is no more of it.
-    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.way {
             // Its end is the end of the pipe, which is closed with this.
             Way::Pipe(_) => Poll::Ready(Ok(())),
             Way::Application(speech) => speech.poll_end(cx),
         }
     }
-
-    /// The client has to send more, and the script need not hurry.
-    pub fn pause(&self) {
-        self.course.pause();
-    }
-
-    pub fn resume(&self) {
-        self.course.resume();
-    }
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
         self.course.resume();
+    }
+}
+
+/// Pulls a request's body, as fast as what answers takes it. Once that wants no more, the rest is thrown away.
+pub struct Pump {
+    body: RequestBody,
+    limit: u64,
+    feed: Option<Feed>,
+    /// What has been read, and from where on it is still to be handed on.
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Pump {
+    fn new(body: RequestBody, limit: u64, feed: Feed) -> Pump {
+        Pump { body, limit, feed: Some(feed), piece: Vec::new(), at: 0 }
+    }
+
+    /// Ready: all of the body has been read, or no more of it can be.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Bounded by the runtime's budget, which every wait for a descriptor uses up.
+        loop {
+            let handed = ready!(self.poll_hand_on(cx));
+            if handed.is_err() {
+                self.feed = None;
+                self.piece = Vec::new();
+            }
+            if let Some(feed) = &self.feed {
+                // It is the client that is waited for.
+                feed.course.pause();
+            }
+            let piece = ready!(self.body.poll_read(cx, self.limit));
+            if let Some(feed) = &self.feed {
+                feed.course.resume();
+            }
+            match (piece, &self.feed) {
+                (Ok(Some(piece)), Some(_)) => (self.piece, self.at) = (piece, 0),
+                (Ok(Some(_)), None) => {}
+                (Ok(None), Some(feed)) => {
+                    _ = ready!(feed.poll_end(cx));
+                    return Poll::Ready(());
+                }
+                (Ok(None), None) | (Err(_), _) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Hands on what has been read, and waits until more is taken. Errors: no more is wanted.
+    fn poll_hand_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(feed) = &self.feed else { return Poll::Ready(Ok(())) };
+        while self.at < self.piece.len() {
+            self.at += ready!(feed.poll_write(cx, &self.piece[self.at..]))?;
+        }
+        feed.poll_ready(cx)
     }
 }
 
@@ -152,10 +212,24 @@ pub enum Outcome {
     Allowed(ApplicationId, Vec<(String, Vec<u8>)>),
     /// It has not answered. The error log says why.
     Failed(Status),
+    /// The request's body is not one that it can have.
+    Refused(Refused),
     /// Not a byte of an answer has come: another server may be asked. The error log does not say so yet.
     Unanswered(Status, Unanswered),
     /// As `Unanswered`: because others are on the connection. Nobody is to be blamed for that.
     Crowded(Status, Unanswered),
+}
+
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Outcome {
+        Outcome::Failed(status)
+    }
+}
+
+impl From<Refused> for Outcome {
+    fn from(refused: Refused) -> Outcome {
+        Outcome::Refused(refused)
+    }
 }
 
 /// Who has not answered.
@@ -187,7 +261,7 @@ impl fmt::Display for Cut {
 
 /// Starts a script. Also the end of the pipe that its input is written to. Errors: the status to answer
 /// with.
-pub async fn start(
+async fn start(
     worker: &Rc<Worker>,
     runner: &Rc<Runner>,
     order: &Order,
@@ -233,12 +307,12 @@ pub async fn start(
     let feed = feed.map(|pipe| Feed { way: Way::Pipe(pipe), course: course.clone() });
     let patience = Patience::of_scripts(worker);
     let line = Line::Script(stdout);
-    let what = order.what.clone();
-    Ok((Conversation { worker: worker.clone(), course, line, patience, who, what, began }, feed))
+    let (what, pump) = (order.what.clone(), RefCell::default());
+    Ok((Conversation { worker: worker.clone(), course, line, patience, who, what, began, pump }, feed))
 }
 
 /// Asks an application. Also the way of the request's body, where that is still to come.
-pub fn ask(
+fn converse(
     worker: &Rc<Worker>,
     application: &Application,
     way: pool::Way,
@@ -253,7 +327,8 @@ pub fn ask(
     let feed = is_coming.then(|| Feed { way: Way::Application(speech.clone()), course: course.clone() });
     let line = Line::Application(speech);
     let patience = Patience::of(application);
-    (Conversation { worker: worker.clone(), course, line, patience, who, what, began }, feed)
+    let pump = RefCell::default();
+    (Conversation { worker: worker.clone(), course, line, patience, who, what, began, pump }, feed)
 }
 
 impl Patience {
@@ -277,6 +352,28 @@ fn unblocked(end: OwnedFd) -> io::Result<OwnedFd> {
 }
 
 impl Conversation {
+    /// With the request's body, of which at most `limit` bytes are read.
+    fn fed_by(self, body: &RequestBody, limit: u64, feed: Option<Feed>) -> Conversation {
+        self.pump.replace(feed.map(|feed| Pump::new(body.clone(), limit, feed)));
+        self
+    }
+
+    /// Hands the request's body on. Ready: nothing takes any more of it.
+    fn poll_request_body(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pump = self.pump.borrow_mut();
+        if let Some(under_way) = &mut *pump {
+            ready!(under_way.poll(cx));
+            *pump = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Does not end.
+    async fn hand_body_on(&self) {
+        poll_fn(|cx| self.poll_request_body(cx)).await;
+        std::future::pending().await
+    }
+
     /// Hears the script's head, and makes the reply of it. Dropping this ends the script.
     pub async fn outcome(self, run: &Run, wanted: Wanted) -> Outcome {
         let speaks_http = self.application().is_some_and(|speech| speech.protocol() == Protocol::Http);
@@ -324,6 +421,7 @@ impl Conversation {
                     Err(error) => return Err(Cut::Failed(error.kind())),
                 },
                 () = self.send_all() => {}
+                () = self.hand_body_on() => {}
                 () = change => {
                     let last_words = (Instant::now() + LAST_WORDS).min(until);
                     over.as_mut().reset(last_words);
@@ -479,6 +577,7 @@ impl Conversation {
 
     /// Nothing more is wanted of it; it may finish what it does, and write what nobody reads.
     fn let_go(self, end: End) {
+        self.pump.take();
         self.course.becomes(State::Through);
         if let (Some(speech), End::Head(stays)) = (self.application(), end)
             && speech.protocol() == Protocol::Http

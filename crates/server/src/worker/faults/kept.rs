@@ -70,9 +70,9 @@ async fn find(worker: &Rc<Worker>, root: &Path) -> Option<Rc<Entry>> {
     let path = SafePath::parse("/small").unwrap();
     let rules = FileRules::default();
     let wanted = Wanted { root, below: path.clone(), rules: &rules, index: &rules.index };
-    match Files::find(worker, 0, &path, &wanted, worker.clock.read()) {
+    match Files::probe(worker, 0, &path, &wanted, worker.clock.read()) {
         Lookup::Hit(entry) => Some(entry),
-        Lookup::Fetch(fetch) => fetch.wait().await.entry(0, &path)?.clone().ok(),
+        Lookup::WouldWait(lookup) => lookup.find().await.ok(),
         Lookup::Failed(_) => None,
     }
 }

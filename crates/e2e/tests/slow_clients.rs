@@ -1,0 +1,265 @@
+//! Clients that take connections and do not use them: unfinished heads, bodies that hardly come, answers that are
+//! hardly read, and silence. However many there are, another client gets an answer, or is told to come again, and
+//! that soon.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{
+    Client, Server, Site, TIMEOUT, command_with_descriptors, raise_descriptor_limit, tool, wait_until,
+};
+
+/// How long a client may be left without an answer.
+const SOON: Duration = Duration::from_secs(2);
+/// How often another client asks.
+const EVERY: Duration = Duration::from_millis(100);
+/// How long it does, from when the attack has begun.
+const LASTS: Duration = Duration::from_secs(4);
+const ATTACKERS: usize = 3000;
+
+/// One of these tests at a time: each has thousands of connections.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    raise_descriptor_limit();
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn site() -> Site {
+    Site::new().file("a.txt", "hello\n").file("large.bin", vec![7; 4_000_000])
+}
+
+/// What another client gets, and how long it waits for it.
+fn probe(server: &Server) -> (Result<u16, String>, Duration) {
+    let asked = Instant::now();
+    let mut client = server.connect();
+    client.set_timeout(TIMEOUT);
+    let sent = client.try_send("GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let answer = client.try_read_response();
+    let status = answer.map(|answer| answer.status).map_err(|error| format!("{error}, {sent:?}"));
+    (status, asked.elapsed())
+}
+
+/// Asks again and again until it is `over`; each gets an answer soon. Says how many got which.
+fn probes(server: &Server, over: &AtomicBool, what: &str) -> (usize, usize) {
+    thread::scope(|scope| {
+        let mut asked = Vec::new();
+        let mut next = Instant::now();
+        while !over.load(Ordering::Relaxed) {
+            asked.push(scope.spawn(|| probe(server)));
+            next += EVERY;
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        let found: Vec<_> = asked.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
+        for (status, took) in &found {
+            assert!(matches!(status, Ok(200 | 503)) && *took < SOON, "{what}: {status:?} after {took:?}");
+        }
+        let with = |wanted| found.iter().filter(|(status, _)| *status == Ok(wanted)).count();
+        let longest = found.iter().map(|(_, took)| *took).max().unwrap_or_default();
+        eprintln!("  {what}: 200: {}, 503: {}, longest {longest:?}", with(200), with(503));
+        (with(200), with(503))
+    })
+}
+
+/// Beside an attack by slowhttptest, with so many descriptors.
+fn slowhttptest(descriptors: u64, arguments: &[&str], path: &str) {
+    let what = format!("{descriptors} descriptors, slowhttptest {}", arguments.join(" "));
+    let server = site().start_by(command_with_descriptors(descriptors));
+    assert_eq!(server.get("/a.txt").status, 200);
+    let connections = ATTACKERS.to_string();
+    let mut attack = tool("slowhttptest");
+    attack.args(arguments).args(["-c", &connections, "-r", "1500", "-l", "30", "-u", &server.url(path)]);
+    let mut attack = attack.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let begun = wait_until(TIMEOUT, || server.count("accepted") > 100);
+    let over = AtomicBool::new(false);
+    let (served, _) = thread::scope(|scope| {
+        let probes = scope.spawn(|| probes(&server, &over, &what));
+        thread::sleep(LASTS);
+        // A machine that has much to do takes longer to connect them all.
+        wait_until(TIMEOUT * 2, || server.count("accepted") as usize >= ATTACKERS);
+        over.store(true, Ordering::Relaxed);
+        probes.join().expect("each has an answer")
+    });
+    let accepted = server.count("accepted");
+    let evicted = server.count("evicted") + server.count("evicted_slow");
+    // It may have ended by itself.
+    _ = attack.kill();
+    _ = attack.wait();
+    assert!(begun && accepted as usize >= ATTACKERS, "{what}: {accepted} connections");
+    assert!(served > 0, "{what}: not one was served: {}", server.stats());
+    assert!(descriptors > 10_000 || evicted > 0, "{what}: {}", server.stats());
+    assert_eq!(server.count("accept_failed"), 0, "{what}");
+}
+
+#[test]
+fn unfinished_heads_leave_no_client_without_an_answer() {
+    let _turn = turn();
+    for descriptors in [256, 1024, 20_000] {
+        slowhttptest(descriptors, &["-H", "-i", "3", "-x", "10"], "/a.txt");
+    }
+}
+
+#[test]
+fn slow_bodies_leave_no_client_without_an_answer() {
+    let _turn = turn();
+    for descriptors in [256, 1024, 20_000] {
+        // The body of a POST to a file is not waited for.
+        slowhttptest(descriptors, &["-B", "-t", "GET", "-i", "3", "-x", "10", "-s", "100000"], "/a.txt");
+    }
+}
+
+#[test]
+fn slow_readers_leave_no_client_without_an_answer() {
+    let _turn = turn();
+    for descriptors in [256, 1024, 20_000] {
+        slowhttptest(descriptors, &["-X", "-n", "3", "-z", "16", "-w", "512", "-y", "1024"], "/large.bin");
+    }
+}
+
+/// Clients that come again as fast as they can, each on a new connection, send `begin` and nothing more.
+fn rush(server: &Server, begin: &str, over: &AtomicBool) {
+    // More of them than fit; those before them stay open.
+    let mut clients = VecDeque::new();
+    while !over.load(Ordering::Relaxed) {
+        if let Ok(mut client) = TcpStream::connect(server.addr()) {
+            // It may have been refused already.
+            _ = client.write_all(begin.as_bytes());
+            clients.push_back(client);
+        }
+        if clients.len() > ATTACKERS {
+            clients.pop_front();
+        }
+    }
+}
+
+#[test]
+fn a_rush_of_silent_clients_leaves_no_client_without_an_answer() {
+    let _turn = turn();
+    for (descriptors, begin) in [(256, ""), (1024, ""), (256, "GET /a.txt HTTP/1.1\r\nHo"), (1024, "G")] {
+        let server = site().start_by(command_with_descriptors(descriptors));
+        assert_eq!(server.get("/a.txt").status, 200);
+        let over = AtomicBool::new(false);
+        let what = format!("{descriptors} descriptors, clients that send {begin:?}");
+        thread::scope(|scope| {
+            scope.spawn(|| rush(&server, begin, &over));
+            let probes = scope.spawn(|| probes(&server, &over, &what));
+            thread::sleep(LASTS);
+            over.store(true, Ordering::Relaxed);
+            probes.join().expect("each has an answer");
+        });
+        assert_eq!(server.count("accept_failed"), 0);
+        assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200), "then all is as before");
+    }
+}
+
+/// A site with room for four clients, which logs what it answers.
+fn small_site() -> Server {
+    let config = "workers = 1\n[limits]\nconnections = 4\n[log]\naccess = \"stdout\"\nformat = \"json\"";
+    site().config(config).start()
+}
+
+#[test]
+fn the_slowest_client_makes_room_and_is_told_so() {
+    let with_body = "GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n";
+    for (begin, is_told) in [
+        ("GET /a.txt HTTP/1.1\r\nHo", true),
+        (with_body, true),
+        ("GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n", false),
+    ] {
+        let server = small_site();
+        let mut slow = server.connect();
+        slow.set_receive_buffer(4096);
+        slow.send(begin);
+        assert!(wait_until(TIMEOUT, || server.count("active") == 1), "{}", server.stats());
+        // Three that are slow, too, but came later.
+        let mut others: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+        thread::sleep(Duration::from_millis(300));
+        for client in &mut others {
+            client.send("GET /a.txt HTTP/1.1\r\nHo");
+        }
+        assert!(wait_until(TIMEOUT, || server.count("active") == 4), "{}", server.stats());
+        let (status, _) = probe_until_served(&server);
+        assert_eq!(status, Ok(200), "{begin:?}");
+        assert!(server.count("evicted_slow") >= 1, "{begin:?}: {}", server.stats());
+        let line = server.wait_for_output("too slow while others waited", TIMEOUT);
+        match is_told {
+            true => {
+                assert_eq!(slow.read_response().status, 408, "{begin:?}");
+                assert!(slow.is_finished(), "closed without a reset");
+                assert!(line.contains("408"), "{line}");
+            }
+            false => {
+                assert!(slow.try_read_response().is_err(), "it got everything");
+                assert!(line.contains("/large.bin"), "{line}");
+            }
+        }
+        // The others have had no worse luck than to come later.
+        let mut last = others.pop().expect("there are three");
+        last.send("st: h\r\n\r\n");
+        assert_eq!(last.read_response().status, 200, "{begin:?}");
+    }
+}
+
+/// As `probe`, as often as it is told to come again: it takes a while to know who is slow.
+fn probe_until_served(server: &Server) -> (Result<u16, String>, Duration) {
+    let mut last = probe(server);
+    assert!(wait_until(TIMEOUT, || {
+        let is_served = last.0 == Ok(200);
+        if !is_served {
+            last = probe(server);
+        }
+        is_served
+    }));
+    last
+}
+
+#[test]
+fn a_client_that_is_fast_enough_is_not_closed_for_others() {
+    let server = small_site();
+    // Two kilobytes per second, four times the least rate, to send and to take.
+    let mut sender = server.connect();
+    sender.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 10000\r\n\r\n");
+    let mut reader = server.connect();
+    reader.set_receive_buffer(4096);
+    reader.send("GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let attack = scope.spawn(|| {
+            let mut attackers = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let mut attacker = server.connect();
+                _ = attacker.try_send("GET /a.txt HTTP/1.1\r\nHo");
+                attackers.push(attacker);
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let began = Instant::now();
+        for n in 1..=50 {
+            sender.send([b'x'; 200]);
+            reader.read_some().expect("it is not closed");
+            thread::sleep((EVERY * n).saturating_sub(began.elapsed()));
+        }
+        over.store(true, Ordering::Relaxed);
+        attack.join().expect("it does not panic");
+    });
+    assert_eq!(sender.read_response().status, 200, "it was heard to the end");
+    assert!(!reader.read_some().expect("it is not closed").is_empty());
+    assert!(server.count("evicted_slow") > 10, "{}", server.stats());
+}
+
+#[test]
+fn a_refused_head_request_is_answered_without_a_body() {
+    let config = "workers = 1\n[limits]\nconnections_per_client = 1";
+    let server = site().config(config).start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").status, 200);
+    let mut refused = server.connect();
+    refused.send("HEAD /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(refused.read_response_to_head().status, 503);
+    assert!(refused.is_finished());
+}

@@ -1,0 +1,92 @@
+//! A file that a script names in place of a body (X-Sendfile, X-Accel-Redirect).
+
+use std::path::Path;
+use std::rc::Rc;
+
+use http::status::Status;
+use http::target::{SafePath, encode_path};
+use site::model::Route;
+
+use super::Exchange;
+use crate::disk::Work;
+use crate::files::beneath::{OpenError, Root, Wait};
+use crate::files::look::{self, Found, Query};
+use crate::files::roots::Roots;
+use crate::log;
+use crate::serve::cgi::Sendfile;
+use crate::serve::head::HeadWriter;
+use crate::serve::{Body, FilePart, OpenFile, Reply};
+use crate::worker::Worker;
+
+impl Exchange<'_> {
+    /// The file that a script has named, if it is beneath one of the folders that scripts may name.
+    pub(super) async fn sendfile(&self, route: &Route, wanted: &Sendfile) -> Reply {
+        match self.find_sendfile(route, wanted).await {
+            Ok(reply) => self.finish(reply),
+            Err(status) => self.status(route, status).await,
+        }
+    }
+
+    async fn find_sendfile(&self, route: &Route, wanted: &Sendfile) -> Result<Reply, Status> {
+        let worker = self.worker;
+        let Some((folder, below)) = self.folder_of(&wanted.path) else {
+            let path = wanted.path.display();
+            let application = route.application().and_then(|id| worker.site.applications.get(id));
+            let what = application.map_or_else(|| "a script".to_owned(), ToString::to_string);
+            log::error(format_args!("{what} names {path}, which is in no folder of \"sendfile\""));
+            return Err(Status::FORBIDDEN);
+        };
+        let query = query(Roots::get(worker, folder, self.now)?, below, route);
+        let found = match look::look(&query, &[], Wait::Never) {
+            Err(OpenError::WouldWait) => {
+                let device = look::device(&query);
+                let look = move || look::look(&query, &[], Wait::Allowed);
+                let busy = |_| Status::SERVICE_UNAVAILABLE;
+                let _admitted = worker.disk.admit(device).map_err(busy)?;
+                let looked = worker.disk.wait(worker.disk.run(device, Work::File, look)).await;
+                looked.map_err(busy)?.map_err(busy)?
+            }
+            found => found,
+        };
+        of_found(worker, route, wanted, found.map_err(|_| Status::INTERNAL_SERVER_ERROR)?)
+    }
+
+    /// The longest folder of the configuration that the path is beneath, and the path beneath it.
+    fn folder_of(&self, path: &Path) -> Option<(&Path, SafePath<'static>)> {
+        let folders = self.worker.site.scripts.sendfile.iter();
+        let beneath = folders.filter_map(|folder| Some((folder.as_path(), path.strip_prefix(folder).ok()?)));
+        let (folder, below) = beneath.max_by_key(|(folder, _)| folder.as_os_str().len())?;
+        let mut encoded = String::from("/");
+        encode_path(below.to_str()?, &mut encoded);
+        Some((folder, SafePath::parse(&encoded).ok()?.into_owned()))
+    }
+}
+
+/// The file alone: neither an index nor a precompressed file, and not its content.
+fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
+    let query = Query::new(root, below, &route.files, 0);
+    Query { index: Vec::new(), neighbours: Vec::new(), gunzip: false, ..query }
+}
+
+fn of_found(
+    worker: &Rc<Worker>,
+    route: &Route,
+    wanted: &Sendfile,
+    found: Option<Found>,
+) -> Result<Reply, Status> {
+    let variant = match found {
+        Some(Found::File { mut variants, .. }) => variants.pop().ok_or(Status::NOT_FOUND)?,
+        Some(Found::Missing) | None => return Err(Status::NOT_FOUND),
+        Some(Found::Folder(_) | Found::Denied) => return Err(Status::FORBIDDEN),
+    };
+    let mut head = HeadWriter::new(worker, Some(route), wanted.status);
+    for (name, value) in &wanted.fields {
+        head = head.field(name, value);
+    }
+    let left = variant.stamp.size;
+    let reply = Reply::block(head.length(left).finish());
+    // An empty file has been read already.
+    let Some(fd) = variant.fd else { return Ok(reply) };
+    let file = Rc::new(OpenFile::new(fd, variant.stamp, worker.disk.clone()));
+    Ok(Reply { body: Body::File(FilePart { file, at: 0, left }), ..reply })
+}
