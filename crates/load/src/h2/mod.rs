@@ -1,26 +1,20 @@
 //! HTTP/2 (RFC 9113), the client's half of one connection: bytes go in, events come out, and what has to be
 //! sent is gathered. Cutting the same bytes differently never changes the events. Knows nothing of sockets.
 
-mod frame;
-
-mod hpack;
-
-mod huffman;
+mod head;
 
 use std::collections::VecDeque;
 
-use crate::plan::{Ask, Target};
-use frame::*;
-use hpack::{Decoder, Encoder};
+use h2_wire::frame::*;
+use h2_wire::hpack::{Decoder, TABLE_SIZE};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::plan::{Ask, Target};
+use head::{Encoder, Fields};
+
 /// The largest there is: a load generator always has room.
-const WINDOW: u32 = (1 << 31) - 1;
-const DEFAULT_WINDOW: u32 = 65_535;
+const WINDOW: u32 = MAX_WINDOW;
 /// When so much has come, the connection's window is filled up again.
 const REFILL: u32 = 1 << 30;
-/// The most that a frame may hold, in either direction, unless it is asked for.
-const FRAME_MAX: usize = 16_384;
 /// A head with all its continuations.
 const HEAD_MAX: usize = 256 * 1024;
 /// Streams that a server should be asked for before it has said how many it wants (RFC 9113 §6.5.2).
@@ -140,7 +134,7 @@ impl Client {
             block: Vec::new(),
             block_frames: 0,
             ended: None,
-            decoder: Decoder::new(),
+            decoder: Decoder::new(TABLE_SIZE),
             encoder: Encoder::Fresh,
             next_stream: 1,
             most_streams: STREAMS_BEFORE_SETTINGS,
@@ -250,7 +244,7 @@ impl Client {
 
     fn gather(&mut self, input: &[u8]) -> Result<(usize, Event<'static>), NotHttp2> {
         let wanted = match self.frame {
-            None => 9,
+            None => HEADER,
             // The length of the padding stands before the data.
             Some(frame) if frame.kind == DATA => usize::from(frame.flags & PADDED != 0),
             Some(frame) => frame.length,
@@ -272,13 +266,8 @@ impl Client {
 
     /// The nine bytes are here.
     fn begin(&mut self, nine: &[u8]) -> Result<Event<'static>, NotHttp2> {
-        let &[a, b, c, kind, flags, d, e, f, g] = nine else { return Err(NotHttp2) };
-        let frame = Frame {
-            length: u32::from_be_bytes([0, a, b, c]) as usize,
-            kind,
-            flags,
-            stream: u32::from_be_bytes([d & 0x7f, e, f, g]),
-        };
+        let frame = Frame::parse(nine.try_into().map_err(|_| NotHttp2)?);
+        let Frame { kind, flags, .. } = frame;
         let in_head = self.head.map(|(stream, _)| stream);
         let expected = match (in_head, &self.seen_settings) {
             // RFC 9113 §4.3: nothing comes between the parts of a head.
@@ -286,7 +275,7 @@ impl Client {
             (None, Settings::Awaited) => kind == SETTINGS && flags & ACK == 0,
             (None, Settings::Seen) => kind != CONTINUATION && kind != PUSH_PROMISE,
         };
-        if !expected || frame.length > FRAME_MAX {
+        if !expected || frame.length > MAX_FRAME {
             return Err(NotHttp2);
         }
         self.frame = Some(frame);
@@ -393,7 +382,7 @@ impl Client {
             return Ok(Event::More);
         }
         let (stream, flags) = self.head.take().ok_or(NotHttp2)?;
-        let fields = self.decoder.decode(&self.block).map_err(|_| NotHttp2)?;
+        let fields = Fields::read(&mut self.decoder, &self.block).map_err(|_| NotHttp2)?;
         if flags & END_STREAM != 0 {
             self.ended = Some(stream);
         }
@@ -451,7 +440,7 @@ impl Client {
         for upload in &mut uploads {
             // Bounded by the body: each pass takes some of it.
             while upload.at < upload.body.len() {
-                let room = self.window.min(upload.window).clamp(0, FRAME_MAX as i64) as usize;
+                let room = self.window.min(upload.window).clamp(0, MAX_FRAME as i64) as usize;
                 let count = room.min(upload.body.len() - upload.at);
                 if count == 0 {
                     break;
@@ -476,15 +465,15 @@ impl Client {
     /// Sets length and flags of the head that was begun at `start`; what is too long goes into continuations.
     fn close_head(&mut self, start: usize, stream: u32, end: u8) {
         let block = self.out.len() - start - 9;
-        if block <= FRAME_MAX {
+        if block <= MAX_FRAME {
             self.out[start..start + 3].copy_from_slice(&(block as u32).to_be_bytes()[1..]);
             self.out[start + 4] = END_HEADERS | end;
             return;
         }
         let bytes = self.out.split_off(start + 9);
         self.out.truncate(start);
-        let last = bytes.len().div_ceil(FRAME_MAX) - 1;
-        for (index, piece) in bytes.chunks(FRAME_MAX).enumerate() {
+        let last = bytes.len().div_ceil(MAX_FRAME) - 1;
+        for (index, piece) in bytes.chunks(MAX_FRAME).enumerate() {
             let (kind, flags) = if index == 0 { (HEADERS, end) } else { (CONTINUATION, 0) };
             let flags = if index == last { flags | END_HEADERS } else { flags };
             self.put(kind, flags, stream, piece);

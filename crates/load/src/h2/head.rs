@@ -1,0 +1,153 @@
+//! Heads of HTTP/2 as a load generator needs them: responses are read as far as they matter here, requests are
+//! written.
+
+use h2_wire::hpack::{
+    BadHead, Decoder, FIRST_DYNAMIC, Indexing, TABLE_SIZE, put_field, put_indexed, put_table_size, put_value,
+};
+
+use crate::plan::ask::USER_AGENT;
+use crate::plan::{Ask, Scheme, Target};
+
+/// Of a head, what matters here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// None in trailers.
+    pub status: Option<u16>,
+    pub length: Option<u64>,
+    pub server: Option<String>,
+    /// Bytes of all names and values.
+    pub plain_bytes: u32,
+}
+
+/// How requests are written: what does not change from one to the next is put into the peer's table once.
+#[derive(Debug)]
+pub enum Encoder {
+    Fresh,
+    /// The table holds User-Agent, and behind it the authority.
+    Filled,
+    /// The peer wants a small table: it is emptied, and nothing is put there.
+    Emptied,
+    Without,
+}
+
+impl Fields {
+    /// Reads a whole head.
+    pub fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, BadHead> {
+        let mut fields = Fields::default();
+        decoder.decode(block, |name, value| fields.note(name, value))?;
+        Ok(fields)
+    }
+
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), BadHead> {
+        self.plain_bytes += (name.len() + value.len()) as u32;
+        let text = || std::str::from_utf8(value).map_err(|_| BadHead);
+        match name {
+            b":status" if value.len() == 3 => {
+                self.status = Some(text()?.parse().ok().filter(|status| *status >= 100).ok_or(BadHead)?);
+            }
+            b":status" => return Err(BadHead),
+            b"content-length" => {
+                let length =
+                    value.iter().all(u8::is_ascii_digit).then(|| text()?.parse().map_err(|_| BadHead));
+                self.length = Some(length.ok_or(BadHead)??);
+            }
+            b"server" => self.server = Some(String::from_utf8_lossy(value).into_owned()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Encoder {
+    /// Appends the head of a request.
+    pub fn encode(&mut self, ask: &Ask, target: &Target, out: &mut Vec<u8>) {
+        if let Encoder::Emptied = self {
+            put_table_size(out, 0);
+            *self = Encoder::Without;
+        }
+        match ask.method.as_str() {
+            "GET" => put_indexed(out, 2),
+            "POST" => put_indexed(out, 3),
+            method => put_value(out, Indexing::Without, 2, method.as_bytes()),
+        }
+        put_indexed(out, if target.scheme == Scheme::Http { 6 } else { 7 });
+        match ask.path.as_str() {
+            "/" => put_indexed(out, 4),
+            path => put_value(out, Indexing::Without, 4, path.as_bytes()),
+        }
+        let host = own(ask, "host");
+        let agent = own(ask, "user-agent");
+        match (&self, host, agent) {
+            (Encoder::Filled, None, None) => {
+                put_indexed(out, FIRST_DYNAMIC + 1);
+                put_indexed(out, FIRST_DYNAMIC);
+            }
+            (Encoder::Fresh, None, None) => {
+                put_value(out, Indexing::Incremental, 1, target.authority.as_bytes());
+                put_value(out, Indexing::Incremental, 58, USER_AGENT.as_bytes());
+                *self = Encoder::Filled;
+            }
+            _ => {
+                put_value(out, Indexing::Without, 1, host.unwrap_or(&target.authority).as_bytes());
+                put_value(out, Indexing::Without, 58, agent.unwrap_or(USER_AGENT).as_bytes());
+            }
+        }
+        if ask.sends_length() && !ask.has_field("content-length") {
+            put_value(out, Indexing::Without, 28, ask.body.len().to_string().as_bytes());
+        }
+        for (name, value) in &ask.fields {
+            let name = name.to_ascii_lowercase();
+            // RFC 9113 §8.2.2: what speaks of the connection has no place here.
+            if !matches!(
+                name.as_str(),
+                "host" | "user-agent" | "connection" | "transfer-encoding" | "keep-alive"
+            ) {
+                put_field(out, Indexing::Without, name.as_bytes(), value.as_bytes());
+            }
+        }
+    }
+
+    /// The peer's table may hold so much.
+    pub fn limit(&mut self, size: u32) {
+        if (size as usize) < TABLE_SIZE {
+            *self = Encoder::Emptied;
+        }
+    }
+}
+
+fn own<'a>(ask: &'a Ask, wanted: &str) -> Option<&'a str> {
+    ask.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_length_and_server_again_from_the_table() {
+        let mut decoder = Decoder::new(TABLE_SIZE);
+        let mut block = vec![0x88];
+        put_value(&mut block, Indexing::Incremental, 28, b"12");
+        put_value(&mut block, Indexing::Incremental, 54, b"taipan");
+        let expected = Fields {
+            status: Some(200),
+            length: Some(12),
+            server: Some("taipan".to_owned()),
+            plain_bytes: 7 + 3 + 14 + 2 + 6 + 6,
+        };
+        assert_eq!(Fields::read(&mut decoder, &block), Ok(expected.clone()));
+        assert_eq!(Fields::read(&mut decoder, &[0x88, 0x80 | 63, 0x80 | 62]), Ok(expected));
+    }
+
+    #[test]
+    fn refuses_a_status_or_a_length_that_is_not_a_number() {
+        for value in [&b"2"[..], b"axx", b"099"] {
+            let mut block = Vec::new();
+            put_value(&mut block, Indexing::Without, 8, value);
+            assert_eq!(Fields::read(&mut Decoder::new(TABLE_SIZE), &block), Err(BadHead), "{value:?}");
+        }
+        let mut block = Vec::new();
+        put_value(&mut block, Indexing::Without, 28, b"-12");
+        assert_eq!(Fields::read(&mut Decoder::new(TABLE_SIZE), &block), Err(BadHead));
+    }
+}
