@@ -71,10 +71,10 @@ mod tests {
     #[test]
     fn reads_what_it_writes() {
         let mut out = Vec::new();
-        put_frame(&mut out, 0x0102_03, HEADERS, END_HEADERS | END_STREAM, 0x7fff_fffe);
+        put_frame(&mut out, 0x0001_0203, HEADERS, END_HEADERS | END_STREAM, 0x7fff_fffe);
         let header: &[u8; HEADER] = out.as_slice().try_into().unwrap();
         let frame = Frame::parse(header);
-        assert_eq!((frame.length, frame.kind, frame.stream), (0x0102_03, HEADERS, 0x7fff_fffe));
+        assert_eq!((frame.length, frame.kind, frame.stream), (0x0001_0203, HEADERS, 0x7fff_fffe));
         assert!(frame.has(END_STREAM) && frame.has(END_HEADERS) && !frame.has(PADDED));
     }
 
