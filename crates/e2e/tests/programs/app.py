@@ -127,7 +127,7 @@ if "child" in sys.argv:
     if os.fork() == 0:
         time.sleep(1000)
 if "says" in sys.argv:
-    print("said before any request", file=sys.stderr, flush=True)
+    print("written before any request", file=sys.stderr, flush=True)
 # Until it is told to work.
 if "fails" in sys.argv and not os.path.exists("works"):
     sys.exit(3)
