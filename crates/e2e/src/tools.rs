@@ -125,13 +125,13 @@ pub fn output_within(command: &mut Command, timeout: Duration) -> Output {
             .as_ref()
             .and_then(|bytes| bytes.recv_timeout(until.saturating_duration_since(Instant::now())).ok())
     };
-    let said = (all(&stdout), all(&stderr));
-    if said.0.is_none() || said.1.is_none() {
+    let streams = (all(&stdout), all(&stderr));
+    if streams.0.is_none() || streams.1.is_none() {
         // Fails only if it has just ended.
         _ = child.kill();
     }
     let status = child.wait().expect("it is our child");
-    Output { status, stdout: said.0.unwrap_or_default(), stderr: said.1.unwrap_or_default() }
+    Output { status, stdout: streams.0.unwrap_or_default(), stderr: streams.1.unwrap_or_default() }
 }
 
 /// All bytes of a stream, read in a thread.

@@ -241,12 +241,12 @@ fn never_sends_php_source_or_passes_query_options_to_php() {
     ] {
         for (php, server) in &of_each {
             let response = server.get(target);
-            let said = if response.status == 200 {
+            let printed = if response.status == 200 {
                 format!("200 {}", response.text())
             } else {
                 response.status.to_string()
             };
-            rows.check(format!("{php:?} {target}"), said.as_str(), expected);
+            rows.check(format!("{php:?} {target}"), printed.as_str(), expected);
         }
     }
 }
@@ -368,9 +368,9 @@ fn git_clones_fetches_and_pushes_over_cgi() {
         let mut push = git(&home.join("full"));
         push.args(["push", "origin", "main"]).env("GIT_CURL_VERBOSE", "1");
         let output = output_of(&mut push);
-        let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
-        assert!(output.status.success(), "{said}\n{}", server.stderr());
-        assert_eq!(said.contains("send header: transfer-encoding: chunked"), chunked, "{name}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).to_lowercase();
+        assert!(output.status.success(), "{stderr}\n{}", server.stderr());
+        assert_eq!(stderr.contains("send header: transfer-encoding: chunked"), chunked, "{name}: {stderr}");
     }
     assert_eq!(done(git(&home.join("git/project.git")).args(["rev-list", "--count", "main"])).trim(), "22");
     done(git(&home.join("git/project.git")).args(["fsck", "--full"]));
@@ -401,9 +401,12 @@ fn accepts_a_compressed_request_of_git() {
             .args(["-c", "protocol.version=0", "fetch", "origin"])
             .env("GIT_CURL_VERBOSE", "1"),
     );
-    let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("send header: content-encoding: gzip"), "the request is not compressed: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).to_lowercase();
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("send header: content-encoding: gzip"),
+        "the request is not compressed: {stderr}"
+    );
     let new = done(git(&seed).args(["rev-parse", "main"]));
     assert_eq!(done(git(&home.join("a")).args(["rev-parse", "origin/main"])), new);
 }
@@ -457,7 +460,7 @@ fn a_python_application_responds_through_its_standard_handler() {
 }
 
 /// Everything below `/app/` goes to an application, whose section has these lines.
-fn leaving_to(site: Site, settings: &str) -> Site {
+fn with_application(site: Site, settings: &str) -> Site {
     let route = "[[route]]\npath = \"/app/\"\napplication = \"app\"\n";
     // The trace of an exception has more than ten lines.
     let scripts = "[scripts]\nstderr_lines = 100\n";
@@ -492,12 +495,14 @@ fn a_persistent_python_application_runs_by_wrapper_and_by_gunicorn() {
         eprintln!("{way}");
         let site = Site::new().file_beside_root("app.py", WSGI).file_beside_root("taipan.py", WRAPPER);
         let home = site.home().to_owned();
-        let is_elsewhere = settings.contains("address");
-        let folder = if is_elsewhere { "" } else { "\nprocesses = 2\nfolder = \"HOME\"\nstart = \"30s\"" };
+        let is_external = settings.contains("address");
+        let folder = if is_external { "" } else { "\nprocesses = 2\nfolder = \"HOME\"\nstart = \"30s\"" };
         let settings = format!("{settings}{folder}").replace("HOME", &home.display().to_string());
-        let site =
-            leaving_to(site.file_beside_root("by_fastcgi.py", format!("{WSGI}\n{BY_FASTCGI}")), &settings);
-        let gunicorn = is_elsewhere.then(|| {
+        let site = with_application(
+            site.file_beside_root("by_fastcgi.py", format!("{WSGI}\n{BY_FASTCGI}")),
+            &settings,
+        );
+        let gunicorn = is_external.then(|| {
             let mut command = Command::new(&gunicorn);
             command.args(["--threads=4", "--bind=unix:socket", "app:application"]).current_dir(&home);
             BackgroundProcess::listening(&mut command, &home.join("socket"))
@@ -511,9 +516,9 @@ fn a_persistent_python_application_runs_by_wrapper_and_by_gunicorn() {
         let response = server.get("/app/missing");
         rows.check(way, (response.status, response.text().as_str()), (404, "no such page"));
         rows.check(way, server.get("/app/raise").status, 500);
-        let said = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
+        let printed = |lines: &[String]| lines.iter().any(|line| line.contains("the reason")).then_some(());
         let errors = server._application.as_ref().map_or(server.errors(), BackgroundProcess::errors);
-        rows.holds(way, "the error is logged", errors.wait_for(TIMEOUT, said).is_some());
+        rows.holds(way, "the error is logged", errors.wait_for(TIMEOUT, printed).is_some());
         let response = server.request(post("/app/echo", "text/plain", &body));
         rows.holds(way, "5 MiB come back", response.status == 200 && response.body == body);
         let chunked = "POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
@@ -543,16 +548,16 @@ fn passes_client_requests_to_an_http_application() {
         let site =
             Site::new().file_beside_root("http_app.py", HTTP_APP).file_beside_root("node_app.js", NODE_APP);
         let home = site.home().to_owned();
-        let is_elsewhere = settings.contains("address");
-        let folder = if is_elsewhere {
+        let is_external = settings.contains("address");
+        let folder = if is_external {
             ""
         } else {
             "\nconcurrent = 8\nprocesses = 1\nfolder = \"HOME\"\nstart = \"30s\""
         };
         let settings = format!("protocol = \"http\"\n{settings}{folder}");
         let settings = settings.replace("HOME", &home.display().to_string()).replace("PROGRAM", program);
-        let site = leaving_to(site, &settings);
-        let process = is_elsewhere.then(|| {
+        let site = with_application(site, &settings);
+        let process = is_external.then(|| {
             let mut command = Command::new(program);
             BackgroundProcess::listening(
                 command.arg(arguments).arg("socket").current_dir(&home),
@@ -569,11 +574,11 @@ fn passes_client_requests_to_an_http_application() {
              Connection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nX-Forwarded-For: 192.0.2.1\r\n\
              X-Forwarded-Proto: https\r\nCookie: d=e\r\nX_Under: 1\r\nX-Forwarded-Host: evil\r\n\r\nbody",
         );
-        let asked: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
-        rows.check(row("line"), asked["line"].as_str(), Some("POST /app/a%20b/asked?q=%20&r HTTP/1.1"));
-        rows.check(row("body"), asked["body"].as_str(), Some("body"));
+        let received: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        rows.check(row("line"), received["line"].as_str(), Some("POST /app/a%20b/asked?q=%20&r HTTP/1.1"));
+        rows.check(row("body"), received["body"].as_str(), Some("body"));
         let fields: Vec<(String, String)> =
-            serde_json::from_value(asked["fields"].clone()).expect("names and values");
+            serde_json::from_value(received["fields"].clone()).expect("names and values");
         for (name, expected) in [
             ("host", &["www.example:81"][..]),
             ("content-length", &["4"]),

@@ -157,7 +157,7 @@ impl Browser {
     }
 
     /// Errors of the page, and violations of its policy.
-    fn complaints(&self) -> Vec<String> {
+    fn errors(&self) -> Vec<String> {
         let complains = |event: &&Value| {
             event["method"] == "Runtime.exceptionThrown"
                 || event["method"] == "Log.entryAdded" && event["params"]["entry"]["level"] == "error"
@@ -260,7 +260,7 @@ fn a_browser_shows_hostile_names_as_text() {
     ] {
         assert_eq!(browser.value(expression), expected, "{expression}");
     }
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.errors(), Vec::<String>::new());
     // The link of that name leads to that file.
     let link = format!(
         "[...document.querySelectorAll('#entries a')].find(link => link.textContent === {HOSTILE:?}).href"
@@ -303,7 +303,7 @@ fn a_click_sorts_without_a_request() {
         );
     }
     assert_eq!(browser.value("window.stays"), true, "it is the same page");
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn filters_names_as_the_user_types() {
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     browser.open(&server.url("/"));
     assert_eq!(browser.value(hidden), 0);
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
 #[test]
@@ -405,8 +405,8 @@ fn error_pages_are_styled_on_every_site() {
         assert_eq!(browser.value("document.documentElement.scrollWidth"), 390);
         grounds.push(browser.value("getComputedStyle(document.body).backgroundColor"));
         // A missing page is reported as an error of its own.
-        let complaints = browser.complaints();
-        assert!(complaints.iter().all(|text| text.contains("404 (Not Found)")), "{complaints:?}");
+        let errors = browser.errors();
+        assert!(errors.iter().all(|text| text.contains("404 (Not Found)")), "{errors:?}");
     }
     assert_ne!(grounds[0], grounds[1], "dark is another look than light");
 }

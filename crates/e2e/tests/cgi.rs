@@ -672,13 +672,13 @@ fn lists_a_folder_among_scripts_like_any_other() {
 fn check_reports_a_missing_interpreter() {
     let site = Site::new().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/no/such\"\n");
     let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the interpreter /no/such cannot be executed"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("the interpreter /no/such cannot be executed"), "{printed}");
     let site = Site::new().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/bin/sh\"\n");
     let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("scripts that run"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && printed.contains("scripts that run"), "{printed}");
 }
 
 #[test]
@@ -693,11 +693,11 @@ fn explain_names_the_script_without_running_it() {
             e2e::run(["explain".as_ref(), "-c".as_ref(), config.as_os_str(), "GET".as_ref(), url.as_ref()]);
         String::from_utf8(output.stdout).unwrap()
     };
-    let told = explain("/a.cgi/x");
+    let explained = explain("/a.cgi/x");
     for part in
         [&*format!("script    {}/a.cgi\n", site.root().display()), "PATH_INFO /x\n", "SCRIPT_NAME /a.cgi\n"]
     {
-        assert!(told.contains(part), "{told}");
+        assert!(explained.contains(part), "{explained}");
     }
     assert!(explain("/b.cgi").contains("403"), "{}", explain("/b.cgi"));
     assert!(explain("/c.cgi").contains("404"), "{}", explain("/c.cgi"));

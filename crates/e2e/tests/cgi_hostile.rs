@@ -84,13 +84,13 @@ fn answers_502_with_a_log_line_to_a_missing_or_partial_header() {
         .fold(Site::new(), |site, (at, (text, _))| site.script(&format!("{at}.cgi"), perl(text)));
     let server = site.file("static", "still here").config(CGI).start();
     let mut rows = Rows::new();
-    for (at, (text, said)) in table.iter().enumerate() {
+    for (at, (text, printed)) in table.iter().enumerate() {
         let mut client = server.connect();
         let response = client.get(&format!("/{at}.cgi"));
         rows.check(text, response.status, 502);
         rows.holds(text, "the response has none of its output", !response.text().contains("header at all"));
         let line = server.errors().wait_for(TIMEOUT, |lines| {
-            lines.iter().find(|line| line.contains(&format!("/{at}.cgi")) && line.contains(said)).cloned()
+            lines.iter().find(|line| line.contains(&format!("/{at}.cgi")) && line.contains(printed)).cloned()
         });
         rows.holds(text, "the log reports it", line.is_some());
         rows.check(text, server.get("/static").text().as_str(), "still here");
@@ -291,10 +291,10 @@ fn limits_logging_of_an_endless_error_stream() {
     assert_eq!(server.get("/a.cgi").text(), "hello");
     server.get("/static");
     server.wait_for_line("eee", TIMEOUT);
-    let said = server.stderr();
-    let lines = said.lines().filter(|line| line.contains("eee")).count();
+    let stderr = server.stderr();
+    let lines = stderr.lines().filter(|line| line.contains("eee")).count();
     assert!((1..=50).contains(&lines), "{lines} lines");
-    assert!(said.lines().all(|line| line.len() < 600), "no line is long");
+    assert!(stderr.lines().all(|line| line.len() < 600), "no line is long");
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn kills_and_reports_a_script_beyond_the_memory_limit_of_its_group() {
     let site = Site::new().script("hog.cgi", perl(hog)).script("half.cgi", perl(&half));
     let site = site.script("raise.cgi", perl(raise)).script("killed.cgi", perl("kill 'KILL', $$;"));
     let server = site.file("static", "still here").config(&in_groups(&folder)).start();
-    let said = |times: usize, words: &[&str]| {
+    let printed = |times: usize, words: &[&str]| {
         wait_for(words[0], || {
             let lines = server.errors().all();
             lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count() == times
@@ -450,15 +450,15 @@ fn kills_and_reports_a_script_beyond_the_memory_limit_of_its_group() {
     };
     for times in 1..=3 {
         assert_eq!(server.connect().get("/hog.cgi").status, 502);
-        said(times, &["/hog.cgi", KILLED]);
+        printed(times, &["/hog.cgi", KILLED]);
         // The next script in the group is not blamed.
         assert_eq!(server.connect().get("/killed.cgi").status, 502);
-        said(times, &["/killed.cgi", "ended by signal 9"]);
+        printed(times, &["/killed.cgi", "ended by signal 9"]);
     }
     let mut client = server.connect();
     client.send("GET /half.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(client.try_read_response().is_err());
-    said(1, &["/half.cgi", "it took more memory than `cgroup_memory`"]);
+    printed(1, &["/half.cgi", "it took more memory than `cgroup_memory`"]);
     let response = server.connect().get("/raise.cgi");
     assert!(response.text().contains("/scripts."), "{}", response.text());
     if is_root() {
@@ -530,8 +530,8 @@ fn scripts_run_without_control_groups() {
         let site = Site::new().config(&format!("[scripts]\ncgroup = \"{folder}\"\n"));
         for words in [&["check", "-c"][..], &["-c"]] {
             let output = e2e::output_of(e2e::command().args(words).arg(site.write_config()));
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(!output.status.success() && said.contains(expected), "{words:?}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && stderr.contains(expected), "{words:?}: {stderr}");
         }
     }
 }

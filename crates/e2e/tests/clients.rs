@@ -126,11 +126,11 @@ fn curl_decodes_what_is_sent_compressed() {
         ("/hello.txt", b"hello", 9),
     ] {
         let mut curl = curl(server.home());
-        let said =
+        let printed =
             succeeds(curl.args(["--compressed", "-o", "out", "-w", "%{size_download}", &server.url(path)]));
         assert!(fs::read(server.home().join("out")).unwrap() == plain, "{path}");
         // The size of `only.src.gz` depends a little on the name in it.
-        let size: u64 = text(&said).parse().unwrap();
+        let size: u64 = text(&printed).parse().unwrap();
         assert!(size.abs_diff(sent) < 20, "{path}: {size} instead of {sent} bytes");
     }
     let zstd = succeeds(curl(server.home()).args([
@@ -155,8 +155,8 @@ fn curl_reuses_one_connection_for_many_urls() {
     for path in &paths[..5] {
         curl.args(["-o", "out"]).arg(server.url(path));
     }
-    let said = text(&succeeds(&mut curl));
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["1", "0", "0", "0", "0"]);
+    let printed = text(&succeeds(&mut curl));
+    assert_eq!(printed.lines().collect::<Vec<_>>(), ["1", "0", "0", "0", "0"]);
 }
 
 #[test]
@@ -177,8 +177,8 @@ fn curl_revalidates_its_copy() {
 #[test]
 fn curl_connects_through_a_unix_socket() {
     let server = Site::new().file("a.txt", "here").config("listen = \"unix:t.sock\"").start();
-    let said = succeeds(curl(server.home()).args(["--unix-socket", "t.sock", "http://any.example/a.txt"]));
-    assert_eq!(text(&said), "here");
+    let printed = succeeds(curl(server.home()).args(["--unix-socket", "t.sock", "http://any.example/a.txt"]));
+    assert_eq!(text(&printed), "here");
 }
 
 #[test]
@@ -193,10 +193,10 @@ fn curl_cannot_upload() {
     ] {
         fs::write(server.home().join("big"), vec![b'x'; 3_000_000]).unwrap();
         let mut curl = curl(server.home());
-        let said = succeeds(
+        let printed = succeeds(
             curl.args(["-o", "out", "-w", "%{http_code}"]).args(arguments).arg(server.url("/a.txt")),
         );
-        assert_eq!(text(&said), status, "{arguments:?}");
+        assert_eq!(text(&printed), status, "{arguments:?}");
     }
 }
 

@@ -26,11 +26,11 @@ fn text(bytes: &[u8]) -> String {
 
 /// Checks for one line on standard error with all of `parts`, nothing on standard output, and exit code 2.
 fn check_refused(rows: &mut Rows, what: &str, output: &Output, parts: &[&str]) {
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     rows.check(what, (output.status.code(), text(&output.stdout)), (Some(2), String::new()));
-    rows.check(what, (said.lines().count(), said.starts_with("taipan: ")), (1, true));
+    rows.check(what, (stderr.lines().count(), stderr.starts_with("taipan: ")), (1, true));
     for part in parts {
-        rows.holds(what, &format!("{part:?} is in {said:?}"), said.contains(part));
+        rows.holds(what, &format!("{part:?} is in {stderr:?}"), stderr.contains(part));
     }
 }
 
@@ -121,12 +121,12 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
     if is_root() {
         let config = home.path().join("nobody.toml");
         let output = run(["-c", config.to_str().expect("our own path")]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check("root without a user", output.status.code(), Some(2));
         rows.holds(
-            &said,
+            &stderr,
             "how root would serve",
-            said.contains("refusing to serve as root: set `user`") && said.contains("`user = \"root\"`"),
+            stderr.contains("refusing to serve as root: set `user`") && stderr.contains("`user = \"root\"`"),
         );
     }
     for (arguments, parts) in table {
@@ -344,17 +344,17 @@ fn completions_work_in_their_shells() {
 fn check_prints_what_a_valid_configuration_costs() {
     let site = Site::new().config("workers = 2\n[limits]\nconnections = 12345");
     let output = output_of(command().arg("check").arg("-c").arg(site.write_config()));
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
-    assert!(said.contains("site.toml"), "{said}");
+    assert!(stdout.contains("site.toml"), "{stdout}");
     // Two workers, each with so many connections.
-    assert!(said.contains("connections") && said.contains("24690"), "{said}");
-    assert!(said.contains("MiB") || said.contains("GiB"), "{said}");
-    assert!(said.contains("Descriptors"), "{said}");
-    let typical = said.find("Memory typically").expect("it is said");
-    assert!(typical < said.find("Memory at worst").expect("it is said"), "{said}");
-    assert!(said.contains("while 100 clients take files at the same time"), "{said}");
-    assert!(said.contains("with all 24690 connections open and idle"), "{said}");
+    assert!(stdout.contains("connections") && stdout.contains("24690"), "{stdout}");
+    assert!(stdout.contains("MiB") || stdout.contains("GiB"), "{stdout}");
+    assert!(stdout.contains("Descriptors"), "{stdout}");
+    let typical = stdout.find("Memory typically").expect("it is said");
+    assert!(typical < stdout.find("Memory at worst").expect("it is said"), "{stdout}");
+    assert!(stdout.contains("while 100 clients take files at the same time"), "{stdout}");
+    assert!(stdout.contains("with all 24690 connections open and idle"), "{stdout}");
 }
 
 #[test]
@@ -435,10 +435,10 @@ fn check_finds_what_a_start_would_meet() {
     for (config, expected) in &table {
         home.file("site.toml", config);
         let checked = output_of(command().args(["check", "-c", "site.toml"]).current_dir(home.path()));
-        let said = text(&checked.stderr);
+        let stderr = text(&checked.stderr);
         rows.check(config, checked.status.code(), Some(1));
-        rows.holds(config, &format!("{expected:?} is in {said:?}"), said.contains(expected));
-        rows.holds(config, &said, said.lines().all(|line| line.starts_with("site.toml:")));
+        rows.holds(config, &format!("{expected:?} is in {stderr:?}"), stderr.contains(expected));
+        rows.holds(config, &stderr, stderr.lines().all(|line| line.starts_with("site.toml:")));
         let started = output_of(command().args(["-c", "site.toml"]).current_dir(home.path()));
         rows.check(format!("start: {config}"), started.status.code(), Some(2));
     }
@@ -455,12 +455,15 @@ fn check_warns_of_what_may_be_meant() {
         text(&output.stderr)
     };
     site.write_config();
-    let said = warned(&site);
-    assert!(said.contains("site.toml:") && said.contains("warning: no file matches none/*.toml"), "{said}");
+    let printed = warned(&site);
+    assert!(
+        printed.contains("site.toml:") && printed.contains("warning: no file matches none/*.toml"),
+        "{printed}"
+    );
     let site = Site::new().config(&format!("listen = [\"{taken}\"]"));
     site.write_config();
-    let said = warned(&site);
-    assert!(said.contains(&format!("warning: cannot listen on {taken}: it is in use")), "{said}");
+    let printed = warned(&site);
+    assert!(printed.contains(&format!("warning: cannot listen on {taken}: it is in use")), "{printed}");
     // A running server has these ports itself.
     let server = Site::new().start();
     server.configure(&format!("listen = [\"{}\"]", server.addr()));
@@ -496,10 +499,10 @@ fn reports_every_configuration_error_with_file_and_line() {
         let path = site.home().join("site.toml");
         fs::write(&path, format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{lines}\n")).unwrap();
         let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         rows.check(lines, (output.status.code(), text(&output.stdout)), (Some(1), String::new()));
         for part in *parts {
-            rows.holds(lines, &format!("{part:?} is in {said:?}"), said.contains(part));
+            rows.holds(lines, &format!("{part:?} is in {stderr:?}"), stderr.contains(part));
         }
     }
 }
@@ -526,9 +529,10 @@ fn reads_included_files_as_part_of_the_configuration() {
 
 /// The status and the fields that `taipan explain` prints.
 fn explained(output: &Output) -> (u16, Vec<(String, String)>) {
-    let said = text(&output.stdout);
-    let (_, head) =
-        said.split_once("HTTP/1.1 ").unwrap_or_else(|| panic!("no answer:\n{said}{}", text(&output.stderr)));
+    let stdout = text(&output.stdout);
+    let (_, head) = stdout
+        .split_once("HTTP/1.1 ")
+        .unwrap_or_else(|| panic!("no answer:\n{stdout}{}", text(&output.stderr)));
     let status = head[..3].parse().expect("a status");
     let fields = head.lines().skip(1).filter_map(|line| line.trim().split_once(": "));
     (status, fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
@@ -613,7 +617,7 @@ fn explain_agrees_with_the_response_of_the_server() {
         if output.stdout.is_empty() {
             continue;
         }
-        let (status, told) = explained(&output);
+        let (status, explained_field) = explained(&output);
         // The request of a client for that row.
         let (host, target) = match url.strip_prefix("http://") {
             Some(rest) => rest
@@ -638,11 +642,11 @@ fn explain_agrees_with_the_response_of_the_server() {
             "X-Robots-Tag",
             "Allow",
         ] {
-            let told = told
+            let explained_field = explained_field
                 .iter()
-                .find(|(told, _)| told.eq_ignore_ascii_case(name))
+                .find(|(explained_field, _)| explained_field.eq_ignore_ascii_case(name))
                 .map(|(_, value)| value.as_str());
-            rows.check(&row, (name, told), (name, response.field(name)));
+            rows.check(&row, (name, explained_field), (name, response.field(name)));
         }
     }
 }
@@ -651,7 +655,7 @@ fn explain_agrees_with_the_response_of_the_server() {
 fn explain_names_the_hops() {
     let site = Site::new().file("a.txt", "0123456789").config("rewrites = { \"/b\" = \"/a.txt\" }");
     let output = output_of(command().args(["explain", "GET", "/b", "-c"]).arg(site.write_config()));
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for hop in [
         "request   GET /b",
         "host      the default host",
@@ -659,14 +663,14 @@ fn explain_names_the_hops() {
         "rewritten /a.txt",
         "found     a.txt: 10 bytes",
     ] {
-        assert!(said.contains(hop), "{hop}:\n{said}");
+        assert!(stdout.contains(hop), "{hop}:\n{stdout}");
     }
     let folder = output_of(command().args(["explain", "GET", "/a.txt", "--root"]).arg(site.root()));
     assert_eq!(explained(&folder).0, 200);
 }
 
 /// A listener that answers every connection by `answer`; returns its URL.
-fn stranger(answer: fn(&mut TcpStream)) -> String {
+fn listener_with(answer: fn(&mut TcpStream)) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -687,8 +691,8 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
     let socket = format!("unix:{}", server.home().join("taipan.sock").display());
     let Address::Tcp(v6) = server.addresses()[1] else { panic!("the second one is IPv6") };
     let refused = format!("http://127.0.0.1:{}/", free_port());
-    let no_http = stranger(|stream| _ = stream.write_all(b"220 mail.example ESMTP\r\n"));
-    let closing = stranger(|_| ());
+    let no_http = listener_with(|stream| _ = stream.write_all(b"220 mail.example ESMTP\r\n"));
+    let closing = listener_with(|_| ());
     let mut rows = Rows::new();
     for (url, code) in [
         (server.url("/"), 0),
@@ -711,11 +715,11 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
             (output.status.code(), text(&output.stderr).lines().count()),
             (Some(code), code as usize),
         );
-        let said = text(if code == 0 { &output.stdout } else { &output.stderr });
+        let printed = text(if code == 0 { &output.stdout } else { &output.stderr });
         rows.holds(
             &url,
-            &format!("one line names the URL: {said:?}"),
-            said.contains(&url) && said.lines().count() == 1,
+            &format!("one line names the URL: {printed:?}"),
+            printed.contains(&url) && printed.lines().count() == 1,
         );
     }
 }
@@ -726,7 +730,7 @@ fn healthcheck_ends_within_its_timeout() {
     // Never accepted: the kernel completes the connection, and no response comes.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
-    let dribbling = stranger(|stream| {
+    let dribbling = listener_with(|stream| {
         let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
         head.resize(100, b'x');
         for byte in head {
@@ -777,9 +781,9 @@ fn serves_every_given_address() {
         };
         assert_eq!(client.get("/a.txt").body, b"here", "{address:?}");
     }
-    let said = server.stderr();
-    assert!(said.lines().next().unwrap().contains(home.path().to_str().unwrap()), "{said}");
-    assert_eq!(said.matches("from this machine only").count(), 3, "{said}");
+    let stderr = server.stderr();
+    assert!(stderr.lines().next().unwrap().contains(home.path().to_str().unwrap()), "{stderr}");
+    assert_eq!(stderr.matches("from this machine only").count(), 3, "{stderr}");
     server.signal(Signal::TERM);
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert!(!home.path().join("t.sock").exists(), "a socket goes with its server");
@@ -791,8 +795,8 @@ fn prints_one_url_per_interface() {
     let mut serve = command();
     serve.arg(home.path()).args(["--listen", "0.0.0.0:0"]);
     let server = Server::start(serve, 1, None, false);
-    let said = server.stderr();
-    assert!(said.contains("http://127.0.0.1:") && !said.contains("0.0.0.0"), "{said}");
+    let stderr = server.stderr();
+    assert!(stderr.contains("http://127.0.0.1:") && !stderr.contains("0.0.0.0"), "{stderr}");
     assert_eq!(server.get("/").status, 200);
 }
 
@@ -905,25 +909,26 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     let mut screen = child.stdout.take().unwrap();
     let (send, lines) = mpsc::channel();
     thread::spawn(move || {
-        let (mut said, mut piece) = (String::new(), [0; 4096]);
+        let (mut printed, mut piece) = (String::new(), [0; 4096]);
         while let Ok(n @ 1..) = screen.read(&mut piece) {
-            said.push_str(&String::from_utf8_lossy(&piece[..n]));
-            if send.send(said.clone()).is_err() {
+            printed.push_str(&String::from_utf8_lossy(&piece[..n]));
+            if send.send(printed.clone()).is_err() {
                 return;
             }
         }
     });
     let wait_for = |part: &str| {
         let until = Instant::now() + TIMEOUT;
-        let mut said = String::new();
-        while !said.contains(part) {
+        let mut printed = String::new();
+        while !printed.contains(part) {
             let left = until.saturating_duration_since(Instant::now());
-            said = lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {part:?} on the terminal: {said}"));
+            printed =
+                lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {part:?} on the terminal: {printed}"));
         }
-        said
+        printed
     };
-    let said = wait_for("from this machine");
-    let (_, address) = said.split_once("http://").unwrap();
+    let printed = wait_for("from this machine");
+    let (_, address) = printed.split_once("http://").unwrap();
     let address = address.split_once('/').unwrap().0.parse().unwrap();
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200);
     wait_for("\"GET /a.txt HTTP/1.1\" 200 4 ");

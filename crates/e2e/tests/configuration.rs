@@ -5,14 +5,14 @@ use e2e::{Rows, Server, Site};
 /// `GET path` for a host: the status, and the body or the Location.
 fn answer(server: &Server, host: &str, path: &str) -> (u16, String) {
     let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-    let told = response.field("location").map_or_else(|| response.text(), str::to_owned);
-    (response.status, told)
+    let text = response.field("location").map_or_else(|| response.text(), str::to_owned);
+    (response.status, text)
 }
 
 /// Compares `STATUS` and the text, or `STATUS` alone for a built-in page.
 fn check(server: &Server, rows: &mut Rows, host: &str, path: &str, expected: &str) {
-    let (status, told) = answer(server, host, path);
-    let found = if told.contains("<!DOCTYPE") { status.to_string() } else { format!("{status} {told}") };
+    let (status, text) = answer(server, host, path);
+    let found = if text.contains("<!DOCTYPE") { status.to_string() } else { format!("{status} {text}") };
     rows.check(format!("{host}{path}"), found.as_str(), expected);
 }
 
@@ -155,8 +155,8 @@ fn redirects_send_status_and_location() {
         ("/307/a/b", "307 /x/a/b.html"),
         ("/308/a?q", "308 http://localhost:8443/308/a?q"),
     ] {
-        let (status, told) = answer(&server, "localhost", path);
-        let found = if status == 400 { "400".to_owned() } else { format!("{status} {told}") };
+        let (status, text) = answer(&server, "localhost", path);
+        let found = if status == 400 { "400".to_owned() } else { format!("{status} {text}") };
         rows.check(path, found.as_str(), expected);
     }
     let post = server.request("POST /old HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");

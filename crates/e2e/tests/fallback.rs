@@ -7,7 +7,7 @@ use e2e::{BackgroundProcess, Rows, Server, Site, command, is_root, output_of, pa
 
 const WORDPRESS: &str = include_str!("programs/front/wordpress.php");
 const SYMFONY: &str = include_str!("programs/front/symfony.php");
-const TOLD: &str = include_str!("programs/front/told.py");
+const ENVIRONMENT_APP: &str = include_str!("programs/front/environment.py");
 const HTTP_APP: &str = include_str!("programs/http_app.py");
 const SCGI_APP: &str = include_str!("programs/scgi_app.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
@@ -59,10 +59,10 @@ fn request(server: &Server, host: &str, method: &str, target: &str, body: &str) 
     let response =
         if method == "HEAD" { client.send(head).read_response_to_head() } else { client.request(head) };
     let text = response.text();
-    let said = if text.starts_with("<!") || text.starts_with("<html") { "page" } else { &text };
+    let printed = if text.starts_with("<!") || text.starts_with("<html") { "page" } else { &text };
     match response.field("location") {
         Some(location) => format!("{} to {location}", response.status),
-        None => format!("{} {said}", response.status),
+        None => format!("{} {printed}", response.status),
     }
 }
 
@@ -247,7 +247,7 @@ fn one_line_configures_a_single_page_application() {
 #[test]
 fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
     let python = path_of("python3");
-    for (way, config, asked) in [
+    for (way, config, target) in [
         ("a CGI script", "fallback = \"/run.cgi\"\n[[route]]\npath = \"/run.cgi\"\ncgi = true", "/variables"),
         (
             "a query",
@@ -257,13 +257,13 @@ fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
         (
             "FastCGI",
             "fallback = \"/app/\"\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
-             command = [\"PYTHON\", \"-B\", \"HOME/told.py\"]\nfolder = \"HOME\"",
+             command = [\"PYTHON\", \"-B\", \"HOME/environment.py\"]\nfolder = \"HOME\"",
             "/variables",
         ),
         (
             "FastCGI for a prefix",
             "[[route]]\npath = \"/some/\"\nfallback = \"/app\"\n[[route]]\npath = \"/app\"\napplication = \"app\"\n\
-             [[application]]\nname = \"app\"\ncommand = [\"PYTHON\", \"-B\", \"HOME/told.py\"]\nfolder = \"HOME\"",
+             [[application]]\nname = \"app\"\ncommand = [\"PYTHON\", \"-B\", \"HOME/environment.py\"]\nfolder = \"HOME\"",
             "/some/variables",
         ),
         (
@@ -282,7 +282,7 @@ fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
         let site = Site::new()
             .file("there.txt", "there")
             .file_beside_root("taipan.py", WRAPPER)
-            .file_beside_root("told.py", TOLD)
+            .file_beside_root("environment.py", ENVIRONMENT_APP)
             .file_beside_root("scgi_app.py", SCGI_APP)
             .file_beside_root("http_app.py", HTTP_APP)
             .script(
@@ -294,8 +294,8 @@ fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
         let server = site.config(&config.replace("PYTHON", &python).replace("HOME", &home)).start();
         let mut rows = Rows::new();
         let row = |what: &str| format!("{way}: {what}");
-        let text = request(&server, "a", "GET", &format!("{asked}?q=1"), "");
-        let posted = request(&server, "a", "POST", asked, "a=b");
+        let text = request(&server, "a", "GET", &format!("{target}?q=1"), "");
+        let posted = request(&server, "a", "POST", target, "a=b");
         match way {
             "SCGI" => {
                 for line in [

@@ -67,34 +67,34 @@ fn hello(id: u16) -> Vec<u8> {
 // ---- A peer.
 
 trait Stream: Read + Write + Send {
-    fn twin(&self) -> Box<dyn Stream>;
+    fn clone_stream(&self) -> Box<dyn Stream>;
 }
 
 impl Stream for UnixStream {
-    fn twin(&self) -> Box<dyn Stream> {
+    fn clone_stream(&self) -> Box<dyn Stream> {
         Box::new(self.try_clone().expect("there is a descriptor left"))
     }
 }
 
 impl Stream for TcpStream {
-    fn twin(&self) -> Box<dyn Stream> {
+    fn clone_stream(&self) -> Box<dyn Stream> {
         Box::new(self.try_clone().expect("there is a descriptor left"))
     }
 }
 
 /// A connection from the server, on the peer's side.
-struct Line(Box<dyn Stream>);
+struct Connection(Box<dyn Stream>);
 
 /// A request from the server, without its body.
 #[derive(Debug, Clone, Default)]
-struct Asked {
+struct Request {
     id: u16,
     role: u16,
     keep: bool,
     variables: Vec<(String, String)>,
 }
 
-impl Asked {
+impl Request {
     fn get(&self, name: &str) -> &str {
         let mut found = self.variables.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str());
         let first = found.next().unwrap_or("none");
@@ -108,9 +108,9 @@ impl Asked {
     }
 }
 
-impl Line {
+impl Connection {
     /// Fails when the other side has closed.
-    fn say(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.0.write_all(bytes.as_ref())
     }
 
@@ -125,11 +125,11 @@ impl Line {
     }
 
     /// The next request, up to its body.
-    fn asked(&mut self) -> io::Result<Asked> {
+    fn read_request(&mut self) -> io::Result<Request> {
         let (kind, id, content) = self.record()?;
         assert!(kind == BEGIN && id != 0 && content.len() == 8, "a request begins: {kind} {id} {content:?}");
         let role = u16::from_be_bytes([content[0], content[1]]);
-        let mut asked = Asked { id, role, keep: content[2] & 1 == 1, variables: Vec::new() };
+        let mut received = Request { id, role, keep: content[2] & 1 == 1, variables: Vec::new() };
         let mut pairs = Vec::new();
         loop {
             let (kind, of, content) = self.record()?;
@@ -147,9 +147,9 @@ impl Line {
                 rest = more;
                 String::from_utf8_lossy(text).into_owned()
             });
-            asked.variables.push((name, value));
+            received.variables.push((name, value));
         }
-        Ok(asked)
+        Ok(received)
     }
 
     /// The body of a request.
@@ -169,10 +169,10 @@ impl Line {
     }
 
     /// A request with its body.
-    fn whole(&mut self) -> io::Result<(Asked, Vec<u8>)> {
-        let asked = self.asked()?;
-        let body = self.body(asked.id)?;
-        Ok((asked, body))
+    fn whole(&mut self) -> io::Result<(Request, Vec<u8>)> {
+        let received = self.read_request()?;
+        let body = self.body(received.id)?;
+        Ok((received, body))
     }
 
     /// Waits until the server aborts the request: by a record, or by closing.
@@ -189,9 +189,9 @@ fn length(rest: &mut &[u8]) -> usize {
 }
 
 /// The peer's action on each connection, which gets the number of the connection; an error ends it.
-type Part = Arc<dyn Fn(&mut Line, usize) -> io::Result<()> + Send + Sync>;
+type Part = Arc<dyn Fn(&mut Connection, usize) -> io::Result<()> + Send + Sync>;
 
-fn part(part: impl Fn(&mut Line, usize) -> io::Result<()> + Send + Sync + 'static) -> Part {
+fn part(part: impl Fn(&mut Connection, usize) -> io::Result<()> + Send + Sync + 'static) -> Part {
     Arc::new(part)
 }
 
@@ -200,9 +200,9 @@ fn play<S: Stream + 'static>(mut accept: impl FnMut() -> io::Result<S> + Send + 
     let part = part.clone();
     thread::spawn(move || {
         for number in 0.. {
-            let mut line = Line(Box::new(accept().expect("it listens")));
+            let mut connection = Connection(Box::new(accept().expect("it listens")));
             let part = part.clone();
-            thread::spawn(move || _ = part(&mut line, number));
+            thread::spawn(move || _ = part(&mut connection, number));
         }
     });
 }
@@ -223,7 +223,7 @@ fn at_port(part: &Part) -> String {
 }
 
 /// A server that passes everything below `/app/` to the peers at these addresses.
-fn leaving_to(site: Site, addresses: &[String], settings: &str) -> Server {
+fn server_for(site: Site, addresses: &[String], settings: &str) -> Server {
     let config = format!(
         "workers = 1\nmax_body = \"16MiB\"\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
          env = {{ OWN = \"of the route\" }}\n[[application]]\nname = \"app\"\naddress = {addresses:?}\n{settings}\n"
@@ -234,7 +234,7 @@ fn leaving_to(site: Site, addresses: &[String], settings: &str) -> Server {
 fn start(part: &Part, settings: &str) -> Server {
     let site = Site::new();
     let address = at_path(&site.home().join("peer.sock"), part);
-    leaving_to(site, &[address], settings)
+    server_for(site, &[address], settings)
 }
 
 // ---- Clients of the server.
@@ -265,9 +265,9 @@ fn get(server: &Server, name: &str) -> String {
 }
 
 /// Whether the error log has a line about this request with these words.
-fn tells(server: &Server, name: &str, said: &str) -> bool {
+fn logs(server: &Server, name: &str, words: &str) -> bool {
     let path = format!("/app/{name}");
-    let is = |line: &&String| line.contains(&path) && line.contains("127.0.0.1") && line.contains(said);
+    let is = |line: &&String| line.contains(&path) && line.contains("127.0.0.1") && line.contains(words);
     server.errors().wait_for(TIMEOUT, |lines| lines.iter().find(is).map(drop)).is_some()
 }
 
@@ -277,45 +277,45 @@ struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
     fn open(&self) {
-        *self.0.0.lock().expect("nobody panics") = true;
+        *self.0.0.lock().expect("no thread panics") = true;
         self.0.1.notify_all();
     }
 
     fn wait(&self) {
-        let closed = self.0.0.lock().expect("nobody panics");
+        let closed = self.0.0.lock().expect("no thread panics");
         let waited = self.0.1.wait_timeout_while(closed, 3 * TIMEOUT, |open| !*open);
-        assert!(*waited.expect("nobody panics").0, "the gate is not opened");
+        assert!(*waited.expect("no thread panics").0, "the gate is not opened");
     }
 }
 
 /// A channel from the peers to the test.
-fn news<T: Send>() -> (Arc<Mutex<Sender<T>>>, Receiver<T>) {
-    let (tell, told) = mpsc::channel();
-    (Arc::new(Mutex::new(tell)), told)
+fn report_channel<T: Send>() -> (Arc<Mutex<Sender<T>>>, Receiver<T>) {
+    let (sender, reports) = mpsc::channel();
+    (Arc::new(Mutex::new(sender)), reports)
 }
 
-fn tell<T>(to: &Arc<Mutex<Sender<T>>>, what: T) {
+fn report<T>(to: &Arc<Mutex<Sender<T>>>, what: T) {
     // The test may have ended.
-    _ = to.lock().expect("nobody panics").send(what);
+    _ = to.lock().expect("no thread panics").send(what);
 }
 
 // ---- Responses of a peer.
 
 /// The action of a peer after its records.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Then {
+enum Afterwards {
     /// Waits for the next request.
     Stays,
     Closes,
 }
-use Then::{Closes, Stays};
+use Afterwards::{Closes, Stays};
 
 struct Row {
     what: String,
-    says: Box<dyn Fn(u16) -> Vec<u8> + Send + Sync>,
+    records: Box<dyn Fn(u16) -> Vec<u8> + Send + Sync>,
     /// Sent when the client has the earlier bytes: a head and `part`.
     later: Option<fn(u16) -> Vec<u8>>,
-    then: Then,
+    then: Afterwards,
     expected: String,
     /// Words of the error log line for the request; `None`: a line is not required.
     logged: Option<&'static str>,
@@ -323,16 +323,23 @@ struct Row {
 
 fn row(
     what: impl Into<String>,
-    says: impl Fn(u16) -> Vec<u8> + Send + Sync + 'static,
-    then: Then,
+    records: impl Fn(u16) -> Vec<u8> + Send + Sync + 'static,
+    then: Afterwards,
     expected: impl Into<String>,
     logged: Option<&'static str>,
 ) -> Row {
-    Row { what: what.into(), says: Box::new(says), later: None, then, expected: expected.into(), logged }
+    Row {
+        what: what.into(),
+        records: Box::new(records),
+        later: None,
+        then,
+        expected: expected.into(),
+        logged,
+    }
 }
 
 /// A response that has begun, followed by an error.
-fn broken_by(what: &str, later: fn(u16) -> Vec<u8>, then: Then) -> Row {
+fn broken_by(what: &str, later: fn(u16) -> Vec<u8>, then: Afterwards) -> Row {
     let begins = |id| out(id, [HEAD, b"part"].concat());
     Row { later: Some(later), ..row(format!("{what}, later"), begins, then, "cut", Some("")) }
 }
@@ -341,21 +348,21 @@ fn broken_by(what: &str, later: fn(u16) -> Vec<u8>, then: Then) -> Row {
 fn check(rows: Vec<Row>) {
     let rows = Arc::new(rows);
     let of_peer = rows.clone();
-    let (go_on, goes_on) = news();
+    let (go_on, goes_on) = report_channel();
     let goes_on = Mutex::new(goes_on);
     let server = start(
-        &part(move |line, _| {
+        &part(move |connection, _| {
             loop {
-                let (asked, _) = line.whole()?;
-                let Some(at) = asked.name().strip_prefix("row-") else {
-                    line.say(hello(asked.id))?;
+                let (received, _) = connection.whole()?;
+                let Some(at) = received.name().strip_prefix("row-") else {
+                    connection.send(hello(received.id))?;
                     continue;
                 };
                 let row = &of_peer[at.parse::<usize>().expect("a number")];
-                line.say((row.says)(asked.id))?;
+                connection.send((row.records)(received.id))?;
                 if let Some(later) = row.later {
-                    _ = goes_on.lock().expect("nobody panics").recv_timeout(TIMEOUT);
-                    line.say(later(asked.id))?;
+                    _ = goes_on.lock().expect("no thread panics").recv_timeout(TIMEOUT);
+                    connection.send(later(received.id))?;
                 }
                 if row.then == Closes {
                     return Ok(());
@@ -364,7 +371,7 @@ fn check(rows: Vec<Row>) {
         }),
         "",
     );
-    let asked = |row: &Row, name: &str| {
+    let received = |row: &Row, name: &str| {
         let mut client = request(&server, "GET", name);
         if row.later.is_none() {
             return outcome(&mut client);
@@ -376,7 +383,7 @@ fn check(rows: Vec<Row>) {
                 _ => return format!("no beginning: {:?}", String::from_utf8_lossy(&seen)),
             }
         }
-        tell(&go_on, ());
+        report(&go_on, ());
         // A reset also shows that the response is incomplete.
         while let Ok(more) = client.read_some()
             && !more.is_empty()
@@ -388,10 +395,10 @@ fn check(rows: Vec<Row>) {
     let mut found = Rows::new();
     for (at, row) in rows.iter().enumerate() {
         let name = format!("row-{at}");
-        found.check(&row.what, asked(row, &name), row.expected.clone());
+        found.check(&row.what, received(row, &name), row.expected.clone());
         found.check(format!("behind {}", row.what), get(&server, "hello"), "200 hello".to_owned());
-        if let Some(said) = row.logged {
-            found.holds(&row.what, &format!("the log reports it: {said:?}"), tells(&server, &name, said));
+        if let Some(words) = row.logged {
+            found.holds(&row.what, &format!("the log reports it: {words:?}"), logs(&server, &name, words));
         }
     }
 }
@@ -558,8 +565,8 @@ fn a_protocol_error_is_502_or_cuts_the_response() {
         ("type 0", |id| record(0, id, b"hello")),
         ("output behind its end", |id| [record(STDOUT, id, b""), out(id, HEAD)].concat()),
     ];
-    let at_once = lies.iter().map(|&(what, says)| row(what, says, Stays, "502", Some("")));
-    let later = lies.iter().map(|&(what, says)| broken_by(what, says, Stays));
+    let at_once = lies.iter().map(|&(what, records)| row(what, records, Stays, "502", Some("")));
+    let later = lies.iter().map(|&(what, records)| broken_by(what, records, Stays));
     check(at_once.chain(later).collect());
 }
 
@@ -578,7 +585,7 @@ fn answers_502_with_a_log_line_to_an_invalid_response() {
         ("a length below zero", "Content-Length: -1\n\nab"),
         ("both kinds of length", "Content-Length: 1\nTransfer-Encoding: chunked\n\nab"),
     ];
-    let told = rows
+    let listed = rows
         .map(|(what, text)| row(what, move |id| [out(id, text), end(id)].concat(), Stays, "502", Some("")));
     let large = format!("X-A: {}\n\n", "x".repeat(MIB));
     let mut many = String::new();
@@ -621,18 +628,18 @@ fn answers_502_with_a_log_line_to_an_invalid_response() {
         ),
         row("as much as it says, closed", move |id| out(id, sized(5)), Closes, "200 hello", None),
     ];
-    check(told.into_iter().chain(too_large).chain(ending).chain(cut).collect());
+    check(listed.into_iter().chain(too_large).chain(ending).chain(cut).collect());
 }
 
 #[test]
 fn a_response_cut_anywhere_is_never_complete() {
     let whole = hello(1).len();
     let server = start(
-        &part(|line, _| {
-            let (asked, _) = line.whole()?;
-            let response = hello(asked.id);
-            let len: usize = asked.name().parse().expect("a length");
-            line.say(&response[..len])
+        &part(|connection, _| {
+            let (received, _) = connection.whole()?;
+            let response = hello(received.id);
+            let len: usize = received.name().parse().expect("a length");
+            connection.send(&response[..len])
         }),
         "",
     );
@@ -653,11 +660,11 @@ fn a_response_cut_anywhere_is_never_complete() {
 #[test]
 fn reads_a_response_byte_by_byte() {
     let server = start(
-        &part(|line, _| {
-            let (asked, _) = line.whole()?;
-            hello(asked.id).iter().try_for_each(|byte| {
+        &part(|connection, _| {
+            let (received, _) = connection.whole()?;
+            hello(received.id).iter().try_for_each(|byte| {
                 thread::sleep(Duration::from_millis(1));
-                line.say([*byte])
+                connection.send([*byte])
             })
         }),
         "",
@@ -667,18 +674,18 @@ fn reads_a_response_byte_by_byte() {
 
 #[test]
 fn passes_the_whole_request_to_a_peer() {
-    let (to, told) = news();
-    let peer = part(move |line, number| {
+    let (to, reports) = report_channel();
+    let peer = part(move |connection, number| {
         loop {
-            let (asked, body) = line.whole()?;
-            line.say(hello(asked.id))?;
-            tell(&to, (number, asked, body));
+            let (received, body) = connection.whole()?;
+            connection.send(hello(received.id))?;
+            report(&to, (number, received, body));
         }
     });
     for address in ["unix", "tcp"] {
         let site = Site::new();
         let address = if address == "unix" { at_path(&site.home().join("p"), &peer) } else { at_port(&peer) };
-        let server = leaving_to(site, &[address], "");
+        let server = server_for(site, &[address], "");
         let (long, longer) = ("l".repeat(127), "l".repeat(128));
         let mut client = server.connect();
         let mut rows = Rows::new();
@@ -692,9 +699,9 @@ fn passes_the_whole_request_to_a_peer() {
             ));
             client.send(body);
             rows.check(method, outcome(&mut client), "200 hello".to_owned());
-            let (number, asked, heard) = told.recv_timeout(TIMEOUT).expect("it was asked");
+            let (number, received, heard) = reports.recv_timeout(TIMEOUT).expect("it was asked");
             connections.push(number);
-            rows.check(method, (asked.role, asked.keep), (1, true));
+            rows.check(method, (received.role, received.keep), (1, true));
             rows.holds(method, "the body is whole", heard == body);
             for (name, expected) in [
                 ("REQUEST_METHOD", method),
@@ -716,7 +723,7 @@ fn passes_the_whole_request_to_a_peer() {
                 ("HTTP_AUTHORIZATION", "none"),
                 ("OWN", "of the route"),
             ] {
-                rows.check(format!("{method} {name}"), asked.get(name), expected);
+                rows.check(format!("{method} {name}"), received.get(name), expected);
             }
         }
         rows.check("its connection is kept", connections, vec![0, 0, 0]);
@@ -728,54 +735,54 @@ fn passes_the_whole_request_to_a_peer() {
 /// The first connection of all is handled by `first`; each later one gets a response. The channel receives
 /// the address of each request.
 fn two(
-    first: impl Fn(&mut Line) -> io::Result<()> + Send + Sync + 'static,
+    first: impl Fn(&mut Connection) -> io::Result<()> + Send + Sync + 'static,
     settings: &str,
 ) -> (Server, Receiver<char>) {
-    let (to, told) = news();
+    let (to, reports) = report_channel();
     let (first, count) = (Arc::new(first), Arc::new(AtomicUsize::new(0)));
     let site = Site::new();
     let addresses = ['a', 'b'].map(|name| {
         let (to, first, count) = (to.clone(), first.clone(), count.clone());
-        let peer = part(move |line, _| {
-            tell(&to, name);
+        let peer = part(move |connection, _| {
+            report(&to, name);
             if count.fetch_add(1, Ordering::SeqCst) == 0 {
-                return first(line);
+                return first(connection);
             }
-            let (asked, _) = line.whole()?;
-            line.say(hello(asked.id))
+            let (received, _) = connection.whole()?;
+            connection.send(hello(received.id))
         });
         at_path(&site.home().join(name.to_string()), &peer)
     });
-    (leaving_to(site, &addresses, settings), told)
+    (server_for(site, &addresses, settings), reports)
 }
 
 #[test]
 fn retries_an_idempotent_request_elsewhere_when_a_peer_closes() {
-    type First = fn(&mut Line) -> io::Result<()>;
+    type First = fn(&mut Connection) -> io::Result<()>;
     let firsts: [(&str, First); 4] = [
         ("closes at once", |_| Ok(())),
-        ("closes after the request", |line| line.asked().map(drop)),
-        ("closes after the body", |line| line.whole().map(drop)),
-        ("resets", |line| line.record().map(drop)),
+        ("closes after the request", |connection| connection.read_request().map(drop)),
+        ("closes after the body", |connection| connection.whole().map(drop)),
+        ("resets", |connection| connection.record().map(drop)),
     ];
     let mut rows = Rows::new();
     for (what, first) in firsts {
-        for (method, expected, asked) in [
+        for (method, expected, received) in [
             ("GET", "200 hello", 2),
             ("PUT", "200 hello", 2),
             ("DELETE", "200 hello", 2),
             ("POST", "502", 1),
             ("PATCH", "502", 1),
         ] {
-            let (server, told) = two(first, "keep = \"0s\"");
+            let (server, reports) = two(first, "keep = \"0s\"");
             let row = format!("{method}: {what}");
             rows.check(&row, outcome(&mut request(&server, method, "x")), expected.to_owned());
-            let asked_of: Vec<char> = told.try_iter().collect();
-            rows.check(&row, asked_of.len(), asked);
+            let addresses_used: Vec<char> = reports.try_iter().collect();
+            rows.check(&row, addresses_used.len(), received);
             rows.holds(
                 &row,
-                &format!("not the same: {asked_of:?}"),
-                asked == 1 || asked_of[0] != asked_of[1],
+                &format!("not the same: {addresses_used:?}"),
+                received == 1 || addresses_used[0] != addresses_used[1],
             );
         }
     }
@@ -785,22 +792,22 @@ fn retries_an_idempotent_request_elsewhere_when_a_peer_closes() {
 fn limits_the_number_of_retries() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
-    let peer = part(move |line, _| {
+    let peer = part(move |connection, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        line.whole().map(drop)
+        connection.whole().map(drop)
     });
     let server = start(&peer, "");
     assert_eq!(get(&server, "x"), "502");
     assert!(count.load(Ordering::SeqCst) <= 2);
-    assert!(tells(&server, "x", ""));
+    assert!(logs(&server, "x", ""));
     assert_eq!(server.get("/static").text(), "still here");
 }
 
 #[test]
 fn skips_an_unreachable_peer() {
-    let peer = part(|line, _| {
-        let (asked, _) = line.whole()?;
-        line.say(hello(asked.id))
+    let peer = part(|connection, _| {
+        let (received, _) = connection.whole()?;
+        connection.send(hello(received.id))
     });
     let mut rows = Rows::new();
     for what in ["no file", "nobody listens", "a file that is no socket", "a closed port"] {
@@ -819,7 +826,7 @@ fn skips_an_unreachable_peer() {
             };
             let mut addresses = vec![dead];
             (0..others).for_each(|_| addresses.push(at_path(&site.home().join("alive"), &peer)));
-            let server = leaving_to(site, &addresses, "keep = \"0s\"");
+            let server = server_for(site, &addresses, "keep = \"0s\"");
             let expected = if others == 0 { "502" } else { "200 hello" };
             for number in 0..4 {
                 rows.check(
@@ -829,7 +836,7 @@ fn skips_an_unreachable_peer() {
                 );
             }
             if others == 0 {
-                rows.holds(what, "the log reports it", tells(&server, "0", ""));
+                rows.holds(what, "the log reports it", logs(&server, "0", ""));
             }
         }
     }
@@ -839,17 +846,17 @@ fn skips_an_unreachable_peer() {
 fn a_closed_idle_connection_fails_no_request() {
     let mut rows = Rows::new();
     for method in ["GET", "POST"] {
-        let (gate, (to, told)) = (Gate::default(), news());
+        let (gate, (to, reports)) = (Gate::default(), report_channel());
         let closing = gate.clone();
         let server = start(
-            &part(move |line, number| {
-                let (asked, _) = line.whole()?;
-                line.say(hello(asked.id))?;
+            &part(move |connection, number| {
+                let (received, _) = connection.whole()?;
+                connection.send(hello(received.id))?;
                 if number == 0 {
                     closing.wait();
                     // No other handle is left.
-                    line.0 = Box::new(UnixStream::pair()?.0);
-                    tell(&to, ());
+                    connection.0 = Box::new(UnixStream::pair()?.0);
+                    report(&to, ());
                 }
                 Ok(())
             }),
@@ -857,7 +864,7 @@ fn a_closed_idle_connection_fails_no_request() {
         );
         rows.check(method, get(&server, "x"), "200 hello".to_owned());
         gate.open();
-        told.recv_timeout(TIMEOUT).expect("it is closed");
+        reports.recv_timeout(TIMEOUT).expect("it is closed");
         rows.check(method, outcome(&mut request(&server, method, "x")), "200 hello".to_owned());
     }
 }
@@ -867,10 +874,10 @@ fn a_connection_closed_on_its_next_request_fails_no_get() {
     let mut rows = Rows::new();
     for (method, expected) in [("GET", "200 hello"), ("DELETE", "200 hello"), ("POST", "502")] {
         let server = start(
-            &part(|line, _| {
-                let (asked, _) = line.whole()?;
-                line.say(hello(asked.id))?;
-                line.whole().map(drop)
+            &part(|connection, _| {
+                let (received, _) = connection.whole()?;
+                connection.send(hello(received.id))?;
+                connection.whole().map(drop)
             }),
             "",
         );
@@ -881,14 +888,14 @@ fn a_connection_closed_on_its_next_request_fails_no_get() {
 
 #[test]
 fn opens_one_connection_per_request_without_keep() {
-    let (to, told) = news();
+    let (to, reports) = report_channel();
     let server = start(
-        &part(move |line, number| {
+        &part(move |connection, number| {
             loop {
-                let (asked, _) = line.whole()?;
-                tell(&to, (number, asked.keep));
+                let (received, _) = connection.whole()?;
+                report(&to, (number, received.keep));
                 // The peer stays open, against the request's flag.
-                line.say(hello(asked.id))?;
+                connection.send(hello(received.id))?;
             }
         }),
         "keep = \"0s\"",
@@ -898,30 +905,31 @@ fn opens_one_connection_per_request_without_keep() {
         client.send("GET /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(outcome(&mut client), "200 hello");
     }
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (2, false)]);
+    assert_eq!(reports.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (2, false)]);
 }
 
 #[test]
 fn limits_the_connections_to_each_address_and_queues_the_rest() {
-    let (gate, (to, told)) = (Gate::default(), news());
+    let (gate, (to, reports)) = (Gate::default(), report_channel());
     let site = Site::new();
     let addresses = ['a', 'b'].map(|name| {
         let (gate, to) = (gate.clone(), to.clone());
-        let peer = part(move |line, _| {
+        let peer = part(move |connection, _| {
             loop {
-                let (asked, _) = line.whole()?;
-                tell(&to, name);
+                let (received, _) = connection.whole()?;
+                report(&to, name);
                 gate.wait();
-                line.say(hello(asked.id))?;
+                connection.send(hello(received.id))?;
             }
         });
         at_path(&site.home().join(name.to_string()), &peer)
     });
-    let server = leaving_to(site, &addresses, "connections = 2\nqueue = 3");
+    let server = server_for(site, &addresses, "connections = 2\nqueue = 3");
     let mut clients: Vec<Client> = (0..4).map(|_| request(&server, "GET", "x")).collect();
-    let mut asked: Vec<char> = (0..4).map(|_| told.recv_timeout(TIMEOUT).expect("it is asked")).collect();
-    asked.sort_unstable();
-    assert_eq!(asked, ['a', 'a', 'b', 'b']);
+    let mut received: Vec<char> =
+        (0..4).map(|_| reports.recv_timeout(TIMEOUT).expect("it is asked")).collect();
+    received.sort_unstable();
+    assert_eq!(received, ['a', 'a', 'b', 'b']);
     clients.extend((0..4).map(|_| request(&server, "GET", "x")));
     // Three wait, and one finds the queue full.
     let refused = clients.split_off(4).into_iter().map(|client| {
@@ -932,7 +940,7 @@ fn limits_the_connections_to_each_address_and_queues_the_rest() {
     });
     let refused: Vec<_> = refused.collect();
     assert!(e2e::wait_until(TIMEOUT, || refused.iter().any(|one| one.is_finished())));
-    assert!(told.try_recv().is_err(), "there are never more");
+    assert!(reports.try_recv().is_err(), "there are never more");
     gate.open();
     assert!(clients.iter_mut().all(|client| outcome(client) == "200 hello"));
     let mut late: Vec<String> =
@@ -955,14 +963,14 @@ fn gives_up_a_silent_peer_after_the_timeout() {
         ("a head and a part", |id| out(id, [HEAD, b"part"].concat()), "cut"),
         ("part of its output", |id| out(id, "Content-Length: 9\r\n\r\npart"), "cut"),
     ];
-    let (to, told) = news();
+    let (to, reports) = report_channel();
     let server = start(
-        &part(move |line, _| {
-            let (asked, _) = line.whole()?;
-            let at: usize = asked.name().parse().expect("a number");
-            line.say(table[at].1(asked.id))?;
-            line.is_left();
-            tell(&to, at);
+        &part(move |connection, _| {
+            let (received, _) = connection.whole()?;
+            let at: usize = received.name().parse().expect("a number");
+            connection.send(table[at].1(received.id))?;
+            connection.is_left();
+            report(&to, at);
             Ok(())
         }),
         "first_byte = \"300ms\"\nidle = \"300ms\"",
@@ -970,40 +978,40 @@ fn gives_up_a_silent_peer_after_the_timeout() {
     let mut rows = Rows::new();
     for (at, (what, _, expected)) in table.iter().enumerate() {
         rows.check(what, get(&server, &at.to_string()), (*expected).to_owned());
-        rows.check(what, told.recv_timeout(TIMEOUT).ok(), Some(at));
-        rows.holds(what, "the log reports it", tells(&server, &at.to_string(), ""));
+        rows.check(what, reports.recv_timeout(TIMEOUT).ok(), Some(at));
+        rows.holds(what, "the log reports it", logs(&server, &at.to_string(), ""));
     }
 }
 
 #[test]
 fn a_slow_response_may_take_up_to_the_total_timeout() {
-    let trickle = part(|line, _| {
-        let (asked, _) = line.whole()?;
-        line.say(out(asked.id, HEAD))?;
-        let many = if asked.name() == "short" { 20 } else { usize::MAX };
+    let trickle = part(|connection, _| {
+        let (received, _) = connection.whole()?;
+        connection.send(out(received.id, HEAD))?;
+        let many = if received.name() == "short" { 20 } else { usize::MAX };
         for _ in 0..many {
             thread::sleep(Duration::from_millis(50));
-            line.say(out(asked.id, "x"))?;
+            connection.send(out(received.id, "x"))?;
         }
-        line.say(end(asked.id))
+        connection.send(end(received.id))
     });
     // One second in total, with short pauses only.
     let server = start(&trickle, "first_byte = \"3s\"\nidle = \"3s\"");
     assert_eq!(get(&server, "short"), format!("200 {}", "x".repeat(20)));
     let server = start(&trickle, "total = \"1s\"");
     assert_eq!(get(&server, "endless"), "cut");
-    assert!(tells(&server, "endless", ""));
+    assert!(logs(&server, "endless", ""));
 }
 
 #[test]
 fn a_peer_that_waits_for_the_client_is_not_timed_out() {
     let server = start(
-        &part(|line, _| {
-            let (asked, body) = line.whole()?;
-            line.say(out(asked.id, HEAD))?;
+        &part(|connection, _| {
+            let (received, body) = connection.whole()?;
+            connection.send(out(received.id, HEAD))?;
             // Far more than sockets can hold.
-            (0..16).try_for_each(|_| line.say(out(asked.id, vec![b'x'; MIB])))?;
-            line.say([out(asked.id, body), end(asked.id)].concat())
+            (0..16).try_for_each(|_| connection.send(out(received.id, vec![b'x'; MIB])))?;
+            connection.send([out(received.id, body), end(received.id)].concat())
         }),
         "first_byte = \"500ms\"\nidle = \"500ms\"",
     );
@@ -1058,12 +1066,12 @@ fn gives_up_a_peer_that_accepts_no_connection() {
     let _by_port = full(at_port, |client| connect(client, &tcp), AddressFamily::INET);
     let mut rows = Rows::new();
     for address in [tcp.to_string(), format!("unix:{}", path.display())] {
-        let server = leaving_to(Site::new(), std::slice::from_ref(&address), "connect = \"300ms\"");
+        let server = server_for(Site::new(), std::slice::from_ref(&address), "connect = \"300ms\"");
         let found = get(&server, "x");
         // At a path, the full backlog is known at once.
         let is_right = found == "504" || (address.starts_with("unix:") && found == "503, come again");
         rows.holds(&address, &format!("it is given up: {found}"), is_right);
-        rows.holds(&address, "the log reports it", tells(&server, "x", ""));
+        rows.holds(&address, "the log reports it", logs(&server, "x", ""));
         rows.check(&address, server.get("/static").text().as_str(), "still here");
     }
 }
@@ -1073,27 +1081,27 @@ fn gives_up_a_peer_that_accepts_no_connection() {
 #[test]
 fn tells_the_peer_when_its_client_disconnects() {
     // The peer's actions before, and what it reports until it is aborted.
-    let (to, told) = news();
+    let (to, reports) = report_channel();
     let begun = to.clone();
     let server = start(
-        &part(move |line, _| {
-            let asked = line.asked()?;
-            match asked.name() {
-                "body" => tell(&begun, "begun"),
-                "silent" => tell(&begun, "begun"),
-                "part" => line.say(out(asked.id, [HEAD, b"part"].concat()))?,
+        &part(move |connection, _| {
+            let received = connection.read_request()?;
+            match received.name() {
+                "body" => report(&begun, "begun"),
+                "silent" => report(&begun, "begun"),
+                "part" => connection.send(out(received.id, [HEAD, b"part"].concat()))?,
                 "endless" => {
-                    line.say(out(asked.id, HEAD))?;
-                    let mut writer = Line(line.0.twin());
-                    thread::spawn(move || while writer.say(out(asked.id, [b'x'; 60000])).is_ok() {});
+                    connection.send(out(received.id, HEAD))?;
+                    let mut writer = Connection(connection.0.clone_stream());
+                    thread::spawn(move || while writer.send(out(received.id, [b'x'; 60000])).is_ok() {});
                 }
                 _ => {
-                    line.body(asked.id)?;
-                    return line.say(hello(asked.id));
+                    connection.body(received.id)?;
+                    return connection.send(hello(received.id));
                 }
             }
-            line.is_left();
-            tell(&to, "left");
+            connection.is_left();
+            report(&to, "left");
             Ok(())
         }),
         // The peer has one request per connection.
@@ -1104,50 +1112,50 @@ fn tells_the_peer_when_its_client_disconnects() {
         let length = if name == "body" { 1000 } else { 0 };
         client.send(format!("POST /app/{name} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
         match name {
-            "body" | "silent" => assert_eq!(told.recv_timeout(TIMEOUT), Ok("begun"), "{name}"),
+            "body" | "silent" => assert_eq!(reports.recv_timeout(TIMEOUT), Ok("begun"), "{name}"),
             _ => assert!(!client.read_some().expect("it begins").is_empty()),
         }
         drop(client);
-        assert_eq!(told.recv_timeout(TIMEOUT), Ok("left"), "{name}");
+        assert_eq!(reports.recv_timeout(TIMEOUT), Ok("left"), "{name}");
         assert_eq!(get(&server, "hello"), "200 hello", "behind {name}");
     }
 }
 
 #[test]
 fn does_not_deadlock_when_a_response_precedes_the_end_of_the_body() {
-    let (to, told) = news();
+    let (to, reports) = report_channel();
     let gate = Gate::default();
     let over = gate.clone();
     let server = start(
-        &part(move |line, _| {
-            let asked = line.asked()?;
-            match asked.name() {
+        &part(move |connection, _| {
+            let received = connection.read_request()?;
+            match received.name() {
                 "never-reads" => {
-                    line.say(hello(asked.id))?;
+                    connection.send(hello(received.id))?;
                     over.wait();
                 }
-                "closes" => line.say(hello(asked.id))?,
+                "closes" => connection.send(hello(received.id))?,
                 "reads-then" => {
-                    line.say(out(asked.id, HEAD))?;
-                    line.say(out(asked.id, vec![b'x'; 8 * MIB]))?;
-                    let body = line.body(asked.id)?;
-                    tell(&to, body.len());
-                    line.say(end(asked.id))?;
+                    connection.send(out(received.id, HEAD))?;
+                    connection.send(out(received.id, vec![b'x'; 8 * MIB]))?;
+                    let body = connection.body(received.id)?;
+                    report(&to, body.len());
+                    connection.send(end(received.id))?;
                 }
                 "echoes" => {
-                    line.say(out(asked.id, HEAD))?;
+                    connection.send(out(received.id, HEAD))?;
                     // Twice as much as it reads, record by record.
                     loop {
-                        let (_, _, content) = line.record()?;
+                        let (_, _, content) = connection.record()?;
                         if content.is_empty() {
-                            break line.say(end(asked.id))?;
+                            break connection.send(end(received.id))?;
                         }
-                        line.say(out(asked.id, [&content[..], &content].concat()))?;
+                        connection.send(out(received.id, [&content[..], &content].concat()))?;
                     }
                 }
                 _ => {
-                    line.body(asked.id)?;
-                    line.say(hello(asked.id))?;
+                    connection.body(received.id)?;
+                    connection.send(hello(received.id))?;
                 }
             }
             Ok(())
@@ -1173,6 +1181,6 @@ fn does_not_deadlock_when_a_response_precedes_the_end_of_the_body() {
         sending.join().expect("it does not panic");
         rows.check(format!("behind {name}"), get(&server, "hello"), "200 hello".to_owned());
     }
-    rows.check("the body that was read in the end", told.try_recv().ok(), Some(8 * MIB));
+    rows.check("the body that was read in the end", reports.try_recv().ok(), Some(8 * MIB));
     gate.open();
 }

@@ -347,7 +347,7 @@ fn redirects_a_folder_without_slash_and_keeps_the_query() {
 }
 
 /// A text with precompressed files that differ from each other; their content is no real coding.
-fn neighbours() -> Site {
+fn precompressed_files() -> Site {
     Site::new()
         .file("a.txt", "plain text, the longest of all")
         .modified("a.txt", 1_600_000_000)
@@ -364,7 +364,7 @@ fn neighbours() -> Site {
 
 #[test]
 fn selects_a_precompressed_file_by_the_weights_of_the_client() {
-    let server = neighbours().start();
+    let server = precompressed_files().start();
     let mut rows = Rows::new();
     for (accept, coding) in [
         ("", None),
@@ -422,7 +422,7 @@ fn selects_a_precompressed_file_by_the_weights_of_the_client() {
 
 #[test]
 fn each_content_coding_is_a_separate_representation() {
-    let server = neighbours().start();
+    let server = precompressed_files().start();
     let request = |path: &str, fields: String| server.connect().get_with(path, &fields);
     let etags: Vec<String> = ["identity", "br", "zstd", "gzip"]
         .iter()

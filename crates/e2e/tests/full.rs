@@ -35,7 +35,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 const IDLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// One of these tests at a time: each needs the whole machine.
-fn turn() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     raise_descriptor_limit();
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,7 +105,7 @@ fn idle_again(server: &Server, before: usize) -> Duration {
     took
 }
 
-fn is_polite(response: &Response) -> bool {
+fn is_complete_503(response: &Response) -> bool {
     let retry = response.field("retry-after").and_then(|text| text.parse::<u32>().ok());
     response.status == 503
         && retry.is_some_and(|seconds| seconds > 0)
@@ -126,7 +126,7 @@ fn warm(server: &Server, pages: &[Page]) {
 
 #[test]
 fn serves_a_mixed_site_to_more_clients_than_connections() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let mut report = String::new();
     for limit in [64, 256, 20_000] {
         let (site, pages) = mixed_site();
@@ -178,8 +178,8 @@ fn serves_a_mixed_site_to_more_clients_than_connections() {
 const SIEGE: Duration = Duration::from_secs(60);
 
 /// A value of the final report of siege, in any of its formats.
-fn siege_value(said: &str, name: &str) -> Option<f64> {
-    let line = said
+fn siege_value(printed: &str, name: &str) -> Option<f64> {
+    let line = printed
         .lines()
         .find(|line| line.trim_start_matches(['"', '\t', ' ']).to_lowercase().starts_with(name))?;
     let (_, value) = line.split_once(':')?;
@@ -189,7 +189,7 @@ fn siege_value(said: &str, name: &str) -> Option<f64> {
 
 #[test]
 fn siege_reports_full_availability() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     // siege ignores `Connection: close` on kept connections, so the test uses only as many clients as fit;
     // and with some thousand threads it loses responses. The test has two thousand clients of its own.
     for (limit, clients, connection) in [
@@ -217,10 +217,10 @@ fn siege_reports_full_availability() {
         let mut slow = Vec::new();
         for _ in 0..ROUNDS {
             let output = output_within(&mut siege, SIEGE);
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said).into_owned();
-            let what = format!("{limit} descriptors, {clients} clients: {said}\n{}", server.stderr());
-            let value = |name| siege_value(&said, name).unwrap_or_else(|| panic!("no {name}: {what}"));
+            let printed = [output.stdout, output.stderr].concat();
+            let printed = String::from_utf8_lossy(&printed).into_owned();
+            let what = format!("{limit} descriptors, {clients} clients: {printed}\n{}", server.stderr());
+            let value = |name| siege_value(&printed, name).unwrap_or_else(|| panic!("no {name}: {what}"));
             let longest = value("longest transaction");
             eprintln!(
                 "  siege, {limit} descriptors, {clients} clients, {connection}: {} transactions, availability {:.2} %, longest {longest} s",
@@ -246,14 +246,14 @@ fn does_not_close_a_connection_that_was_just_used() {
         .config("workers = 1\n[limits]\nconnections = 3\n[timeouts]\nroom = \"8s\"")
         .start();
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     assert_eq!(clients[0].get("/a.txt").status, 200);
     // Long enough that the server can tell it from the others.
     thread::sleep(Duration::from_millis(600));
     assert!(clients[1..].iter_mut().all(|client| client.get("/a.txt").status == 200));
     let mut fourth = server.connect();
     assert_eq!(fourth.get("/a.txt").status, 200);
-    let waited = asked.elapsed();
+    let waited = sent_at.elapsed();
     assert!(waited >= Duration::from_millis(700), "a connection was closed {waited:?} after its request");
     assert_eq!(server.count("evicted"), 1);
     assert!(clients[0].is_finished(), "the connection with the oldest request");
@@ -289,11 +289,11 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
         let server = holding_site(&config).start();
         let mut clients = busy(&server, 2);
         for number in 0..3 {
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             let mut late = server.connect();
             let response = late.get("/a.txt");
-            let waited = asked.elapsed();
-            assert!(is_polite(&response), "{room}: {response}");
+            let waited = sent_at.elapsed();
+            assert!(is_complete_503(&response), "{room}: {response}");
             assert!(late.is_finished(), "closed without a reset");
             // A client that comes after the server has been full for long gets 503 at once.
             let least = Duration::from_millis(if number == 0 { least } else { 0 });
@@ -315,7 +315,7 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
 
 #[test]
 fn answers_503_to_many_clients_beyond_capacity() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let config = "workers = 1\n[limits]\nconnections = 20\n[timeouts]\nroom = \"300ms\"\nhead = \"10m\"";
     let server = holding_site(config).start_by(command_with_descriptors(256));
     let mut clients = busy(&server, 20);
@@ -380,12 +380,12 @@ fn answers_503_to_silent_clients_beyond_capacity() {
     let _inside = busy(&server, 2);
     let mut silent: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     let response = server.get("/a.txt");
-    assert!(is_polite(&response), "{response}");
-    // Those who had to leave for others are told why, the last ones have said nothing to be told.
-    let told = silent
+    assert!(is_complete_503(&response), "{response}");
+    // Connections that were closed for others get 503; the last ones wait, and get no response.
+    let rejected = silent
         .iter_mut()
-        .map(|client| client.try_read_response().ok().is_some_and(|response| is_polite(&response)));
-    assert_eq!(told.filter(|told| *told).count(), 3);
+        .map(|client| client.try_read_response().ok().is_some_and(|response| is_complete_503(&response)));
+    assert_eq!(rejected.filter(|is_rejected| *is_rejected).count(), 3);
     assert!(silent.iter_mut().all(Client::is_closed));
     go(&server);
 }
@@ -400,7 +400,7 @@ fn limits_the_connections_of_one_client() {
         for number in 1..=3 {
             let mut fourth = server.connect();
             let response = fourth.get("/a.txt");
-            assert!(is_polite(&response), "{response}");
+            assert!(is_complete_503(&response), "{response}");
             assert!(fourth.is_finished());
             assert_eq!(server.count("refused_per_client"), number);
         }
@@ -441,7 +441,7 @@ fn dial(server: &Server) -> OwnedFd {
 
 #[test]
 fn ten_thousand_slow_clients_do_not_delay_others() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let large = Random::new(33).bytes(1 << 20);
     let config = "workers = 1\n[limits]\nconnections = 12000\nrefusals = 8\ndisk_threads = 1\nunsent = \"64KiB\"\n[cache]\ndescriptors = 8";
     let site = Site::new().file("large", &large).file("small", "small").config(config);
@@ -484,9 +484,9 @@ fn ten_thousand_slow_clients_do_not_delay_others() {
             let mut times = Vec::new();
             let until = Instant::now() + Duration::from_secs(4);
             while Instant::now() < until {
-                let asked = Instant::now();
+                let sent_at = Instant::now();
                 assert_eq!(quick.get("/small").status, 200);
-                times.push(asked.elapsed());
+                times.push(sent_at.elapsed());
             }
             times.sort_unstable();
             let at = |per_mille: usize| times[(times.len() * per_mille / 1000).min(times.len() - 1)];
@@ -535,7 +535,7 @@ fn delay(server: &Server, stopped: Duration) {
 
 #[test]
 fn an_overloaded_worker_sheds_cold_requests_first() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let config = "workers = 1\nlisting = true\n[timeouts]\ndelay = \"300ms\"\n[cache]\ncheck = \"1m\"";
     let mut site = Site::new().file("warm.txt", "warm").config(config);
     for number in 0..100 {
@@ -572,7 +572,7 @@ fn an_overloaded_worker_sheds_cold_requests_first() {
 
 #[test]
 fn a_badly_overloaded_worker_sheds_all_requests_and_recovers() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let config = "workers = 1\n[timeouts]\ndelay = \"20ms\"";
     let server = Site::new().file("a.txt", "a").config(config).start();
     let mut client = server.connect();

@@ -56,8 +56,9 @@ fn the_version_and_the_connection_field_decide_persistence() {
             let input = format!("GET /a.txt HTTP/{version}\r\nHost: localhost\r\n{fields}\r\n");
             let exchange = server.exchange(&input, "200");
             table.check(&input, exchange.summary, format!("200 {then}"));
-            let said = exchange.responses.first().and_then(|r| r.field("connection")).map(str::to_lowercase);
-            table.check(&input, said.as_deref(), field);
+            let printed =
+                exchange.responses.first().and_then(|r| r.field("connection")).map(str::to_lowercase);
+            table.check(&input, printed.as_deref(), field);
         }
     }
 }

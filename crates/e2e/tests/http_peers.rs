@@ -13,21 +13,21 @@ const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// The peer's bytes for a request for `row-N`, and whether it closes then.
 struct Row {
-    says: String,
+    bytes: String,
     closes: bool,
     expected: &'static str,
 }
 
-fn stays(says: impl Into<String>, expected: &'static str) -> Row {
-    Row { says: says.into(), closes: false, expected }
+fn stays(bytes: impl Into<String>, expected: &'static str) -> Row {
+    Row { bytes: bytes.into(), closes: false, expected }
 }
 
-fn closes(says: impl Into<String>, expected: &'static str) -> Row {
-    Row { says: says.into(), closes: true, expected }
+fn closes(bytes: impl Into<String>, expected: &'static str) -> Row {
+    Row { bytes: bytes.into(), closes: true, expected }
 }
 
 /// Reads the head of the next request, and its body if it has a length.
-fn asked(stream: &mut UnixStream) -> io::Result<String> {
+fn read_request(stream: &mut UnixStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -145,7 +145,7 @@ fn parses_upstream_responses_as_rfc_9112_says() {
     let server = start(
         move |stream, _| {
             loop {
-                let head = asked(stream)?;
+                let head = read_request(stream)?;
                 let name = head.split(' ').nth(1).unwrap_or_default().rsplit('/').next().unwrap_or_default();
                 let Some(row) =
                     name.strip_prefix("row-").map(|at| &of_peer[at.parse::<usize>().expect("a number")])
@@ -153,7 +153,7 @@ fn parses_upstream_responses_as_rfc_9112_says() {
                     stream.write_all(HELLO.as_bytes())?;
                     continue;
                 };
-                stream.write_all(row.says.as_bytes())?;
+                stream.write_all(row.bytes.as_bytes())?;
                 if row.closes {
                     return Ok(());
                 }
@@ -167,18 +167,18 @@ fn parses_upstream_responses_as_rfc_9112_says() {
         let is = get(&server, &name);
         // The server may or may not have sent a part before the error.
         let is_right = is == row.expected || (row.expected == "cut" && is == "502");
-        found.holds(&row.says, &format!("{}: {is}", row.expected), is_right);
+        found.holds(&row.bytes, &format!("{}: {is}", row.expected), is_right);
         found.check(
-            format!("behind {:?}", e2e::shown(&row.says)),
+            format!("behind {:?}", e2e::shown(&row.bytes)),
             get(&server, "hello"),
             "200 hello".to_owned(),
         );
         if matches!(row.expected, "502" | "cut") {
             let path = format!("/app/{name}");
-            let told = server
+            let logged = server
                 .errors()
                 .wait_for(TIMEOUT, |lines| lines.iter().find(|line| line.contains(&path)).map(drop));
-            found.holds(&row.says, "the log reports it", told.is_some());
+            found.holds(&row.bytes, "the log reports it", logged.is_some());
         }
     }
 }
@@ -190,7 +190,7 @@ fn does_not_forward_connection_fields() {
     let server = start(
         move |stream, _| {
             loop {
-                asked(stream)?;
+                read_request(stream)?;
                 stream.write_all(answer.as_bytes())?;
             }
         },
@@ -221,7 +221,7 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
             move |stream, _| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 loop {
-                    asked(stream)?;
+                    read_request(stream)?;
                     stream.write_all(response.as_bytes())?;
                 }
             },
@@ -239,9 +239,9 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
         // One request per connection; the second request finds it closed after sending.
         let server = start(
             |stream, _| {
-                asked(stream)?;
+                read_request(stream)?;
                 stream.write_all(HELLO.as_bytes())?;
-                asked(stream).map(drop)
+                read_request(stream).map(drop)
             },
             "",
         );
@@ -257,13 +257,13 @@ fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
     // One request per connection; the peer closes it on the next request, without a response.
     let server = start(
         |stream, number| {
-            let head = asked(stream)?;
+            let head = read_request(stream)?;
             if head.contains("/cut") {
                 return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
             }
             if number > 0 {
                 stream.write_all(HELLO.as_bytes())?;
-                asked(stream)?;
+                read_request(stream)?;
             }
             Ok(())
         },
@@ -306,7 +306,7 @@ fn reads_no_body_in_a_response_to_head() {
     let server = start(
         |stream, _| {
             loop {
-                let head = asked(stream)?;
+                let head = read_request(stream)?;
                 let whole = HELLO.len() - if head.starts_with("HEAD") { 5 } else { 0 };
                 stream.write_all(&HELLO.as_bytes()[..whole])?;
             }
@@ -326,7 +326,7 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
     const LATE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let mut rows = Rows::new();
     // Method and path, the peer's bytes, and whether the connection may have the next request.
-    for (method, says, keeps) in [
+    for (method, bytes, keeps) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n", false),
         ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false),
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
@@ -356,12 +356,12 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
             move |stream, number| {
                 // The announced bytes come when the next request has arrived.
                 if number == 0 {
-                    asked(stream)?;
-                    stream.write_all(says.as_bytes())?;
-                    asked(stream)?;
+                    read_request(stream)?;
+                    stream.write_all(bytes.as_bytes())?;
+                    read_request(stream)?;
                     return stream.write_all(if keeps { HELLO } else { LATE }.as_bytes());
                 }
-                asked(stream)?;
+                read_request(stream)?;
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")
             },
             // The timeout does not close it.
@@ -369,9 +369,9 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
         );
         let mut client = server.connect();
         let first = client.request(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\n\r\n"));
-        rows.holds(says, "it is answered", (200..400).contains(&first.status));
+        rows.holds(bytes, "it is answered", (200..400).contains(&first.status));
         let expected = if keeps { "200 hello" } else { "200 new" };
-        rows.check(format!("{method} {says}"), get(&server, "next"), expected.to_owned());
+        rows.check(format!("{method} {bytes}"), get(&server, "next"), expected.to_owned());
     }
 }
 
@@ -387,7 +387,7 @@ fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
         let (comes, goes) = (has_come.clone(), may_go.clone());
         let server = start(
             move |stream, number| {
-                asked(stream)?;
+                read_request(stream)?;
                 if number > 0 {
                     return stream.write_all(HELLO.as_bytes());
                 }
@@ -395,7 +395,7 @@ fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
                 goes.wait();
                 let late = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
                 stream.write_all(format!("{first}{late}").as_bytes())?;
-                asked(stream).map(drop)
+                read_request(stream).map(drop)
             },
             "connections = 1",
         );
@@ -411,9 +411,9 @@ fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
 }
 
 /// Sends the head of the request back.
-fn echoes(stream: &mut UnixStream, _: usize) -> io::Result<()> {
+fn echo_head(stream: &mut UnixStream, _: usize) -> io::Result<()> {
     loop {
-        let head = asked(stream)?;
+        let head = read_request(stream)?;
         let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
         stream.write_all(response.as_bytes())?;
     }
@@ -421,7 +421,7 @@ fn echoes(stream: &mut UnixStream, _: usize) -> io::Result<()> {
 
 #[test]
 fn forwards_the_path_as_the_routes_read_it() {
-    let server = start(echoes, "[[route]]\npath = \"/app/admin/\"\nanswer = 403\n");
+    let server = start(echo_head, "[[route]]\npath = \"/app/admin/\"\nanswer = 403\n");
     let mut rows = Rows::new();
     for (target, expected) in [
         ("/app/x", "/app/x"),
@@ -454,7 +454,7 @@ fn forwards_the_path_as_the_routes_read_it() {
 
 #[test]
 fn drops_forwarding_fields_of_the_client_and_adds_via() {
-    let server = start(echoes, "");
+    let server = start(echo_head, "");
     let claims = [
         "Forwarded: for=192.0.2.1;proto=https",
         "X-Forwarded-For: 192.0.2.1",
@@ -502,7 +502,7 @@ fn drops_forwarding_fields_of_the_client_and_adds_via() {
 #[test]
 fn cannot_smuggle_a_second_request_to_the_application() {
     // The client's bytes must neither end the head for the application nor begin another.
-    let server = start(echoes, "");
+    let server = start(echo_head, "");
     let mut client = server.connect();
     let mut rows = Rows::new();
     rows.check("in a path", server.get("/app/a%0d%0aX-Evil:%201").status, 400);

@@ -239,11 +239,11 @@ fn limits_the_requests_of_a_connection() {
         let server = site(&format!("[limits]\nrequests = {limit}")).start();
         let exchange = server.exchange(&input, expected);
         table.check(&input, exchange.summary.as_str(), expected);
-        let said: Vec<bool> =
+        let printed: Vec<bool> =
             exchange.responses.iter().map(|r| r.field("connection") == Some("close")).collect();
-        let last = said.len() - 1;
+        let last = printed.len() - 1;
         let closes: Vec<bool> = (0..=last).map(|n| n == last && expected.ends_with("closed")).collect();
-        table.check(&input, said, closes);
+        table.check(&input, printed, closes);
     }
     // One after the other, with a pause in which the connection is idle.
     let server = site("[limits]\nrequests = 3").start();

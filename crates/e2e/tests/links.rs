@@ -27,7 +27,7 @@ struct Race {
     /// Target and name.
     links: &'static [(&'static str, &'static str)],
     exchanged: [&'static str; 2],
-    asked: &'static str,
+    requested: &'static str,
 }
 
 const RACES: [Race; 10] = [
@@ -35,32 +35,37 @@ const RACES: [Race; 10] = [
         name: "file",
         links: &[("own.txt", "x"), ("/etc/passwd", "y")],
         exchanged: ["x", "y"],
-        asked: "x",
+        requested: "x",
     },
     Race {
         name: "link-and-file",
         links: &[("/etc/passwd", "y"), ("own.txt", "to-own")],
         exchanged: ["own.txt", "y"],
-        asked: "to-own",
+        requested: "to-own",
     },
-    Race { name: "folder", links: &[("own", "x"), ("/etc", "y")], exchanged: ["x", "y"], asked: "x/passwd" },
+    Race {
+        name: "folder",
+        links: &[("own", "x"), ("/etc", "y")],
+        exchanged: ["x", "y"],
+        requested: "x/passwd",
+    },
     Race {
         name: "first-of-chain",
         links: &[("own.txt", "to-own"), ("/etc/passwd", "to-foreign"), ("to-own", "x"), ("to-foreign", "y")],
         exchanged: ["x", "y"],
-        asked: "x",
+        requested: "x",
     },
     Race {
         name: "last-of-chain",
         links: &[("own.txt", "x"), ("/etc/passwd", "y"), ("x", "to-x")],
         exchanged: ["x", "y"],
-        asked: "to-x",
+        requested: "to-x",
     },
     Race {
         name: "within-a-target",
         links: &[("own", "x"), ("/etc", "y"), ("x/passwd", "to-x")],
         exchanged: ["x", "y"],
-        asked: "to-x",
+        requested: "to-x",
     },
     Race {
         name: "dots",
@@ -69,25 +74,25 @@ const RACES: [Race; 10] = [
             ("own/../../../../../../../../../../../../../../../../../etc/passwd", "y"),
         ],
         exchanged: ["x", "y"],
-        asked: "x",
+        requested: "x",
     },
     Race {
         name: "neighbour",
         links: &[("own.txt", "own.txt.gz"), ("/etc/passwd", "y")],
         exchanged: ["own.txt.gz", "y"],
-        asked: "own.txt",
+        requested: "own.txt",
     },
     Race {
         name: "index",
         links: &[("../own.txt", "own/index.html"), ("/etc/passwd", "own/y")],
         exchanged: ["own/index.html", "own/y"],
-        asked: "own/",
+        requested: "own/",
     },
     Race {
         name: "listing",
         links: &[("empty", "x"), ("/etc", "y")],
         exchanged: ["x", "y"],
-        asked: "x/?format=json",
+        requested: "x/?format=json",
     },
 ];
 
@@ -119,9 +124,10 @@ impl Race {
     }
 
     fn request(&self, client: &mut Client, rule: &str) -> Response {
-        let Race { name, asked, .. } = self;
-        client
-            .request(format!("GET /{name}/{asked} HTTP/1.1\r\nHost: {rule}\r\nAccept-Encoding: gzip\r\n\r\n"))
+        let Race { name, requested, .. } = self;
+        client.request(format!(
+            "GET /{name}/{requested} HTTP/1.1\r\nHost: {rule}\r\nAccept-Encoding: gzip\r\n\r\n"
+        ))
     }
 
     fn leaks(&self, response: &Response) -> bool {

@@ -452,8 +452,8 @@ fn reports_a_full_disk_and_keeps_serving() {
     for _ in 0..50 {
         assert_eq!(client.get("/a.txt").status, 200);
     }
-    let told = server.wait_for_line("lines were dropped", TIMEOUT);
-    assert!(told.contains("error"), "{told}");
+    let reported = server.wait_for_line("lines were dropped", TIMEOUT);
+    assert!(reported.contains("error"), "{reported}");
     assert_eq!(client.get("/a.txt").status, 200);
 }
 
@@ -480,8 +480,8 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
     let (mut written, mut asked) = (Vec::new(), REQUESTS);
     let until = Instant::now() + TIMEOUT * 2;
     let dropped = |server: &Server| -> usize {
-        let told = server.stderr();
-        let counts = told.lines().filter(|line| line.contains("lines were dropped"));
+        let reported = server.stderr();
+        let counts = reported.lines().filter(|line| line.contains("lines were dropped"));
         counts.filter_map(|line| line.split(' ').find_map(|word| word.parse::<usize>().ok())).sum()
     };
     loop {

@@ -13,7 +13,7 @@ const CLIENTS: usize = 990;
 const INPUT: usize = 200_000;
 
 /// One attack at a time: each uses a good part of the kernel's memory for sockets.
-fn turn() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     raise_descriptor_limit();
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,13 +39,13 @@ fn bytes(text: &str) -> u64 {
 }
 
 /// The limits that `taipan check` prints for one connection, and for all scripts together.
-fn promise(server: &Server) -> (u64, u64) {
+fn promised_limits(server: &Server) -> (u64, u64) {
     let config = server.home().join("site.toml");
     let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
-    let said = String::from_utf8(checked.stdout).expect("it is text");
+    let stdout = String::from_utf8(checked.stdout).expect("it is text");
     let line = |name: &str| {
         let found =
-            said.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name}: {said}"));
+            stdout.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name}: {stdout}"));
         let (sum, rest) = found.split_once('=').expect("it is a sum");
         let (_, each) = rest.split_once(" x ").expect("it is a product");
         (bytes(sum), bytes(each.trim_start().split("  ").next().unwrap_or_default()))
@@ -76,7 +76,7 @@ fn attack(site: Site, what: &str, clients: usize, input: &[u8]) {
     let server = site.start();
     let pid = server.serving_pid();
     assert_eq!(server.get("/a.bin").status, 200);
-    let (each, scripts) = promise(&server);
+    let (each, scripts) = promised_limits(&server);
     let before = peak(pid);
     let mut attackers: Vec<(Client, &[u8])> = (0..clients).map(|_| (server.connect(), input)).collect();
     attackers.iter_mut().for_each(|(attacker, _)| attacker.set_receive_buffer(4096));
@@ -107,20 +107,20 @@ fn pipelined(request: &str) -> Vec<u8> {
 
 #[test]
 fn pipelined_requests_for_cached_files_stay_within_the_promised_memory() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     attack(site(), "files", CLIENTS, &pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n"));
 }
 
 #[test]
 fn pipelined_range_requests_stay_within_the_promised_memory() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let request = "GET /a.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=0-59998\r\n\r\n";
     attack(site(), "parts", CLIENTS, &pipelined(request));
 }
 
 #[test]
 fn pipelined_requests_for_a_few_bytes_stay_within_the_promised_memory() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     attack(site(), "a few bytes", 300, &pipelined("HEAD /a.bin HTTP/1.1\r\nHost: h\r\n\r\n").repeat(20));
     let request = format!("HEAD /a.bin HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "x".repeat(600));
     attack(site(), "with much for the log", 300, &pipelined(&request).repeat(4));
@@ -128,7 +128,7 @@ fn pipelined_requests_for_a_few_bytes_stay_within_the_promised_memory() {
 
 #[test]
 fn requests_pipelined_behind_a_script_stay_within_the_promised_memory() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
     let mut input = b"GET /slow.cgi HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
     input.extend(pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -137,7 +137,7 @@ fn requests_pipelined_behind_a_script_stay_within_the_promised_memory() {
 
 #[test]
 fn buffered_bodies_stay_within_the_promised_memory() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let site = site().script("slow.cgi", "#!/bin/sh\nsleep 60\n");
     let head = "POST /slow.cgi HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let input = format!("{head}{}", format!("7fff\r\n{}\r\n", "x".repeat(0x7fff)).repeat(6));
@@ -147,7 +147,7 @@ fn buffered_bodies_stay_within_the_promised_memory() {
 
 #[test]
 fn unread_script_output_stays_within_the_promised_memory() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec head -c 120000 /dev/zero\n";
     let site = site().script("much.cgi", script);
     attack(site, "output", 100, "GET /much.cgi HTTP/1.1\r\nHost: h\r\n\r\n".repeat(100).as_bytes());
@@ -162,16 +162,16 @@ fn anonymous(pid: u32) -> u64 {
 
 #[test]
 fn clients_that_take_files_cost_what_check_calls_typical() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     let size = 20_000_000;
     let site = Site::new().file("a.bin", vec![7; size]).config("workers = 1\n[limits]\nunsent = \"64KiB\"");
     let server = site.start();
     let config = server.home().join("site.toml");
     let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
-    let said = String::from_utf8(checked.stdout).expect("it is text");
+    let stdout = String::from_utf8(checked.stdout).expect("it is text");
     let typical = |when: &str| {
         let line =
-            said.lines().find(|line| line.ends_with(when)).unwrap_or_else(|| panic!("no {when}: {said}"));
+            stdout.lines().find(|line| line.ends_with(when)).unwrap_or_else(|| panic!("no {when}: {stdout}"));
         bytes(line.trim_start().split("  ").next().unwrap_or_default())
     };
     let (start, busy) = (typical("at the start"), typical("while 100 clients take files at the same time"));

@@ -18,7 +18,7 @@ const HEAD: &str = "Content-Type: text/plain\n\n";
 
 /// Events of the application, one connection after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum Input {
     /// A request with its whole body.
     Request(RequestId),
     Abort(RequestId),
@@ -27,17 +27,17 @@ enum Said {
 }
 
 /// One connection from the server.
-struct Line {
+struct Connection {
     /// The first one is 1.
     number: usize,
     application: Application,
     socket: TcpStream,
     out: Vec<u8>,
-    requests: Vec<Asked>,
+    requests: Vec<Request>,
     peer: Arc<Seen>,
 }
 
-struct Asked {
+struct Request {
     id: RequestId,
     path: String,
     body: Vec<u8>,
@@ -59,17 +59,20 @@ struct Seen {
 
 /// What the application reports about multiplexing, and does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Can {
+enum Support {
     Multiplex,
     /// Reports that it can.
     Not,
     /// Reports that it cannot.
-    NotInTruth,
+    ReportedOnly,
     /// Reports that it can, and then closes the connection, as PHP does.
     NotAsked,
 }
 
-fn peer(can: Can, act: impl Fn(&mut Line, Said) + Clone + Send + 'static) -> (SocketAddr, Arc<Seen>) {
+fn peer(
+    can: Support,
+    act: impl Fn(&mut Connection, Input) + Clone + Send + 'static,
+) -> (SocketAddr, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port left");
     let address = listener.local_addr().expect("it is bound");
     let seen = Arc::new(Seen::default());
@@ -82,19 +85,19 @@ fn peer(can: Can, act: impl Fn(&mut Line, Said) + Clone + Send + 'static) -> (So
             thread::spawn(move || {
                 socket.set_read_timeout(Some(TICK)).expect("it is not zero");
                 socket.set_nodelay(true).expect("it is a TCP socket");
-                let requests = if can == Can::Multiplex { 8 } else { 1 };
+                let requests = if can == Support::Multiplex { 8 } else { 1 };
                 let application = Application::new(Limits { requests, ..Limits::default() });
                 let (out, requests) = (Vec::new(), Vec::new());
-                Line { number, application, socket, out, requests, peer }.serve(can, act);
+                Connection { number, application, socket, out, requests, peer }.serve(can, act);
             });
         }
     });
     (address, seen)
 }
 
-impl Line {
+impl Connection {
     /// Until the server or the test closes the connection.
-    fn serve(mut self, can: Can, act: impl Fn(&mut Line, Said)) {
+    fn serve(mut self, can: Support, act: impl Fn(&mut Connection, Input)) {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             let read = match self.socket.read(&mut buffer) {
@@ -104,7 +107,7 @@ impl Line {
                 Err(_) => return,
             };
             let mut rest = &buffer[..read];
-            let mut said = Vec::new();
+            let mut input = Vec::new();
             loop {
                 let before = self.out.len();
                 let (used, event) = self.application.receive(rest, &mut self.out).expect("it is FastCGI");
@@ -115,30 +118,30 @@ impl Line {
                         let of = |name: &[u8]| parameters.iter().find(|(own, _)| *own == name);
                         let path = of(b"PATH_INFO").map_or(&b""[..], |(_, value)| value);
                         let path = String::from_utf8_lossy(path).into_owned();
-                        self.requests.push(Asked { id, path, body: Vec::new(), is_whole: false });
+                        self.requests.push(Request { id, path, body: Vec::new(), is_whole: false });
                         self.peer.most.fetch_max(self.requests.len(), Ordering::SeqCst);
                     }
-                    Event::Stdin(id, bytes) => self.asked(id).body.extend_from_slice(bytes),
+                    Event::Stdin(id, bytes) => self.request(id).body.extend_from_slice(bytes),
                     Event::EndStdin(id) => {
-                        self.asked(id).is_whole = true;
-                        said.push(Said::Request(id));
+                        self.request(id).is_whole = true;
+                        input.push(Input::Request(id));
                     }
                     Event::Abort(id) => {
-                        let path = self.asked(id).path.clone();
+                        let path = self.request(id).path.clone();
                         self.peer.aborted.lock().unwrap().push(path);
-                        said.push(Said::Abort(id));
+                        input.push(Input::Abort(id));
                     }
                     Event::Answered => {
                         let name = b"FCGI_MPXS_CONNS";
                         let response = &mut self.out[before..];
                         match response.windows(name.len()).position(|bytes| bytes == name) {
-                            Some(_) if can == Can::NotAsked => {
+                            Some(_) if can == Support::NotAsked => {
                                 _ = self.flush();
                                 return;
                             }
                             Some(at) => {
                                 self.peer.questions.fetch_add(1, Ordering::SeqCst);
-                                if can == Can::NotInTruth {
+                                if can == Support::ReportedOnly {
                                     response[at + name.len()] = b'1';
                                     let most =
                                         response.windows(14).position(|bytes| bytes == b"FCGI_MAX_REQS1");
@@ -150,43 +153,46 @@ impl Line {
                     }
                 }
             }
-            said.into_iter().chain([Said::Nothing]).for_each(|said| act(&mut self, said));
+            input.into_iter().chain([Input::Nothing]).for_each(|input| act(&mut self, input));
             if self.flush().is_err() {
                 return;
             }
         }
     }
 
-    fn asked(&mut self, id: RequestId) -> &mut Asked {
-        self.requests.iter_mut().find(|asked| asked.id == id).expect("it is under way")
+    fn request(&mut self, id: RequestId) -> &mut Request {
+        self.requests.iter_mut().find(|request| request.id == id).expect("it is under way")
     }
 
     /// The complete requests, if there are at least so many.
     fn whole(&self, count: usize) -> Option<Vec<RequestId>> {
         let whole: Vec<_> =
-            self.requests.iter().filter(|asked| asked.is_whole).map(|asked| asked.id).collect();
+            self.requests.iter().filter(|request| request.is_whole).map(|request| request.id).collect();
         (whole.len() == count).then_some(whole)
     }
 
     fn path(&mut self, id: RequestId) -> String {
-        self.asked(id).path.clone()
+        self.request(id).path.clone()
     }
 
     fn by_path(&self, path: &str) -> Option<RequestId> {
-        self.requests.iter().find(|asked| asked.path == path && asked.is_whole).map(|asked| asked.id)
+        self.requests
+            .iter()
+            .find(|request| request.path == path && request.is_whole)
+            .map(|request| request.id)
     }
 
-    fn say(&mut self, id: RequestId, text: impl AsRef<[u8]>) {
+    fn send(&mut self, id: RequestId, text: impl AsRef<[u8]>) {
         self.application.stdout(id, text.as_ref(), &mut self.out);
     }
 
     fn finish(&mut self, id: RequestId) {
         self.application.finish(id, 0, &mut self.out);
-        self.requests.retain(|asked| asked.id != id);
+        self.requests.retain(|request| request.id != id);
     }
 
-    fn answer(&mut self, id: RequestId, text: &str) {
-        self.say(id, format!("{HEAD}{text}"));
+    fn respond(&mut self, id: RequestId, text: &str) {
+        self.send(id, format!("{HEAD}{text}"));
         self.finish(id);
     }
 
@@ -218,7 +224,7 @@ fn get(client: &mut Client, path: &str) {
 }
 
 /// Sends a request, in an order that the application sees.
-fn asks(server: &Server, path: &str) -> Client {
+fn send_request(server: &Server, path: &str) -> Client {
     let mut client = server.connect();
     get(&mut client, path);
     client
@@ -235,22 +241,22 @@ fn until(what: &str, is: impl FnMut() -> bool) {
 
 #[test]
 fn multiplexes_slow_requests_and_their_interleaved_responses() {
-    let (address, seen) = peer(Can::Multiplex, |line, _| {
-        let Some(six) = line.whole(6) else { return };
-        line.application.stderr(six[2], b"a complaint\n", &mut line.out);
-        six.iter().for_each(|id| line.say(*id, HEAD));
+    let (address, seen) = peer(Support::Multiplex, |connection, _| {
+        let Some(six) = connection.whole(6) else { return };
+        connection.application.stderr(six[2], b"a complaint\n", &mut connection.out);
+        six.iter().for_each(|id| connection.send(*id, HEAD));
         for piece in ["a", "b", "c"] {
             for id in six.iter().rev() {
-                let path = line.path(*id);
-                line.say(*id, format!("{piece}{path}\n"));
+                let path = connection.path(*id);
+                connection.send(*id, format!("{piece}{path}\n"));
             }
-            line.pause();
+            connection.pause();
         }
-        six.iter().for_each(|id| line.finish(*id));
+        six.iter().for_each(|id| connection.finish(*id));
     });
     let server = server(address, "connections = 1\n");
     for _ in 0..3 {
-        let mut clients: Vec<Client> = (0..6).map(|at| asks(&server, &format!("/{at}"))).collect();
+        let mut clients: Vec<Client> = (0..6).map(|at| send_request(&server, &format!("/{at}"))).collect();
         for (at, client) in clients.iter_mut().enumerate() {
             assert_eq!(client.read_response().text(), format!("a/{at}\nb/{at}\nc/{at}\n"));
         }
@@ -263,11 +269,11 @@ fn multiplexes_slow_requests_and_their_interleaved_responses() {
 #[test]
 fn multiplexes_at_most_the_configured_number_of_requests() {
     for workers in [1, 2] {
-        let (address, seen) = peer(Can::Multiplex, |line, said| {
-            if let Said::Request(id) = said {
-                line.pause();
-                let path = line.path(id);
-                line.answer(id, &path);
+        let (address, seen) = peer(Support::Multiplex, |connection, input| {
+            if let Input::Request(id) = input {
+                connection.pause();
+                let path = connection.path(id);
+                connection.respond(id, &path);
             }
         });
         let server = server_with(workers, address, "connections = 1\n");
@@ -290,12 +296,12 @@ fn multiplexes_at_most_the_configured_number_of_requests() {
 
 #[test]
 fn sends_one_request_at_a_time_to_a_peer_without_multiplexing() {
-    for can in [Can::Not, Can::NotAsked] {
-        let (address, seen) = peer(can, |line, said| {
-            if let Said::Request(id) = said {
-                line.pause();
-                let path = line.path(id);
-                line.answer(id, &path);
+    for can in [Support::Not, Support::NotAsked] {
+        let (address, seen) = peer(can, |connection, input| {
+            if let Input::Request(id) = input {
+                connection.pause();
+                let path = connection.path(id);
+                connection.respond(id, &path);
             }
         });
         let server = server(address, "connections = 3\n");
@@ -318,17 +324,17 @@ fn sends_one_request_at_a_time_to_a_peer_without_multiplexing() {
 
 #[test]
 fn falls_back_to_one_request_at_a_time_when_the_peer_rejects_a_second() {
-    let (address, seen) = peer(Can::NotInTruth, |line, _| {
-        while let Some(asked) = line.requests.iter().find(|asked| asked.is_whole) {
-            let (id, path) = (asked.id, asked.path.clone());
-            if path == "/held" && line.peer.go.load(Ordering::SeqCst) == 0 {
+    let (address, seen) = peer(Support::ReportedOnly, |connection, _| {
+        while let Some(request) = connection.requests.iter().find(|request| request.is_whole) {
+            let (id, path) = (request.id, request.path.clone());
+            if path == "/held" && connection.peer.go.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            line.answer(id, path.trim_start_matches('/'));
+            connection.respond(id, path.trim_start_matches('/'));
         }
     });
     let server = server(address, "");
-    let mut held = asks(&server, "/held");
+    let mut held = send_request(&server, "/held");
     until("the query is answered", || seen.questions.load(Ordering::SeqCst) == 1);
     thread::sleep(2 * TICK);
     // The application has not read the request, so that any method can be retried.
@@ -348,35 +354,36 @@ fn falls_back_to_one_request_at_a_time_when_the_peer_rejects_a_second() {
 
 #[test]
 fn aborts_only_the_request_of_a_client_that_disconnects() {
-    let (address, seen) = peer(Can::Multiplex, |line, said| match said {
-        Said::Abort(id) => {
+    let (address, seen) = peer(Support::Multiplex, |connection, input| match input {
+        Input::Abort(id) => {
             // The application may send more, which the server discards.
-            line.say(id, vec![b'x'; 1 << 20]);
-            line.finish(id);
+            connection.send(id, vec![b'x'; 1 << 20]);
+            connection.finish(id);
         }
-        Said::Request(id) => {
-            let path = line.path(id);
-            line.say(id, HEAD);
+        Input::Request(id) => {
+            let path = connection.path(id);
+            connection.send(id, HEAD);
             match path.as_str() {
                 "/warm" => {
-                    line.say(id, "warm");
-                    line.finish(id);
+                    connection.send(id, "warm");
+                    connection.finish(id);
                 }
-                _ => line.say(id, "begin "),
+                _ => connection.send(id, "begin "),
             }
         }
-        Said::Nothing if line.peer.go.load(Ordering::SeqCst) == 1 => {
-            while let Some(asked) = line.requests.first() {
-                let id = asked.id;
-                line.say(id, "end");
-                line.finish(id);
+        Input::Nothing if connection.peer.go.load(Ordering::SeqCst) == 1 => {
+            while let Some(request) = connection.requests.first() {
+                let id = request.id;
+                connection.send(id, "end");
+                connection.finish(id);
             }
         }
-        Said::Nothing => {}
+        Input::Nothing => {}
     });
     let server = server(address, "connections = 1\n");
     warm(&server);
-    let mut clients: Vec<Client> = ["/a", "/b", "/c"].iter().map(|path| asks(&server, path)).collect();
+    let mut clients: Vec<Client> =
+        ["/a", "/b", "/c"].iter().map(|path| send_request(&server, path)).collect();
     for client in &mut clients {
         let seen = client.read_some().expect("it begins");
         assert!(!seen.is_empty());
@@ -399,28 +406,28 @@ fn aborts_only_the_request_of_a_client_that_disconnects() {
 
 #[test]
 fn retries_unanswered_requests_once_when_the_connection_breaks() {
-    let (address, seen) = peer(Can::Multiplex, |line, said| {
-        if line.number > 1 || line.by_path("/warm").is_some() {
-            if let Said::Request(id) = said {
-                let path = line.path(id);
-                line.answer(id, path.trim_start_matches('/'));
+    let (address, seen) = peer(Support::Multiplex, |connection, input| {
+        if connection.number > 1 || connection.by_path("/warm").is_some() {
+            if let Input::Request(id) = input {
+                let path = connection.path(id);
+                connection.respond(id, path.trim_start_matches('/'));
             }
-        } else if line.whole(4).is_some() {
-            let begun = line.by_path("/begun").expect("it is one of them");
-            line.say(begun, format!("{HEAD}begin "));
-            line.pause();
+        } else if connection.whole(4).is_some() {
+            let begun = connection.by_path("/begun").expect("it is one of them");
+            connection.send(begun, format!("{HEAD}begin "));
+            connection.pause();
             thread::sleep(10 * TICK);
             // In the middle of a record.
-            line.say(begun, "more");
-            line.out.truncate(10);
-            line.flush().expect("the server is there");
-            line.socket.shutdown(Shutdown::Both).expect("it is open");
+            connection.send(begun, "more");
+            connection.out.truncate(10);
+            connection.flush().expect("the server is there");
+            connection.socket.shutdown(Shutdown::Both).expect("it is open");
         }
     });
     let server = server(address, "connections = 2\n");
     warm(&server);
-    let mut begun = asks(&server, "/begun");
-    let (mut get, mut other) = (asks(&server, "/get"), asks(&server, "/other"));
+    let mut begun = send_request(&server, "/begun");
+    let (mut get, mut other) = (send_request(&server, "/get"), send_request(&server, "/other"));
     let mut post = server.connect();
     post.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert!(matches!(begun.try_read_response(), Err(ReadError::Closed { after: 1.. })));
@@ -433,14 +440,14 @@ fn retries_unanswered_requests_once_when_the_connection_breaks() {
 
 #[test]
 fn sends_two_large_bodies_over_one_connection_in_parallel() {
-    let (address, seen) = peer(Can::Multiplex, |line, said| {
-        if let Said::Request(id) = said {
+    let (address, seen) = peer(Support::Multiplex, |connection, input| {
+        if let Input::Request(id) = input {
             // Slow, so that the server has to buffer.
-            line.pause();
-            let body = std::mem::take(&mut line.asked(id).body);
-            line.say(id, HEAD);
-            line.say(id, &body);
-            line.finish(id);
+            connection.pause();
+            let body = std::mem::take(&mut connection.request(id).body);
+            connection.send(id, HEAD);
+            connection.send(id, &body);
+            connection.finish(id);
         }
     });
     let server = server(address, "connections = 1\nkeep = \"1s\"\n");
@@ -478,20 +485,20 @@ fn sends_two_large_bodies_over_one_connection_in_parallel() {
 fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
     const LITTLE: usize = 200 * 1024;
     const MUCH: usize = 48 * 1024 * 1024;
-    let (address, seen) = peer(Can::Multiplex, |line, _| {
-        let Some(after) = line.by_path("/after").or(line.by_path("/later")) else { return };
-        let large = line.by_path("/large").expect("the request came earlier");
-        match line.path(after).as_str() {
+    let (address, seen) = peer(Support::Multiplex, |connection, _| {
+        let Some(after) = connection.by_path("/after").or(connection.by_path("/later")) else { return };
+        let large = connection.by_path("/large").expect("the request came earlier");
+        match connection.path(after).as_str() {
             "/after" => {
-                line.say(large, format!("Content-Length: {}\n{HEAD}", LITTLE + MUCH));
-                line.say(large, vec![b'l'; LITTLE]);
+                connection.send(large, format!("Content-Length: {}\n{HEAD}", LITTLE + MUCH));
+                connection.send(large, vec![b'l'; LITTLE]);
             }
             _ => {
-                line.say(large, vec![b'm'; MUCH]);
-                line.finish(large);
+                connection.send(large, vec![b'm'; MUCH]);
+                connection.finish(large);
             }
         }
-        line.answer(after, "after");
+        connection.respond(after, "after");
     });
     let server = server(address, "connections = 1\n");
     let mut slow = server.connect();
@@ -499,7 +506,7 @@ fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
     get(&mut slow, "/large");
     until("the request arrives", || seen.most.load(Ordering::SeqCst) == 1);
     assert_eq!(server.get("/app/after").text(), "after");
-    let mut later = asks(&server, "/later");
+    let mut later = send_request(&server, "/later");
     thread::sleep(50 * TICK);
     // Once the client reads, both are complete.
     let body = slow.read_response().body;
@@ -510,13 +517,13 @@ fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
 
 #[test]
 fn keeps_and_recalls_a_multiplexed_connection_like_any_other() {
-    let response = |line: &mut Line, said| {
-        if let Said::Request(id) = said {
-            line.answer(id, "warm");
+    let response = |connection: &mut Connection, input| {
+        if let Input::Request(id) = input {
+            connection.respond(id, "warm");
         }
     };
     for (keep, requests) in [("keep = \"0s\"", 3), ("keep = \"100ms\"", 1)] {
-        let (address, seen) = peer(Can::Multiplex, response);
+        let (address, seen) = peer(Support::Multiplex, response);
         let server = server(address, &format!("connections = 1\n{keep}\n"));
         for _ in 0..3 {
             warm(&server);

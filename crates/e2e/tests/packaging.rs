@@ -21,8 +21,8 @@ fn install(to: &Path, built: &Path) -> String {
     let mut install = tool("sh");
     install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to).env("BUILD", built);
     let output = output_of(install.env("PREFIX", "/usr"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -131,8 +131,8 @@ fn refuses_a_static_build_with_glibc() {
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert!(compiled(&[]).0, "{}", compiled(&[]).1);
-    let (succeeded, said) = compiled(&["-C", "target-feature=+crt-static"]);
+    let (succeeded, printed) = compiled(&["-C", "target-feature=+crt-static"]);
     if cfg!(target_env = "gnu") {
-        assert!(!succeeded && said.contains("build for musl instead"), "{said}");
+        assert!(!succeeded && printed.contains("build for musl instead"), "{printed}");
     }
 }

@@ -18,7 +18,7 @@ const APP: &str = include_str!("programs/app.py");
 const HTTP_APP: &str = include_str!("programs/http_app.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 /// The status of a response with `Retry-After`.
-const COME_AGAIN: (u16, bool) = (503, true);
+const RETRY_LATER: (u16, bool) = (503, true);
 
 /// Everything below `/app/` goes to the program `app.py` with the arguments `words`; `top` is added to the
 /// top level, and `settings` to the application.
@@ -224,8 +224,8 @@ fn passes_bodies_of_every_framing_completely() {
     for len in [0, 1, 65535, 65536, 5 << 20] {
         let head = format!("POST /app/echo HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
         let response = client.request([head.as_bytes(), &body[..len]].concat());
-        let told = response.field("x-told").map(str::to_owned);
-        rows.check(format!("{len} bytes"), (response.status, told), (200, Some(len.to_string())));
+        let reported = response.field("x-told").map(str::to_owned);
+        rows.check(format!("{len} bytes"), (response.status, reported), (200, Some(len.to_string())));
         rows.holds(format!("{len} bytes"), "they come back", response.body == body[..len]);
     }
     client.send("POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -418,10 +418,10 @@ fn delays_restarts_of_a_crashing_program_until_it_works() {
     let times: Vec<f64> = starts(&server).iter().map(|(_, time)| *time).collect();
     let pauses: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[4] > 0.5, "it is exponential: {pauses:?}");
-    assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), COME_AGAIN);
+    assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), RETRY_LATER);
     assert_eq!(server.get("/static").text(), "still here");
-    let told = server.wait_for_line("exit status 3", TIMEOUT);
-    assert!(told.contains("\"app\""), "{told}");
+    let reported = server.wait_for_line("exit status 3", TIMEOUT);
+    assert!(reported.contains("\"app\""), "{reported}");
     server.files().file("works", "");
     wait_for(&server, "it works", || server.get("/app/same").status == 200);
 }
@@ -433,10 +433,10 @@ fn reports_a_missing_program() {
          [[application]]\nname = \"app\"\ncommand = \"/no/such/program\"\nfolder = \"/\"\nwait = \"5s\"\n",
     );
     let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("/no/such/program"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stderr.contains("/no/such/program"), "{stderr}");
     let server = site.start();
-    assert_eq!(status_and_whether_to_retry(&server.get("/app/")), COME_AGAIN);
+    assert_eq!(status_and_whether_to_retry(&server.get("/app/")), RETRY_LATER);
     server.wait_for_line("/no/such/program", TIMEOUT);
     assert_eq!(server.get("/static").text(), "still here");
 }
@@ -625,7 +625,7 @@ fn queues_requests_at_capacity_and_then_answers_503() {
     let (mut second, mut third) = (request(&server, "wait?2"), request(&server, "wait?3"));
     for client in [&mut second, &mut third] {
         let response = client.read_response();
-        assert_eq!(status_and_whether_to_retry(&response), COME_AGAIN, "{response}");
+        assert_eq!(status_and_whether_to_retry(&response), RETRY_LATER, "{response}");
     }
     // A request whose client has disconnected leaves the queue.
     drop(request(&server, "wait?4"));
@@ -650,7 +650,7 @@ fn answers_queued_requests_first_in_first_out() {
 
     let server = start("processes = 1\nqueue = 0");
     let _first = begin(&server, "0");
-    assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), COME_AGAIN);
+    assert_eq!(status_and_whether_to_retry(&server.get("/app/pid")), RETRY_LATER);
 }
 
 #[test]

@@ -207,9 +207,9 @@ fn as_root_refuses_files_that_another_user_can_replace() {
         let site = site(config);
         act(site.home());
         let secret = [site.home().join("secret"), site.home().join("logs/access.log")];
-        let (code, said) = refused(&site);
+        let (code, printed) = refused(&site);
         rows.check(what, code, Some(2));
-        rows.holds(what, &format!("it says {why:?}: {said}"), said.contains(why));
+        rows.holds(what, &format!("it says {why:?}: {printed}"), printed.contains(why));
         let left =
             secret.iter().find_map(|path| fs::read_to_string(path).ok().filter(|text| !text.is_empty()));
         rows.check(what, left.as_deref(), Some(SECRET));
@@ -247,13 +247,13 @@ fn never_follows_a_link_in_place_of_a_log() {
             fs::rename(&log, &moved).unwrap();
             symlink(link, &log).unwrap();
             act(&server);
-            let said = |lines: &[String]| {
+            let printed = |lines: &[String]| {
                 let count = |text| lines.iter().filter(|line| line.contains(text)).count();
                 let times = if target == "secret" { 1 } else { 2 };
                 (count("it is a link") >= times && count(expected) >= times).then_some(())
             };
-            let told = server.errors().wait_for(TIMEOUT, said).is_some();
-            rows.holds(what, &format!("it says why:\n{}", server.stderr()), told);
+            let logged = server.errors().wait_for(TIMEOUT, printed).is_some();
+            rows.holds(what, &format!("it says why:\n{}", server.stderr()), logged);
             fs::remove_file(&log).unwrap();
             fs::rename(&moved, &log).unwrap();
         }
@@ -440,7 +440,7 @@ fn as_root_serves_a_folder_that_the_account_cannot_reach() {
             thread::sleep(Duration::from_millis(100));
         }
         let folder = home.path().join("clone");
-        let asked = |word: &str| {
+        let run = |word: &str| {
             let mut command = command();
             command.arg(word).arg("--root").arg(&folder);
             output_of(&mut command).status.code()
@@ -450,7 +450,7 @@ fn as_root_serves_a_folder_that_the_account_cannot_reach() {
         let is_another = || matches!(server.serving_pids()[..], [pid] if pid != before);
         rows.holds("reload", &server.stderr(), wait_until(TIMEOUT, is_another));
         serves_all_and_no_more(&server, &mut rows, "after a reload");
-        rows.check("upgrade", asked("upgrade"), Some(0));
+        rows.check("upgrade", run("upgrade"), Some(0));
         let stats = {
             let mut command = command();
             command.args(["stats", "--json", "--root"]).arg(&folder);
@@ -481,9 +481,9 @@ fn names_a_folder_that_the_account_cannot_read_with_advice() {
         let config = format!("listen = [\"127.0.0.1:0\"]\nuser = \"nobody\"\nroot = \"{root}\"\n");
         let config = home.file("site.toml", config);
         let output = output_of(command().arg("-c").arg(config));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check(root, output.status.code(), Some(2));
-        rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
+        rows.holds(root, &format!("{why}: {stderr}"), stderr.contains(&why));
     }
     set_mode(home.path(), 0o755);
     for (root, why) in [
@@ -497,19 +497,19 @@ fn names_a_folder_that_the_account_cannot_read_with_advice() {
         let config = format!("listen = [\"127.0.0.1:0\"]\nuser = \"nobody\"\nroot = \"{root}\"\n");
         let config = home.file("site.toml", config);
         let output = output_of(command().arg("-c").arg(config));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         rows.check(root, output.status.code(), Some(2));
-        rows.holds(root, &format!("{why}: {said}"), said.contains(&why));
+        rows.holds(root, &format!("{why}: {stderr}"), stderr.contains(&why));
     }
     // For this folder itself, no other descriptor helps.
     let output =
         output_of(command().arg(folder.join("below")).args(["--listen", "127.0.0.1:0", "--user", "nobody"]));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     rows.check("DIR", output.status.code(), Some(2));
     rows.holds(
         "DIR",
-        &said,
-        said.contains("may not enter") && said.contains("or serve it as another user, by --user"),
+        &stderr,
+        stderr.contains("may not enter") && stderr.contains("or serve it as another user, by --user"),
     );
 }
 
@@ -567,12 +567,12 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
     assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("4321", 200));
     drop(server);
     let output = output_of(with_accounts(&home, others).arg("-c").arg(&config));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        said.contains("refusing to serve as root: set `user`")
-            && said.contains("create the account `taipan`"),
-        "{said}"
+        stderr.contains("refusing to serve as root: set `user`")
+            && stderr.contains("create the account `taipan`"),
+        "{stderr}"
     );
 }
 
@@ -581,6 +581,6 @@ fn packages_create_the_account() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/sysusers.d/taipan.conf");
     let file = file.canonicalize().unwrap();
     let output = output_of(tool("systemd-sysusers").arg("--dry-run").arg(file));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && (said.contains("taipan") || said.is_empty()), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && (stderr.contains("taipan") || stderr.is_empty()), "{stderr}");
 }

@@ -167,9 +167,9 @@ fn forwards_client_and_fields_of_a_trusted_proxy_to_an_application() {
             while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
                 head.push(byte[0]);
             }
-            let told =
+            let reported =
                 format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", head.len());
-            _ = stream.write_all(&[told.as_bytes(), &head].concat());
+            _ = stream.write_all(&[reported.as_bytes(), &head].concat());
         }
     });
     let server = site.start();
@@ -214,10 +214,10 @@ fn explain_uses_the_scheme_of_the_url() {
     let config = site.write_config();
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://own.example/go");
-        let told =
+        let reported =
             e2e::run(["explain".as_ref(), "-c".as_ref(), config.as_os_str(), "GET".as_ref(), url.as_ref()]);
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        assert!(told.contains(&format!("Location: {scheme}://own.example/there")), "{told}");
+        let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+        assert!(reported.contains(&format!("Location: {scheme}://own.example/there")), "{reported}");
     }
 }
 

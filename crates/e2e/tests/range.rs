@@ -471,14 +471,14 @@ fn ranges_apply_to_the_selected_content_coding() {
 
 /// One requested range.
 #[derive(Clone, Copy)]
-enum Asked {
+enum RequestedRange {
     Between(usize, usize),
     From(usize),
     Last(usize),
 }
 
-impl Asked {
-    fn random(random: &mut Random, size: usize) -> Asked {
+impl RequestedRange {
+    fn random(random: &mut Random, size: usize) -> RequestedRange {
         // Near each other, or anywhere; some slightly beyond the end.
         let at = |random: &mut Random| match random.below(3) {
             0 => random.below(40),
@@ -486,36 +486,36 @@ impl Asked {
             _ => random.below(size as u64 + size as u64 / 8 + 1),
         } as usize;
         match random.below(8) {
-            0 => Asked::From(at(random)),
-            1 => Asked::Last(at(random)),
+            0 => RequestedRange::From(at(random)),
+            1 => RequestedRange::Last(at(random)),
             _ => {
                 let from = at(random);
-                Asked::Between(from, from + random.below(30) as usize)
+                RequestedRange::Between(from, from + random.below(30) as usize)
             }
         }
     }
 
     fn text(self) -> String {
         match self {
-            Asked::Between(from, to) => format!("{from}-{to}"),
-            Asked::From(from) => format!("{from}-"),
-            Asked::Last(count) => format!("-{count}"),
+            RequestedRange::Between(from, to) => format!("{from}-{to}"),
+            RequestedRange::From(from) => format!("{from}-"),
+            RequestedRange::Last(count) => format!("-{count}"),
         }
     }
 
     /// The first byte and the last.
     fn of(self, size: usize) -> Option<(usize, usize)> {
         match self {
-            Asked::Between(from, to) => (from < size).then(|| (from, to.min(size - 1))),
-            Asked::From(from) => (from < size).then(|| (from, size - 1)),
-            Asked::Last(count) => (count > 0).then(|| (size - count.min(size), size - 1)),
+            RequestedRange::Between(from, to) => (from < size).then(|| (from, to.min(size - 1))),
+            RequestedRange::From(from) => (from < size).then(|| (from, size - 1)),
+            RequestedRange::Last(count) => (count > 0).then(|| (size - count.min(size), size - 1)),
         }
     }
 }
 
 /// The expected ranges, found by marking every requested byte.
-fn naive(asked: &[Asked], size: usize) -> String {
-    let there: Vec<(usize, usize)> = asked.iter().filter_map(|one| one.of(size)).collect();
+fn naive(requested: &[RequestedRange], size: usize) -> String {
+    let there: Vec<(usize, usize)> = requested.iter().filter_map(|one| one.of(size)).collect();
     let mut painted = vec![false; size];
     for (from, to) in &there {
         painted[*from..=*to].fill(true);
@@ -546,14 +546,14 @@ fn random_ranges_match_a_naive_implementation() {
         for (path, content, requests) in [("/small.bin", &small, 300), ("/big.bin", &big, 8)] {
             for _ in 0..requests {
                 let count = 1 + random.below(*random.clone().one_of(&[1, 3, 8, 20, 40]));
-                let asked: Vec<Asked> =
-                    (0..count).map(|_| Asked::random(&mut random, content.len())).collect();
-                let value = asked.iter().map(|one| one.text()).collect::<Vec<_>>().join(",");
+                let requested: Vec<RequestedRange> =
+                    (0..count).map(|_| RequestedRange::random(&mut random, content.len())).collect();
+                let value = requested.iter().map(|one| one.text()).collect::<Vec<_>>().join(",");
                 let response = request(&mut client, path, &format!("Range: bytes={value}\r\n"));
                 table.check(
                     format!("{path} {value}"),
                     sent(&response, content),
-                    naive(&asked, content.len()),
+                    naive(&requested, content.len()),
                 );
             }
         }
@@ -585,23 +585,23 @@ fn answers_pipelined_range_requests_in_order() {
     let (small, big) = (small(), big());
     let server = site().start();
     let mut random = Random::new(7);
-    let asked: Vec<(bool, Asked)> = (0..300)
+    let requested: Vec<(bool, RequestedRange)> = (0..300)
         .map(|_| {
             let of_big = random.below(4) == 0;
-            (of_big, Asked::random(&mut random, if of_big { BIG } else { SMALL }))
+            (of_big, RequestedRange::random(&mut random, if of_big { BIG } else { SMALL }))
         })
-        .filter(|(of_big, asked)| !of_big || matches!(asked, Asked::Between(..)))
+        .filter(|(of_big, requested)| !of_big || matches!(requested, RequestedRange::Between(..)))
         .collect();
     let mut client = server.connect();
-    let requests = asked.iter().map(|(of_big, asked)| {
+    let requests = requested.iter().map(|(of_big, requested)| {
         let path = if *of_big { "big" } else { "small" };
-        format!("GET /{path}.bin HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", asked.text())
+        format!("GET /{path}.bin HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", requested.text())
     });
     client.send(requests.collect::<String>());
     let mut table = Rows::new();
-    for (of_big, asked) in asked {
+    for (of_big, requested) in requested {
         let content = if of_big { &big } else { &small };
         let response = client.read_response();
-        table.check(asked.text(), sent(&response, content), naive(&[asked], content.len()));
+        table.check(requested.text(), sent(&response, content), naive(&[requested], content.len()));
     }
 }

@@ -231,10 +231,10 @@ fn reads_raw_characters_in_targets_as_if_encoded() {
     ] {
         rows.check(target, request(target).field("location"), Some(location));
     }
-    let asked = "/app/\u{e4}?\u{e4}\"<>";
-    rows.check(asked, request(asked.as_bytes()).status, 200);
+    let target = "/app/\u{e4}?\u{e4}\"<>";
+    rows.check(target, request(target.as_bytes()).status, 200);
     let head = heads.recv_timeout(TIMEOUT).expect("the application gets the request");
-    rows.check(asked, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
+    rows.check(target, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
     let log = lines(&server, 16);
     rows.holds(
         &log[15],

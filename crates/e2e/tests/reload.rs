@@ -112,8 +112,8 @@ fn reload_can_open_a_port_below_1024() {
         assert!(answers(&address));
         assert_eq!(ids(server.serving_pid(), "Uid")[0], "65534");
     } else {
-        let said = server.reload_error();
-        assert!(said.contains("ports below 1024 need root or CAP_NET_BIND_SERVICE"), "{said}");
+        let printed = server.reload_error();
+        assert!(printed.contains("ports below 1024 need root or CAP_NET_BIND_SERVICE"), "{printed}");
     }
 }
 
@@ -166,18 +166,18 @@ fn reload_changes_log_files() {
     assert!(wait_until(TIMEOUT, || read("b.log").contains("?after")), "{}", read("b.log"));
     assert!(wait_until(TIMEOUT, || read("a.log").contains("?before")), "{}", read("a.log"));
     assert!(!read("a.log").contains("?after") && !read("b.log").contains("?before"));
-    let is_told = |what: &str| wait_until(TIMEOUT, || read("b.err").contains(what));
-    assert!(is_told("the configuration is read again"), "{}", read("b.err"));
+    let is_logged = |what: &str| wait_until(TIMEOUT, || read("b.err").contains(what));
+    assert!(is_logged("the configuration is read again"), "{}", read("b.err"));
     // Errors go to the log of the configuration in force.
     server.configure("listen = 1");
     server.reload_error();
-    assert!(is_told("nothing was changed") && !read("a.err").contains("nothing was changed"));
+    assert!(is_logged("nothing was changed") && !read("a.err").contains("nothing was changed"));
 }
 
 #[test]
 fn reload_changes_user_and_group() {
     let server = site("").start();
-    let becomes_of = |user: &str, group: &str| {
+    let ids_after_reload = |user: &str, group: &str| {
         server.configure(&format!("user = \"{user}\"\n{group}"));
         server.reload();
         let pid = server.serving_pid();
@@ -185,12 +185,12 @@ fn reload_changes_user_and_group() {
     };
     if is_root() {
         let all = |id: &str| vec![id.to_owned(); 4];
-        let found = becomes_of("nobody", "");
+        let found = ids_after_reload("nobody", "");
         assert_eq!((found.0, found.1), (all("65534"), all("65534")));
-        let found = becomes_of("daemon", "group = \"bin\"");
+        let found = ids_after_reload("daemon", "group = \"bin\"");
         assert_eq!((found.0, found.1), (all("1"), all("2")));
         assert!(!found.2.contains(&"0".to_owned()), "no group of root's is left");
-        let found = becomes_of("root", "");
+        let found = ids_after_reload("root", "");
         assert_eq!((found.0, found.1), (all("0"), all("0")));
     } else {
         server.configure("user = \"root\"");
@@ -258,15 +258,15 @@ fn a_failed_reload_changes_nothing_and_says_why() {
     let mut same = server.connect();
     for (config, why) in rows {
         server.configure(&config);
-        let said = server.reload_error();
-        table.holds(&config, &format!("{why:?} is printed by the command: {said}"), said.contains(why));
-        let told = |lines: &[String]| lines.iter().any(|line| line.contains(why)).then_some(());
-        let is_told = server.errors().wait_for(TIMEOUT, told).is_some();
-        table.holds(&config, &format!("{why:?} is in the error log: {}", server.stderr()), is_told);
+        let printed = server.reload_error();
+        table.holds(&config, &format!("{why:?} is printed by the command: {printed}"), printed.contains(why));
+        let logged = |lines: &[String]| lines.iter().any(|line| line.contains(why)).then_some(());
+        let is_logged = server.errors().wait_for(TIMEOUT, logged).is_some();
+        table.holds(&config, &format!("{why:?} is in the error log: {}", server.stderr()), is_logged);
         table.holds(
             &config,
-            &format!("the command says that the server continues: {said}"),
-            said.contains("nothing was changed"),
+            &format!("the command says that the server continues: {printed}"),
+            printed.contains("nothing was changed"),
         );
         table.check(&config, same.get("/a.txt").field("x-version"), Some("1"));
         table.check(&config, server.get("/a.txt").field("x-version"), Some("1"));
@@ -276,10 +276,10 @@ fn a_failed_reload_changes_nothing_and_says_why() {
     // By a signal it is the same, and afterwards a good reload works.
     let before = server.stderr().matches("nothing was changed").count();
     server.signal(Signal::HUP);
-    let told = |lines: &[String]| {
+    let logged = |lines: &[String]| {
         (lines.iter().filter(|line| line.contains("nothing was changed")).count() > before).then_some(())
     };
-    assert!(server.errors().wait_for(TIMEOUT, told).is_some(), "{}", server.stderr());
+    assert!(server.errors().wait_for(TIMEOUT, logged).is_some(), "{}", server.stderr());
     assert_eq!(server.serving_pids(), [serving]);
     server.configure(&version(2));
     server.reload();
@@ -459,8 +459,8 @@ fn downloads_survive_reloads_up_to_the_limit_of_generations() {
         assert_eq!(server.serving_pids().len(), number as usize + 2);
     }
     server.configure(&config(3));
-    let said = server.reload_error();
-    assert!(said.contains("generations") && said.contains("nothing was changed"), "{said}");
+    let printed = server.reload_error();
+    assert!(printed.contains("generations") && printed.contains("nothing was changed"), "{printed}");
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
     // The first generation ends, which makes room for another.
     for (number, mut download) in downloads {
@@ -516,8 +516,8 @@ fn a_failed_start_leaves_nothing_behind() {
     ] {
         let site = site(&format!("listen = [\"unix:a.sock\", \"127.0.0.1:0\"]\n{wrong}"));
         let output = output_of(command().arg("-c").arg(site.write_config()).current_dir(site.home()));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains(why), "{wrong}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && stderr.contains(why), "{wrong}: {stderr}");
         assert!(!site.home().join("a.sock").exists(), "{wrong}");
     }
 }
@@ -619,10 +619,10 @@ fn replaces_a_killed_serving_process() {
     server.wait_for_line("the serving process has ended: killed by SIGKILL", TIMEOUT);
     // A reload during the restart delay starts one process, not two.
     signal_process(server.serving_pid(), Signal::KILL);
-    let told = |lines: &[String]| {
+    let logged = |lines: &[String]| {
         (lines.iter().filter(|line| line.contains("killed by SIGKILL")).count() == 2).then_some(())
     };
-    assert!(server.errors().wait_for(TIMEOUT, told).is_some(), "{}", server.stderr());
+    assert!(server.errors().wait_for(TIMEOUT, logged).is_some(), "{}", server.stderr());
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
     let pid = server.serving_pid();
@@ -651,11 +651,12 @@ fn replaces_dying_serving_processes_with_growing_delays() {
     for (number, pause) in ["at once", "in 0.5 s", "in 1 s", "in 2 s", "in 4 s", "in 4 s"].iter().enumerate()
     {
         signal_process(server.serving_pid(), Signal::KILL);
-        let told = |lines: &[String]| {
-            let told = lines.iter().filter(|line| line.contains("killed by SIGKILL; another one is started"));
-            told.clone().nth(number).cloned()
+        let logged = |lines: &[String]| {
+            let logged =
+                lines.iter().filter(|line| line.contains("killed by SIGKILL; another one is started"));
+            logged.clone().nth(number).cloned()
         };
-        let line = server.errors().wait_for(TIMEOUT, told);
+        let line = server.errors().wait_for(TIMEOUT, logged);
         let line = line.unwrap_or_else(|| panic!("{number}: {}", server.stderr()));
         assert!(line.ends_with(pause), "{number}: {line}");
         // Until then, the client waits in the kernel.

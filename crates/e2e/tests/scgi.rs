@@ -32,8 +32,9 @@ fn start(place: Place, settings: &str) -> Running {
         let mut python = tool("python3");
         let application =
             BackgroundProcess::start(python.arg("-B").arg(&program).arg(word).current_dir(&home));
-        let said = application.output().wait_for(TIMEOUT, |lines| lines.first().cloned());
-        let address = said.unwrap_or_else(|| panic!("it does not begin:\n{}", application.errors().text()));
+        let printed = application.output().wait_for(TIMEOUT, |lines| lines.first().cloned());
+        let address =
+            printed.unwrap_or_else(|| panic!("it does not begin:\n{}", application.errors().text()));
         (format!("address = \"{address}\""), Some(application))
     };
     let (servers, application) = match place {

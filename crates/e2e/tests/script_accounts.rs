@@ -104,17 +104,17 @@ fn a_script_of_another_account_cannot_affect_the_server() {
         // It could end the server, but can neither read nor change its memory.
         (format!("/own/a?{query}"), of_the_server(), 3),
     ] {
-        let said = server.get(&target).text();
+        let printed = server.get(&target).text();
         let ids = format!("ids{}\n", format!(" {user}").repeat(7));
-        rows.holds(&target, "it has the ids of its account alone", said.starts_with(&ids));
+        rows.holds(&target, "it has the ids of its account alone", printed.starts_with(&ids));
         for line in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
             let none = format!("{line} 0000000000000000\n");
-            rows.holds(&target, "it has no capability", said.contains(&none));
+            rows.holds(&target, "it has no capability", printed.contains(&none));
         }
-        rows.holds(&target, "it gets no privilege", said.contains("NoNewPrivs: 1\n"));
-        let refused = said.lines().filter(|line| line.starts_with("refused")).count();
+        rows.holds(&target, "it gets no privilege", printed.contains("NoNewPrivs: 1\n"));
+        let refused = printed.lines().filter(|line| line.starts_with("refused")).count();
         rows.check(&target, refused, attempts * processes.len());
-        rows.holds(&target, &said, !said.contains("DONE"));
+        rows.holds(&target, &printed, !printed.contains("DONE"));
     }
     rows.check("the processes are the same", [vec![server.pid()], server.serving_pids()].concat(), processes);
 }
@@ -128,9 +128,9 @@ fn without_root_a_script_can_neither_read_nor_trace_the_server() {
     let server = site.start_by(command);
     let processes = [vec![server.pid()], server.serving_pids()].concat();
     let query = processes.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
-    let said = server.get(&format!("/a.cgi?{query}")).text();
-    let refused = said.lines().filter(|line| line.starts_with("refused")).count();
-    assert!(refused == 3 * processes.len() && !said.contains("DONE"), "{said}");
+    let printed = server.get(&format!("/a.cgi?{query}")).text();
+    let refused = printed.lines().filter(|line| line.starts_with("refused")).count();
+    assert!(refused == 3 * processes.len() && !printed.contains("DONE"), "{printed}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_script_of_another_account_can_open_its_streams_by_name() {
     let site = Site::new().script("a.cgi", text).file_beside_root("spool/none", "");
     fs::set_permissions(site.home().join("spool"), Permissions::from_mode(0o777)).unwrap();
     let server = start(site, "spool = \"spool\"\n");
-    let said = |body: &str| format!("{}\n{body}", of_scripts());
+    let printed = |body: &str| format!("{}\n{body}", of_scripts());
     for (request, body) in [
         ("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n", ""),
         ("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nsized", "sized"),
@@ -152,7 +152,7 @@ fn a_script_of_another_account_can_open_its_streams_by_name() {
             "spooled",
         ),
     ] {
-        assert_eq!(server.request(request).text(), said(body));
+        assert_eq!(server.request(request).text(), printed(body));
     }
     let has_all = || server.stderr().matches("complaint").count() == 3;
     assert!(wait_until(TIMEOUT, has_all), "{}", server.stderr());
@@ -299,8 +299,11 @@ fn a_script_of_another_account_has_its_own_control_group() {
     let site = Site::new().script("a.cgi", shell("id -u; cat /proc/self/cgroup"));
     let scripts = format!("cgroup = \"{}\"\ncgroup_tasks = 20\n", folder.path().display());
     let mut server = start(site, &scripts);
-    let said = server.get("/a.cgi").text();
-    assert!(said.starts_with(&format!("{}\n", of_scripts())) && said.contains("/scripts."), "{said}");
+    let printed = server.get("/a.cgi").text();
+    assert!(
+        printed.starts_with(&format!("{}\n", of_scripts())) && printed.contains("/scripts."),
+        "{printed}"
+    );
     server.signal(Signal::TERM);
     server.wait(TIMEOUT);
     assert!(folder.folders().is_empty());
@@ -319,17 +322,17 @@ fn reports_an_unavailable_account_with_advice() {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (output.status.code(), text(output.stderr), checked.status.code(), text(checked.stderr))
     };
-    let (code, said, _, _) = start("root");
-    assert_eq!(code, Some(2), "{said}");
+    let (code, printed, _, _) = start("root");
+    assert_eq!(code, Some(2), "{printed}");
     let expected =
         "scripts of the route /bin/: only root can become user \"root\"; start as root, or remove `user`";
-    assert!(said.contains(expected), "{said}");
-    let (code, said, checked, found) = start("no-such-user");
-    assert_eq!((code, checked), (Some(2), Some(1)), "{said}{found}");
-    for said in [said, found] {
+    assert!(printed.contains(expected), "{printed}");
+    let (code, printed, checked, found) = start("no-such-user");
+    assert_eq!((code, checked), (Some(2), Some(1)), "{printed}{found}");
+    for printed in [printed, found] {
         assert!(
-            said.contains("scripts of the route /bin/: there is no user \"no-such-user\"; create it"),
-            "{said}"
+            printed.contains("scripts of the route /bin/: there is no user \"no-such-user\"; create it"),
+            "{printed}"
         );
     }
 }
@@ -349,9 +352,9 @@ fn a_start_without_the_needed_capabilities_fails_and_names_them() {
         .arg("-c")
         .arg(site.write_config());
     let output = output_of(&mut withheld);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("takes CAP_SETUID, CAP_SETGID and CAP_KILL"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("takes CAP_SETUID, CAP_SETGID and CAP_KILL"), "{stderr}");
 }
 
 #[test]
@@ -365,12 +368,12 @@ fn check_warns_of_scripts_with_the_account_of_the_server_and_explain_names_the_a
     );
     let site = Site::new().script("own/a", shell("")).script("other/a", shell("")).config(&config);
     let config = site.write_config();
-    let said = |args: &[&str]| {
+    let printed = |args: &[&str]| {
         let output =
             run(args.iter().map(|arg| if *arg == "FILE" { config.as_os_str() } else { arg.as_ref() }));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let checked = said(&["check", "-c", "FILE"]);
+    let checked = printed(&["check", "-c", "FILE"]);
     let mut rows = Rows::new();
     for (who, shares) in [
         ("the scripts of the route /own/", true),
@@ -386,7 +389,7 @@ fn check_warns_of_scripts_with_the_account_of_the_server_and_explain_names_the_a
     let other = format!("account   {scripts}:{scripts}\n");
     let own = format!("account   {server}, which is the server's own\n");
     for (path, expected) in [("/own/a", &own), ("/other/a", &other), ("/app/", &own)] {
-        let explained = said(&["explain", "-c", "FILE", "GET", path]);
+        let explained = printed(&["explain", "-c", "FILE", "GET", path]);
         rows.holds(path, &explained, explained.contains(expected));
     }
 }

@@ -46,8 +46,8 @@ fn sigterm_finishes_running_requests_and_exits_with_0() {
         if workers == 1 {
             half.send("st: a\r\n\r\n");
             let answer = half.read_response();
-            let told = (answer.status, answer.field("connection"));
-            assert_eq!(told, (200, Some("close")), "a running request is answered");
+            let status_and_connection = (answer.status, answer.field("connection"));
+            assert_eq!(status_and_connection, (200, Some("close")), "a running request is answered");
             assert!(half.is_closed());
         }
         drop(half);

@@ -119,11 +119,14 @@ fn check_prints_the_disk_space_that_bodies_may_use() {
     let scripts = "[[route]]\npath = \"*.cgi\"\ncgi = true\nmax_body = \"3GiB\"\n[scripts]\n";
     let line = "request bodies of unknown length, in /var/tmp (`spool_bytes`)";
     assert!(!check("").contains(line), "there is none without scripts");
-    let said = check(scripts);
-    assert!(said.contains(&format!("256.0 MiB  {line}")), "{said}");
+    let printed = check(scripts);
+    assert!(printed.contains(&format!("256.0 MiB  {line}")), "{printed}");
     let longer =
         "but the route *.cgi takes bodies of 3.0 GiB: those of unknown length are refused beyond 256.0 MiB";
-    assert!(said.contains(longer), "{said}");
-    let said = check(&format!("{scripts}spool_bytes = \"4GiB\"\n"));
-    assert!(said.contains(&format!("4.0 GiB  {line}")) && !said.contains("refused beyond"), "{said}");
+    assert!(printed.contains(longer), "{printed}");
+    let printed = check(&format!("{scripts}spool_bytes = \"4GiB\"\n"));
+    assert!(
+        printed.contains(&format!("4.0 GiB  {line}")) && !printed.contains("refused beyond"),
+        "{printed}"
+    );
 }

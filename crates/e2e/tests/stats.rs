@@ -274,16 +274,16 @@ fn only_root_and_the_owner_may_read_statistics() {
         let mut asking = command_without_privilege(&server.home().join("www"));
         asking.args([*word, "-c"]).arg(server.home().join("site.toml"));
         let output = output_of(&mut asking);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         if is_root() {
-            assert_eq!(output.status.code(), Some(1), "{word}: {said}");
+            assert_eq!(output.status.code(), Some(1), "{word}: {stderr}");
             assert!(
-                said.contains("only root and the user that runs this program may do this"),
-                "{word}: {said}"
+                stderr.contains("only root and the user that runs this program may do this"),
+                "{word}: {stderr}"
             );
             assert!(output.stdout.is_empty());
         } else {
-            assert_eq!(output.status.code(), Some(0), "{word}: {said}");
+            assert_eq!(output.status.code(), Some(0), "{word}: {stderr}");
         }
         assert_eq!(server.get("/a.txt").status, 200);
     }
@@ -295,9 +295,9 @@ fn stats_fails_with_advice_when_no_server_runs() {
     let config = quiet.write_config();
     for word in ["stats", "reload", "upgrade"] {
         let output = output_of(command().arg(word).arg("-c").arg(&config));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{word}: {said}");
-        assert!(said.contains("no taipan serves"), "{word}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{word}: {stderr}");
+        assert!(stderr.contains("no taipan serves"), "{word}: {stderr}");
     }
 }
 

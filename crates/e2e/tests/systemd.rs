@@ -78,11 +78,11 @@ fn monotonic_micros() -> u64 {
 }
 
 /// Checks `RELOADING=1` with its start time.
-fn check_reloading(message: &str, asked: u64) {
+fn check_reloading(message: &str, since: u64) {
     let time = message.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|text| text.parse::<u64>().ok());
     assert!(
-        time.is_some_and(|time| (asked..=monotonic_micros()).contains(&time)),
-        "{message:?} after {asked}"
+        time.is_some_and(|time| (since..=monotonic_micros()).contains(&time)),
+        "{message:?} after {since}"
     );
 }
 
@@ -93,20 +93,20 @@ fn notifies_the_manager_of_every_change_of_state() {
     assert_eq!(manager.next(), "READY=1");
     assert_eq!(server.get("/a.txt").status, 200, "the server is ready");
 
-    let asked = monotonic_micros();
+    let since = monotonic_micros();
     server.reload();
-    check_reloading(&manager.next(), asked);
+    check_reloading(&manager.next(), since);
     assert_eq!(manager.next(), "READY=1");
 
-    let asked = monotonic_micros();
+    let since = monotonic_micros();
     server.signal(Signal::HUP);
-    check_reloading(&manager.next(), asked);
+    check_reloading(&manager.next(), since);
     assert_eq!(manager.next(), "READY=1");
 
-    let asked = monotonic_micros();
+    let since = monotonic_micros();
     server.configure("lisen = 1");
     server.reload_error();
-    check_reloading(&manager.next(), asked);
+    check_reloading(&manager.next(), since);
     assert_eq!(manager.next(), "READY=1", "as before");
 
     server.signal(Signal::TERM);
@@ -148,9 +148,9 @@ fn pings_the_watchdog_only_while_every_event_loop_runs() {
     let server = manager.env(site).start();
     assert_eq!(manager.next_but_alive(), "READY=1");
     for _ in 0..3 {
-        let asked = Instant::now();
+        let since = Instant::now();
         assert_eq!(manager.next(), "WATCHDOG=1");
-        assert!(asked.elapsed() < TIMEOUT);
+        assert!(since.elapsed() < TIMEOUT);
     }
     let serving = server.serving_pid();
     signal_process(serving, Signal::STOP);
@@ -291,9 +291,9 @@ fn refuses_a_configuration_without_addresses_when_no_sockets_are_passed() {
     for (sockets, variables, why) in rows {
         let site = site();
         let output = output_of(&mut start_with(&site, sockets, variables));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{variables}: {said}");
-        assert!(said.contains(why), "{variables}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{variables}: {stderr}");
+        assert!(stderr.contains(why), "{variables}: {stderr}");
     }
 }
 
@@ -311,8 +311,8 @@ fn units_pass_systemd_analyze() {
     }
     assert_eq!(names.len(), 2);
     let output = output_of(tool("systemd-analyze").args(["verify", "--man=no"]).args(&names));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     // Complaints about other units do not matter.
-    let about_ours = said.lines().filter(|line| line.contains("taipan")).collect::<Vec<_>>();
-    assert!(output.status.success() && about_ours.is_empty(), "{said}");
+    let about_ours = stderr.lines().filter(|line| line.contains("taipan")).collect::<Vec<_>>();
+    assert!(output.status.success() && about_ours.is_empty(), "{stderr}");
 }

@@ -66,9 +66,9 @@ impl Fixture {
     /// `taipan upgrade`, which must succeed.
     fn upgrade(&mut self) -> u32 {
         let output = self.server.run_command(&["upgrade"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.code() != Some(0) {
-            panic!("{said}\n{}", self.server.stderr());
+            panic!("{stderr}\n{}", self.server.stderr());
         }
         self.follow()
     }
@@ -200,18 +200,18 @@ fn a_broken_new_program_changes_nothing() {
     for (what, write, why) in rows {
         fixture.install(write);
         let output = fixture.server.run_command(&["upgrade"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{what}: {said}");
-        assert!(said.contains(why), "{what}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{what}: {stderr}");
+        assert!(stderr.contains(why), "{what}: {stderr}");
         fixture.server.wait_for_line("this program goes on", TIMEOUT);
         assert_eq!(same.get("/a.txt").status, 200, "{what}");
         assert_eq!(fixture.server.get("/a.txt").status, 200, "{what}");
-        let told = fixture.server.stderr().matches("this program goes on").count();
+        let reported = fixture.server.stderr().matches("this program goes on").count();
         // By a signal it is the same.
         fixture.server.signal(Signal::USR2);
         let again = |lines: &[String]| {
             let count = lines.iter().filter(|line| line.contains("this program goes on")).count();
-            (count > told).then_some(())
+            (count > reported).then_some(())
         };
         assert!(
             fixture.server.errors().wait_for(TIMEOUT, again).is_some(),

@@ -17,7 +17,7 @@ use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
 use script::reply::{self, Parser, Step};
 
 /// Longer than any program takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const BIG: usize = 8 << 20;
 
@@ -121,8 +121,8 @@ fn answers_many_requests_on_one_connection(command: Command) {
     for _ in 0..50 {
         connection.check("hello", b"", b"Hello!\n");
     }
-    let answer = connection.ask(&[("QUERY_STRING", "hello")], b"", Keep::Close);
-    assert_eq!(body_of(&answer.stdout), b"Hello!\n");
+    let response = connection.ask(&[("QUERY_STRING", "hello")], b"", Keep::Close);
+    assert_eq!(body_of(&response.stdout), b"Hello!\n");
     connection.is_closed();
     application.connect().check("hello", b"", b"Hello!\n");
 }
@@ -169,16 +169,16 @@ fn sends_flushed_output_at_once(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let id = connection.begin(&[("QUERY_STRING", "step")], Keep::Open);
-    let mut answer = Answer::default();
-    while !answer.stdout.ends_with(b"\r\n\r\n1") {
-        assert!(connection.hear(&mut answer), "the end comes after the requested byte");
+    let mut response = Response::default();
+    while !response.stdout.ends_with(b"\r\n\r\n1") {
+        assert!(connection.receive(&mut response), "the end comes after the requested byte");
     }
     let mut out = Vec::new();
     connection.client.stdin(id, b"x", &mut out);
     connection.client.end_stdin(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    while connection.hear(&mut answer) {}
-    assert_eq!(body_of(&answer.stdout), b"1x2");
+    while connection.receive(&mut response) {}
+    assert_eq!(body_of(&response.stdout), b"1x2");
 }
 
 fn each_request_has_its_own_environment(command: Command) {
@@ -186,8 +186,8 @@ fn each_request_has_its_own_environment(command: Command) {
     let mut connection = application.connect();
     let mut check = |variables: &[(&str, &str)], expected: &str| {
         let variables = [&[("QUERY_STRING", "environment")], variables].concat();
-        let answer = connection.ask(&variables, b"", Keep::Open);
-        assert_eq!(String::from_utf8_lossy(body_of(&answer.stdout)), expected);
+        let response = connection.ask(&variables, b"", Keep::Open);
+        assert_eq!(String::from_utf8_lossy(body_of(&response.stdout)), expected);
     };
     let long = "long".repeat(10_000);
     check(&[], "base none none none");
@@ -206,17 +206,17 @@ fn each_request_has_its_own_environment(command: Command) {
     out.extend([1, 4, 0, id.number() as u8, 0, 0, 0, 0]);
     connection.client.end_stdin(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    let mut answer = Answer::default();
-    while connection.hear(&mut answer) {}
-    assert_eq!(body_of(&answer.stdout), b"base none none none");
+    let mut response = Response::default();
+    while connection.receive(&mut response) {}
+    assert_eq!(body_of(&response.stdout), b"base none none none");
 }
 
 fn sends_stderr_to_the_server(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
-    let answer = connection.ask(&[("QUERY_STRING", "stderr")], b"", Keep::Open);
-    assert_eq!(body_of(&answer.stdout), b"Hello!\n");
-    assert_eq!(answer.stderr, b"oops\n");
+    let response = connection.ask(&[("QUERY_STRING", "stderr")], b"", Keep::Open);
+    assert_eq!(body_of(&response.stdout), b"Hello!\n");
+    assert_eq!(response.stderr, b"oops\n");
     connection.check("hello", b"", b"Hello!\n");
 }
 
@@ -227,15 +227,15 @@ fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
     let mut out = Vec::new();
     connection.client.end_stdin(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    let mut answer = Answer::default();
-    while answer.stdout.len() < 100_000 {
-        assert!(connection.hear(&mut answer));
+    let mut response = Response::default();
+    while response.stdout.len() < 100_000 {
+        assert!(connection.receive(&mut response));
     }
     let mut out = Vec::new();
     connection.client.abort(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    while connection.hear(&mut answer) {}
-    assert_eq!(answer.ending, Some(Ending::Complete));
+    while connection.receive(&mut response) {}
+    assert_eq!(response.ending, Some(Ending::Complete));
     connection.check("hello", b"", b"Hello!\n");
 
     // A program that waits for its body sees the end.
@@ -244,9 +244,9 @@ fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
     connection.client.stdin(id, b"a part", &mut out);
     connection.client.abort(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    let mut answer = Answer::default();
-    while connection.hear(&mut answer) {}
-    assert_eq!((answer.ending, answer.stdout.len()), (Some(Ending::Complete), 0));
+    let mut response = Response::default();
+    while connection.receive(&mut response) {}
+    assert_eq!((response.ending, response.stdout.len()), (Some(Ending::Complete), 0));
     connection.check("hello", b"", b"Hello!\n");
 }
 
@@ -255,13 +255,13 @@ fn an_exit_ends_the_request(command: Command) {
     let mut application = Application::start(command);
     let mut connection = application.connect();
     connection.check("hello", b"", b"Hello!\n");
-    let answer = connection.ask(&[("QUERY_STRING", "exit")], b"", Keep::Open);
-    assert_eq!(body_of(&answer.stdout), b"partial");
-    assert_eq!(answer.ending, Some(Ending::Complete));
-    assert!(matches!(answer.exit, 1 | 3), "{}", answer.exit);
+    let response = connection.ask(&[("QUERY_STRING", "exit")], b"", Keep::Open);
+    assert_eq!(body_of(&response.stdout), b"partial");
+    assert_eq!(response.ending, Some(Ending::Complete));
+    assert!(matches!(response.exit, 1 | 3), "{}", response.exit);
     connection.is_closed();
     drop(connection);
-    assert_eq!(application.end().code(), Some(answer.exit as i32));
+    assert_eq!(application.end().code(), Some(response.exit as i32));
 }
 
 fn closes_the_connection_of_a_server_that_errs_or_disconnects(command: Command) {
@@ -307,13 +307,13 @@ fn answers_protocol_records(command: Command) {
     let mut out = Vec::new();
     connection.client.ask_abilities(&mut out);
     connection.stream.write_all(&out).expect("a connection");
-    let mut answer = Answer::default();
-    while answer.abilities.is_none() {
-        connection.hear(&mut answer);
+    let mut response = Response::default();
+    while response.abilities.is_none() {
+        connection.receive(&mut response);
     }
     let abilities =
         Abilities { connections: Some(1), requests: Some(1), multiplexing: Some(Multiplexing::No) };
-    assert_eq!(answer.abilities, Some(abilities));
+    assert_eq!(response.abilities, Some(abilities));
     connection.check("hello", b"", b"Hello!\n");
 
     // A second concurrent request is rejected, and the first continues. Padding and small records are read
@@ -321,9 +321,9 @@ fn answers_protocol_records(command: Command) {
     let mut connection = Connection { client: Client::new(2), ..application.connect() };
     let first = connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
     connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
-    let mut answer = Answer::default();
-    while connection.hear(&mut answer) {}
-    assert_eq!(answer.ending, Some(Ending::CannotMultiplex));
+    let mut response = Response::default();
+    while connection.receive(&mut response) {}
+    assert_eq!(response.ending, Some(Ending::CannotMultiplex));
     let padded = [&[1, 5, 0, first.number() as u8, 0, 2, 255, 0], &b"hi"[..], &[7; 255]].concat();
     for byte in padded {
         connection.stream.write_all(&[byte]).expect("a connection");
@@ -331,9 +331,9 @@ fn answers_protocol_records(command: Command) {
     let mut out = Vec::new();
     connection.client.end_stdin(first, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    let mut answer = Answer::default();
-    while connection.hear(&mut answer) {}
-    assert_eq!(body_of(&answer.stdout), b"hi");
+    let mut response = Response::default();
+    while connection.receive(&mut response) {}
+    assert_eq!(body_of(&response.stdout), b"hi");
 
     // An authorizer has no body, and no record that ends it.
     let id = connection.client.begin(
@@ -345,9 +345,9 @@ fn answers_protocol_records(command: Command) {
     let from = out.len() - 8;
     assert!(id.is_some() && from > 8);
     connection.stream.write_all(&out[8..]).expect("a connection");
-    let mut answer = Answer::default();
-    while connection.hear(&mut answer) {}
-    assert_eq!(body_of(&answer.stdout), b"");
+    let mut response = Response::default();
+    while connection.receive(&mut response) {}
+    assert_eq!(body_of(&response.stdout), b"");
 
     // An unknown role, and an unknown type of record.
     let mut stream = application.connect().stream;
@@ -503,8 +503,8 @@ impl Application {
 
     fn connect(&self) -> Connection {
         let stream = UnixStream::connect_addr(&self.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a limit");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a limit");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a limit");
         Connection { stream, client: Client::new(1), received: Vec::new() }
     }
 
@@ -528,7 +528,7 @@ struct Connection {
 
 /// The result of a request.
 #[derive(Debug, Default)]
-struct Answer {
+struct Response {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     ending: Option<Ending>,
@@ -539,27 +539,27 @@ struct Answer {
 impl Connection {
     #[track_caller]
     fn check(&mut self, query: &str, body: &[u8], expected: &[u8]) {
-        let answer = self.ask(&[("QUERY_STRING", query)], body, Keep::Open);
-        let found = body_of(&answer.stdout);
+        let response = self.ask(&[("QUERY_STRING", query)], body, Keep::Open);
+        let found = body_of(&response.stdout);
         // Not `assert_eq`, which would print megabytes.
         assert!(found == expected, "{query}: {} bytes, expected {}", found.len(), expected.len());
-        assert_eq!((answer.ending, answer.exit), (Some(Ending::Complete), 0));
-        assert_eq!(answer.stderr, b"");
+        assert_eq!((response.ending, response.exit), (Some(Ending::Complete), 0));
+        assert_eq!(response.stderr, b"");
     }
 
     /// Sends while it reads, as a server does.
-    fn ask(&mut self, variables: &[(&str, &str)], body: &[u8], keep: Keep) -> Answer {
+    fn ask(&mut self, variables: &[(&str, &str)], body: &[u8], keep: Keep) -> Response {
         let id = self.begin(variables, keep);
         let mut out = Vec::new();
         self.client.stdin(id, body, &mut out);
         self.client.end_stdin(id, &mut out);
-        let mut answer = Answer::default();
+        let mut response = Response::default();
         let mut sender = self.stream.try_clone().expect("a descriptor");
         std::thread::scope(|scope| {
             scope.spawn(move || sender.write_all(&out));
-            while self.hear(&mut answer) {}
+            while self.receive(&mut response) {}
         });
-        answer
+        response
     }
 
     fn begin(&mut self, pairs: &[(&str, &str)], keep: Keep) -> RequestId {
@@ -578,25 +578,25 @@ impl Connection {
 
     /// Reads once; false when the request has ended.
     #[track_caller]
-    fn hear(&mut self, answer: &mut Answer) -> bool {
+    fn receive(&mut self, response: &mut Response) -> bool {
         loop {
             let (used, event) = self.client.receive(&self.received).expect("an honest application");
             match event {
                 Event::NeedMore => {
                     let mut bytes = [0; 65536];
                     let len = self.stream.read(&mut bytes).expect("bytes in time");
-                    assert!(len > 0, "{:?}, after {answer:?}", self.client.closed());
+                    assert!(len > 0, "{:?}, after {response:?}", self.client.closed());
                     self.received = bytes[..len].to_vec();
                     continue;
                 }
-                Event::Stdout(_, bytes) => answer.stdout.extend_from_slice(bytes),
-                Event::Stderr(_, bytes) => answer.stderr.extend_from_slice(bytes),
-                Event::Abilities(found) => answer.abilities = Some(found),
+                Event::Stdout(_, bytes) => response.stdout.extend_from_slice(bytes),
+                Event::Stderr(_, bytes) => response.stderr.extend_from_slice(bytes),
+                Event::Abilities(found) => response.abilities = Some(found),
                 Event::Unknown(kind) => panic!("{kind} is unknown"),
-                Event::End(_, ending, exit) => (answer.ending, answer.exit) = (Some(ending), exit),
+                Event::End(_, ending, exit) => (response.ending, response.exit) = (Some(ending), exit),
             }
             self.received.drain(..used);
-            return answer.ending.is_none();
+            return response.ending.is_none();
         }
     }
 

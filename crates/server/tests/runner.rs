@@ -69,9 +69,9 @@ fn main() -> ExitCode {
     // The alarm ends a test that hangs.
     alarm::set(PATIENCE);
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let selected = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     let (mut passed, mut failed) = (0, 0);
-    for (name, test) in TESTS.iter().filter(|(name, _)| asked(name)) {
+    for (name, test) in TESTS.iter().filter(|(name, _)| selected(name)) {
         let ok = catch_unwind(test).is_ok();
         println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
         passed += usize::from(ok);

@@ -11,7 +11,7 @@ use crate::file_system::Call::{self, Getattr, Lookup, Read};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
+    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait, wait_until,
 };
 
 #[test]
@@ -20,14 +20,14 @@ fn starts_while_the_root_hangs_and_serves_it_later() {
         Fixture::start(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT, |disk| {
             disk.slow_down(Getattr, Hanging);
         });
-    assert!(fixture.disk.somebody_waits(), "it does not look at its root");
-    fixture.others_notice_nothing().unwrap_or_else(|why| panic!("{why}"));
+    assert!(fixture.disk.a_call_waits(), "it does not look at its root");
+    fixture.others_are_unaffected().unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(fixture.server.get("/slow/small-0.txt").status, 503);
     let config = fixture.server.home().join("site.toml");
     let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
     assert!(checked.status.success(), "{checked:?}");
-    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert!(said.contains("slow does not answer"), "{said}");
+    let stdout = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(stdout.contains("slow does not answer"), "{stdout}");
     fixture.disk.release();
     // The server retries the root on a request, once a second.
     let is_served = || fixture.server.get("/slow/small-0.txt").status == 200;
@@ -40,7 +40,7 @@ const RELOADED: [(Call, &str); 3] =
 
 #[test]
 fn reloads_while_the_disk_hangs() {
-    in_turn(&RELOADED, |&(call, path)| {
+    one_by_one(&RELOADED, |&(call, path)| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
         let mut waiting = fixture.have_wait(call, Hanging, path)?;
         let before = fixture.server.serving_pid();
@@ -48,13 +48,13 @@ fn reloads_while_the_disk_hangs() {
         thread::scope(|scope| {
             let reload = scope.spawn(|| run(["reload".as_ref(), "-c".as_ref(), config.as_os_str()]));
             while !reload.is_finished() {
-                fixture.ask_for_fast_files()?;
+                fixture.request_fast_files()?;
             }
             let reloaded = reload.join().expect("it does not panic");
             ensure(reloaded.status.success(), || format!("{reloaded:?}"))
         })?;
         ensure(fixture.server.serving_pid() != before, || "no other process serves".to_owned())?;
-        fixture.others_notice_nothing()?;
+        fixture.others_are_unaffected()?;
         still_wait(&mut waiting)?;
         fixture.disk.release();
         are_answered(path, waiting)?;
@@ -67,10 +67,10 @@ const SHORT_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"1m\"\ndelay = 0\nshutdown
 
 #[test]
 fn sigterm_ends_the_server_while_the_disk_hangs() {
-    side_by_side(&[Names::Forgotten, Names::Kept], |&names| {
+    in_parallel(&[Names::Forgotten, Names::Kept], |&names| {
         let mut fixture = Fixture::new(Place::BesideRoot, names, Pages::Direct, SHORT_DISK_TIMEOUT);
         ensure(fixture.server.get("/slow/").status == 200, || "the listing fails".to_owned())?;
-        fixture.disk.become_deaf();
+        fixture.disk.stop_reading();
         let _waiting = fixture.request("/slow/none-{n}.txt", CLIENTS);
         ensure(wait_until(TIMEOUT, || fixture.helpers().running > 0), || "no request waits".to_owned())?;
         let since = Instant::now();
@@ -84,7 +84,7 @@ fn sigterm_ends_the_server_while_the_disk_hangs() {
 /// A process that is blocked in a file system call ends with that call, even after SIGKILL.
 #[test]
 fn sigterm_ends_the_server_as_soon_as_the_disk_answers() {
-    side_by_side(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
+    in_parallel(&[(Lookup, "/slow/none-{n}.txt"), (Read, "/slow/large-{n}.bin")], |&(call, path)| {
         let mut fixture =
             Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, SHORT_DISK_TIMEOUT);
         let waiting = fixture.have_wait(call, Hanging, path)?;

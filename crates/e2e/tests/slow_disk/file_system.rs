@@ -78,7 +78,7 @@ struct State {
     /// Calls that are held now.
     waiting: usize,
     /// Whether it does not even read its calls.
-    is_deaf: bool,
+    is_unresponsive: bool,
 }
 
 impl State {
@@ -122,8 +122,8 @@ impl Switch {
     }
 
     fn listen(&self) {
-        let deaf = self.changed.wait_while(self.state(), |state| state.is_deaf);
-        drop(deaf.expect("no thread panics with it"));
+        let unresponsive = self.changed.wait_while(self.state(), |state| state.is_unresponsive);
+        drop(unresponsive.expect("no thread panics with it"));
     }
 }
 
@@ -415,18 +415,18 @@ impl Mounted {
     }
 
     pub fn release(&self) {
-        self.switch.set(|state| (state.slow, state.is_deaf) = (None, false));
+        self.switch.set(|state| (state.slow, state.is_unresponsive) = (None, false));
     }
 
     /// After the next reply it reads no calls: processes that wait can then be killed, like those of a dead
     /// network file system.
-    pub fn become_deaf(&self) {
-        self.switch.set(|state| state.is_deaf = true);
+    pub fn stop_reading(&self) {
+        self.switch.set(|state| state.is_unresponsive = true);
         assert!(fs::symlink_metadata(self.at.join("nothing there")).is_err());
     }
 
     /// Waits until a call is held. `false`: none is in time.
-    pub fn somebody_waits(&self) -> bool {
+    pub fn a_call_waits(&self) -> bool {
         let nobody = |state: &mut State| state.waiting == 0;
         let waited = self.switch.changed.wait_timeout_while(self.switch.state(), SECOND * 10, nobody);
         !waited.expect("no thread panics with it").1.timed_out()

@@ -42,7 +42,7 @@ pub struct Fixture {
 
 /// Resources that a server holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct Resources {
     pub descriptors: usize,
     pub threads: usize,
     pub connections: u64,
@@ -92,10 +92,10 @@ impl Fixture {
 
     /// Clients that each request another file, if `path` has `{n}`.
     pub fn request(&self, path: &str, count: usize) -> Vec<Client> {
-        (0..count).map(|n| self.ask_one(path, n)).collect()
+        (0..count).map(|n| self.request_one(path, n)).collect()
     }
 
-    pub fn ask_one(&self, path: &str, n: usize) -> Client {
+    pub fn request_one(&self, path: &str, n: usize) -> Client {
         let mut client = self.server.connect();
         client.send(get(&path.replace("{n}", &n.to_string())));
         client
@@ -105,20 +105,20 @@ impl Fixture {
     pub fn have_wait(&self, call: Call, slowness: Slowness, path: &str) -> Result<Vec<Client>, String> {
         self.disk.slow_down(call, slowness);
         let waiting = self.request(path, CLIENTS);
-        ensure(self.disk.somebody_waits(), || "no request waits".to_owned())?;
+        ensure(self.disk.a_call_waits(), || "no request waits".to_owned())?;
         Ok(waiting)
     }
 
     /// Requests all fast files until 99 of 100 responses come at once, or almost as fast as from the server
     /// without a slow disk. Errors: a request without a response, or no fast round.
-    pub fn others_notice_nothing(&self) -> Result<(), String> {
+    pub fn others_are_unaffected(&self) -> Result<(), String> {
         let mut rounds = Vec::new();
         while rounds.len() < ROUNDS {
-            let (p99, most) = self.ask_for_fast_files()?;
+            let (p99, most) = self.request_fast_files()?;
             rounds.push(format!("{p99:?}, slowest {most:?}"));
             let mut least = Duration::ZERO;
             if p99 > AT_ONCE {
-                least = self.ask_all_of(self.control())?.0;
+                least = self.request_all_of(self.control())?.0;
                 rounds.push(format!("{least:?} without a slow disk"));
             }
             if p99 <= least + AT_ONCE {
@@ -134,12 +134,12 @@ impl Fixture {
     }
 
     /// Requests all fast files. Returns the time of 99 of 100 responses, and the time of all.
-    pub fn ask_for_fast_files(&self) -> Result<(Duration, Duration), String> {
-        self.ask_all_of(&self.server)
+    pub fn request_fast_files(&self) -> Result<(Duration, Duration), String> {
+        self.request_all_of(&self.server)
     }
 
     /// Requests every fast path, one after the other.
-    fn ask_all_of(&self, server: &Server) -> Result<(Duration, Duration), String> {
+    fn request_all_of(&self, server: &Server) -> Result<(Duration, Duration), String> {
         let mut kept = server.connect();
         let mut all = Vec::new();
         for n in 0..FAST_REQUESTS {
@@ -169,24 +169,24 @@ impl Fixture {
         let last = CLIENTS.to_string();
         for path in ["small-{n}.txt", "large-{n}.bin", "packed-{n}.bin", "folder-{n}/", "none-{n}.txt"] {
             let path = format!("/slow/{path}").replace("{n}", &last);
-            let response = self.ask_one(&path, 0).try_read_response();
+            let response = self.request_one(&path, 0).try_read_response();
             is_answer(&path, &response.map_err(|broken| format!("{path}: {broken}"))?)?;
         }
-        let neighbour = self.server.connect().get_with("/slow/small-7.txt", "Accept-Encoding: gzip\r\n");
-        let is_packed = neighbour.field("content-encoding") == Some("gzip");
-        ensure(is_packed && neighbour.body == *contents().packed, || {
-            format!("a precompressed file: {neighbour}")
+        let precompressed = self.server.connect().get_with("/slow/small-7.txt", "Accept-Encoding: gzip\r\n");
+        let is_packed = precompressed.field("content-encoding") == Some("gzip");
+        ensure(is_packed && precompressed.body == *contents().packed, || {
+            format!("a precompressed file: {precompressed}")
         })
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> Resources {
         let count = |what: &str| {
             let folder = Path::new("/proc").join(self.server.serving_pid().to_string()).join(what);
             fs::read_dir(folder).expect("it runs").count()
         };
         let stats = self.stats();
         let connections = ["active", "idle", "parked"].map(|what| stats[what].as_u64().expect("a number"));
-        Held { descriptors: count("fd"), threads: count("task"), connections: connections.iter().sum() }
+        Resources { descriptors: count("fd"), threads: count("task"), connections: connections.iter().sum() }
     }
 
     /// Whether all connections are closed and no request is active.
@@ -195,7 +195,7 @@ impl Fixture {
     }
 
     /// Waits until it holds no more than before: an idle helper thread ends after a while.
-    pub fn becomes_as(&self, before: Held) -> bool {
+    pub fn becomes_as(&self, before: Resources) -> bool {
         let is_no_more = || {
             let now = self.held();
             let more = now.threads > before.threads || now.descriptors > before.descriptors;
@@ -289,7 +289,7 @@ pub fn wait_until(timeout: Duration, is: impl Fn() -> bool) -> bool {
 }
 
 /// Checks one row after the other, for tests that measure time. Fails with all failed rows.
-pub fn in_turn<Row: std::fmt::Debug>(rows: &[Row], check: impl Fn(&Row) -> Result<(), String>) {
+pub fn one_by_one<Row: std::fmt::Debug>(rows: &[Row], check: impl Fn(&Row) -> Result<(), String>) {
     let failed = rows.iter().filter_map(|row| {
         eprintln!("{row:?}:");
         check(row).err().map(|why| format!("{row:?}: {why}"))
@@ -298,7 +298,7 @@ pub fn in_turn<Row: std::fmt::Debug>(rows: &[Row], check: impl Fn(&Row) -> Resul
 }
 
 /// Checks all rows in parallel, as they mostly wait. Fails with all failed rows.
-pub fn side_by_side<Row: std::fmt::Debug + Sync>(
+pub fn in_parallel<Row: std::fmt::Debug + Sync>(
     rows: &[Row],
     check: impl Fn(&Row) -> Result<(), String> + Sync,
 ) {

@@ -11,7 +11,7 @@ use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, O
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side, still_wait, wait_until,
+    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait, wait_until,
 };
 use crate::{CLIENTS, SECOND};
 
@@ -42,17 +42,17 @@ const KNOWN_WAITS: [(Call, &str); 7] = [
     (Readdir, "/slow/folder-{n}/"),
 ];
 
-fn others_notice_nothing(
+fn others_are_unaffected(
     place: Place,
     names: Names,
     pages: Pages,
     slowness: Slowness,
     waits: &[(Call, &str)],
 ) {
-    in_turn(waits, |&(call, path)| {
+    one_by_one(waits, |&(call, path)| {
         let fixture = Fixture::new(place, names, pages, LONG_DISK_TIMEOUT);
         let mut waiting = fixture.have_wait(call, slowness, path)?;
-        fixture.others_notice_nothing()?;
+        fixture.others_are_unaffected()?;
         if slowness == Hanging {
             still_wait(&mut waiting)?;
         }
@@ -63,23 +63,23 @@ fn others_notice_nothing(
 
 #[test]
 fn keeps_serving_fast_files_while_the_disk_hangs() {
-    others_notice_nothing(Place::BesideRoot, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
+    others_are_unaffected(Place::BesideRoot, Names::Forgotten, Pages::Direct, Hanging, &WAITS);
 }
 
 #[test]
 fn keeps_serving_while_a_mount_below_the_root_hangs() {
-    others_notice_nothing(Place::Beneath, Names::Forgotten, Pages::Kept, Hanging, &WAITS);
+    others_are_unaffected(Place::Beneath, Names::Forgotten, Pages::Kept, Hanging, &WAITS);
 }
 
 #[test]
 fn keeps_serving_fast_files_while_the_disk_is_slow() {
-    others_notice_nothing(Place::BesideRoot, Names::Forgotten, Pages::Kept, Delayed(SECOND * 3), &WAITS);
+    others_are_unaffected(Place::BesideRoot, Names::Forgotten, Pages::Kept, Delayed(SECOND * 3), &WAITS);
 }
 
 #[test]
 fn keeps_serving_while_the_disk_hangs_with_names_cached() {
-    others_notice_nothing(Place::BesideRoot, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
-    others_notice_nothing(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
+    others_are_unaffected(Place::BesideRoot, Names::Kept, Pages::Direct, Hanging, &KNOWN_WAITS);
+    others_are_unaffected(Place::Beneath, Names::Kept, Pages::Kept, Hanging, &KNOWN_WAITS);
 }
 
 /// Requests for the fast file system that need a helper thread or a slot of their own.
@@ -100,16 +100,16 @@ const DEAD: [(Place, Call, &str); 8] = [
 
 #[test]
 fn a_hung_device_leaves_threads_for_other_devices() {
-    side_by_side(&DEAD, |&(place, call, path)| {
+    in_parallel(&DEAD, |&(place, call, path)| {
         // Fewer than the clients.
         let config = "[timeouts]\ndisk = \"1m\"\ndelay = 0\n[limits]\ndisk_queue = 100\n";
         let fixture = Fixture::new(place, Names::Forgotten, Pages::Direct, config);
         let _waiting = fixture.have_wait(call, Hanging, path)?;
-        for (asked, status) in COLD {
+        for (fast_path, status) in COLD {
             for n in 0..20 {
-                let response = fixture.ask_one(asked, n).try_read_response();
-                let response = response.map_err(|broken| format!("{asked}: {broken}"))?;
-                ensure(response.status == status, || format!("{asked}: {response}"))?;
+                let response = fixture.request_one(fast_path, n).try_read_response();
+                let response = response.map_err(|broken| format!("{fast_path}: {broken}"))?;
+                ensure(response.status == status, || format!("{fast_path}: {response}"))?;
             }
         }
         Ok(())
@@ -134,21 +134,21 @@ const FLOODS: [(Call, &str, usize); 5] = [
 #[test]
 fn requests_for_a_hung_disk_leave_connections_for_others() {
     raise_descriptor_limit();
-    in_turn(&FLOODS, |&(call, path, connections)| {
+    one_by_one(&FLOODS, |&(call, path, connections)| {
         let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
         let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(call, Hanging);
-        let flood = (0..FLOOD).map(|n| fixture.ask_one(path, n % CLIENTS)).collect();
-        ensure(fixture.disk.somebody_waits(), || "no request waits".to_owned())?;
+        let flood = (0..FLOOD).map(|n| fixture.request_one(path, n % CLIENTS)).collect();
+        ensure(fixture.disk.a_call_waits(), || "no request waits".to_owned())?;
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| wait_unless_refused(flood, &is_over));
             let served = (0..LOCAL).try_for_each(|n| {
-                let (asked, status) = [("/new-{n}.txt", 200), ("/missing-{n}.txt", 404)][n % 2];
-                let response = fixture.ask_one(asked, n).try_read_response();
-                let response = response.map_err(|broken| format!("{asked}, {n}: {broken}"))?;
-                ensure(response.status == status, || format!("{asked}, {n}: {response}"))
+                let (fast_path, status) = [("/new-{n}.txt", 200), ("/missing-{n}.txt", 404)][n % 2];
+                let response = fixture.request_one(fast_path, n).try_read_response();
+                let response = response.map_err(|broken| format!("{fast_path}, {n}: {broken}"))?;
+                ensure(response.status == status, || format!("{fast_path}, {n}: {response}"))
             });
             is_over.store(true, Ordering::Relaxed);
             served
@@ -184,28 +184,28 @@ fn counts_each_request_for_the_same_name() {
     let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
     let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
     fixture.disk.slow_down(Lookup, Hanging);
-    let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| fixture.ask_one("/slow/small-1.txt", 0)).collect();
+    let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| fixture.request_one("/slow/small-1.txt", 0)).collect();
     let so_many_wait = |count: usize| wait_until(TIMEOUT, || fixture.stats()["active"] == count);
     assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
     for _ in 0..MAY_WAIT {
-        let refused = fixture.ask_one("/slow/small-1.txt", 0).read_response();
+        let refused = fixture.request_one("/slow/small-1.txt", 0).read_response();
         assert!(refused.status == 503 && refused.has("retry-after"), "{refused}");
     }
     still_wait(&mut waiting).expect("they wait");
     drop(waiting.pop());
     assert!(so_many_wait(MAY_WAIT - 1), "{}", fixture.stats());
-    waiting.push(fixture.ask_one("/slow/small-1.txt", 0));
+    waiting.push(fixture.request_one("/slow/small-1.txt", 0));
     assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
     still_wait(&mut waiting).expect("a client that disconnects frees one place");
     fixture.disk.release();
     are_answered("/slow/small-1.txt", waiting).expect("they are answered");
-    let said = fixture.server.stderr();
-    assert!(said.contains("/slow/small-1.txt: too many requests wait for its disk"), "{said}");
+    let stderr = fixture.server.stderr();
+    assert!(stderr.contains("/slow/small-1.txt: too many requests wait for its disk"), "{stderr}");
 }
 
 #[test]
 fn lists_a_hung_mount_point_without_looking_into_it() {
-    side_by_side(&[Getattr, Lookup], |&call| {
+    in_parallel(&[Getattr, Lookup], |&call| {
         // A cached page needs no call.
         let config = "[timeouts]\ndelay = 0\n[cache]\nentries = 0\n";
         let fixture = Fixture::new(Place::Beneath, Names::Forgotten, Pages::Direct, config);
@@ -215,6 +215,6 @@ fn lists_a_hung_mount_point_without_looking_into_it() {
             let shows_it = response.status == 200 && String::from_utf8_lossy(&response.body).contains("slow");
             ensure(shows_it, || response.to_string())?;
         }
-        fixture.others_notice_nothing()
+        fixture.others_are_unaffected()
     });
 }

@@ -8,7 +8,7 @@ use e2e::{Client, ReadError, TIMEOUT};
 use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
-use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, side_by_side, still_wait, wait_until};
+use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, in_parallel, still_wait, wait_until};
 use crate::isolation::WAITS;
 use crate::{CLIENTS, SECOND};
 
@@ -18,14 +18,14 @@ const SHORT_DISK_TIMEOUT: &str =
 
 #[test]
 fn answers_503_after_the_disk_timeout_and_frees_everything() {
-    side_by_side(&WAITS, |&(call, path)| {
+    in_parallel(&WAITS, |&(call, path)| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Kept, SHORT_DISK_TIMEOUT);
         ensure(fixture.is_quiet(), || "the first connection does not end".to_owned())?;
         let before = fixture.held();
         let since = Instant::now();
         for mut client in fixture.have_wait(call, Hanging, path)? {
             client.set_timeout((SECOND * 20).saturating_sub(since.elapsed()).max(SECOND / 1000));
-            are_told(call, path, &mut client)?;
+            get_503(call, path, &mut client)?;
         }
         ensure(since.elapsed() >= SECOND * 9 / 10, || format!("over after {:?}", since.elapsed()))?;
         fixture.disk.release();
@@ -37,7 +37,7 @@ fn answers_503_after_the_disk_timeout_and_frees_everything() {
 }
 
 /// Expects 503; after the head has been sent, only a closed connection can show the error.
-fn are_told(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
+fn get_503(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
     let may_have_head = call == Read && !path.contains("small");
     match client.try_read_response() {
         Ok(response) if response.status == 503 => Ok(()),
@@ -80,7 +80,7 @@ const LEFT: [(Call, &str, Manner); 12] = [
 
 #[test]
 fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
-    side_by_side(&LEFT, |&(call, path, manner)| {
+    in_parallel(&LEFT, |&(call, path, manner)| {
         // One device may use half of the queue, and its root is looked up as well. No request is shed on a
         // busy machine.
         let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
@@ -93,12 +93,12 @@ fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
         };
         ensure(wait_until(TIMEOUT, all_wait), || format!("not all wait: {:?}", fixture.helpers()))?;
         still_wait(&mut waiting)?;
-        waiting.push(fixture.ask_one(path, CLIENTS));
-        are_told(call, path, &mut fixture.ask_one(path, CLIENTS + 1))?;
+        waiting.push(fixture.request_one(path, CLIENTS));
+        get_503(call, path, &mut fixture.request_one(path, CLIENTS + 1))?;
 
         waiting.into_iter().for_each(|client| manner.leave(client));
-        let nobody_waits = || fixture.helpers().waiting <= 1 && fixture.held().connections == 0;
-        ensure(wait_until(TIMEOUT, nobody_waits), || {
+        let no_request_waits = || fixture.helpers().waiting <= 1 && fixture.held().connections == 0;
+        ensure(wait_until(TIMEOUT, no_request_waits), || {
             format!("they have left: {:?}, {:?}", fixture.helpers(), fixture.held())
         })?;
         let mut next = fixture.have_wait(call, Hanging, path)?;

@@ -12,11 +12,11 @@ use crate::SECOND;
 use crate::file_system::Call::{Flush, Getattr, Read};
 use crate::file_system::Slowness::{Delayed, Hanging};
 use crate::file_system::{HUGE, Names, Pages, contents, huge};
-use crate::fixture::{Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_turn, side_by_side};
+use crate::fixture::{Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one};
 
 #[test]
 fn sends_a_slowly_read_file_correctly_to_fast_and_slow_clients() {
-    side_by_side(&[Pages::Direct, Pages::Kept], |&pages| {
+    in_parallel(&[Pages::Direct, Pages::Kept], |&pages| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, pages, "");
         fixture.disk.slow_down(Read, Delayed(SECOND / 20));
         let long = &contents().long;
@@ -87,7 +87,7 @@ fn sends_a_huge_file_completely_after_the_disk_hung() {
     ensure(fixture.is_quiet(), || format!("{:?}", fixture.held())).expect("the first connection ends");
     let before = fixture.held();
     let goes_on = AtomicBool::new(true);
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     let fast = || {
         let mut fast = Download::new(&fixture, "/slow/huge.bin")?;
         while fast.taken < HUGE {
@@ -108,10 +108,10 @@ fn sends_a_huge_file_completely_after_the_disk_hung() {
         Ok(())
     };
     let others = || {
-        told.recv().map_err(|_| "the download has failed".to_owned())?;
-        fixture.others_notice_nothing()?;
+        reported.recv().map_err(|_| "the download has failed".to_owned())?;
+        fixture.others_are_unaffected()?;
         let waiting = fixture.have_wait(Read, Hanging, "/slow/large-{n}.bin")?;
-        fixture.others_notice_nothing()?;
+        fixture.others_are_unaffected()?;
         fixture.disk.release();
         are_answered("/slow/large-{n}.bin", waiting)
     };
@@ -133,7 +133,7 @@ fn sends_a_huge_file_completely_after_the_disk_hung() {
 
 #[test]
 fn closing_a_file_delays_no_request() {
-    in_turn(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
+    one_by_one(&["/slow/small-{n}.txt", "/slow/large-{n}.bin", "/slow/packed-{n}.bin"], |&path| {
         let config = format!("{LONG_DISK_TIMEOUT}[cache]\nentries = 0\n");
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(Flush, Hanging);
@@ -142,8 +142,8 @@ fn closing_a_file_delays_no_request() {
         thread::scope(|scope| {
             // The files that were read are closed.
             let readers = scope.spawn(move || are_answered(path, readers));
-            let waits = ensure(fixture.disk.somebody_waits(), || "no file is closed".to_owned());
-            let others = waits.and_then(|()| fixture.others_notice_nothing());
+            let waits = ensure(fixture.disk.a_call_waits(), || "no file is closed".to_owned());
+            let others = waits.and_then(|()| fixture.others_are_unaffected());
             fixture.disk.release();
             others.and(readers.join().expect("it does not panic"))
         })
@@ -152,7 +152,7 @@ fn closing_a_file_delays_no_request() {
 
 #[test]
 fn checking_a_file_before_its_last_bytes_makes_no_disk_request() {
-    in_turn(&[Pages::Direct, Pages::Kept], |&pages| {
+    one_by_one(&[Pages::Direct, Pages::Kept], |&pages| {
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, pages, LONG_DISK_TIMEOUT);
         let mut reader = fixture.server.begin_download("/slow/long.bin");
         fixture.disk.slow_down(Getattr, Hanging);

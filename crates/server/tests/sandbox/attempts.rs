@@ -21,8 +21,8 @@ use rustix::net::{
 use rustix::process::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use crate::attempts::Layer::{Filter, Landlock};
 use crate::attempts::Needs::{Capability, Nothing, Root};
-use crate::attempts::Wall::{Filter, Landlock};
 
 /// Resources that the process opens before it is confined, as a server does.
 pub struct Here {
@@ -40,7 +40,7 @@ pub struct Here {
 
 /// The layer of the sandbox that stops an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wall {
+pub enum Layer {
     Landlock,
     Filter,
 }
@@ -55,7 +55,7 @@ pub enum Needs {
 
 pub type Attempt = fn(&mut Here) -> io::Result<()>;
 
-impl Wall {
+impl Layer {
     /// The error of what this layer stops.
     pub fn error(self) -> i32 {
         match self {
@@ -65,7 +65,7 @@ impl Wall {
     }
 }
 
-pub const MUST_FAIL: &[(&str, Wall, Needs, Attempt)] = &[
+pub const MUST_FAIL: &[(&str, Layer, Needs, Attempt)] = &[
     ("read /etc/shadow", Landlock, Root, |_| read("/etc/shadow")),
     ("read a file outside", Landlock, Nothing, |here| read(here.home.join("secret"))),
     ("read a file outside by a link in the root", Landlock, Nothing, |here| {

@@ -37,12 +37,10 @@ pub fn run(arguments: &[String]) -> ExitCode {
         "unix" => confine(&here, Connects::Unix, Demand::Preferred),
         "anywhere" => confine(&here, Connects::Anywhere, Demand::Preferred),
         "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Demand::Preferred),
-        "somebody" => {
-            become_somebody(&here).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
-        }
+        "somebody" => change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred)),
         "chroot" => privilege::chroot(&here.home).and_then(|()| {
             here.home = PathBuf::from("/");
-            become_somebody(&here)?;
+            change_user(&here)?;
             confine(&here, Connects::Nowhere, Demand::Preferred)
         }),
         "threads" => {
@@ -56,15 +54,15 @@ pub fn run(arguments: &[String]) -> ExitCode {
         }
         "no clock" => lack(libc::SYS_clock_gettime)
             .and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
-            .inspect(|_| tell("seconds", &clock_gettime(ClockId::RealtimeCoarse).tv_sec.to_string())),
+            .inspect(|_| report("seconds", &clock_gettime(ClockId::RealtimeCoarse).tv_sec.to_string())),
         "no Landlock" => lack(libc::SYS_landlock_create_ruleset).and_then(|()| both(&here)),
         "no seccomp" => lack(libc::SYS_seccomp).and_then(|()| both(&here)),
         other => Err(format!("a case {other}")),
     };
     match active {
-        Ok(active) => tell("confined", &format!("{}\t{active}", port_of(&here.listener))),
+        Ok(active) => report("confined", &format!("{}\t{active}", port_of(&here.listener))),
         Err(text) => {
-            tell("refused", &text);
+            report("refused", &text);
             return ExitCode::SUCCESS;
         }
     }
@@ -101,7 +99,7 @@ fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active,
 }
 
 /// Changes the user, by numbers that need no account. Without permission, the user stays.
-fn become_somebody(here: &Here) -> Result<(), String> {
+fn change_user(here: &Here) -> Result<(), String> {
     if !here.capabilities.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
         return Ok(());
     }
@@ -129,14 +127,14 @@ fn lack(call: libc::c_long) -> Result<(), String> {
 /// Preferred: missing parts are reported. Required: the sandbox fails.
 fn both(here: &Here) -> Result<Active, String> {
     let active = confine(here, Connects::Nowhere, Demand::Preferred)?;
-    tell("preferred", &active.to_string());
+    report("preferred", &active.to_string());
     confine(here, Connects::Nowhere, Demand::Required)
 }
 
 fn attempt_all(here: &mut Here) {
     let failing = MUST_FAIL.iter().map(|(name, _, _, attempt)| (name, attempt));
     for (name, attempt) in failing.chain(MUST_WORK.iter().map(|(name, attempt)| (name, attempt))) {
-        tell(name, &outcome(*attempt, here));
+        report(name, &outcome(*attempt, here));
     }
     execute();
 }
@@ -152,14 +150,14 @@ fn outcome(attempt: Attempt, here: &mut Here) -> String {
 fn execute() {
     use std::os::unix::process::CommandExt;
     let error = Command::new("/bin/sh").args(["-c", "printf 'become a shell\\tok\\n'"]).exec();
-    tell("become a shell", &error.raw_os_error().unwrap_or_default().to_string());
+    report("become a shell", &error.raw_os_error().unwrap_or_default().to_string());
 }
 
 fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().map_or(0, |address| address.port())
 }
 
-fn tell(name: &str, what: &str) {
+fn report(name: &str, what: &str) {
     let mut out = io::stdout();
     // The parent may have ended.
     _ = writeln!(out, "{name}\t{what}").and_then(|()| out.flush());

@@ -23,12 +23,12 @@ fn main() -> ExitCode {
 /// Runs the tests whose names contain a word of the command line, as the usual harness does.
 fn run_all(arguments: &[String]) -> ExitCode {
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let selected = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     if arguments.iter().any(|word| word == "--list") {
         outside::TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
-    let chosen: Vec<_> = outside::TESTS.iter().filter(|(name, _)| asked(name)).collect();
+    let chosen: Vec<_> = outside::TESTS.iter().filter(|(name, _)| selected(name)).collect();
     let mut failed = 0;
     for (name, test) in &chosen {
         let passed = catch_unwind(test).is_ok();

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::thread::CapabilitySet;
 use server::sandbox::{self, Active};
 
-use crate::attempts::{MUST_FAIL, MUST_WORK, Needs, Wall};
+use crate::attempts::{Layer, MUST_FAIL, MUST_WORK, Needs};
 use crate::inside;
 
 pub const TESTS: &[(&str, fn())] = &[
@@ -42,24 +42,24 @@ const REFUSED: &str = "1";
 const OK: &str = "ok";
 
 /// Results of a case that differ from the usual ones, by attempt.
-type Otherwise<'a> = &'a [(&'static str, &'static str)];
+type Differences<'a> = &'a [(&'static str, &'static str)];
 
 fn every_attempt_succeeds_without_a_sandbox() {
-    let told = Case::new("free").run();
+    let report = Case::new("free").run();
     for (name, _, needs, _) in MUST_FAIL {
         match needs {
-            _ if told.of(name) == OK => {}
-            needs if has(*needs) => panic!("{name:?} fails without a sandbox, too: {}", told.of(name)),
-            _ => println!("  cannot be shown as this user: {name} ({})", told.of(name)),
+            _ if report.of(name) == OK => {}
+            needs if has(*needs) => panic!("{name:?} fails without a sandbox, too: {}", report.of(name)),
+            _ => println!("  cannot be shown as this user: {name} ({})", report.of(name)),
         }
     }
-    assert_eq!(told.of("become a shell"), OK);
-    told.all_works();
+    assert_eq!(report.of("become a shell"), OK);
+    report.all_works();
 }
 
 fn the_sandbox_stops_every_attempt_and_allows_serving() {
     let here = available();
-    let reading: Otherwise = &[
+    let reading: Differences = &[
         ("read a file outside", OK),
         ("read a file outside by a link in the root", OK),
         ("read a file outside from a folder in the root", OK),
@@ -68,7 +68,7 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
         // A process without capabilities can read what its user may.
         ("read /etc/shadow", if is_root() { OK } else { DENIED }),
     ];
-    let cases: &[(&str, Otherwise)] = &[
+    let cases: &[(&str, Differences)] = &[
         ("confined", &[]),
         ("somebody", &[]),
         ("unix", &[("connect to a Unix socket", OK)]),
@@ -92,27 +92,27 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
             ],
         ),
     ];
-    for wall in [Wall::Landlock, Wall::Filter].iter().filter(|wall| !has_wall(&here, **wall)) {
-        println!("  cannot be shown on this machine: what {wall:?} stops");
+    for layer in [Layer::Landlock, Layer::Filter].iter().filter(|layer| !has_layer(&here, **layer)) {
+        println!("  cannot be shown on this machine: what {layer:?} stops");
     }
     for (case, otherwise) in cases {
         if *case == "chroot" && !has(Needs::Capability(CapabilitySet::SYS_CHROOT)) {
             println!("  cannot be shown as this user: {case}");
             continue;
         }
-        let told = Case::new(case).run();
-        println!("  {case}: {}", told.active);
-        for (name, wall, _, _) in MUST_FAIL {
+        let report = Case::new(case).run();
+        println!("  {case}: {}", report.active);
+        for (name, layer, _, _) in MUST_FAIL {
             let other = otherwise.iter().find(|(other, _)| other == name).map(|(_, expected)| *expected);
-            let expected = other.map_or_else(|| wall.error().to_string(), str::to_owned);
-            if has_wall(&here, *wall) {
-                assert_eq!(told.of(name), expected, "{case}: {name}");
+            let expected = other.map_or_else(|| layer.error().to_string(), str::to_owned);
+            if has_layer(&here, *layer) {
+                assert_eq!(report.of(name), expected, "{case}: {name}");
             }
         }
         if here.seccomp {
-            assert_ne!(told.of("become a shell"), OK, "{case}");
+            assert_ne!(report.of("become a shell"), OK, "{case}");
         }
-        told.all_works();
+        report.all_works();
     }
 }
 
@@ -137,28 +137,28 @@ fn landlock_alone_stops_its_attempts() {
         ("signal another process", 6, REFUSED),
     ];
     let here = available();
-    let told = Case::new(if here.seccomp { "Landlock alone" } else { "confined" }).run();
+    let report = Case::new(if here.seccomp { "Landlock alone" } else { "confined" }).run();
     for (name, version, expected) in stopped {
         match here.landlock >= Some(*version) {
-            true => assert_eq!(told.of(name), *expected, "{name}"),
+            true => assert_eq!(report.of(name), *expected, "{name}"),
             false => println!("  cannot be shown on this machine: {name}"),
         }
     }
-    told.all_works();
+    report.all_works();
 }
 
 fn a_required_sandbox_applies_completely_or_fails() {
     let here = available();
-    let told = Case::new("required").run();
+    let report = Case::new("required").run();
     match here.missing.is_empty() {
-        true => assert_eq!(told.active, here.to_string()),
+        true => assert_eq!(report.active, here.to_string()),
         false => {
-            assert_eq!(told.active, "", "it is refused");
+            assert_eq!(report.active, "", "it is refused");
             for missing in &here.missing {
                 assert!(
-                    told.of("refused").contains(missing),
+                    report.of("refused").contains(missing),
                     "{missing} is reported: {}",
-                    told.of("refused")
+                    report.of("refused")
                 );
             }
         }
@@ -170,33 +170,33 @@ fn reports_or_refuses_missing_kernel_features() {
         ("no Landlock", "no Landlock", "CONFIG_SECURITY_LANDLOCK"),
         ("no seccomp", "no seccomp", "system calls"),
     ] {
-        let told = Case::new(case).run();
-        if told.of("refused").contains("cannot be shown here") {
-            println!("  {case}: {}", told.of("refused"));
+        let report = Case::new(case).run();
+        if report.of("refused").contains("cannot be shown here") {
+            println!("  {case}: {}", report.of("refused"));
             continue;
         }
         for text in ["no capabilities, no new privileges", part, todo] {
-            assert!(told.of("preferred").contains(text), "{case}: {text:?} in {}", told.of("preferred"));
+            assert!(report.of("preferred").contains(text), "{case}: {text:?} in {}", report.of("preferred"));
         }
         for text in ["the sandbox is required", todo, "`sandbox = true`"] {
-            assert!(told.of("refused").contains(text), "{case}: {text:?} in {}", told.of("refused"));
+            assert!(report.of("refused").contains(text), "{case}: {text:?} in {}", report.of("refused"));
         }
     }
 }
 
 fn reports_threads_that_are_not_confined() {
-    let told = Case::new("threads").run();
-    assert!(told.of("refused").contains("threads (1) that were there before"), "{}", told.of("refused"));
+    let report = Case::new("threads").run();
+    assert!(report.of("refused").contains("threads (1) that were there before"), "{}", report.of("refused"));
 }
 
 fn the_clock_is_read_without_a_system_call() {
-    let told = Case::new("no clock").run();
-    if told.of("refused").contains("cannot be shown here") {
-        println!("  no clock: {}", told.of("refused"));
+    let report = Case::new("no clock").run();
+    if report.of("refused").contains("cannot be shown here") {
+        println!("  no clock: {}", report.of("refused"));
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs();
-    let seconds: u64 = told.of("seconds").parse().expect("the time is reported");
+    let seconds: u64 = report.of("seconds").parse().expect("the time is reported");
     assert!(now.abs_diff(seconds) <= PATIENCE.as_secs(), "{seconds}, and not {now}");
 }
 
@@ -213,10 +213,10 @@ fn available() -> Active {
     here
 }
 
-fn has_wall(here: &Active, wall: Wall) -> bool {
-    match wall {
-        Wall::Landlock => here.landlock.is_some(),
-        Wall::Filter => here.seccomp,
+fn has_layer(here: &Active, layer: Layer) -> bool {
+    match layer {
+        Layer::Landlock => here.landlock.is_some(),
+        Layer::Filter => here.seccomp,
     }
 }
 
@@ -249,7 +249,7 @@ struct Case {
 }
 
 /// The report of a process.
-struct Told {
+struct Report {
     active: String,
     outcomes: BTreeMap<String, String>,
     status: ExitStatus,
@@ -275,11 +275,11 @@ impl Case {
     }
 
     /// Waits for its end.
-    fn run(mut self) -> Told {
+    fn run(mut self) -> Report {
         let mut lines = BufReader::new(self.child.stdout.take().expect("it is a pipe")).lines();
         let mut input = self.child.stdin.take().expect("it is a pipe");
         let home = self.home.clone();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         // A thread, so that the wait has a timeout.
         thread::spawn(move || {
             let (mut active, mut outcomes) = (String::new(), BTreeMap::new());
@@ -294,15 +294,15 @@ impl Case {
                     _ => _ = outcomes.insert(name.to_owned(), what.to_owned()),
                 }
             }
-            _ = tell.send((active, outcomes));
+            _ = sender.send((active, outcomes));
         });
-        let told = told.recv_timeout(PATIENCE);
-        if told.is_err() {
+        let report = receiver.recv_timeout(PATIENCE);
+        if report.is_err() {
             _ = self.child.kill();
         }
         let status = self.child.wait().expect("it is our child");
-        let (active, outcomes) = told.expect("it ends in time");
-        Told { active, outcomes, status }
+        let (active, outcomes) = report.expect("it ends in time");
+        Report { active, outcomes, status }
     }
 }
 
@@ -314,7 +314,7 @@ impl Drop for Case {
     }
 }
 
-impl Told {
+impl Report {
     fn of(&self, name: &str) -> &str {
         self.outcomes.get(name).map_or("", String::as_str)
     }

@@ -23,34 +23,34 @@ use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
 const LONG: Duration = Duration::from_secs(20);
 
 /// The running wrapper, with a folder of scripts.
-struct Bridge {
+struct Wrapper {
     child: Child,
     home: Folder,
     errors: Lines,
 }
 
-impl Bridge {
+impl Wrapper {
     /// With the folder `scripts` of `home`.
-    fn start(home: Folder, flags: &[&str]) -> Bridge {
+    fn start(home: Folder, flags: &[&str]) -> Wrapper {
         home.folder("scripts");
         let mut wrap = command();
         wrap.current_dir(home.path()).args(["fcgi-wrap", "--socket", "b.sock"]).args(flags);
-        Bridge::run(wrap, home)
+        Wrapper::run(wrap, home)
     }
 
-    fn of(script: &str) -> Bridge {
+    fn of(script: &str) -> Wrapper {
         let home = Folder::new();
         home.script("scripts/s.cgi", script);
-        Bridge::start(home, &["--folder", "scripts"])
+        Wrapper::start(home, &["--folder", "scripts"])
     }
 
-    fn run(mut wrap: Command, home: Folder) -> Bridge {
+    fn run(mut wrap: Command, home: Folder) -> Wrapper {
         let mut child = wrap.spawn().expect("the program starts");
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
-        let bridge = Bridge { child, home, errors };
-        let connects = || UnixStream::connect(bridge.socket()).is_ok();
-        assert!(wait_until(TIMEOUT, connects), "{}", bridge.errors.text());
-        bridge
+        let wrapper = Wrapper { child, home, errors };
+        let connects = || UnixStream::connect(wrapper.socket()).is_ok();
+        assert!(wait_until(TIMEOUT, connects), "{}", wrapper.errors.text());
+        wrapper
     }
 
     fn socket(&self) -> PathBuf {
@@ -83,7 +83,7 @@ impl Bridge {
     }
 }
 
-impl Drop for Bridge {
+impl Drop for Wrapper {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             _ = self.child.kill();
@@ -224,12 +224,12 @@ fn is_there(pid: &str) -> bool {
 
 #[test]
 fn responds_with_the_output_of_a_script() {
-    let bridge = Bridge::of(
+    let wrapper = Wrapper::of(
         "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n\
          echo \"$QUERY_STRING|$FCGI_ROLE|$PATH|$HTTP_PROXY|$SECRET|$PWD\"\necho trouble >&2\nexit 7\n",
     );
-    let mut connection = bridge.connect();
-    let script = bridge.script();
+    let mut connection = wrapper.connect();
+    let script = wrapper.script();
     let pairs = [
         ("SCRIPT_FILENAME", script.as_str()),
         ("QUERY_STRING", "a=b"),
@@ -239,14 +239,14 @@ fn responds_with_the_output_of_a_script() {
     let id = connection.begin_as(Role::Responder, Keep::Close, &pairs);
     connection.body(id, b"");
     let response = connection.response(id);
-    let folder = bridge.path("scripts");
+    let folder = wrapper.path("scripts");
     let expected =
         format!("Content-Type: text/plain\n\na=b|RESPONDER|/usr/local/bin:/usr/bin:/bin|||{folder}\n");
     assert_eq!(response.text(), expected);
     assert_eq!((response.stderr.as_slice(), response.exit), (&b"trouble\n"[..], 7));
     assert_eq!(response.ending, Ending::Complete);
     assert!(connection.is_closed(), "the request said not to keep the connection");
-    assert_eq!(fs::metadata(bridge.socket()).expect("it is there").mode() & 0o777, 0o660);
+    assert_eq!(fs::metadata(wrapper.socket()).expect("it is there").mode() & 0o777, 0o660);
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn passes_none_of_its_environment_or_descriptors_to_a_script() {
     let mut wrap = command();
     wrap.current_dir(home.path()).env("SECRET", "x");
     wrap.args(["fcgi-wrap", "--socket", "b.sock", "--folder", "scripts"]);
-    let bridge = Bridge::run(wrap, home);
-    let response = bridge.request(b"");
+    let wrapper = Wrapper::run(wrap, home);
+    let response = wrapper.request(b"");
     let own = ["PWD", "OLDPWD", "SHLVL", "_", "10", "255"];
     let found: Vec<&str> = response.text().lines().filter(|line| !own.contains(line)).collect();
     assert_eq!(found, ["", "FCGI_ROLE", "PATH", "REQUEST_METHOD", "SCRIPT_FILENAME", "0", "1", "2"]);
@@ -265,15 +265,15 @@ fn passes_none_of_its_environment_or_descriptors_to_a_script() {
 
 #[test]
 fn passes_bodies_and_responses_of_any_size() {
-    let bridge = Bridge::of("#!/bin/sh\necho\nexec cat\n");
+    let wrapper = Wrapper::of("#!/bin/sh\necho\nexec cat\n");
     let mut rows = Rows::new();
     for len in [0, 1, 65_535, 65_536, 1 << 20, 8 << 20] {
         let body = large(len);
-        let response = bridge.request(&body);
+        let response = wrapper.request(&body);
         let right = response.stdout.split_first() == Some((&b'\n', &body));
         rows.check(len.to_string(), (right, response.exit, response.stderr.len()), (true, 0, 0));
     }
-    let output = Bridge::of("#!/bin/sh\necho\nexec head -c 9000000 /dev/zero\n");
+    let output = Wrapper::of("#!/bin/sh\necho\nexec head -c 9000000 /dev/zero\n");
     assert_eq!(output.request(b"").stdout.len(), 9_000_001);
 }
 
@@ -281,10 +281,10 @@ fn passes_bodies_and_responses_of_any_size() {
 fn does_not_stall_when_a_script_reads_nothing() {
     let body = large(1 << 20);
     for script in ["#!/bin/sh\necho\necho done\n", "#!/bin/sh\nexec <&-\necho\nsleep 0.3\necho done\n"] {
-        let bridge = Bridge::of(script);
-        let mut connection = bridge.connect();
+        let wrapper = Wrapper::of(script);
+        let mut connection = wrapper.connect();
         for _ in 0..2 {
-            let response = connection.request(&bridge.script(), &body);
+            let response = connection.request(&wrapper.script(), &body);
             assert_eq!((response.text(), response.exit), ("\ndone\n", 0));
         }
     }
@@ -292,9 +292,9 @@ fn does_not_stall_when_a_script_reads_nothing() {
 
 #[test]
 fn streams_output_while_the_script_runs() {
-    let bridge = Bridge::of("#!/bin/sh\necho\nwhile read -r line; do echo \"<$line>\"; done\n");
-    let mut connection = bridge.connect();
-    let id = connection.begin(&bridge.script(), Keep::Open);
+    let wrapper = Wrapper::of("#!/bin/sh\necho\nwhile read -r line; do echo \"<$line>\"; done\n");
+    let mut connection = wrapper.connect();
+    let id = connection.begin(&wrapper.script(), Keep::Open);
     assert_eq!(connection.beginning(id), b"\n");
     for word in ["one", "two"] {
         let mut out = Vec::new();
@@ -308,11 +308,11 @@ fn streams_output_while_the_script_runs() {
 
 #[test]
 fn stops_reading_a_script_when_the_server_does_not_read() {
-    let bridge = Bridge::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
-    let mut connection = bridge.connect();
-    let id = connection.begin(&bridge.script(), Keep::Open);
+    let wrapper = Wrapper::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
+    let mut connection = wrapper.connect();
+    let id = connection.begin(&wrapper.script(), Keep::Open);
     thread::sleep(Duration::from_millis(500));
-    let status = fs::read_to_string(format!("/proc/{}/status", bridge.child.id())).expect("it runs");
+    let status = fs::read_to_string(format!("/proc/{}/status", wrapper.child.id())).expect("it runs");
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
     let memory: u32 = memory.trim().trim_end_matches(" kB").parse().expect("it is a number");
     assert!(memory < 40_000, "{memory} kB");
@@ -334,7 +334,7 @@ fn answers_404_or_403_for_what_may_not_run() {
     home.symlink("scripts/folder", "../outside");
     home.symlink("scripts/nowhere", "nothing");
     home.symlink("link", "scripts");
-    let bridge = Bridge::start(home, &["--folder", "link"]);
+    let wrapper = Wrapper::start(home, &["--folder", "link"]);
     let mut rows = Rows::new();
     for (name, expected) in [
         ("link/s.cgi", ""),
@@ -357,7 +357,7 @@ fn answers_404_or_403_for_what_may_not_run() {
         ("link//s.cgi", "Status: 403 Forbidden"),
         ("link/lost", "Status: 502 Bad Gateway"),
     ] {
-        let response = bridge.connect().request(&bridge.path(name), b"body");
+        let response = wrapper.connect().request(&wrapper.path(name), b"body");
         rows.check(name, (response.first(), response.exit), (expected, 0));
     }
     for (name, expected) in [
@@ -365,22 +365,22 @@ fn answers_404_or_403_for_what_may_not_run() {
         ("/etc/passwd", "Status: 403 Forbidden"),
         ("", "Status: 404 Not Found"),
     ] {
-        let response = bridge.connect().request(name, b"");
+        let response = wrapper.connect().request(name, b"");
         rows.check(name, response.first(), expected);
         rows.holds(name, "a head", response.text().contains("\r\nContent-Type: text/plain\r\n\r\n"));
     }
-    let errors = bridge.errors.text();
+    let errors = wrapper.errors.text();
     rows.holds("stderr", &errors, errors.lines().all(|line| line.starts_with("taipan: ")));
     rows.holds("stderr", &errors, errors.contains("out.cgi: the script is not beneath a --folder"));
 }
 
 #[test]
 fn one_program_can_answer_every_request() {
-    let bridge = Bridge::start(
+    let wrapper = Wrapper::start(
         Folder::new(),
         &["sh", "-c", "echo; echo \"$0 $1 $SCRIPT_FILENAME $FCGI_ROLE\"; cat", "-x", "--help"],
     );
-    let mut connection = bridge.connect();
+    let mut connection = wrapper.connect();
     let response = connection.request("/anything", b"body");
     assert_eq!(response.text(), "\n-x --help /anything RESPONDER\nbody");
     let id = connection.begin_as(Role::Authorizer, Keep::Open, &[("REQUEST_METHOD", "GET")]);
@@ -389,14 +389,14 @@ fn one_program_can_answer_every_request() {
 
 #[test]
 fn reports_a_script_killed_by_a_signal() {
-    let bridge = Bridge::of("#!/bin/sh\nkill -9 $$\n");
-    let response = bridge.request(b"");
+    let wrapper = Wrapper::of("#!/bin/sh\nkill -9 $$\n");
+    let response = wrapper.request(b"");
     assert_eq!((response.first(), response.exit), ("Status: 502 Bad Gateway", 128 + 9));
     let ended =
         |lines: &[String]| lines.iter().any(|line| line.ends_with("s.cgi: ended by signal 9")).then_some(());
-    assert!(bridge.errors.wait_for(TIMEOUT, ended).is_some(), "{}", bridge.errors.text());
-    let bridge = Bridge::of("#!/bin/sh\necho\necho begun\nkill -15 $$\n");
-    let response = bridge.request(b"");
+    assert!(wrapper.errors.wait_for(TIMEOUT, ended).is_some(), "{}", wrapper.errors.text());
+    let wrapper = Wrapper::of("#!/bin/sh\necho\necho begun\nkill -15 $$\n");
+    let response = wrapper.request(b"");
     assert_eq!((response.text(), response.exit), ("\nbegun\n", 128 + 15));
 }
 
@@ -408,14 +408,14 @@ fn an_abort_ends_the_script() {
     for (script, expected) in
         [(TIDY, 3), ("#!/bin/sh\ntrap '' TERM\necho\necho $$\nwhile :; do sleep 0.05; done\n", 128 + 9)]
     {
-        let bridge = Bridge::of(script);
-        let mut connection = bridge.connect();
-        let id = connection.begin(&bridge.script(), Keep::Open);
-        let mut told = connection.beginning(id);
-        if told == b"\n" {
-            told = connection.beginning(id);
+        let wrapper = Wrapper::of(script);
+        let mut connection = wrapper.connect();
+        let id = connection.begin(&wrapper.script(), Keep::Open);
+        let mut first_output = connection.beginning(id);
+        if first_output == b"\n" {
+            first_output = connection.beginning(id);
         }
-        let pid = String::from_utf8(told).expect("it is text");
+        let pid = String::from_utf8(first_output).expect("it is text");
         assert!(is_there(&pid));
         let mut out = Vec::new();
         connection.client.abort(id, &mut out);
@@ -423,8 +423,8 @@ fn an_abort_ends_the_script() {
         let response = connection.response(id);
         assert_eq!((response.ending, response.exit), (Ending::Complete, expected));
         assert!(!is_there(&pid));
-        assert_eq!(bridge.home.path().join("scripts/tidy").exists(), expected == 3);
-        let missing = connection.request(&bridge.path("scripts/none"), b"");
+        assert_eq!(wrapper.home.path().join("scripts/tidy").exists(), expected == 3);
+        let missing = connection.request(&wrapper.path("scripts/none"), b"");
         assert_eq!(missing.first(), "Status: 404 Not Found", "the connection stays open");
     }
 }
@@ -433,35 +433,35 @@ fn an_abort_ends_the_script() {
 fn ends_the_script_when_the_server_disconnects() {
     // Also when the body has not been read: then its end is not the next byte.
     for body in [0, 1 << 16, 1 << 18] {
-        let bridge = Bridge::of(TIDY);
-        let mut connection = bridge.connect();
-        let id = connection.begin(&bridge.script(), Keep::Open);
-        let mut told = connection.beginning(id);
-        if told == b"\n" {
-            told = connection.beginning(id);
+        let wrapper = Wrapper::of(TIDY);
+        let mut connection = wrapper.connect();
+        let id = connection.begin(&wrapper.script(), Keep::Open);
+        let mut first_output = connection.beginning(id);
+        if first_output == b"\n" {
+            first_output = connection.beginning(id);
         }
         let mut out = Vec::new();
         connection.client.stdin(id, &large(body), &mut out);
         connection.stream.set_nonblocking(true).expect("it is a socket");
         _ = connection.stream.write(&out);
-        let pid = String::from_utf8(told).expect("it is text");
+        let pid = String::from_utf8(first_output).expect("it is text");
         assert!(is_there(&pid));
         drop(connection);
         assert!(wait_until(TIMEOUT, || !is_there(&pid)), "{body}");
-        assert!(bridge.home.path().join("scripts/tidy").exists());
+        assert!(wrapper.home.path().join("scripts/tidy").exists());
     }
 }
 
 #[test]
 fn keeps_the_connection_for_one_request_at_a_time() {
-    let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
-    let mut connection = bridge.connect();
+    let wrapper = Wrapper::of("#!/bin/sh\necho\ncat\n");
+    let mut connection = wrapper.connect();
     for word in ["one", "two"] {
-        assert_eq!(connection.request(&bridge.script(), word.as_bytes()).text(), format!("\n{word}"));
+        assert_eq!(connection.request(&wrapper.script(), word.as_bytes()).text(), format!("\n{word}"));
     }
-    let first = connection.begin(&bridge.script(), Keep::Open);
+    let first = connection.begin(&wrapper.script(), Keep::Open);
     assert_eq!(connection.beginning(first), b"\n");
-    let second = connection.begin(&bridge.script(), Keep::Open);
+    let second = connection.begin(&wrapper.script(), Keep::Open);
     assert_eq!(connection.response(second).ending, Ending::CannotMultiplex);
     connection.body(first, b"three");
     assert_eq!(connection.response(first).text(), "three");
@@ -469,8 +469,8 @@ fn keeps_the_connection_for_one_request_at_a_time() {
 
 #[test]
 fn reports_its_capabilities() {
-    let bridge = Bridge::start(Folder::new(), &["--processes", "5", "true"]);
-    let mut connection = bridge.connect();
+    let wrapper = Wrapper::start(Folder::new(), &["--processes", "5", "true"]);
+    let mut connection = wrapper.connect();
     let mut out = Vec::new();
     connection.client.ask_abilities(&mut out);
     connection.send(&out);
@@ -490,25 +490,25 @@ fn reports_its_capabilities() {
 
 #[test]
 fn invalid_fastcgi_closes_only_its_connection() {
-    let bridge = Bridge::of("#!/bin/sh\necho\ncat\n");
-    let mut other = bridge.connect();
-    let id = other.begin(&bridge.script(), Keep::Open);
+    let wrapper = Wrapper::of("#!/bin/sh\necho\ncat\n");
+    let mut other = wrapper.connect();
+    let id = other.begin(&wrapper.script(), Keep::Open);
     let mut rows = Rows::new();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[255; 64], b"\x01\x06\0\x01\0\0\0\0"] {
-        let mut connection = bridge.connect();
+        let mut connection = wrapper.connect();
         connection.send(garbage);
         rows.holds(shown(garbage), "it is closed", connection.is_closed());
     }
     // Also in the middle of a request.
-    let mut connection = bridge.connect();
-    let begun = connection.begin(&bridge.script(), Keep::Open);
-    assert_eq!(connection.beginning(begun), b"\n");
+    let mut connection = wrapper.connect();
+    let id_in_progress = connection.begin(&wrapper.script(), Keep::Open);
+    assert_eq!(connection.beginning(id_in_progress), b"\n");
     connection.send(b"garbage!");
     rows.holds("in a request", "it is closed", connection.is_closed());
     other.body(id, b"goes on");
     rows.check("another connection", other.response(id).text(), "\ngoes on");
     let errors = |lines: &[String]| (lines.len() >= 5).then_some(());
-    rows.holds("stderr", "a line each", bridge.errors.wait_for(TIMEOUT, errors).is_some());
+    rows.holds("stderr", "a line each", wrapper.errors.wait_for(TIMEOUT, errors).is_some());
 }
 
 #[test]
@@ -572,13 +572,13 @@ fn listens_on_tcp_addresses() {
 fn accepts_as_many_connections_as_processes() {
     let home = Folder::new();
     home.script("scripts/s.cgi", "#!/bin/sh\necho\necho $$\nread -r line\necho \"$line\"\n");
-    let bridge = Bridge::start(home, &["--processes", "1", "--folder", "scripts"]);
+    let wrapper = Wrapper::start(home, &["--processes", "1", "--folder", "scripts"]);
     // The connection that tested the socket may still hold the place.
-    let mut first = bridge.connect();
-    let id = first.begin(&bridge.script(), Keep::Open);
+    let mut first = wrapper.connect();
+    let id = first.begin(&wrapper.script(), Keep::Open);
     assert_eq!(first.beginning(id)[0], b'\n');
-    let mut second = bridge.connect();
-    let waits = second.begin(&bridge.script(), Keep::Open);
+    let mut second = wrapper.connect();
+    let waits = second.begin(&wrapper.script(), Keep::Open);
     second.body(waits, b"second\n");
     second.stream.set_read_timeout(Some(Duration::from_millis(1500))).expect("it is a socket");
     assert!(second.stream.read(&mut [0; 1]).is_err(), "it waits until the first request has ended");
@@ -593,13 +593,13 @@ fn accepts_as_many_connections_as_processes() {
 
 #[test]
 fn runs_many_scripts_in_parallel() {
-    let bridge = Bridge::of("#!/bin/sh\necho\nsleep 0.1\ncat\n");
+    let wrapper = Wrapper::of("#!/bin/sh\necho\nsleep 0.1\ncat\n");
     thread::scope(|scope| {
         for number in 0..40 {
-            let bridge = &bridge;
+            let wrapper = &wrapper;
             scope.spawn(move || {
                 let body = large(100_000 + number);
-                assert_eq!(bridge.request(&body).stdout[1..], body);
+                assert_eq!(wrapper.request(&body).stdout[1..], body);
             });
         }
     });
@@ -607,9 +607,9 @@ fn runs_many_scripts_in_parallel() {
 
 #[test]
 fn ends_remaining_children_with_the_response() {
-    let bridge = Bridge::of("#!/bin/sh\necho\nsleep 60 &\necho $!\n");
+    let wrapper = Wrapper::of("#!/bin/sh\necho\nsleep 60 &\necho $!\n");
     let began = Instant::now();
-    let response = bridge.request(b"");
+    let response = wrapper.request(b"");
     assert_eq!(response.exit, 0);
     let took = began.elapsed();
     assert!(took < TIMEOUT, "{took:?}");
@@ -619,18 +619,18 @@ fn ends_remaining_children_with_the_response() {
 #[test]
 fn a_signal_ends_the_wrapper_with_all_its_scripts() {
     for signal in [Signal::TERM, Signal::INT] {
-        let bridge = Bridge::of(TIDY);
-        let mut connection = bridge.connect();
-        let id = connection.begin(&bridge.script(), Keep::Open);
-        let mut told = connection.beginning(id);
-        if told == b"\n" {
-            told = connection.beginning(id);
+        let wrapper = Wrapper::of(TIDY);
+        let mut connection = wrapper.connect();
+        let id = connection.begin(&wrapper.script(), Keep::Open);
+        let mut first_output = connection.beginning(id);
+        if first_output == b"\n" {
+            first_output = connection.beginning(id);
         }
-        let pid = String::from_utf8(told).expect("it is text");
-        let tidy = bridge.home.path().join("scripts/tidy");
+        let pid = String::from_utf8(first_output).expect("it is text");
+        let tidy = wrapper.home.path().join("scripts/tidy");
         assert!(is_there(&pid) && !tidy.exists());
-        let home = fs::canonicalize(bridge.home.path()).expect("it is there");
-        assert_eq!(bridge.end(signal), Some(0), "{}", home.display());
+        let home = fs::canonicalize(wrapper.home.path()).expect("it is there");
+        assert_eq!(wrapper.end(signal), Some(0), "{}", home.display());
         assert!(!is_there(&pid));
         assert!(connection.is_closed());
     }
@@ -640,16 +640,16 @@ fn a_signal_ends_the_wrapper_with_all_its_scripts() {
 fn replaces_a_stale_socket_but_not_one_in_use() {
     let home = Folder::new();
     drop(UnixListener::bind(home.path().join("b.sock")).expect("it is our folder"));
-    let bridge = Bridge::start(home, &["cat"]);
+    let wrapper = Wrapper::start(home, &["cat"]);
     let mut second = command();
-    second.current_dir(bridge.home.path()).args(["fcgi-wrap", "--socket", "b.sock", "cat"]);
+    second.current_dir(wrapper.home.path()).args(["fcgi-wrap", "--socket", "b.sock", "cat"]);
     let output = output_of(&mut second);
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("unix:b.sock: it is in use") && errors.contains("--socket"), "{errors}");
-    let found = fs::metadata(bridge.socket()).expect("the first one still serves");
+    let found = fs::metadata(wrapper.socket()).expect("the first one still serves");
     assert!(found.file_type().is_socket());
-    bridge.connect().stream.shutdown(Shutdown::Both).expect("it is connected");
+    wrapper.connect().stream.shutdown(Shutdown::Both).expect("it is connected");
 }
 
 #[test]
