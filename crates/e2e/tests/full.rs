@@ -381,7 +381,7 @@ fn answers_503_to_silent_clients_beyond_capacity() {
     let mut silent: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     let response = server.get("/a.txt");
     assert!(is_complete_503(&response), "{response}");
-    // Connections that were closed for others get 503; the last ones wait, and get no response.
+    // Three were closed for later clients, with 503; the last one is closed without a response.
     let rejected = silent
         .iter_mut()
         .map(|client| client.try_read_response().ok().is_some_and(|response| is_complete_503(&response)));
