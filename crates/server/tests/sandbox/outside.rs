@@ -178,7 +178,7 @@ fn reports_or_refuses_missing_kernel_features() {
         for text in ["no capabilities, no new privileges", part, todo] {
             assert!(report.of("preferred").contains(text), "{case}: {text:?} in {}", report.of("preferred"));
         }
-        for text in ["the sandbox is required", todo, "`sandbox = true`"] {
+        for text in ["the sandbox is required", todo, "`sandbox = \"on\"`"] {
             assert!(report.of("refused").contains(text), "{case}: {text:?} in {}", report.of("refused"));
         }
     }
