@@ -1,10 +1,10 @@
 //! The doors of a worker: accepting connections, finding room for them, and telling those for whom there
 //! is none.
 //!
-//! When all connections are taken, the one that has been idle longest makes room, or one that has been sent its last
-//! answer, or the one whose client is the slowest below the least rate. When there is none, every answer becomes its connection's last, and new clients
-//! wait in the kernel for a while; then they are told to come again. Where more of them come than can be told so
-//! at one time, the first of those is closed at once for the next.
+//! When all connections are in use, the one that has been idle longest makes room, or one that has been sent its last
+//! response, or the one whose client is the slowest below the least rate. When there is none of these, every response
+//! becomes its connection's last, and new clients wait in the kernel for a while; then they get 503. When more clients
+//! connect than can be rejected at one time, the first of those closes at once for the next.
 
 use std::cell::Cell;
 use std::io;
@@ -156,8 +156,7 @@ impl Doors {
         Ok(())
     }
 
-    /// One of the places in which connections are refused. If all are taken, the one that has been for longest is
-    /// made free.
+    /// One of the places in which connections are refused. When all are taken, the first of them is made free.
     async fn refusal(&self, worker: &Worker) -> Option<Place> {
         loop {
             if let Some(place) = self.refusals.take() {

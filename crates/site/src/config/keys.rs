@@ -918,8 +918,8 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("16384"),
         example: "500",
         meaning: "Connections of one worker.",
-        more: "Where they are used up, the longest idle one is closed for a new one; then the one whose client is the \
-               slowest below `min_rate`.",
+        more: "At this limit, the server closes the connection that has been idle longest for a new one, or ends that of \
+               the slowest client below `min_rate`.",
     },
     Key {
         name: "connections_per_client",
@@ -940,8 +940,7 @@ static KEYS: &[Key] = &[
         initial: Initial::Value("64"),
         example: "8",
         meaning: "Connections of one worker that are being told at one time that there is no room for them.",
-        more: "They come on top of `connections`. Where more clients come, the one that has been told for longest is \
-               closed at once for the next.",
+        more: "They come on top of `connections`. When all of them are in use, the first one closes at once for the next.",
     },
     Key {
         name: "requests",
@@ -996,7 +995,7 @@ static KEYS: &[Key] = &[
         example: "\"1KiB\"",
         meaning: "Bytes per second that a client must send, or take, once the timeout of that has passed; \
                   0 is no limit.",
-        more: "Where `connections` are used up, the slowest below it is closed after a second.",
+        more: "At the limit of `connections`, the server disconnects the slowest client below it after a second.",
     },
     Key {
         name: "disk_threads",
@@ -1139,8 +1138,7 @@ static KEYS: &[Key] = &[
         example: "\"5s\"",
         meaning: "How long new connections wait in the kernel when there is no room for them; then they are \
                   answered with 503.",
-        more: "Once there has been none for so long, those who come are told so at once, or after half a second \
-               if no others wait behind them.",
+        more: "Clients that have waited behind the first one get 503 with it; the last of them waits for half a second more.",
     },
     Key {
         name: "delay",
