@@ -62,7 +62,7 @@ impl Wrapper {
     }
 
     fn connect(&self) -> Connection {
-        Connection::new(UnixStream::connect(self.socket()).expect("somebody listens"))
+        Connection::new(UnixStream::connect(self.socket()).expect("the wrapper listens"))
     }
 
     /// A request for `scripts/s.cgi`, on a connection of its own.

@@ -122,7 +122,7 @@ const REFUSED: &[Row] = &[
         "group \"adm\" can replace what is in",
     ),
     (
-        "a file of another user's, where everybody can put one",
+        "a file of another user's, in a folder that every user can write",
         |home| {
             give(&home.join("logs"), 0, 0o1777);
             fs::write(home.join("logs/access.log"), "").unwrap();
@@ -132,7 +132,7 @@ const REFUSED: &[Row] = &[
         "it belongs to user \"nobody\", in a folder where other users can put files; remove",
     ),
     (
-        "another name of a file of root's, where everybody can put one",
+        "another name of a file of root's, in a folder that every user can write",
         |home| {
             give(&home.join("logs"), 0, 0o1777);
             fs::hard_link(home.join("secret"), home.join("logs/access.log")).unwrap();
@@ -141,7 +141,7 @@ const REFUSED: &[Row] = &[
         "a hard link",
     ),
     (
-        "a link where everybody can put one",
+        "a link in a folder that every user can write",
         |home| {
             give(&home.join("logs"), 0, 0o1777);
             symlink("../secret", home.join("logs/access.log")).unwrap();
@@ -150,7 +150,7 @@ const REFUSED: &[Row] = &[
         "it is a link, and every user can have made it",
     ),
     (
-        "a folder of another user's, where everybody can put one",
+        "a folder of another user's, in a folder that every user can write",
         |home| {
             give(&home.join("logs"), 0, 0o1777);
             fs::create_dir(home.join("logs/own")).unwrap();

@@ -311,8 +311,8 @@ fn field_of<'a>(status: &'a str, name: &str) -> &'a str {
 fn site() -> Site {
     let site = Site::folder(PathBuf::from("/"), vec![Listener::Unix(PathBuf::from("/nowhere"))]);
     let root = geteuid().is_root();
-    let somebody = root.then(|| USER.to_owned());
-    let mut site = Site { user: somebody.clone(), group: somebody, ..site };
+    let account = root.then(|| USER.to_owned());
+    let mut site = Site { user: account.clone(), group: account, ..site };
     // The scripts are the programs in /bin.
     let mut environment = Additions::default();
     environment.add("PATH", b"/usr/bin:/bin").expect("it can be set");

@@ -1,4 +1,4 @@
-"""What tests ask of an application that is started by the server; the path says what."""
+"""An application that the server starts; the path of a request selects what it does."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ LEAKED = []
 
 
 def note(name, text):
-    """For the test: whole as soon as it is there."""
+    """Writes a file for the test, complete as soon as it exists."""
     with open(name + ".new." + PID, "w") as file:
         file.write(text)
     os.rename(name + ".new." + PID, name)
@@ -118,7 +118,7 @@ ANSWERS = {
     "/error": error,
 }
 
-# Who has been started, and when.
+# The number of this process, and the time of its start.
 with open("starts", "a") as starts:
     starts.write("%s %f\n" % (PID, time.monotonic()))
 if "deaf" in sys.argv:
@@ -128,7 +128,7 @@ if "child" in sys.argv:
         time.sleep(1000)
 if "says" in sys.argv:
     print("written before any request", file=sys.stderr, flush=True)
-# Until it is told to work.
+# Fails until the test lets it work.
 if "fails" in sys.argv and not os.path.exists("works"):
     sys.exit(3)
 while "hangs" in sys.argv and not os.path.exists("works"):

@@ -1,4 +1,4 @@
-"""An authorizer, and with the word `app` an application that says what it was told."""
+"""An authorizer, and with the argument `app` an application that prints its request."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-"""An application that speaks HTTP/1.1, with a thread for each connection, over the socket that it is
-handed, or at the path that it is given."""
+"""An HTTP/1.1 application with a thread for each connection, on an inherited socket or on a path from its
+arguments."""
 
 import http.server
 import json
@@ -44,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def answer(self):
-        # What was not read would be taken for the next request.
+        # Unread bytes would be parsed as the next request.
         body = self.body()
         path, _, query = self.path.partition("?")
         if path.endswith("/asked"):

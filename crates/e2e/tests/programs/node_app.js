@@ -1,4 +1,4 @@
-// The same as http_app.py, as far as tests ask it of both.
+// The same as http_app.py, for the requests that tests send to both.
 const fs = require('fs');
 const http = require('http');
 

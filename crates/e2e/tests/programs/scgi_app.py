@@ -1,5 +1,5 @@
-"""An application that speaks SCGI, with a thread for each connection: at the path that it is given, on a port
-of its own, or over the socket that it is handed."""
+"""An SCGI application with a thread for each connection: on a path from its arguments, on a port of its own,
+or on an inherited socket."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-/* What the tests ask of a program; the same as echo.py and echo.pl. */
+/* The program under test; it does the same as echo.py and echo.pl. */
 #include "taipan.h"
 
 #define BIG (8 << 20)

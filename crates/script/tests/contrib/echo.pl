@@ -1,9 +1,9 @@
-# What the tests ask of a program; the same as echo.c and echo.py.
+# The program under test; it does the same as echo.c and echo.py.
 use strict;
 use warnings;
 use Taipan;
 
-# Whoever says it once, before the loop, says it for all requests.
+# A layer that is set once, before the loop, holds for all requests.
 binmode STDOUT, ':utf8' if $ENV{TEXT};
 
 use constant BIG => 8 << 20;

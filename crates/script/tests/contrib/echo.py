@@ -1,4 +1,4 @@
-"""What the tests ask of a program; the same as echo.c and echo.pl."""
+"""The program under test; it does the same as echo.c and echo.pl."""
 
 import os
 import sys

@@ -37,7 +37,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         "unix" => confine(&here, Connects::Unix, Demand::Preferred),
         "anywhere" => confine(&here, Connects::Anywhere, Demand::Preferred),
         "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Demand::Preferred),
-        "somebody" => change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred)),
+        "another user" => {
+            change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
+        }
         "chroot" => privilege::chroot(&here.home).and_then(|()| {
             here.home = PathBuf::from("/");
             change_user(&here)?;

@@ -70,7 +70,7 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
     ];
     let cases: &[(&str, Differences)] = &[
         ("confined", &[]),
-        ("somebody", &[]),
+        ("another user", &[]),
         ("unix", &[("connect to a Unix socket", OK)]),
         (
             "anywhere",

@@ -1,4 +1,4 @@
-"""By FastCGI or CGI: says what it was told of the path, and its body."""
+"""By FastCGI or CGI: prints its path variables and its body."""
 
 import os
 import sys

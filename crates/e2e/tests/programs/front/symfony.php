@@ -1,10 +1,10 @@
 <?php
-// Finds out what was asked as Symfony and Laravel do (Request::prepareBaseUrl and preparePathInfo), and says it.
+// Finds the requested path as Symfony and Laravel do (Request::prepareBaseUrl and preparePathInfo), and prints it.
 $filename = basename($_SERVER['SCRIPT_FILENAME']);
 $base = basename($_SERVER['SCRIPT_NAME']) === $filename ? $_SERVER['SCRIPT_NAME'] : '';
 $uri = $_SERVER['REQUEST_URI'];
 if (strpos(rawurldecode($uri), $base) === 0) {
-    // As it is: the front controller was named.
+    // The URL names the front controller.
 } elseif (strpos(rawurldecode($uri), rtrim(dirname($base), '/') . '/') === 0) {
     $base = rtrim(dirname($base), '/');
 } else {

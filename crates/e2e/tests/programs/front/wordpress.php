@@ -1,5 +1,5 @@
 <?php
-// Finds out what was asked as WordPress does (WP::parse_request), and says it.
+// Finds the requested path as WordPress does (WP::parse_request), and prints it.
 $pathinfo = $_SERVER['PATH_INFO'] ?? '';
 list($pathinfo) = explode('?', $pathinfo);
 $pathinfo = str_replace('%', '%25', $pathinfo);
