@@ -1,5 +1,5 @@
-//! Clients that take connections and do not use them: unfinished heads, bodies that hardly come, answers that are
-//! hardly read, and silence. However many there are, another client gets a response, or 503, within two seconds.
+//! Clients that hold connections without using them: incomplete heads, slow bodies, slowly read responses,
+//! and silence. However many there are, another client gets a response, or 503, within two seconds.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,11 +14,11 @@ use e2e::{
     Client, Server, Site, TIMEOUT, command_with_descriptors, raise_descriptor_limit, tool, wait_until,
 };
 
-/// How long a client may be left without an answer.
+/// How long a client may wait for a response.
 const SOON: Duration = Duration::from_secs(2);
-/// How often another client asks.
+/// The interval between the requests of the other client.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long it does, from when the attack has begun.
+/// How long it sends requests, from the start of the attack.
 const LASTS: Duration = Duration::from_secs(4);
 const ATTACKERS: usize = 3000;
 
@@ -29,7 +29,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Files, and a script that reads a body to its end. `config` begins with keys of the top level.
+/// Files, and a script that reads its whole body. `config` begins with keys of the top level.
 fn site(config: &str) -> Site {
     let script = "#!/bin/sh\ncat >/dev/null\nprintf 'Content-Type: text/plain\\n\\nread\\n'\n";
     Site::new()
@@ -40,7 +40,7 @@ fn site(config: &str) -> Site {
         .config("[[route]]\npath = \"*.cgi\"\ncgi = true")
 }
 
-/// What another client gets, and how long it waits for it.
+/// The outcome of the other client's request, and its time.
 fn probe(server: &Server) -> (Result<u16, String>, Duration) {
     let asked = Instant::now();
     let mut client = server.connect();
@@ -51,7 +51,7 @@ fn probe(server: &Server) -> (Result<u16, String>, Duration) {
     (status, asked.elapsed())
 }
 
-/// Asks again and again until it is `over`; each gets an answer soon. Says how many got which.
+/// Sends requests until `over`; each must soon get a response. Returns the number of each outcome.
 fn probes(server: &Server, over: &AtomicBool, what: &str) -> (usize, usize) {
     thread::scope(|scope| {
         let mut asked = Vec::new();
@@ -72,7 +72,7 @@ fn probes(server: &Server, over: &AtomicBool, what: &str) -> (usize, usize) {
     })
 }
 
-/// Beside an attack by slowhttptest, with so many descriptors.
+/// During an attack by slowhttptest, with so many descriptors.
 fn slowhttptest(descriptors: u64, arguments: &[&str], path: &str) {
     let what = format!("{descriptors} descriptors, slowhttptest {}", arguments.join(" "));
     let server = site("").start_by(command_with_descriptors(descriptors));
@@ -86,7 +86,7 @@ fn slowhttptest(descriptors: u64, arguments: &[&str], path: &str) {
     let (served, _) = thread::scope(|scope| {
         let probes = scope.spawn(|| probes(&server, &over, &what));
         thread::sleep(LASTS);
-        // A machine that has much to do takes longer to connect them all.
+        // A busy machine takes longer to connect them all.
         wait_until(TIMEOUT * 2, || server.count("accepted") as usize >= ATTACKERS);
         over.store(true, Ordering::Relaxed);
         probes.join().expect("each has an answer")
@@ -116,7 +116,7 @@ fn answers_other_clients_beside_slow_bodies() {
     for descriptors in [256, 1024, 20_000] {
         slowhttptest(descriptors, &["-B", "-i", "3", "-x", "10", "-s", "100000"], "/read.cgi");
     }
-    // A file needs no body, but its request has one.
+    // A file needs no body, but the request has one.
     slowhttptest(1024, &["-B", "-t", "GET", "-i", "3", "-x", "10", "-s", "100000"], "/a.txt");
 }
 
@@ -128,13 +128,13 @@ fn answers_other_clients_beside_slow_readers() {
     }
 }
 
-/// Clients that come again as fast as they can, each on a new connection, send `begin` and nothing more.
+/// Clients that reconnect as fast as they can, send `begin` on each new connection, and nothing more.
 fn rush(server: &Server, begin: &str, over: &AtomicBool) {
-    // More of them than fit; those before them stay open.
+    // More of them than fit; the earlier ones stay open.
     let mut clients = VecDeque::new();
     while !over.load(Ordering::Relaxed) {
         if let Ok(mut client) = TcpStream::connect(server.addr()) {
-            // It may have been refused already.
+            // The server may have rejected it already.
             _ = client.write_all(begin.as_bytes());
             clients.push_back(client);
         }
@@ -164,7 +164,7 @@ fn answers_other_clients_beside_silent_ones() {
     }
 }
 
-/// A site with room for four clients, which logs what it answers.
+/// A site with room for four clients, with an access log.
 fn small_site() -> Server {
     let config = "workers = 1\n[limits]\nconnections = 4\n[log]\naccess = \"stdout\"\nformat = \"json\"";
     site(config).start()
@@ -184,7 +184,7 @@ fn ends_the_slowest_client_with_408_at_capacity() {
         slow.set_receive_buffer(4096);
         slow.send(begin);
         assert!(wait_until(TIMEOUT, || server.count("active") == 1), "{}", server.stats());
-        // Three that are slow, too, but came later.
+        // Three more slow clients, which came later.
         let mut others: Vec<Client> = (0..3).map(|_| server.connect()).collect();
         thread::sleep(Duration::from_millis(300));
         for client in &mut others {
@@ -206,14 +206,14 @@ fn ends_the_slowest_client_with_408_at_capacity() {
                 assert!(line.contains("/large.bin"), "{line}");
             }
         }
-        // The others have had no worse luck than to come later.
+        // The others differ only in that they came later.
         let mut last = others.pop().expect("there are three");
         last.send("st: h\r\n\r\n");
         assert_eq!(last.read_response().status, 200, "{begin:?}");
     }
 }
 
-/// As `probe`, as often as it is told to come again: it takes a while to know who is slow.
+/// As `probe`, and repeats after 503: the server needs a while to find the slow clients.
 fn probe_until_served(server: &Server) -> (Result<u16, String>, Duration) {
     let mut last = probe(server);
     assert!(wait_until(TIMEOUT, || {
@@ -229,7 +229,7 @@ fn probe_until_served(server: &Server) -> (Result<u16, String>, Duration) {
 #[test]
 fn keeps_clients_above_the_least_rate_at_capacity() {
     let server = small_site();
-    // Two kilobytes per second, four times the least rate, to send and to take.
+    // Two kilobytes per second, four times the minimum rate, to send and to receive.
     let mut sender = server.connect();
     sender.send("POST /read.cgi HTTP/1.1\r\nHost: h\r\nContent-Length: 10000\r\n\r\n");
     let mut reader = server.connect();
@@ -239,7 +239,7 @@ fn keeps_clients_above_the_least_rate_at_capacity() {
     thread::scope(|scope| {
         let attack = scope.spawn(|| {
             let mut attackers = Vec::new();
-            // As long as what it is beside takes.
+            // As long as the slow transfers take.
             while !over.load(Ordering::Relaxed) && attackers.len() < 200 {
                 let mut attacker = server.connect();
                 _ = attacker.try_send("GET /a.txt HTTP/1.1\r\nHo");
