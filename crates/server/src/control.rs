@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::channel::Form;
-use crate::flags::What;
+use crate::served::What;
 use crate::terminal;
 
 /// A reload may have to wait for another one, and for roots on disks that do not answer.

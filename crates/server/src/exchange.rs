@@ -6,7 +6,6 @@
 //!
 //! Does not know which protocol the request came by.
 
-pub mod body;
 mod sendfile;
 
 use std::rc::Rc;
@@ -26,62 +25,78 @@ use site::plan::{self, Fallback, Files as PlannedFiles, Plan, Scripts, Told, Why
 use site::route::RouteId;
 use site::walk::Verdict;
 
-use self::body::{HowFar, RequestBody};
-use crate::files::roots::Roots;
+use crate::content::{file, fixed, listing};
+use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{self, DiskLookup, Entry, Files, Lookup, script};
 use crate::log;
-use crate::serve::cgi::{self, Ends, Outcome, Run, What};
-use crate::serve::{Reply, file, fixed, listing};
+use crate::request::Request;
+use crate::request::body::{HowFar, RequestBody};
+use crate::response::Reply;
+use crate::services::Services;
 use crate::stats::Count;
-use crate::worker::Worker;
+use crate::upstream::turn::Turns;
+use crate::upstream::{self, Outcome, Run, Upstreams, What};
 
 /// How often scripts may redirect one request internally (RFC 3875 leaves the number to the server).
 const MAX_INTERNAL_REDIRECTS: usize = 10;
 
-/// A request, and the connection that it came by.
-#[derive(Clone, Copy)]
-pub struct Request<'a> {
-    pub head: &'a Head<'a>,
-    pub ends: Ends,
+/// What it takes to answer a request.
+pub struct Responder {
+    pub services: Rc<Services>,
+    pub files: Rc<Files>,
+    pub upstreams: Upstreams,
+    /// Has any route an authorizer?
+    pub authorizes: bool,
 }
 
-/// The response to a request without a body, if it can be had without waiting.
-#[inline]
-pub fn fast(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Option<Reply> {
-    let exchange = Exchange::new(worker, host, head);
-    match exchange.path() {
-        Ok(path) => exchange.fast(path),
-        Err(reply) => Some(reply),
+impl Responder {
+    /// For a site whose scripts and applications are not asked.
+    pub fn of_files(services: Rc<Services>, roots: OpenRoots) -> Responder {
+        let files = Files::new(services.clone(), roots);
+        let (turns, authorizes) = (Turns::new(&services.site), services.site.has_authorizers());
+        let upstreams = Upstreams { services: services.clone(), turns, runner: None, pools: Vec::new() };
+        Responder { services, files, upstreams, authorizes }
     }
-}
 
-/// Answers a request. A body that nothing takes is read to its end, unless the client waits to be asked for it.
-pub async fn respond(worker: &Rc<Worker>, request: Request<'_>, body: RequestBody) -> Reply {
-    let host = worker.site.hosts.find(request.head.authority);
-    let mut exchange = Exchange { body, ..Exchange::new(worker, host, request.head) };
-    let reply = exchange.respond(request).await;
-    // Where the method alone is likely to be refused, the response comes before the body.
-    let is_refused = reply.status().is_error() && !exchange.reads_first();
-    let how_far = if is_refused { HowFar::WhatHasCome } else { HowFar::ToItsEnd };
-    match exchange.body.discard(exchange.max_body, how_far).await {
-        Ok(()) => reply,
-        Err((status, rule)) => exchange.finish(fixed::refusal(worker, None, status, Some(rule))),
+    /// The response to a request without a body, if it can be had without waiting.
+    #[inline]
+    pub fn fast(&self, host: usize, head: &Head<'_>) -> Option<Reply> {
+        let exchange = Exchange::new(self, host, head);
+        match exchange.path() {
+            Ok(path) => exchange.fast(path),
+            Err(reply) => Some(reply),
+        }
     }
-}
 
-/// As `respond`, as if every authorizer had let the request pass.
-pub async fn respond_unguarded(worker: &Rc<Worker>, request: Request<'_>) -> Reply {
-    let host = worker.site.hosts.find(request.head.authority);
-    let guard = Guard::Skipped;
-    Exchange { guard, ..Exchange::new(worker, host, request.head) }.respond(request).await
+    /// Answers a request. A body that nothing takes is read to its end, unless the client waits to be asked for
+    /// it.
+    pub async fn respond(&self, request: Request<'_>, body: RequestBody) -> Reply {
+        let host = self.services.site.hosts.find(request.head.authority);
+        let mut exchange = Exchange { body, ..Exchange::new(self, host, request.head) };
+        let reply = exchange.respond(request).await;
+        // Where the method alone is likely to be refused, the response comes before the body.
+        let is_refused = reply.status().is_error() && !exchange.reads_first();
+        let how_far = if is_refused { HowFar::WhatHasCome } else { HowFar::ToItsEnd };
+        match exchange.body.discard(exchange.max_body, how_far).await {
+            Ok(()) => reply,
+            Err((status, rule)) => exchange.finish(fixed::refusal(&self.services, None, status, Some(rule))),
+        }
+    }
+
+    /// As `respond`, as if every authorizer had let the request pass.
+    pub async fn respond_unguarded(&self, request: Request<'_>) -> Reply {
+        let host = self.services.site.hosts.find(request.head.authority);
+        let guard = Guard::Skipped;
+        Exchange { guard, ..Exchange::new(self, host, request.head) }.respond(request).await
+    }
 }
 
 /// The authorizers that are asked for a path: those of its route, and those of the one that a rewrite leads to.
-pub fn authorizers(worker: &Worker, host: usize, path: &SafePath<'_>) -> Vec<(RouteId, ApplicationId)> {
-    let routes = &worker.site.hosts.at(host).routes;
+pub fn authorizers(services: &Services, host: usize, path: &SafePath<'_>) -> Vec<(RouteId, ApplicationId)> {
+    let routes = &services.site.hosts.at(host).routes;
     let at = routes.find(path);
     let mut all: Vec<(RouteId, ApplicationId)> = Vec::new();
-    for &id in routes.get(at).authorizers.iter().chain(&worker.route(host, path).authorizers) {
+    for &id in routes.get(at).authorizers.iter().chain(&services.route(host, path).authorizers) {
         if !all.contains(&(at, id)) {
             all.push((at, id));
         }
@@ -90,12 +105,13 @@ pub fn authorizers(worker: &Worker, host: usize, path: &SafePath<'_>) -> Vec<(Ro
 }
 
 /// The response to a request that could not be read, with the rule that it breaks.
-pub fn refuse(worker: &Worker, method: Method, status: Status, rule: Option<&'static Rule>) -> Reply {
-    for_method(method, fixed::refusal(worker, None, status, rule))
+pub fn refuse(services: &Services, method: Method, status: Status, rule: Option<&'static Rule>) -> Reply {
+    for_method(method, fixed::refusal(services, None, status, rule))
 }
 
 struct Exchange<'a> {
-    worker: &'a Rc<Worker>,
+    responder: &'a Responder,
+    services: &'a Services,
     host: usize,
     head: &'a Head<'a>,
     now: i64,
@@ -130,11 +146,13 @@ enum Rest<'a> {
 
 impl<'a> Exchange<'a> {
     #[inline]
-    fn new(worker: &'a Rc<Worker>, host: usize, head: &'a Head<'a>) -> Exchange<'a> {
-        let (max_body, now) = (worker.site.limits.body, worker.clock.now());
+    fn new(responder: &'a Responder, host: usize, head: &'a Head<'a>) -> Exchange<'a> {
+        let services = &*responder.services;
+        let (max_body, now) = (services.site.limits.body, services.clock.now());
         let (passed, variables) = (Vec::new(), Additions::default());
         Exchange {
-            worker,
+            responder,
+            services,
             host,
             head,
             now,
@@ -152,7 +170,7 @@ impl<'a> Exchange<'a> {
     fn path(&self) -> Result<SafePath<'a>, Reply> {
         let Some(path) = self.head.target.path() else { return Err(self.of_the_server()) };
         SafePath::parse(path).map_err(|error| {
-            self.finish(fixed::refusal(self.worker, None, error.status(), Some(error.rule())))
+            self.finish(fixed::refusal(self.services, None, error.status(), Some(error.rule())))
         })
     }
 
@@ -164,17 +182,17 @@ impl<'a> Exchange<'a> {
     /// `None`: something has to be waited for.
     #[inline]
     fn fast(&self, path: SafePath<'_>) -> Option<Reply> {
-        let worker = self.worker;
-        if worker.sheds_everything() {
-            return Some(self.finish(fixed::status(worker, None, Status::SERVICE_UNAVAILABLE)));
+        let services = self.services;
+        if services.sheds_everything() {
+            return Some(self.finish(fixed::status(services, None, Status::SERVICE_UNAVAILABLE)));
         }
-        if worker.authorizes && !authorizers(worker, self.host, &path).is_empty() {
+        if self.responder.authorizes && !authorizers(services, self.host, &path).is_empty() {
             return None;
         }
         if self.is_of_files()
-            && let Some(entry) = worker.files.get(self.host, path.as_str(), self.now)
+            && let Some(entry) = self.responder.files.get(self.host, path.as_str(), self.now)
         {
-            worker.counts.add(Count::CacheHits, 1);
+            services.counts.add(Count::CacheHits, 1);
             return self.of_entry_at_once(&path, &entry, None);
         }
         self.follow_at_once(&path, self.plan(path.clone()), None)
@@ -185,7 +203,7 @@ impl<'a> Exchange<'a> {
         match plan {
             Plan::Scripts(_) | Plan::Application(_) => None,
             Plan::Redirect { route, status, location } => {
-                Some(self.finish(fixed::redirect(self.worker, Some(route), status, &location)))
+                Some(self.finish(fixed::redirect(self.services, Some(route), status, &location)))
             }
             Plan::Status { route, status, why: Why::NoScript } => {
                 self.absent_at_once(path, Absent(route, status), told)
@@ -217,20 +235,20 @@ impl<'a> Exchange<'a> {
         let Some(Fallback { path, plan, told }) = self.fallback(path, route) else {
             return self.status_at_once(route, status);
         };
-        if self.worker.authorizes && !authorizers(self.worker, self.host, &path).is_empty() {
+        if self.responder.authorizes && !authorizers(self.services, self.host, &path).is_empty() {
             return None;
         }
         self.follow_at_once(&path, plan, Some(&told))
     }
 
     async fn respond(&mut self, request: Request<'_>) -> Reply {
-        let worker = self.worker;
+        let services = self.services;
         let path = match self.path() {
             Ok(path) => path,
             Err(reply) => return reply,
         };
-        if worker.sheds_everything() {
-            return self.finish(fixed::status(worker, None, Status::SERVICE_UNAVAILABLE));
+        if services.sheds_everything() {
+            return self.finish(fixed::status(services, None, Status::SERVICE_UNAVAILABLE));
         }
         let plan = self.plan(path.clone());
         self.max_body = plan.route().max_body;
@@ -255,8 +273,8 @@ impl<'a> Exchange<'a> {
 
     /// Asks the authorizers of a path. Errors: the response to a request that may not pass.
     async fn pass(&mut self, request: Request<'_>, path: &SafePath<'_>) -> Result<(), Reply> {
-        if self.worker.authorizes {
-            for (at, id) in authorizers(self.worker, self.host, path) {
+        if self.responder.authorizes {
+            for (at, id) in authorizers(self.services, self.host, path) {
                 self.authorize(request, at, id).await?;
             }
         }
@@ -271,12 +289,12 @@ impl<'a> Exchange<'a> {
         plan: Plan<'a, '_>,
         told: Option<&Told>,
     ) -> Result<Reply, Absent<'a>> {
-        let worker = self.worker;
+        let services = self.services;
         let plan = match plan {
             Plan::Scripts(scripts) => {
                 let Scripts { walk, otherwise } = *scripts;
-                let routes = &worker.site.hosts.at(self.host).routes;
-                match script::find(worker, &walk, self.now).await {
+                let routes = &services.site.hosts.at(self.host).routes;
+                match script::find(&self.responder.files, &walk, self.now).await {
                     Ok(Verdict::Run(at)) => {
                         let step = &walk.steps[at];
                         let told_step = told.map(|told| step.with_path_info(&told.path_info));
@@ -302,7 +320,7 @@ impl<'a> Exchange<'a> {
                 self.run(request, at, What::Application { name, path_info }, told).await
             }
             Plan::Redirect { route, status, location } => {
-                self.finish(fixed::redirect(worker, Some(route), status, &location))
+                self.finish(fixed::redirect(services, Some(route), status, &location))
             }
             Plan::Status { route, status, why: Why::NoScript } => return Err(Absent(route, status)),
             Plan::Status { route, status, .. } => self.status(route, status).await,
@@ -337,7 +355,7 @@ impl<'a> Exchange<'a> {
 
     fn fallback(&self, path: &SafePath<'_>, route: &'a Route) -> Option<Fallback<'a>> {
         let Head { target, authority, scheme, .. } = *self.head;
-        let site = &self.worker.site;
+        let site = &self.services.site;
         plan::fallback(site, self.host, route, path, target.query(), authority, scheme)
     }
 
@@ -362,14 +380,14 @@ impl<'a> Exchange<'a> {
         if self.head.method == Method::Trace {
             return self.status(route, Status::METHOD_NOT_ALLOWED).await;
         }
-        if self.worker.sheds_cold() {
+        if self.services.sheds_cold() {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
         let query = told.and_then(|told| told.query.clone());
         let run = Run { host: self.host, route: at, what, query, max_body: route.max_body };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
-        let outcome = cgi::ask(self.worker, request, &run, &self.variables, body).await;
+        let outcome = upstream::ask(&self.responder.upstreams, request, &run, &self.variables, body).await;
         self.of_outcome(request, &run, outcome).await
     }
 
@@ -382,7 +400,9 @@ impl<'a> Exchange<'a> {
         let max_body = self.max_body;
         let what = What::Authorizer(id);
         let run = Run { host: self.host, route: at, what, query: None, max_body };
-        match cgi::ask(self.worker, request, &run, &self.variables, RequestBody::None).await {
+        match upstream::ask(&self.responder.upstreams, request, &run, &self.variables, RequestBody::None)
+            .await
+        {
             Outcome::Allowed(id, variables) => {
                 self.passed.push(id);
                 for (name, value) in variables {
@@ -422,13 +442,13 @@ impl<'a> Exchange<'a> {
         }
         let bytes = head_for(self.head, target);
         let mut store = Box::new(FieldStore::new());
-        let Ok(Some((head, _))) = parse(&bytes, &mut store, &self.worker.site.limits.head) else {
+        let Ok(Some((head, _))) = parse(&bytes, &mut store, &self.services.site.limits.head) else {
             log::error(format_args!("{path}: {shown} is not a path that an internal redirect can lead to"));
             return self.status(route, Status::BAD_GATEWAY).await;
         };
         // Another path of the same client's request.
         let head = Head { authority: self.head.authority, scheme: self.head.scheme, ..head };
-        let mut exchange = Exchange::new(self.worker, self.host, &head);
+        let mut exchange = Exchange::new(self.responder, self.host, &head);
         exchange.redirects = self.redirects + 1;
         exchange.passed = std::mem::take(&mut self.passed);
         exchange.variables = std::mem::take(&mut self.variables);
@@ -438,8 +458,8 @@ impl<'a> Exchange<'a> {
     /// `OPTIONS *`, and CONNECT, which is for proxies.
     fn of_the_server(&self) -> Reply {
         self.finish(match self.head.method {
-            Method::Options => fixed::options(self.worker, None),
-            _ => fixed::status(self.worker, None, Status::METHOD_NOT_ALLOWED),
+            Method::Options => fixed::options(self.services, None),
+            _ => fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED),
         })
     }
 
@@ -447,7 +467,7 @@ impl<'a> Exchange<'a> {
     fn without_content(&self, planned: &PlannedFiles<'_, '_>) -> Option<Result<Reply, Status>> {
         match (decide::refused_method(self.head.method), self.head.method) {
             (Some(status), _) => Some(Err(status)),
-            (None, Method::Options) => Some(Ok(fixed::options(self.worker, Some(planned.route)))),
+            (None, Method::Options) => Some(Ok(fixed::options(self.services, Some(planned.route)))),
             (None, _) => None,
         }
     }
@@ -458,12 +478,12 @@ impl<'a> Exchange<'a> {
 
     fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
         let Head { target, authority, scheme, .. } = *self.head;
-        plan(&self.worker.site, self.host, path, target.query(), authority, scheme)
+        plan(&self.services.site, self.host, path, target.query(), authority, scheme)
     }
 
     /// What stands under `path`, as far as it is known or the kernel has it in memory.
     fn probe(&self, path: &SafePath<'_>, planned: &PlannedFiles<'_, '_>) -> Lookup {
-        if let Some(entry) = self.worker.files.get(self.host, path.as_str(), self.now) {
+        if let Some(entry) = self.responder.files.get(self.host, path.as_str(), self.now) {
             return Lookup::Hit(entry);
         }
         let wanted = files::Wanted {
@@ -472,10 +492,10 @@ impl<'a> Exchange<'a> {
             rules: &planned.route.files,
             index: &planned.index,
         };
-        let found = Files::probe(self.worker, self.host, path, &wanted, self.now);
+        let found = self.responder.files.probe(self.host, path, &wanted, self.now);
         // One that waits for a disk is counted when it is found.
         let is_over = !matches!(found, Lookup::WouldWait(_));
-        self.worker.counts.add(Count::CacheMisses, u64::from(is_over));
+        self.services.counts.add(Count::CacheMisses, u64::from(is_over));
         found
     }
 
@@ -490,7 +510,7 @@ impl<'a> Exchange<'a> {
 
     async fn wait(&self, lookup: DiskLookup) -> Result<Rc<Entry>, Status> {
         let found = lookup.find().await;
-        self.worker.counts.add(Count::CacheMisses, 1);
+        self.services.counts.add(Count::CacheMisses, 1);
         found
     }
 
@@ -505,12 +525,12 @@ impl<'a> Exchange<'a> {
             Err(Rest::Absent(absent)) => return Err(absent),
             Err(Rest::Status(route, status)) => self.status(route, status).await,
             Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
-                Ok(wanted) => match listing::kept(self.worker, &wanted, self.now) {
+                Ok(wanted) => match listing::kept(&self.responder.files, &wanted, self.now) {
                     Some(reply) => self.finish(reply),
-                    None if self.worker.sheds_cold() => {
+                    None if self.services.sheds_cold() => {
                         self.status(self.route(path), Status::SERVICE_UNAVAILABLE).await
                     }
-                    None => self.finish(listing::list(self.worker.clone(), wanted).await),
+                    None => self.finish(listing::list(&self.responder.files, wanted).await),
                 },
                 Err((route, status)) => self.status(route, status).await,
             },
@@ -524,7 +544,9 @@ impl<'a> Exchange<'a> {
             Err(Rest::Absent(absent)) => self.absent_at_once(path, absent, told),
             Err(Rest::Status(route, status)) => self.status_at_once(route, status),
             Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
-                Ok(wanted) => listing::kept(self.worker, &wanted, self.now).map(|reply| self.finish(reply)),
+                Ok(wanted) => {
+                    listing::kept(&self.responder.files, &wanted, self.now).map(|reply| self.finish(reply))
+                }
                 Err((route, status)) => self.status_at_once(route, status),
             },
         }
@@ -532,19 +554,19 @@ impl<'a> Exchange<'a> {
 
     #[inline]
     fn decide(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Result<Reply, Rest<'a>> {
-        let worker = self.worker;
+        let services = self.services;
         let asked = as_asked(path);
         let listing = match entry.folder_stamp() {
             Some(_) => self.route(path).files.listing,
             None => site::model::Listing::Off,
         };
         Ok(self.finish(match decide(self.head, asked, &entry.resource, listing, self.now) {
-            Decision::Full(chosen) => file::full(worker, entry, chosen),
-            Decision::NotModified(chosen) => file::not_modified(worker, self.route(path), entry, chosen),
-            Decision::Part(chosen, part) => file::part(worker, self.route(path), entry, chosen, part),
-            Decision::Parts(chosen, parts) => file::parts(worker, self.route(path), entry, chosen, &parts),
+            Decision::Full(chosen) => file::full(services, entry, chosen),
+            Decision::NotModified(chosen) => file::not_modified(services, self.route(path), entry, chosen),
+            Decision::Part(chosen, part) => file::part(services, self.route(path), entry, chosen, part),
+            Decision::Parts(chosen, parts) => file::parts(services, self.route(path), entry, chosen, &parts),
             Decision::Unsatisfiable(chosen) => {
-                fixed::unsatisfiable(worker, Some(self.route(path)), entry.size(chosen))
+                fixed::unsatisfiable(services, Some(self.route(path)), entry.size(chosen))
             }
             Decision::ToFolder => return self.to_folder_of(path, told).map_err(Rest::Absent),
             Decision::Absent(status) => return Err(Rest::Absent(Absent(self.route(path), status))),
@@ -554,11 +576,11 @@ impl<'a> Exchange<'a> {
     }
 
     fn route(&self, path: &SafePath<'_>) -> &'a Route {
-        self.worker.route(self.host, path)
+        self.services.route(self.host, path)
     }
 
     fn route_at(&self, at: RouteId) -> &'a Route {
-        self.worker.site.hosts.at(self.host).routes.get(at)
+        self.services.site.hosts.at(self.host).routes.get(at)
     }
 
     /// 301 to the same path with a slash, which is relative, and keeps the query.
@@ -570,7 +592,7 @@ impl<'a> Exchange<'a> {
             location.push('?');
             location.push_str(query);
         }
-        fixed::redirect(self.worker, Some(self.route(path)), Status::MOVED_PERMANENTLY, &location)
+        fixed::redirect(self.services, Some(self.route(path)), Status::MOVED_PERMANENTLY, &location)
     }
 
     /// Which listing is asked for. Errors: the status where there can be none.
@@ -584,7 +606,7 @@ impl<'a> Exchange<'a> {
         let (Some(planned), Some(folder)) = (self.plan(path.clone()).files(), entry.folder_stamp()) else {
             return Err((self.route(path), Status::NOT_FOUND));
         };
-        let root = Roots::get(self.worker, planned.root, self.now);
+        let root = Roots::get(&self.responder.files, planned.root, self.now);
         Ok(listing::Wanted {
             host: self.host,
             path: path.clone().into_owned(),
@@ -607,18 +629,18 @@ impl<'a> Exchange<'a> {
         if let Some((page, planned)) = self.error_page(route, status)
             && let Ok(entry) = self.find(page, &planned).await
         {
-            let reply = of_page(self.worker, route, status, &entry);
+            let reply = of_page(self.services, route, status, &entry);
             return self.finish(Reply { broken: rule, ..reply });
         }
-        self.finish(fixed::refusal(self.worker, Some(route), status, rule))
+        self.finish(fixed::refusal(self.services, Some(route), status, rule))
     }
 
     /// As `status`, unless the page has to be waited for.
     fn status_at_once(&self, route: &Route, status: Status) -> Option<Reply> {
         let reply = match self.error_page(route, status).map(|(page, planned)| self.probe(page, &planned)) {
-            Some(Lookup::Hit(entry)) => of_page(self.worker, route, status, &entry),
+            Some(Lookup::Hit(entry)) => of_page(self.services, route, status, &entry),
             Some(Lookup::WouldWait(_)) => return None,
-            Some(Lookup::Failed(_)) | None => fixed::status(self.worker, Some(route), status),
+            Some(Lookup::Failed(_)) | None => fixed::status(self.services, Some(route), status),
         };
         Some(self.finish(reply))
     }
@@ -630,7 +652,7 @@ impl<'a> Exchange<'a> {
     ) -> Option<(&'r SafePath<'static>, PlannedFiles<'a, 'r>)> {
         let (_, page) = route.error_pages.iter().find(|(of, _)| *of == status)?;
         let Head { authority, scheme, .. } = *self.head;
-        let planned = plan(&self.worker.site, self.host, page.clone(), None, authority, scheme);
+        let planned = plan(&self.services.site, self.host, page.clone(), None, authority, scheme);
         Some((page, planned.files()?))
     }
 
@@ -644,10 +666,10 @@ fn as_asked(path: &SafePath<'_>) -> Asked {
     if path.is_folder() { Asked::AsFolder } else { Asked::AsFile }
 }
 
-fn of_page(worker: &Worker, route: &Route, status: Status, entry: &Entry) -> Reply {
+fn of_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Reply {
     match entry.plain() {
-        Some(chosen) => file::as_page_of(worker, route, status, entry, chosen),
-        None => fixed::status(worker, Some(route), status),
+        Some(chosen) => file::as_page_of(services, route, status, entry, chosen),
+        None => fixed::status(services, Some(route), status),
     }
 }
 

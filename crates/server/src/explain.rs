@@ -3,7 +3,6 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use http::head::{self, FieldStore, Head, Method};
 use http::target::{SafePath, Scheme};
@@ -13,16 +12,17 @@ use site::plan::{self, Plan, Told, Why, plan};
 use site::proxies::Via;
 use site::walk::{Step, Verdict, Walk};
 
-use crate::conn::Peer;
-use crate::exchange::{self, Request};
+use crate::exchange::{self, Responder};
 use crate::files::beneath::Wait;
 use crate::files::look::{Found, Query, look};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
-use crate::serve::cgi::Ends;
-use crate::serve::{Body, Reply};
-use crate::worker::Worker;
+use crate::peer::Peer;
+use crate::request::Ends;
+use crate::request::Request;
+use crate::response::{Body, Reply};
+use crate::services::Services;
 use crate::{start, terminal};
 
 pub fn explain(asked: &Explain) -> ExitCode {
@@ -37,7 +37,8 @@ pub fn explain(asked: &Explain) -> ExitCode {
     let told = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
-            tell(&Rc::new(Worker::new(site, roots)?.0), &request(asked), scheme(asked)).await
+            let responder = Responder::of_files(Services::new(site).0, roots);
+            tell(&responder, &request(asked), scheme(asked)).await
         })
     });
     match told {
@@ -75,35 +76,44 @@ fn scheme(asked: &Explain) -> Scheme {
     named.unwrap_or(Scheme::Http)
 }
 
-async fn tell(worker: &Rc<Worker>, bytes: &[u8], scheme: Scheme) -> io::Result<()> {
+async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result<()> {
     let escaped = head::escape_target(bytes).map(|(escaped, _)| escaped);
     let mut store = FieldStore::new();
-    let head = match head::parse(escaped.as_deref().unwrap_or(bytes), &mut store, &worker.site.limits.head) {
+    let head = match head::parse(
+        escaped.as_deref().unwrap_or(bytes),
+        &mut store,
+        &responder.services.site.limits.head,
+    ) {
         Ok(Some((head, _))) => Head { scheme, ..head },
         Ok(None) => return Err(io::Error::other("this is not a complete request")),
         Err(error) => {
             terminal::out(format_args!("request   refused: {}", error.rule()));
             terminal::out(format_args!(
                 "reply\n{}",
-                indented(&exchange::refuse(worker, Method::Unknown, error.status(), Some(error.rule())))
+                indented(&exchange::refuse(
+                    &responder.services,
+                    Method::Unknown,
+                    error.status(),
+                    Some(error.rule())
+                ))
             ));
             return Ok(());
         }
     };
     let authority = String::from_utf8_lossy(head.authority);
     terminal::out(format_args!("request   {} {} for host \"{authority}\"", head.token, head.raw_target));
-    let host = worker.site.hosts.find(head.authority);
-    let names = worker.site.hosts.at(host).names.join(", ");
+    let host = responder.services.site.hosts.find(head.authority);
+    let names = responder.services.site.hosts.at(host).names.join(", ");
     terminal::out(format_args!(
         "host      {}",
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
-    match tell_plan(worker, host, &head) {
+    match tell_plan(responder, host, &head) {
         Whose::Server | Whose::Nothing => {
-            tell_authorizers(worker, host, &head);
+            tell_authorizers(responder, host, &head);
             let ends = Ends { client: Peer::Unix, via: Via::Nothing, local: None };
             let request = Request { head: &head, ends };
-            let reply = exchange::respond_unguarded(worker, request).await;
+            let reply = responder.respond_unguarded(request).await;
             terminal::out(format_args!("reply\n{}", indented(&reply)));
         }
         Whose::Script => terminal::out(format_args!("reply     what the script writes; it is not run here")),
@@ -112,10 +122,10 @@ async fn tell(worker: &Rc<Worker>, bytes: &[u8], scheme: Scheme) -> io::Result<(
 }
 
 /// As if they let the request pass.
-fn tell_authorizers(worker: &Worker, host: usize, head: &Head<'_>) {
+fn tell_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
-    for (_, id) in exchange::authorizers(worker, host, &path) {
-        let name = worker.site.applications.get(id).map_or("", |application| &application.name);
+    for (_, id) in exchange::authorizers(&responder.services, host, &path) {
+        let name = responder.services.site.applications.get(id).map_or("", |application| &application.name);
         terminal::out(format_args!("asked     the authorizer \"{name}\" first; it is not asked here"));
     }
 }
@@ -129,7 +139,7 @@ enum Whose {
     Nothing,
 }
 
-fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
+fn tell_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Whose {
     let Some(path) = head.target.path() else {
         terminal::out(format_args!("path      none: this is about the server itself"));
         return Whose::Server;
@@ -143,29 +153,29 @@ fn tell_plan(worker: &Rc<Worker>, host: usize, head: &Head<'_>) -> Whose {
     };
     terminal::out(format_args!("path      /{}", path.as_str()));
     let asked = path.clone();
-    let (site, query) = (&worker.site, head.target.query());
+    let (site, query) = (&responder.services.site, head.target.query());
     let plan = plan(site, host, path, query, head.authority, head.scheme);
     let route = plan.route();
-    let whose = tell_planned(worker, host, &asked, plan, None);
+    let whose = tell_planned(responder, host, &asked, plan, None);
     if whose != Whose::Nothing {
         return whose;
     }
     let fallback = plan::fallback(site, host, route, &asked, query, head.authority, head.scheme);
     let Some(plan::Fallback { path, plan, told }) = fallback else { return whose };
     terminal::out(format_args!("fallback  {path}"));
-    tell_planned(worker, host, &path, plan, Some(&told))
+    tell_planned(responder, host, &path, plan, Some(&told))
 }
 
 /// `told`: what is told to a fallback.
 fn tell_planned(
-    worker: &Rc<Worker>,
+    responder: &Responder,
     host: usize,
     asked: &SafePath,
     plan: Plan<'_, '_>,
     told: Option<&Told>,
 ) -> Whose {
     let plan = match plan {
-        Plan::Scripts(scripts) => match tell_walk(worker, host, asked, &scripts.walk, told) {
+        Plan::Scripts(scripts) => match tell_walk(responder, host, asked, &scripts.walk, told) {
             Some(Verdict::Run(_)) => return Whose::Script,
             Some(Verdict::Otherwise) => scripts.otherwise,
             Some(Verdict::Folder) => return Whose::Nothing,
@@ -179,7 +189,7 @@ fn tell_planned(
         Plan::Scripts(_) => {}
         Plan::Application(planned) => {
             terminal::out(format_args!("route     {}: an application", planned.route.name()));
-            tell_application(&worker.site, planned.application);
+            tell_application(&responder.services.site, planned.application);
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
             tell_query(told);
@@ -201,12 +211,14 @@ fn tell_planned(
             if planned.path != *asked {
                 terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
             }
-            let Ok(root) = Roots::get(worker, planned.root, worker.clock.now()) else { return Whose::Server };
+            let Ok(root) = Roots::get(&responder.files, planned.root, responder.services.clock.now()) else {
+                return Whose::Server;
+            };
             let below = planned.below().into_owned();
             terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
             let query = Query {
                 index: planned.index.to_vec(),
-                ..Query::new(root, below, &route.files, worker.site.cache.file)
+                ..Query::new(root, below, &route.files, responder.services.site.cache.file)
             };
             match look(&query, &[], Wait::Allowed) {
                 Ok(Some(found)) => {
@@ -229,14 +241,14 @@ fn tell_planned(
 
 /// Where the walk for a script ended; `None`: that cannot be found out.
 fn tell_walk(
-    worker: &Rc<Worker>,
+    responder: &Responder,
     host: usize,
     asked: &SafePath,
     walk: &Walk,
     told: Option<&Told>,
 ) -> Option<Verdict> {
-    let host = worker.site.hosts.at(host);
-    let query = script::Query::new(worker, walk, worker.clock.now()).ok()?;
+    let host = responder.services.site.hosts.at(host);
+    let query = script::Query::new(&responder.files, walk, responder.services.clock.now()).ok()?;
     let verdict = query.look(Wait::Allowed).ok()?;
     if walk.path != *asked && verdict != Verdict::Otherwise {
         terminal::out(format_args!("rewritten {}", walk.path));
@@ -246,8 +258,8 @@ fn tell_walk(
             let step = &walk.steps[at];
             tell_script(host, step);
             match told {
-                Some(told) => tell_run(&worker.site, host, &step.with_path_info(&told.path_info)),
-                None => tell_run(&worker.site, host, step),
+                Some(told) => tell_run(&responder.services.site, host, &step.with_path_info(&told.path_info)),
+                None => tell_run(&responder.services.site, host, step),
             }
             tell_query(told);
         }

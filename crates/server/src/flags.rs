@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::channel::Form;
 use crate::control::Request;
+pub use crate::served::What;
 
 /// What the program is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,13 +32,6 @@ pub enum Command {
     Generate(Document),
     Help,
     Version,
-}
-
-/// A folder, or a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    Folder(PathBuf),
-    Config(PathBuf),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

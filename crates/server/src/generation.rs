@@ -25,7 +25,7 @@ use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
 use crate::worker::{self, Command, Start};
-use crate::{conn, sys};
+use crate::{connection, sys};
 
 /// How long a worker that is told to stop may take to write its last log lines.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     }
     log_panics();
     sys::keep_heap(KEPT_HEAP);
-    conn::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
+    connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
     let (tell, told) = unbounded_channel();
     let mut crew = Crew {
         members: Vec::new(),

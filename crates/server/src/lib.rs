@@ -11,6 +11,7 @@ mod refused_targets;
 
 pub mod config;
 pub mod flags;
+pub mod served;
 pub mod start;
 
 pub mod keeper;
@@ -23,20 +24,27 @@ pub mod pool;
 
 pub mod worker;
 
-pub mod doors;
 pub mod listen;
 
-pub mod conn;
+pub mod connection;
 
 pub mod exchange;
 
-pub mod serve;
+pub mod request;
+pub mod response;
+pub mod response_head;
+
+pub mod content;
+
+pub mod upstream;
 
 pub mod files;
 
 pub mod disk;
 
 pub mod log;
+
+pub mod services;
 
 pub mod bridge;
 
@@ -50,6 +58,7 @@ pub mod crashes;
 pub mod explain;
 pub mod healthcheck;
 pub mod load;
+pub mod peer;
 pub mod places;
 pub mod privilege;
 pub mod privileged_file;

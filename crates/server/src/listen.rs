@@ -9,8 +9,8 @@ use rustix::net::{SocketAddrAny, SocketFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::conn::Peer;
-use crate::conn::stream::Family;
+use crate::peer::Family;
+use crate::peer::Peer;
 use crate::sys::{self, calls};
 
 /// Connections that may wait in the kernel; it takes no more than net.core.somaxconn.

@@ -235,7 +235,7 @@ impl Lines {
             let named = move |field: &Field| is_name(field.name, name);
             all(&self.bytes, &self.fields).filter(named).map(|field| field.value)
         };
-        framing::of(version, values("content-length"), values("transfer-encoding"))
+        framing::of(version, values("content-length").map(without_zeros), values("transfer-encoding"))
     }
 
     /// The number and the value of the field with this name, of which there can be one.
@@ -299,4 +299,11 @@ fn status_line(line: &[u8]) -> Result<(Version, u16), Cause> {
         _ => return Err(Cause::StatusLine),
     };
     Ok((version, code(rest)?))
+}
+
+/// A length as programs print it with a fixed width. A request that has zeros in front is rejected; a script's
+/// response can only be read in one way, for there is no other reader.
+fn without_zeros(length: &[u8]) -> &[u8] {
+    let zeros = length.iter().take_while(|digit| **digit == b'0').count();
+    &length[zeros.min(length.len().saturating_sub(1))..]
 }

@@ -11,12 +11,13 @@ use super::Exchange;
 use crate::disk::Work;
 use crate::files::beneath::{OpenError, Root, Wait};
 use crate::files::look::{self, Found, Query};
+use crate::files::open::OpenFile;
 use crate::files::roots::Roots;
 use crate::log;
-use crate::serve::cgi::Sendfile;
-use crate::serve::head::HeadWriter;
-use crate::serve::{Body, FilePart, OpenFile, Reply};
-use crate::worker::Worker;
+use crate::response::{Body, FilePart, Reply};
+use crate::response_head::HeadWriter;
+use crate::services::Services;
+use crate::upstream::Sendfile;
 
 impl Exchange<'_> {
     /// The file that a script has named, if it is beneath one of the folders that scripts may name.
@@ -28,32 +29,32 @@ impl Exchange<'_> {
     }
 
     async fn find_sendfile(&self, route: &Route, wanted: &Sendfile) -> Result<Reply, Status> {
-        let worker = self.worker;
+        let services = self.services;
         let Some((folder, below)) = self.folder_of(&wanted.path) else {
             let path = wanted.path.display();
-            let application = route.application().and_then(|id| worker.site.applications.get(id));
+            let application = route.application().and_then(|id| services.site.applications.get(id));
             let what = application.map_or_else(|| "a script".to_owned(), ToString::to_string);
             log::error(format_args!("{what} names {path}, which is in no folder of \"sendfile\""));
             return Err(Status::FORBIDDEN);
         };
-        let query = query(Roots::get(worker, folder, self.now)?, below, route);
+        let query = query(Roots::get(&self.responder.files, folder, self.now)?, below, route);
         let found = match look::look(&query, &[], Wait::Never) {
             Err(OpenError::WouldWait) => {
                 let device = look::device(&query);
                 let look = move || look::look(&query, &[], Wait::Allowed);
                 let busy = |_| Status::SERVICE_UNAVAILABLE;
-                let _admitted = worker.disk.admit(device).map_err(busy)?;
-                let looked = worker.disk.wait(worker.disk.run(device, Work::File, look)).await;
+                let _admitted = services.disk.admit(device).map_err(busy)?;
+                let looked = services.disk.wait(services.disk.run(device, Work::File, look)).await;
                 looked.map_err(busy)?.map_err(busy)?
             }
             found => found,
         };
-        of_found(worker, route, wanted, found.map_err(|_| Status::INTERNAL_SERVER_ERROR)?)
+        of_found(services, route, wanted, found.map_err(|_| Status::INTERNAL_SERVER_ERROR)?)
     }
 
     /// The longest folder of the configuration that the path is beneath, and the path beneath it.
     fn folder_of(&self, path: &Path) -> Option<(&Path, SafePath<'static>)> {
-        let folders = self.worker.site.scripts.sendfile.iter();
+        let folders = self.services.site.scripts.sendfile.iter();
         let beneath = folders.filter_map(|folder| Some((folder.as_path(), path.strip_prefix(folder).ok()?)));
         let (folder, below) = beneath.max_by_key(|(folder, _)| folder.as_os_str().len())?;
         let mut encoded = String::from("/");
@@ -69,7 +70,7 @@ fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
 }
 
 fn of_found(
-    worker: &Rc<Worker>,
+    services: &Services,
     route: &Route,
     wanted: &Sendfile,
     found: Option<Found>,
@@ -79,7 +80,7 @@ fn of_found(
         Some(Found::Missing) | None => return Err(Status::NOT_FOUND),
         Some(Found::Folder(_) | Found::Denied) => return Err(Status::FORBIDDEN),
     };
-    let mut head = HeadWriter::new(worker, Some(route), wanted.status);
+    let mut head = HeadWriter::new(services, Some(route), wanted.status);
     for (name, value) in &wanted.fields {
         head = head.field(name, value);
     }
@@ -87,6 +88,6 @@ fn of_found(
     let reply = Reply::block(head.length(left).finish());
     // An empty file has been read already.
     let Some(fd) = variant.fd else { return Ok(reply) };
-    let file = Rc::new(OpenFile::new(fd, variant.stamp, worker.disk.clone()));
+    let file = Rc::new(OpenFile::new(fd, variant.stamp, services.disk.clone()));
     Ok(Reply { body: Body::File(FilePart { file, at: 0, left }), ..reply })
 }

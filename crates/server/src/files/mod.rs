@@ -6,6 +6,8 @@
 
 pub mod beneath;
 pub mod look;
+pub mod open;
+mod prepare;
 pub mod roots;
 pub mod script;
 pub mod table;
@@ -20,17 +22,18 @@ use http::status::Status;
 use http::target::SafePath;
 use rustix::io::Errno;
 use site::decide::Resource;
-use site::model::{CacheLimits, Site};
+use site::model::CacheLimits;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::disk::{Busy, Device, Work};
 use crate::log;
-use crate::serve::{Dated, OpenFile};
+use crate::response_head::Dated;
+use crate::services::Services;
 use crate::stats::Count;
-use crate::worker::Worker;
 use beneath::{OpenError, Wait};
 use look::{Found, Query, Stamp, look};
+use open::OpenFile;
 use roots::{OpenRoots, Roots};
 use table::{Cost, Table};
 
@@ -82,7 +85,7 @@ pub enum Lookup {
 
 /// A lookup that has to ask the disk.
 pub struct DiskLookup {
-    worker: Rc<Worker>,
+    files: Rc<Files>,
     key: (usize, SafePath<'static>),
     query: Query,
     known: Option<Rc<Entry>>,
@@ -113,14 +116,14 @@ impl Pending {
 
 /// A look-up from its beginning to its end, whichever that is.
 struct UnderWay {
-    worker: Rc<Worker>,
+    files: Rc<Files>,
     key: (usize, SafePath<'static>),
     pending: Rc<Pending>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut all = self.worker.files.pending.borrow_mut();
+        let mut all = self.files.pending.borrow_mut();
         // One that was given up may have been begun anew.
         if all.get(&self.key).is_some_and(|look| Rc::ptr_eq(look, &self.pending)) {
             all.remove(&self.key);
@@ -136,6 +139,7 @@ impl Drop for UnderWay {
 const READ_ONCE: u64 = 16 * 1024;
 
 pub struct Files {
+    pub services: Rc<Services>,
     table: RefCell<Table<Cached>>,
     roots: Roots,
     pending: RefCell<HashMap<(usize, SafePath<'static>), Rc<Pending>>>,
@@ -147,10 +151,12 @@ pub struct Files {
 }
 
 impl Files {
-    pub fn new(site: &Site, roots: OpenRoots, now: i64) -> Files {
-        let CacheLimits { entries, descriptors, bytes, file, check, missing } = site.cache;
+    pub fn new(services: Rc<Services>, roots: OpenRoots) -> Rc<Files> {
+        let CacheLimits { entries, descriptors, bytes, file, check, missing } = services.site.cache;
         let check = whole_seconds(check);
-        Files {
+        let now = services.clock.now();
+        Rc::new(Files {
+            services,
             table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
             roots: Roots::new(&roots, check, now),
             pending: RefCell::default(),
@@ -158,7 +164,7 @@ impl Files {
             missing: whole_seconds(missing),
             read_up_to: if entries == 0 { file.min(READ_ONCE) } else { file },
             complained: Cell::new(0),
-        }
+        })
     }
 
     /// What is known about a path and need not be compared with the disk yet.
@@ -172,32 +178,31 @@ impl Files {
 
     /// What stands under `path` of `host`, as far as the kernel has it in memory.
     pub fn probe(
-        worker: &Rc<Worker>,
+        self: &Rc<Files>,
         host: usize,
         path: &SafePath<'_>,
         wanted: &Wanted<'_>,
         now: i64,
     ) -> Lookup {
-        let files = &worker.files;
-        let root = match Roots::get(worker, wanted.root, now) {
+        let root = match Roots::get(self, wanted.root, now) {
             Ok(root) => root,
             Err(status) => return Lookup::Failed(status),
         };
         let index = wanted.index.to_vec();
         let below = wanted.below.clone().into_owned();
-        let query = Query { index, ..Query::new(root, below, wanted.rules, files.read_up_to) };
-        let known = files.known(host, path.as_str());
+        let query = Query { index, ..Query::new(root, below, wanted.rules, self.read_up_to) };
+        let known = self.known(host, path.as_str());
         let stamps = known.as_ref().map_or(&[][..], |e| &e.stamps);
         match look(&query, stamps, Wait::Never) {
-            Ok(found) => Lookup::Hit(files.settle(worker, host, path, known, found, now)),
-            Err(OpenError::Local(errno)) => match files.make_do(path.as_str(), known, errno, now) {
+            Ok(found) => Lookup::Hit(self.settle(host, path, known, found, now)),
+            Err(OpenError::Local(errno)) => match self.make_do(path.as_str(), known, errno, now) {
                 Ok(entry) => Lookup::Hit(entry),
                 Err(status) => Lookup::Failed(status),
             },
-            Err(_) if worker.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
+            Err(_) if self.services.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
             Err(_) => {
                 let key = (host, path.clone().into_owned());
-                Lookup::WouldWait(DiskLookup { worker: worker.clone(), key, query, known })
+                Lookup::WouldWait(DiskLookup { files: self.clone(), key, query, known })
             }
         }
     }
@@ -235,7 +240,6 @@ impl Files {
     /// Takes what a look found into the table.
     fn settle(
         &self,
-        worker: &Worker,
         host: usize,
         path: &SafePath<'_>,
         known: Option<Rc<Entry>>,
@@ -248,7 +252,7 @@ impl Files {
             entry.checked.set(now);
             return entry;
         };
-        let entry = Rc::new(Entry::of(worker, host, path, found, now));
+        let entry = Rc::new(Entry::of(&self.services, host, path, found, now));
         let (bytes, descriptors) = entry.cost();
         self.table.borrow_mut().insert(
             host as u32,
@@ -284,10 +288,10 @@ impl Files {
         if is_shortage(errno) { Status::SERVICE_UNAVAILABLE } else { Status::INTERNAL_SERVER_ERROR }
     }
 
-    fn busy(&self, worker: &Worker, path: &str, busy: Busy) -> Status {
-        worker.counts.add(Count::LateDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
+    fn busy(&self, path: &str, busy: Busy) -> Status {
+        self.services.counts.add(Count::LateDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
         // Once a second at most: there may be thousands.
-        let now = worker.clock.now();
+        let now = self.services.clock.now();
         if matches!(busy, Busy::Full | Busy::Shed) && self.complained.replace(now) == now {
             return Status::SERVICE_UNAVAILABLE;
         }
@@ -318,16 +322,17 @@ impl DiskLookup {
     /// Asks the disk on a helper thread; all that look for the same path wait for one lookup. Errors: the
     /// status to answer with.
     pub async fn find(self) -> Result<Rc<Entry>, Status> {
-        let (worker, path) = (self.worker.clone(), self.key.1.clone());
+        let (files, path) = (self.files.clone(), self.key.1.clone());
         let found = self.find_or_leave().await;
-        found.unwrap_or_else(|busy| Err(worker.files.busy(&worker, path.as_str(), busy)))
+        found.unwrap_or_else(|busy| Err(files.busy(path.as_str(), busy)))
     }
 
     async fn find_or_leave(self) -> Result<Result<Rc<Entry>, Status>, Busy> {
-        let worker = self.worker.clone();
-        let under_way = worker.files.pending.borrow().get(&self.key).filter(|p| !p.given_up.get()).cloned();
+        let files = self.files.clone();
+        let disk = &files.services.disk;
+        let under_way = files.pending.borrow().get(&self.key).filter(|p| !p.given_up.get()).cloned();
         let device = under_way.as_ref().map_or_else(|| look::device(&self.query), |pending| pending.device);
-        let _admitted = worker.disk.admit(device)?;
+        let _admitted = disk.admit(device)?;
         let pending = under_way.unwrap_or_else(|| self.begin(device));
         let _waiting = Waiting::of(&pending);
         let result = async {
@@ -339,27 +344,26 @@ impl DiskLookup {
                 done.await;
             }
         };
-        worker.disk.wait(result).await
+        disk.wait(result).await
     }
 
     /// Begins a lookup that others may join.
     fn begin(self, device: Device) -> Rc<Pending> {
-        let DiskLookup { worker, key, query, known } = self;
+        let DiskLookup { files, key, query, known } = self;
         let pending = Rc::new(Pending::new(device));
-        worker.files.pending.borrow_mut().insert(key.clone(), pending.clone());
-        let under_way = UnderWay { worker: worker.clone(), key, pending: pending.clone() };
+        files.pending.borrow_mut().insert(key.clone(), pending.clone());
+        let under_way = UnderWay { files: files.clone(), key, pending: pending.clone() };
         let looking = tokio::task::spawn_local(async move {
-            let UnderWay { worker, key: (host, path), pending } = &under_way;
+            let UnderWay { files, key: (host, path), pending } = &under_way;
             let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
             let look = move || look(&query, &stamps, Wait::Allowed);
-            let looked = worker.disk.run(device, Work::File, look).await;
-            let now = worker.clock.read();
-            let files = &worker.files;
+            let looked = files.services.disk.run(device, Work::File, look).await;
+            let now = files.services.clock.read();
             let result = match looked {
-                Ok(Ok(found)) => Ok(files.settle(worker, *host, path, known, found, now)),
+                Ok(Ok(found)) => Ok(files.settle(*host, path, known, found, now)),
                 Ok(Err(OpenError::Local(errno))) => files.make_do(path.as_str(), known, errno, now),
                 Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-                Err(busy) => Err(files.busy(worker, path.as_str(), busy)),
+                Err(busy) => Err(files.busy(path.as_str(), busy)),
             };
             *pending.result.borrow_mut() = Some(result);
         });
@@ -394,14 +398,14 @@ impl Drop for Waiting {
 
 impl Entry {
     /// What a look found, made ready to be served.
-    fn of(worker: &Worker, host: usize, path: &SafePath<'_>, found: Found, now: i64) -> Entry {
+    fn of(services: &Services, host: usize, path: &SafePath<'_>, found: Found, now: i64) -> Entry {
         match found {
             Found::Missing => Entry::empty(Resource::Missing, now),
             Found::Denied => Entry::empty(Resource::Denied, now),
             Found::Folder(stamp) => Entry { stamps: vec![stamp], ..Entry::empty(Resource::Folder, now) },
             Found::File { name, variants } => {
                 let stamps = variants.iter().map(|v| v.stamp).collect();
-                let ready = crate::serve::file::prepare(worker, host, path, &name, variants);
+                let ready = prepare::prepare(services, host, path, &name, variants);
                 let (representations, forms) = ready.into_iter().unzip();
                 Entry { resource: Resource::File(representations), forms, stamps, checked: Cell::new(now) }
             }

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use site::model::Site;
 
+use super::Files;
 use super::beneath::Root;
 use crate::disk::{Device, Work};
-use crate::worker::Worker;
 use crate::{log, privilege};
 
 /// How long a root may take to be opened at the start; it is tried again when it is asked for.
@@ -219,14 +219,14 @@ impl Roots {
     }
 
     /// As it was when it was last looked up. Errors: the status for those who ask for a file in it.
-    pub fn get(worker: &Rc<Worker>, path: &Path, now: i64) -> Result<Root, Status> {
-        let roots = &worker.files.roots;
+    pub fn get(files: &Rc<Files>, path: &Path, now: i64) -> Result<Root, Status> {
+        let roots = &files.roots;
         let mut all = roots.held.borrow_mut();
         let Some(held) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
         let is_due = now - held.looked >= roots.check;
         if is_due && held.state == State::Settled {
             held.state = State::BeingLookedUp;
-            tokio::task::spawn_local(look_up(worker.clone(), path.to_owned()));
+            tokio::task::spawn_local(look_up(files.clone(), path.to_owned()));
         }
         match &held.opened {
             Opened::Root(root) => Ok(root.clone()),
@@ -236,21 +236,21 @@ impl Roots {
     }
 }
 
-async fn look_up(worker: Rc<Worker>, path: PathBuf) {
-    let device = worker.files.roots.device(&path);
+async fn look_up(files: Rc<Files>, path: PathBuf) {
+    let device = files.roots.device(&path);
     let opened = {
         let path = path.clone();
-        worker.disk.run(device, Work::File, move || Root::open(&path)).await
+        files.services.disk.run(device, Work::File, move || Root::open(&path)).await
     };
-    let now = worker.clock.read();
-    let mut all = worker.files.roots.held.borrow_mut();
+    let now = files.services.clock.read();
+    let mut all = files.roots.held.borrow_mut();
     let Some(held) = all.get_mut(&path) else { return };
     (held.looked, held.state) = (now, State::Settled);
     // A disk that does not answer has not said that its folder is gone.
     let Ok(opened) = opened else { return };
     if let Err(error) = &opened
         && error.kind() == io::ErrorKind::PermissionDenied
-        && worker.files.roots.is_given(&path)
+        && files.roots.is_given(&path)
     {
         return;
     }

@@ -10,10 +10,10 @@ use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
 use script::walk::Stands;
 use site::walk::{Step, Verdict, Walk};
 
+use super::Files;
 use super::beneath::{self, OpenError, Root, Wait};
 use super::roots::Roots;
 use crate::disk::Work;
-use crate::worker::Worker;
 
 /// A walk, and the root of each step.
 #[derive(Debug, Clone)]
@@ -23,17 +23,17 @@ pub struct Query {
 }
 
 /// Where `walk` ends. Errors: the status to answer with.
-pub async fn find(worker: &Rc<Worker>, walk: &Walk, now: i64) -> Result<Verdict, Status> {
+pub async fn find(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Verdict, Status> {
     let path = walk.path.as_str();
-    let query = Query::new(worker, walk, now)?;
+    let query = Query::new(files, walk, now)?;
     let found = match query.look(Wait::Never) {
-        Err(OpenError::Local(errno)) => return Err(worker.files.trouble(path, errno)),
-        Err(_) if worker.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
+        Err(OpenError::Local(errno)) => return Err(files.trouble(path, errno)),
+        Err(_) if files.services.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
         Err(_) => {
             let device = query.roots.first().map_or((0, 0), |root| root.device);
-            let look = worker.disk.run(device, Work::File, move || query.look(Wait::Allowed));
-            match worker.disk.admit(device) {
-                Ok(_admitted) => worker.disk.wait(look).await.and_then(|looked| looked),
+            let look = files.services.disk.run(device, Work::File, move || query.look(Wait::Allowed));
+            match files.services.disk.admit(device) {
+                Ok(_admitted) => files.services.disk.wait(look).await.and_then(|looked| looked),
                 Err(busy) => Err(busy),
             }
         }
@@ -41,16 +41,16 @@ pub async fn find(worker: &Rc<Worker>, walk: &Walk, now: i64) -> Result<Verdict,
     };
     match found {
         Ok(Ok(verdict)) => Ok(verdict),
-        Ok(Err(OpenError::Local(errno))) => Err(worker.files.trouble(path, errno)),
+        Ok(Err(OpenError::Local(errno))) => Err(files.trouble(path, errno)),
         Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-        Err(busy) => Err(worker.files.busy(worker, path, busy)),
+        Err(busy) => Err(files.busy(path, busy)),
     }
 }
 
 impl Query {
     /// Errors: the status where a root is not to be had.
-    pub fn new(worker: &Rc<Worker>, walk: &Walk, now: i64) -> Result<Query, Status> {
-        let roots = walk.steps.iter().map(|step| Roots::get(worker, &step.root, now));
+    pub fn new(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Query, Status> {
+        let roots = walk.steps.iter().map(|step| Roots::get(files, &step.root, now));
         Ok(Query { walk: walk.clone(), roots: roots.collect::<Result<_, _>>()? })
     }
 

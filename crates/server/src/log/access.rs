@@ -17,8 +17,7 @@ use tokio::sync::Notify;
 use super::{Block, LOGS};
 use crate::buffer::append;
 use crate::clock;
-use crate::conn::Peer;
-use crate::serve::Reply;
+use crate::peer::Peer;
 
 /// Lines are handed over when there are this many bytes of them, or after `FLUSH_AFTER`.
 const FULL: usize = 32 * 1024;
@@ -93,14 +92,14 @@ impl AccessLogs {
         AccessLogs { logs, of_host, begun: Notify::new() }
     }
 
-    /// Takes down what the line of this answer will need. `line` bytes come to the head of the reply.
+    /// Takes down what the line of this response will need.
     #[inline]
-    pub fn record(&self, records: &mut Records, asked: &Asked<'_>, reply: &Reply, line: usize) {
+    pub fn record(&self, records: &mut Records, asked: &Asked<'_>, answer: Answer) {
         let log = self.of_host.get(asked.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
             return;
         }
-        records.take_down(log, asked, reply, line);
+        records.take_down(log, asked, answer);
     }
 
     /// Writes the lines of `records`, of which `sent` bytes have left.
@@ -174,6 +173,16 @@ impl Lines {
     }
 }
 
+/// A response, as far as its line needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    pub status: Status,
+    /// Bytes of its head.
+    pub head: u64,
+    /// Bytes of its content; `None`: they are known when it has been sent.
+    pub length: Option<u64>,
+}
+
 /// A request as far as it could be read.
 pub struct Asked<'a> {
     /// Who has made it.
@@ -212,7 +221,7 @@ impl Records {
         }
     }
 
-    fn take_down(&mut self, log: usize, asked: &Asked<'_>, reply: &Reply, line: usize) {
+    fn take_down(&mut self, log: usize, asked: &Asked<'_>, answer: Answer) {
         let client = asked.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
@@ -223,9 +232,9 @@ impl Records {
             host: 0..0,
             referer: None,
             user_agent: None,
-            status: reply.status(),
-            head: (reply.block.head_len() + line) as u64,
-            length: reply.content_length(),
+            status: answer.status,
+            head: answer.head,
+            length: answer.length,
             ended: None,
             why: None,
         };

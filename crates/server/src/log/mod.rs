@@ -4,6 +4,7 @@
 
 pub mod access;
 mod sink;
+pub mod stderr;
 
 use std::fmt::Arguments;
 use std::fs::File;

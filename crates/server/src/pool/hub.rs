@@ -20,8 +20,8 @@ use super::message::{Answer, Lease, Outcome, Request, ServerId};
 use super::servers::{Server, Standing, back_off, choose, lacking, next_try, superfluous};
 use super::started::{Started, Starter, connect_tcp, connect_unix};
 use crate::channel::{Channel, Outbox, Received};
+use crate::log::stderr::Errors;
 use crate::runner::Ended;
-use crate::serve::cgi::errors::Errors;
 use crate::{log, sys};
 
 /// How often it is looked whether a process accepts its first connection.

@@ -31,8 +31,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::channel::{Channel, Outbox, Received};
+use crate::services::Services;
 use crate::sys;
-use crate::worker::Worker;
 use message::{Answer, Lease, Outcome, Request, ServerId};
 use shared::{Share, Shared};
 
@@ -410,10 +410,10 @@ impl Drop for Place<'_> {
 
 impl Way {
     /// So that others may be on it as well, where they might.
-    pub fn shared(self, worker: &Rc<Worker>) -> Way {
+    pub fn shared(self, services: &Rc<Services>) -> Way {
         match self {
             Way::Own(connection) if connection.pool.multiplex.get() > 1 => {
-                Way::Shared(Shared::open(connection, worker))
+                Way::Shared(Shared::open(connection, services))
             }
             way => way,
         }

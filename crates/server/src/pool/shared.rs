@@ -21,7 +21,7 @@ use tokio::task::spawn_local;
 use super::message::ServerId;
 use super::{Connection, Pool, Way};
 use crate::buffer::append;
-use crate::worker::Worker;
+use crate::services::Services;
 
 /// Bytes of an answer that its client has not taken, and then nothing more is read.
 const INBOX: usize = (memory::SHARED - memory::BUFFER - memory::SCRIPT) as usize;
@@ -102,7 +102,7 @@ pub enum End {
 
 impl Shared {
     /// Asks the application what it can do, unless it has been asked on this connection.
-    pub fn open(mut connection: Connection, worker: &Rc<Worker>) -> Share {
+    pub fn open(mut connection: Connection, services: &Rc<Services>) -> Share {
         let (server, pool) = (connection.server(), connection.pool.clone());
         let (mut out, kept) = (Out::default(), Cell::new(connection.is_used()));
         connection.records.get_or_insert_with(|| {
@@ -124,8 +124,8 @@ impl Shared {
         });
         let share = shared.share();
         shared.pool.shared.borrow_mut().push(shared.clone());
-        let worker = worker.clone();
-        spawn_local(async move { poll_fn(|cx| shared.poll(cx, &worker)).await });
+        let services = services.clone();
+        spawn_local(async move { poll_fn(|cx| shared.poll(cx, &services)).await });
         share
     }
 
@@ -155,10 +155,10 @@ impl Shared {
     }
 
     /// Ready when the connection is over.
-    fn poll(self: &Rc<Shared>, cx: &mut Context<'_>, worker: &Worker) -> Poll<()> {
+    fn poll(self: &Rc<Shared>, cx: &mut Context<'_>, services: &Services) -> Poll<()> {
         *self.driver.borrow_mut() = Some(cx.waker().clone());
         self.poll_send(cx);
-        if let Err(error) = self.poll_read(cx, worker) {
+        if let Err(error) = self.poll_read(cx, services) {
             self.breaks(error);
         }
         self.settle();
@@ -185,7 +185,7 @@ impl Shared {
     }
 
     /// Errors: the end of the connection, and whose fault that is.
-    fn poll_read(&self, cx: &mut Context<'_>, worker: &Worker) -> Result<(), Option<ClientError>> {
+    fn poll_read(&self, cx: &mut Context<'_>, services: &Services) -> Result<(), Option<ClientError>> {
         for _ in 0..READS {
             if self.inboxes.borrow().iter().any(|inbox| inbox.heard.borrow().is_full()) {
                 return Ok(());
@@ -193,8 +193,8 @@ impl Shared {
             let mut place = self.connection.borrow_mut();
             let Some(Connection { stream, records: Some(client), .. }) = &mut *place else { return Ok(()) };
             let Poll::Ready(ready) = stream.poll_read_ready(cx) else { return Ok(()) };
-            let desk = &mut *worker.desk.borrow_mut();
-            let space = desk.space();
+            let scratch = &mut *services.scratch.borrow_mut();
+            let space = scratch.space();
             let read = ready.map(|mut ready| {
                 let read = ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *space, RecvFlags::DONTWAIT)?.0));
                 if matches!(read, Ok(Ok(n)) if 0 < n && n < space.len()) {

@@ -16,7 +16,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command as Program;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,8 @@ use site::model::{Listener as Address, Site};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_local;
 
-use super::{Command, Worker, live};
+use super::{Command, build, live};
+use crate::connection::Connections;
 use crate::files::roots::OpenRoots;
 use crate::keeper::sockets::Sockets;
 use crate::log;
@@ -235,10 +235,9 @@ fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &
         let bound = Sockets::default().changed_to(&[address], 1).unwrap();
         let server = bound.iter().next().map(|bound| bound.actual.clone()).unwrap();
         let sockets = bound.per_worker(1).unwrap().into_iter().flatten().collect();
-        let (worker, closing) = Worker::new(site.clone(), OpenRoots::of(site)).unwrap();
-        let worker = Rc::new(worker);
+        let (connections, closing) = build(site.clone(), OpenRoots::of(site), None, Vec::new()).unwrap();
         let (tell, commands) = unbounded_channel();
-        let living = spawn_local(live(worker.clone(), sockets, closing, commands, || ()));
+        let living = spawn_local(live(connections.clone(), sockets, closing, commands, || ()));
         plan::arm(case);
         let (done, asked) = tokio::sync::oneshot::channel();
         let expected = expected.clone();
@@ -246,7 +245,7 @@ fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &
         let client = std::thread::spawn(move || _ = done.send(ask(&server, &expected, lasting)));
         let (gained, again, plain) = asked.await.unwrap();
         client.join().unwrap();
-        let left = what_is_left(&worker).await;
+        let left = what_is_left(&connections).await;
         tell.send(Command::Leave).unwrap();
         tokio::time::timeout(PATIENCE, living).await.expect("it leaves").unwrap().unwrap();
         Run {
@@ -307,13 +306,13 @@ fn ask(server: &Address, expected: &Gained, lasting: Lasting) -> (Gained, Vec<(u
 }
 
 /// Looks when every client has gone, or at least should have been noticed to have.
-async fn what_is_left(worker: &Worker) -> Left {
+async fn what_is_left(of: &Connections) -> Left {
     let until = Instant::now() + PATIENCE;
     loop {
         let left = Left {
-            connections: worker.connections(),
-            streams: worker.disk.streams(),
-            waiting_for_disk: worker.disk.waiting(),
+            connections: of.connections(),
+            streams: of.services.disk.streams(),
+            waiting_for_disk: of.services.disk.waiting(),
             descriptors: 0,
         };
         if left == Left::default() || Instant::now() >= until {

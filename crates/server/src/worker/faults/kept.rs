@@ -14,8 +14,8 @@ use super::ground::FOR_LONG;
 use crate::files::roots::OpenRoots;
 use crate::files::roots::Roots;
 use crate::files::{Entry, Files, Lookup, Wanted};
+use crate::services::Services;
 use crate::sys::faulty::plan::{self, Call, Case, Fault, Which};
-use crate::worker::Worker;
 
 const SHORTAGES: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
 
@@ -25,52 +25,52 @@ pub fn all(site: &Site) {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.unwrap().block_on(async {
-        let (worker, _closing) = Worker::new(site.clone(), OpenRoots::of(site)).unwrap();
-        let worker = Rc::new(worker);
+        let (services, _closing) = Services::new(site.clone());
+        let files = Files::new(services, OpenRoots::of(site));
         for call in [Call::Open, Call::Fstat] {
             for errno in SHORTAGES.into_iter().chain([Errno::IO, Errno::INTR]) {
                 let case = Case { call: Some(call), which: Which::Nth(1), fault: Fault::Errno(errno) };
-                a_root(&worker, root, case).await;
+                a_root(&files, root, case).await;
             }
         }
         for errno in SHORTAGES {
             let case = Case { call: None, which: Which::First(100), fault: Fault::Errno(errno) };
-            a_file(&worker, root, Case { call: Some(Call::Openat2), ..case }).await;
+            a_file(&files, root, Case { call: Some(Call::Openat2), ..case }).await;
         }
     });
 }
 
-async fn a_root(worker: &Rc<Worker>, root: &Path, case: Case) {
+async fn a_root(files: &Rc<Files>, root: &Path, case: Case) {
     // Long enough from now that it is looked up again.
-    let later = worker.clock.read() + 2 * FOR_LONG.as_secs() as i64;
+    let later = files.services.clock.read() + 2 * FOR_LONG.as_secs() as i64;
     plan::arm(Some(case));
-    assert!(Roots::get(worker, root, later).is_ok(), "{case}: while it is looked up");
+    assert!(Roots::get(files, root, later).is_ok(), "{case}: while it is looked up");
     let until = Instant::now() + PATIENCE;
     loop {
         tokio::task::yield_now().await;
-        if plan::counts()[Call::Open as usize] > 0 && worker.disk.waiting() == 0 {
+        if plan::counts()[Call::Open as usize] > 0 && files.services.disk.waiting() == 0 {
             break;
         }
         assert!(Instant::now() < until, "{case}: it is looked up");
     }
     assert_eq!(plan::disarm(), 1, "{case}: it happened");
-    assert!(Roots::get(worker, root, worker.clock.now()).is_ok(), "{case}: afterwards");
+    assert!(Roots::get(files, root, files.services.clock.now()).is_ok(), "{case}: afterwards");
 }
 
-async fn a_file(worker: &Rc<Worker>, root: &Path, case: Case) {
-    let before = find(worker, root).await.expect("it is there");
+async fn a_file(files: &Rc<Files>, root: &Path, case: Case) {
+    let before = find(files, root).await.expect("it is there");
     plan::arm(Some(case));
-    let after = find(worker, root).await;
+    let after = find(files, root).await;
     assert!(plan::disarm() > 0, "{case}: it happened");
     assert!(after.is_some_and(|after| Rc::ptr_eq(&after, &before)), "{case}");
 }
 
 /// Looks, whatever is known.
-async fn find(worker: &Rc<Worker>, root: &Path) -> Option<Rc<Entry>> {
+async fn find(files: &Rc<Files>, root: &Path) -> Option<Rc<Entry>> {
     let path = SafePath::parse("/small").unwrap();
     let rules = FileRules::default();
     let wanted = Wanted { root, below: path.clone(), rules: &rules, index: &rules.index };
-    match Files::probe(worker, 0, &path, &wanted, worker.clock.read()) {
+    match files.probe(0, &path, &wanted, files.services.clock.read()) {
         Lookup::Hit(entry) => Some(entry),
         Lookup::WouldWait(lookup) => lookup.find().await.ok(),
         Lookup::Failed(_) => None,

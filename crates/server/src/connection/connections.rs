@@ -1,0 +1,338 @@
+//! All connections of a worker, and how it goes on with them: those at rest, those with a task, those that are
+//! accepted, and those that go to another process.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::status::Status;
+use site::memory;
+use tokio::io::Interest;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::spawn_local;
+
+use super::client::Client;
+use super::h1::{Http1, Next};
+use super::lot::Lot;
+use super::output::Output;
+use super::stream::{self, Stream};
+use super::task::{self, Task};
+use super::{Deadlines, Phase, Seats};
+use crate::channel::{Channel, Guest};
+use crate::clock::Ticks;
+use crate::connection::doors::Doors;
+use crate::content::fixed;
+use crate::exchange::Responder;
+use crate::peer::Family;
+use crate::peer::Peer;
+use crate::places::Place;
+use crate::response::Reply;
+use crate::response_head::Dated;
+use crate::services::Services;
+use crate::stats::{Count, Snapshot};
+use crate::{log, sys};
+
+/// Why a request ends whose connection cannot have a task, for the log.
+const NO_ROOM: &str = "server had no room";
+/// How long connections wait for a successor of one that has ended.
+const HEIR_PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Connections {
+    pub services: Rc<Services>,
+    pub responder: Responder,
+    pub deadlines: Deadlines,
+    pub lot: Lot,
+    pub doors: Doors,
+    pub seats: Rc<Seats>,
+    /// The response to a client for which there is no room.
+    no_room: Dated,
+    going: Cell<Going>,
+    /// Connections on their way to the process that serves from now on.
+    guests: RefCell<VecDeque<Guest>>,
+    guest: Notify,
+    /// The process that they go to, until it has been taken up.
+    heir: RefCell<Option<Channel>>,
+    new_heir: Notify,
+}
+
+/// How a worker goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Going {
+    On,
+    /// Every answer is its connection's last.
+    Home,
+    /// A connection that has been answered goes to another process.
+    Elsewhere,
+}
+
+impl Connections {
+    /// Within the worker's runtime.
+    pub fn new(responder: Responder) -> io::Result<Connections> {
+        let services = responder.services.clone();
+        let site = &services.site;
+        Ok(Connections {
+            deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
+            lot: Lot::open()?,
+            doors: Doors::new(site),
+            seats: Seats::new(),
+            no_room: Dated::new(fixed::no_room(site, &services.clock), &services.clock),
+            going: Cell::new(Going::On),
+            guests: RefCell::default(),
+            guest: Notify::new(),
+            heir: RefCell::default(),
+            new_heir: Notify::new(),
+            services,
+            responder,
+        })
+    }
+
+    /// Is every answer its connection's last: because the worker leaves, or because others wait for room?
+    #[inline]
+    pub fn closes_connections(&self) -> bool {
+        self.going.get() == Going::Home || self.doors.is_crowded()
+    }
+
+    /// Does the worker accept no more?
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.going.get() != Going::On
+    }
+
+    /// Writes the log lines of an answer that has left, or failed, and takes its buffers back.
+    #[inline]
+    pub fn finish(&self, output: Output, ended: Option<&str>) {
+        self.services.counts.add(Count::Bytes, output.sent());
+        self.services.access.write(&output.records, output.sent(), ended);
+        self.services.scratch.borrow_mut().take_back(output.into_buffers());
+    }
+
+    /// A connection between two requests, which has been silent since then, goes to the lot, until the next
+    /// one; or, when the worker leaves, to whoever serves from now on, if there is somebody.
+    pub fn rest(&self, fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) {
+        match self.going.get() {
+            Going::On => {
+                if let Err(error) = self.lot.admit(fd, family, client, requests, since) {
+                    log::error(format_args!("cannot take a connection in: {error}"));
+                }
+                self.seats.wake_clock();
+            }
+            Going::Home => {}
+            Going::Elsewhere => {
+                self.guests.borrow_mut().push_back(Guest { fd, requests });
+                self.guest.notify_one();
+            }
+        }
+    }
+
+    /// A connection that is over, but for what its client has yet to take.
+    pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client) {
+        // Whoever leaves leaves that to the kernel; and so does who cannot take it in.
+        if self.going.get() == Going::On {
+            _ = self.lot.see_out(fd, family, client, self.services.clock.ticks());
+            self.seats.wake_clock();
+        }
+    }
+
+    /// A connection that an earlier process has begun with. Its clients are not turned away.
+    pub fn admit(&self, guest: Guest) {
+        let Some((family, peer)) = Peer::of(&guest.fd) else { return };
+        self.services.counts.add(Count::Inherited, 1);
+        if self.is_full() {
+            self.evict();
+        }
+        self.rest(guest.fd, family, Client::known(peer), guest.requests, self.services.clock.ticks());
+    }
+
+    /// Gives a connection of the lot, which has to wait, a task of its own.
+    pub fn give_task(
+        self: &Rc<Connections>,
+        fd: OwnedFd,
+        family: Family,
+        client: Client,
+        mut http: Http1,
+        input: Vec<u8>,
+        start: task::Start,
+    ) {
+        if matches!(&start, task::Start::Next(Next::Send(output)) if output.ends_with_connection()) {
+            stream::reset_when_closed(&fd);
+        }
+        match Stream::adopt(fd, family) {
+            Ok(stream) => {
+                let is_refused = matches!(&start, task::Start::Refusal(..));
+                let phase = if is_refused { Phase::Refused } else { Phase::Idle };
+                let seated = self.seats.take(phase, self.services.clock.ticks());
+                if is_refused {
+                    self.doors.refuses(&seated.seat);
+                }
+                let serving = Task::new(stream, client, self.clone(), seated, http, input).serve(start);
+                debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
+                spawn_local(serving);
+            }
+            Err(error) => {
+                log::error(format_args!("cannot go on with a connection: {error}"));
+                match start {
+                    task::Start::Next(Next::Send(output)) => self.finish(output, Some(NO_ROOM)),
+                    task::Start::Input | task::Start::Next(_) => {
+                        http.break_off(self, &input, Status::SERVICE_UNAVAILABLE, NO_ROOM)
+                    }
+                    task::Start::Linger | task::Start::Refusal(..) => {}
+                }
+            }
+        }
+    }
+
+    /// Gives a connection for which there is no room a task, too, in which it is told so.
+    pub fn refuse(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Place) {
+        let Some((_, peer)) = Peer::of(&fd) else { return };
+        let reply = Reply::block(self.no_room.at(&self.services.clock));
+        let mut http = Http1::new(peer, 0);
+        http.began = self.services.access_time();
+        let start = task::Start::Refusal(place, reply);
+        self.give_task(fd, family, Client::known(peer), http, Vec::new(), start);
+    }
+
+    /// Closes the connection that has been silent longest. `false`: none has been silent long enough.
+    pub fn evict(&self) -> bool {
+        let evicted = self.lot.evict(self.services.clock.ticks());
+        self.services.counts.add(Count::Evicted, u64::from(evicted));
+        evicted
+    }
+
+    /// Has the connection with the slowest client leave, which takes it a turn of the loop. `false`: none is slower
+    /// than the least rate.
+    pub fn evict_slowest(&self) -> bool {
+        self.seats.evict_slowest(&self.deadlines, self.services.clock.ticks())
+    }
+
+    /// Are all connections taken?
+    pub fn is_full(&self) -> bool {
+        self.connections() >= self.services.site.limits.connections
+    }
+
+    /// Those that count against the limit.
+    pub fn connections(&self) -> usize {
+        self.seats.len() + self.lot.len() - self.doors.refusals()
+    }
+
+    /// A place has become free, if somebody waits for one.
+    #[inline]
+    pub fn freed(&self) {
+        if self.doors.is_crowded() {
+            self.left();
+        }
+    }
+
+    /// Waits until a place may have become free.
+    pub async fn a_place(&self) {
+        self.seats.left().await;
+    }
+
+    /// Somebody has left, or a door is closed.
+    pub fn left(&self) {
+        self.seats.tell_left();
+    }
+
+    /// What is true of them now, and what has been counted.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.services.counts.snapshot();
+        snapshot.idle = self.seats.idle() as u64;
+        snapshot.active = self.seats.len() as u64 - snapshot.idle;
+        snapshot.parked = self.lot.len() as u64;
+        snapshot.scripts_running = self.responder.upstreams.turns.running() as u64;
+        snapshot.scripts_waiting = self.responder.upstreams.turns.waiting() as u64;
+        snapshot.delay = self.services.load.delay();
+        snapshot.queues = self.services.disk.queues();
+        snapshot
+    }
+
+    pub async fn leave(self: Rc<Connections>) {
+        self.go(Going::Home);
+        self.lot.close_all();
+        self.seats.send_idle_home();
+        self.finish_within(self.services.site.timeouts.shutdown).await;
+    }
+
+    pub fn name_heir(&self, heir: Channel) {
+        *self.heir.borrow_mut() = Some(heir);
+        self.new_heir.notify_one();
+    }
+
+    pub async fn hand_over(self: Rc<Connections>, closed: oneshot::Sender<()>) {
+        self.go(Going::Elsewhere);
+        for (fd, family, client, requests) in self.lot.take_all() {
+            self.rest(fd, family, client, requests, self.services.clock.ticks());
+        }
+        self.seats.send_idle_home();
+        let doors = async {
+            while self.doors.are_open() {
+                self.seats.left().await;
+            }
+            // Whoever has asked may have stopped waiting.
+            _ = closed.send(());
+        };
+        let everybody = async {
+            tokio::select! {
+                () = self.finish_within(self.services.site.timeouts.reload) => {}
+                // Nobody is there to hand anything over to: those who are idle are closed.
+                () = self.see_off() => self.clone().leave().await,
+            }
+        };
+        tokio::join!(doors, everybody);
+    }
+
+    fn go(&self, going: Going) {
+        self.going.set(going);
+        self.doors.close();
+    }
+
+    async fn finish_within(&self, time: Duration) {
+        let everybody = async {
+            while !self.seats.is_empty() || !self.guests.borrow().is_empty() || self.doors.are_open() {
+                self.seats.left().await;
+            }
+        };
+        if tokio::time::timeout(time, everybody).await.is_err() {
+            log::warn(format_args!("not finished in time: connections: {}", self.seats.len()));
+        }
+    }
+
+    /// Sends those who rest to the process that serves from now on, or to the one that serves after it.
+    /// Ends when there is none.
+    async fn see_off(&self) {
+        while tokio::time::timeout(HEIR_PATIENCE, self.heir_comes()).await.is_ok() {
+            let Some(heir) = self.heir.borrow_mut().take() else { continue };
+            tokio::select! {
+                // It has ended. If it has been replaced, there is another one soon.
+                _ = self.send_guests(heir) => {}
+                () = self.heir_comes() => {}
+            }
+        }
+    }
+
+    async fn heir_comes(&self) {
+        while self.heir.borrow().is_none() {
+            self.new_heir.notified().await;
+        }
+    }
+
+    /// Ends only with an error.
+    async fn send_guests(&self, heir: Channel) -> io::Result<Infallible> {
+        let heir = sys::watch(heir, Interest::WRITABLE)?;
+        loop {
+            if self.guests.borrow().is_empty() {
+                self.seats.tell_left();
+                self.guest.notified().await;
+                continue;
+            }
+            // It is among the guests until it is sent: nobody may think that everybody has left.
+            let send = |heir: &Channel| self.guests.borrow().front().map_or(Ok(()), |guest| heir.send(guest));
+            heir.async_io(Interest::WRITABLE, send).await?;
+            self.guests.borrow_mut().pop_front();
+            self.services.counts.add(Count::HandedOver, 1);
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! HTTP/1.x without a socket: bytes become requests, and those that can be answered at once become responses
+//! in one write.
+//!
+//! Between two requests it owns no buffer: what has come is the caller's.
+
+pub mod body;
+
+use std::rc::Rc;
+
+use http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
+use http::status::Status;
+use http::target::TargetError;
+use site::proxies::Via;
+
+use super::output::{self, Batch, Manner, Output};
+use crate::connection::Connections;
+use crate::exchange;
+use crate::log::access::{Asked, Records};
+use crate::peer::Peer;
+use crate::response::Reply;
+
+/// Where a connection stands.
+pub struct Http1 {
+    peer: Peer,
+    /// Who has made the request at hand, and how it has come: from the peer, unless that is a trusted proxy.
+    pub client: Peer,
+    pub via: Via,
+    /// Requests answered so far.
+    pub requests: u32,
+    /// When the first byte of the request at hand came.
+    pub began: u64,
+    /// The head of the request that `exchange::respond` answers.
+    pub current: Option<Rc<[u8]>>,
+}
+
+/// What came of looking at the input.
+pub struct Answered {
+    /// Bytes of the input that are used up.
+    pub used: usize,
+    pub next: Next,
+}
+
+/// What is to be done after looking at the input.
+pub enum Next {
+    /// Read more: what is there is no whole request.
+    Read(Part),
+    Send(Output),
+    /// The next request, whose head has so many bytes, has to wait for something, or has a body.
+    Respond(usize),
+}
+
+/// What part of a request is still to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    All,
+    Head,
+}
+
+/// Has all of a request been read when it is answered?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Through,
+    Unread,
+}
+
+/// One step through the input.
+enum Step {
+    /// So many bytes have been answered.
+    Answered(usize),
+    Stop(Next),
+}
+
+impl Http1 {
+    pub fn new(peer: Peer, requests: u32) -> Http1 {
+        Http1 { peer, client: peer, via: Via::Nothing, requests, began: 0, current: None }
+    }
+
+    /// Answers as many requests from the first `have` bytes of the worker's buffer as fit into one write.
+    #[inline]
+    pub fn answer(&mut self, connections: &Rc<Connections>, have: usize) -> Answered {
+        connections.services.clock.read();
+        let scratch = &mut *connections.services.scratch.borrow_mut();
+        let mut batch = Batch::new(&connections.services, scratch.lend());
+        let input = &scratch.buffer[..have];
+        let (mut used, mut next) = (0, Next::Read(Part::All));
+        while batch.has_room() {
+            match self.step(connections, &input[used..], &mut batch) {
+                Step::Answered(bytes) => used += bytes,
+                Step::Stop(stop) => {
+                    next = stop;
+                    break;
+                }
+            }
+        }
+        if batch.is_empty() {
+            scratch.take_back(batch.into_buffers());
+            return Answered { used, next };
+        }
+        // What stopped this is looked at again when the batch has been sent.
+        Answered { used, next: Next::Send(batch.finish()) }
+    }
+
+    /// What is sent for the response that `exchange::respond` gave.
+    pub fn output(
+        &mut self,
+        connections: &Connections,
+        head: &Head<'_>,
+        reply: Reply,
+        is_body_read: bool,
+    ) -> Output {
+        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let reading = if is_body_read { Reading::Through } else { Reading::Unread };
+        let manner = self.manner(connections, head, &reply, reading);
+        self.push(connections, reply, Some(head), manner, &mut batch);
+        batch.finish()
+    }
+
+    /// Answers the request at the start of `input` with `reply` if it is whole, and so ends the connection.
+    pub fn refuse_next(&mut self, connections: &Connections, input: &[u8], reply: &Reply) -> Option<Output> {
+        let mut store = FieldStore::new();
+        let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
+        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        match parsed {
+            Ok(None) => {
+                connections.services.scratch.borrow_mut().take_back(batch.into_buffers());
+                return None;
+            }
+            Ok(Some((mut head, _))) => {
+                self.find_client(connections, &mut head);
+                let reply = Reply::block(reply.block.clone());
+                let reply = if head.method == Method::Head { reply.without_body() } else { reply };
+                self.push(connections, reply, Some(&head), Manner::Close, &mut batch);
+            }
+            Err(error) => self.refuse_head(connections, error, input, &mut batch),
+        }
+        Some(batch.finish())
+    }
+
+    /// Refuses the request at hand as it is with `reply`. One that has not begun has no line in the log.
+    pub fn refuse_unread(&mut self, connections: &Connections, input: &[u8], reply: &Reply) -> Output {
+        connections.services.clock.read();
+        self.is_from_its_peer();
+        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let reply = Reply::block(reply.block.clone());
+        let reply = if input.starts_with(b"HEAD ") { reply.without_body() } else { reply };
+        self.push(connections, reply, None, Manner::Close, &mut batch);
+        if input.is_empty() {
+            batch.records.clear();
+        }
+        batch.finish()
+    }
+
+    /// The answer to a request that took too long, with why; `None` if none had begun.
+    pub fn time_out(
+        &mut self,
+        connections: &Connections,
+        input: &[u8],
+        status: Status,
+        why: &'static str,
+    ) -> Option<Output> {
+        let mut batch = self.incomplete(connections, input, status)?;
+        batch.records.end_early(why);
+        Some(batch.finish())
+    }
+
+    /// Writes the log line of a request that broke off before it was whole, or answered. Nobody is sent its
+    /// `status`.
+    pub fn break_off(&mut self, connections: &Connections, input: &[u8], status: Status, why: &str) {
+        if let Some(batch) = self.incomplete(connections, input, status) {
+            let (out, records) = batch.into_buffers();
+            connections.services.access.write(&records, 0, Some(why));
+            connections.services.scratch.borrow_mut().take_back((out, records));
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, connections: &Rc<Connections>, input: &[u8], batch: &mut Batch<'_>) -> Step {
+        let mut store = FieldStore::new();
+        match head::parse(input, &mut store, &connections.services.site.limits.head) {
+            Ok(None) if input.is_empty() => Step::Stop(Next::Read(Part::All)),
+            Ok(None) => Step::Stop(Next::Read(Part::Head)),
+            Err(error) => self.step_escaped(connections, error, input, batch),
+            Ok(Some((mut head, used))) => {
+                self.find_client(connections, &mut head);
+                self.request(connections, &head, used, batch)
+            }
+        }
+    }
+
+    /// A request that has `used` bytes.
+    // Always: as a function of its own it costs every request a copy of what it returns.
+    #[inline(always)]
+    fn request(
+        &mut self,
+        connections: &Rc<Connections>,
+        head: &Head<'_>,
+        used: usize,
+        batch: &mut Batch<'_>,
+    ) -> Step {
+        if head.framing.has_body() {
+            return Step::Stop(Next::Respond(used));
+        }
+        match self.fast(connections, head) {
+            Some(reply) => {
+                let manner = self.manner(connections, head, &reply, Reading::Through);
+                self.push(connections, reply, Some(head), manner, batch);
+                Step::Answered(used)
+            }
+            None => Step::Stop(Next::Respond(used)),
+        }
+    }
+
+    /// Takes a step through input that could not be read, if it can be once what clients send raw is
+    /// percent-encoded; otherwise refuses it. From here on, the target is as if it had been sent so.
+    #[cold]
+    #[inline(never)]
+    fn step_escaped(
+        &mut self,
+        connections: &Rc<Connections>,
+        error: HeadError,
+        input: &[u8],
+        batch: &mut Batch<'_>,
+    ) -> Step {
+        let escaped = match error {
+            HeadError::Target(TargetError::Byte) => head::escape_target(input),
+            _ => None,
+        };
+        let error = match &escaped {
+            None => error,
+            Some((escaped, longer)) => {
+                let mut store = FieldStore::new();
+                match head::parse(escaped, &mut store, &connections.services.site.limits.head) {
+                    Ok(None) => return Step::Stop(Next::Read(Part::Head)),
+                    Ok(Some((mut head, used))) => {
+                        self.find_client(connections, &mut head);
+                        return self.request(connections, &head, used - longer, batch);
+                    }
+                    Err(error) => error,
+                }
+            }
+        };
+        self.refuse_head(connections, error, input, batch);
+        Step::Answered(input.len())
+    }
+
+    /// Has one request answered, which has its line even if that panics.
+    #[inline]
+    fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Reply> {
+        let host = connections.services.site.hosts.find(head.authority);
+        let asked = Asked {
+            client: self.client,
+            head: Some(head),
+            host,
+            time: connections.services.clock.now(),
+            began: self.began,
+        };
+        let unanswered = Unanswered { connections, asked };
+        let answer = connections.responder.fast(host, head);
+        std::mem::forget(unanswered);
+        answer
+    }
+
+    /// How the connection goes on after this answer.
+    #[inline]
+    fn manner(&self, connections: &Connections, head: &Head<'_>, reply: &Reply, reading: Reading) -> Manner {
+        let limit = connections.services.site.limits.requests;
+        let last = limit != 0 && self.requests + 1 >= limit;
+        let closes = last
+            || reading == Reading::Unread
+            || reply.broken.is_some()
+            || connections.closes_connections()
+            || (head.version == Version::Http10 && reply.is_streamed());
+        match (head.persistence, head.version) {
+            _ if closes => Manner::Close,
+            (Persistence::Close, _) => Manner::Leave,
+            (Persistence::KeepAlive, Version::Http10) => Manner::StayOld,
+            (Persistence::KeepAlive, Version::Http11) => Manner::Stay,
+        }
+    }
+
+    #[inline]
+    fn push(
+        &mut self,
+        connections: &Connections,
+        reply: Reply,
+        head: Option<&Head<'_>>,
+        manner: Manner,
+        batch: &mut Batch<'_>,
+    ) {
+        self.requests = self.requests.saturating_add(1);
+        connections.services.counts.answered(reply.status());
+        let version = head.map_or(Version::Http11, |h| h.version);
+        let line = output::connection_line(&reply, manner, version);
+        let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
+        let asked = Asked {
+            client: self.client,
+            head,
+            host,
+            time: connections.services.clock.now(),
+            began: self.began,
+        };
+        connections.services.access.record(&mut batch.records, &asked, reply.logged(line.len()));
+        if let Some(rule) = reply.broken {
+            batch.records.name_rule(rule);
+        }
+        batch.push(reply, manner, version, line);
+    }
+
+    /// An answer to a head that is none, after which the connection closes: where the next request begins
+    /// is not known. Even so, one that begins as HEAD does gets no content.
+    fn refuse_head(
+        &mut self,
+        connections: &Connections,
+        error: HeadError,
+        input: &[u8],
+        batch: &mut Batch<'_>,
+    ) {
+        self.is_from_its_peer();
+        let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
+        let method = if is_head { Method::Head } else { Method::Unknown };
+        let reply = exchange::refuse(&connections.services, method, error.status(), Some(error.rule()));
+        self.push(connections, reply, None, Manner::Close, batch);
+    }
+
+    /// Notes who has made the request at hand, and gives its head the scheme and the host that it was made with.
+    #[inline]
+    pub fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
+        if connections.services.site.trusted_proxies.is_empty() {
+            return;
+        }
+        self.is_from_its_peer();
+        if let Some(origin) = connections.services.site.trusted_proxies.origin(self.peer.ip(), head) {
+            (head.scheme, head.authority) = (origin.scheme, origin.authority);
+            self.via = Via::TrustedProxy;
+            self.client = origin.client.map_or(self.peer, Peer::from);
+        }
+    }
+
+    /// Nothing says of the request at hand that another has made it. Those before it on the connection may have had
+    /// other clients.
+    fn is_from_its_peer(&mut self) {
+        (self.client, self.via) = (self.peer, Via::Nothing);
+    }
+
+    /// The answer to a request of which only a part is here, or which was given up.
+    fn incomplete<'w>(
+        &mut self,
+        connections: &'w Connections,
+        input: &[u8],
+        status: Status,
+    ) -> Option<Batch<'w>> {
+        let current = self.current.take();
+        // An empty line that nothing follows is no request (RFC 9112 §2.2).
+        if current.is_none() && input.trim_ascii_start().is_empty() {
+            return None;
+        }
+        connections.services.clock.read();
+        self.is_from_its_peer();
+        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let mut store = FieldStore::new();
+        let bytes = current.as_deref().unwrap_or(input);
+        let parsed = head::parse(bytes, &mut store, &connections.services.site.limits.head);
+        let head = parsed.ok().flatten().map(|(mut head, _)| {
+            self.find_client(connections, &mut head);
+            head
+        });
+        let method = head.map_or(Method::Unknown, |h| h.method);
+        let reply = exchange::refuse(&connections.services, method, status, None);
+        self.push(connections, reply, head.as_ref(), Manner::Close, &mut batch);
+        Some(batch)
+    }
+}
+
+/// A request that is being answered; dropped only when that panics.
+struct Unanswered<'a> {
+    connections: &'a Connections,
+    asked: Asked<'a>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let reply = exchange::refuse(
+            &self.connections.services,
+            Method::Unknown,
+            Status::INTERNAL_SERVER_ERROR,
+            None,
+        );
+        let mut records = Records::default();
+        self.connections.services.access.record(&mut records, &self.asked, reply.logged(0));
+        self.connections.services.access.write(&records, 0, Some(output::why_dropped()));
+    }
+}

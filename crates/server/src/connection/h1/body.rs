@@ -1,0 +1,72 @@
+//! A request's body on its way in, for whoever throws it away or takes it: how much of it there is in the
+//! bytes that have come, and how much is still to come.
+
+use http::chunked::{self, Event};
+use http::framing::Framing;
+use http::rule::BODY_TOO_LARGE;
+use http::status::Status;
+
+use crate::request::body::Refused;
+
+/// How much of a body is still to come.
+pub enum Rest {
+    Sized(u64),
+    Chunked { decoder: Box<chunked::Decoder>, seen: u64 },
+    Done,
+}
+
+pub enum Progress {
+    More,
+    Through,
+}
+
+impl Rest {
+    pub fn of(framing: Framing) -> Rest {
+        match framing {
+            Framing::None | Framing::Sized(0) => Rest::Done,
+            Framing::Sized(bytes) => Rest::Sized(bytes),
+            Framing::Chunked => Rest::Chunked {
+                decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())),
+                seen: 0,
+            },
+        }
+    }
+
+    /// Gives what of `input` is content to `content`, and says how much of it belongs to the body. Errors: it is
+    /// malformed, or larger than `limit`.
+    pub fn take(
+        &mut self,
+        input: &[u8],
+        limit: u64,
+        mut content: impl FnMut(&[u8]),
+    ) -> Result<(usize, Progress), Refused> {
+        match self {
+            Rest::Done => Ok((0, Progress::Through)),
+            Rest::Sized(left) => {
+                let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left -= n as u64;
+                content(&input[..n]);
+                Ok((n, if *left == 0 { Progress::Through } else { Progress::More }))
+            }
+            Rest::Chunked { decoder, seen } => {
+                let mut used = 0;
+                loop {
+                    let (n, event) = decoder.next(&input[used..]).map_err(|e| (e.status(), e.rule()))?;
+                    used += n;
+                    if let Event::Data(data) = event {
+                        *seen += data.len() as u64;
+                    }
+                    // A chunk counts as soon as its size is known.
+                    if seen.saturating_add(decoder.pending()) > limit {
+                        return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE));
+                    }
+                    match event {
+                        Event::NeedMore => return Ok((used, Progress::More)),
+                        Event::End => return Ok((used, Progress::Through)),
+                        Event::Data(data) => content(data),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Connections. At rest, and as long as nothing has to wait, a connection is a slot in the parking `lot`;
+//! where it must wait it has a `task`, with a seat in the worker's table, a phase, and a deadline for each
+//! phase. What the bytes mean is `h1`'s affair, and how answers leave `output`'s.
+//!
+//! A connection does not know what it carries.
+
+pub mod doors;
+
+pub mod client;
+
+mod connections;
+
+pub mod lot;
+
+pub mod h1;
+
+pub mod output;
+
+mod way;
+
+pub mod task;
+
+pub mod stream;
+
+mod transport;
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+pub use connections::Connections;
+
+use crate::clock::{Ticks, in_ticks};
+
+/// Where a connection stands. Each phase has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Part of a request head is here.
+    Head,
+    /// A request body is being read.
+    Body,
+    /// The response, or the rest of it, is being made. What it waits for has deadlines of its own.
+    Respond,
+    /// The client has not yet taken all of an answer.
+    Write,
+    /// Between two requests, or before the first.
+    Idle,
+    /// The last answer is sent; the client has not closed yet (RFC 9112 §9.6).
+    Linger,
+    /// There is no room for the connection: its one request is read, and refused.
+    Refused,
+}
+
+/// What the worker asks of a connection when it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Nothing has happened for a while: give up task and buffers.
+    Park,
+    /// The phase's time is over: has enough been sent to go on?
+    Weigh,
+    /// The deadline has passed.
+    Late,
+    /// How much of its answer has the client taken by now?
+    Measure,
+    /// Another connection needs the place of this one.
+    Evict,
+}
+
+/// The deadlines of all phases, in ticks, and the least rate that extends them.
+#[derive(Debug, Clone)]
+pub struct Deadlines {
+    head: Ticks,
+    body: Ticks,
+    write: Ticks,
+    idle: Ticks,
+    linger: Ticks,
+    /// Bytes per tick.
+    rate: u64,
+}
+
+/// A task whose connection has been silent this long gives it back to the lot.
+const PARK_AFTER: Ticks = 4;
+/// Ticks of silence, or of too little, after which a connection may be closed to make room for another.
+const EVICT_AFTER: Ticks = 4;
+/// Slow connections that are closed for others between two ticks.
+const EVICTIONS_PER_TICK: usize = 1024;
+
+impl Deadlines {
+    pub fn new(timeouts: &site::model::Timeouts, bytes_per_second: u64) -> Deadlines {
+        let per_second = in_ticks(std::time::Duration::from_secs(1));
+        Deadlines {
+            head: in_ticks(timeouts.head),
+            body: in_ticks(timeouts.body),
+            write: in_ticks(timeouts.write),
+            idle: in_ticks(timeouts.idle),
+            linger: in_ticks(timeouts.linger),
+            rate: bytes_per_second.div_ceil(u64::from(per_second)),
+        }
+    }
+
+    /// How long a phase may last before it is looked at.
+    pub fn of(&self, phase: Phase) -> Ticks {
+        match phase {
+            Phase::Head => self.head,
+            Phase::Body => self.body,
+            Phase::Respond => Ticks::MAX,
+            Phase::Write => self.write,
+            Phase::Idle => self.idle,
+            Phase::Linger | Phase::Refused => self.linger,
+        }
+    }
+
+    /// Is this many bytes in one whole phase enough to be granted another?
+    pub fn is_enough(&self, phase: Phase, bytes: u64) -> bool {
+        // Without a least rate a head still has to be whole in time: nobody needs longer.
+        let unlimited = self.rate == 0 && phase != Phase::Head;
+        let fast = self.rate > 0 && bytes >= self.rate * u64::from(self.of(phase)).max(1);
+        unlimited || fast
+    }
+
+    fn call(&self, seat: &Seat, now: Ticks) -> Option<Call> {
+        let phase = seat.phase.get();
+        let lasted = now.wrapping_sub(seat.since.get());
+        let over = lasted >= self.of(phase);
+        match phase {
+            Phase::Idle => (lasted >= PARK_AFTER).then_some(Call::Park),
+            Phase::Head | Phase::Body | Phase::Write => over.then_some(Call::Weigh),
+            Phase::Respond | Phase::Linger | Phase::Refused => over.then_some(Call::Late),
+        }
+    }
+
+    /// How slow a client is that is waited for, if it is slower than the least rate: its bytes per tick, and for how
+    /// long it has been so slow. Smaller is worse. `None`: it is fast enough, or has not been waited for long enough,
+    /// or it is not the client that is waited for.
+    fn slowness(&self, seat: &Seat, now: Ticks) -> Option<(u64, Reverse<Ticks>)> {
+        let until = match seat.phase.get() {
+            Phase::Head | Phase::Body => now,
+            Phase::Write => seat.measured.get(),
+            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Refused => return None,
+        };
+        let (lasted, bytes) = (until.wrapping_sub(seat.since.get()), seat.bytes.get());
+        let is_fast = bytes > 0 && bytes >= self.rate * u64::from(lasted);
+        (lasted >= EVICT_AFTER && !is_fast).then(|| (bytes / u64::from(lasted), Reverse(lasted)))
+    }
+}
+
+/// A connection's place in its worker's table.
+pub struct Seat {
+    phase: Cell<Phase>,
+    /// When the phase, or the present window of it, began.
+    since: Cell<Ticks>,
+    /// Bytes that came or went in this window.
+    bytes: Cell<u64>,
+    /// Until when it is known what went.
+    measured: Cell<Ticks>,
+    call: Cell<Option<Call>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Seat {
+    /// Begins a phase, and with it a new deadline.
+    #[inline]
+    pub fn enter(&self, phase: Phase, now: Ticks) {
+        self.phase.set(phase);
+        self.since.set(now);
+        self.bytes.set(0);
+        self.measured.set(now);
+        self.call.set(None);
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// When the phase, or the present window of it, began.
+    pub fn since(&self) -> Ticks {
+        self.since.get()
+    }
+
+    /// Counts what came or went in this window.
+    pub fn moved(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Counts what the client has taken of an answer up to now.
+    pub fn measure(&self, taken: u64, now: Ticks) {
+        self.moved(taken);
+        self.measured.set(now);
+    }
+
+    pub fn window(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// What the worker asks, once; and who is to be woken when it asks again.
+    #[inline]
+    pub fn called(&self, waker: &Waker) -> Option<Call> {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            *kept = Some(waker.clone());
+        }
+        self.call.take()
+    }
+
+    /// Has the connection's task do what the worker asks. One that has to leave is asked nothing else.
+    pub fn ask(&self, call: Call) {
+        if self.call.get() != Some(Call::Evict) {
+            self.call.set(Some(call));
+        }
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// Connections that need their places no longer, in the order in which they can be closed for others: they have been
+/// sent their last answer, or are being refused. Some may have ended.
+#[derive(Default)]
+pub struct Leaving(RefCell<VecDeque<Weak<Seat>>>);
+
+impl Leaving {
+    /// Adds one of at most `most`.
+    pub fn add(&self, seat: &Rc<Seat>, most: usize) {
+        let mut seats = self.0.borrow_mut();
+        while seats.front().is_some_and(|seat| seat.strong_count() == 0) {
+            seats.pop_front();
+        }
+        if seats.len() >= 2 * most {
+            seats.retain(|seat| seat.strong_count() > 0);
+        }
+        seats.push_back(Rc::downgrade(seat));
+    }
+
+    /// Has the first of them leave. `false`: there is none.
+    pub fn evict_first(&self) -> bool {
+        let mut seats = self.0.borrow_mut();
+        let first = std::iter::from_fn(|| seats.pop_front()).find_map(|seat| seat.upgrade());
+        first.inspect(|seat| seat.ask(Call::Evict)).is_some()
+    }
+}
+
+/// After so many tasks have ended, their memory is given back.
+const TRIM_AFTER: usize = 128;
+
+/// All connections of a worker that have a task; the others are in the lot.
+pub struct Seats {
+    seats: RefCell<Slab<Rc<Seat>>>,
+    taken: Notify,
+    left: Notify,
+    /// Connections that are slower than the least rate, the worst last, as they were in one tick.
+    slow: RefCell<(Ticks, Vec<Weak<Seat>>)>,
+    /// Tasks that have ended since the heap was last trimmed.
+    ended: Cell<usize>,
+}
+
+/// A seat that is given back when dropped, however its connection ends.
+pub struct Seated {
+    pub seat: Rc<Seat>,
+    key: usize,
+    seats: Rc<Seats>,
+}
+
+impl Seats {
+    pub fn new() -> Rc<Seats> {
+        Rc::new(Seats {
+            seats: RefCell::new(Slab::new()),
+            taken: Notify::new(),
+            left: Notify::new(),
+            slow: RefCell::default(),
+            ended: Cell::new(0),
+        })
+    }
+
+    pub fn take(self: &Rc<Seats>, phase: Phase, now: Ticks) -> Seated {
+        let seat = Rc::new(Seat {
+            phase: Cell::new(phase),
+            since: Cell::new(now),
+            bytes: Cell::new(0),
+            measured: Cell::new(now),
+            call: Cell::new(None),
+            waker: RefCell::new(None),
+        });
+        let key = self.seats.borrow_mut().insert(seat.clone());
+        self.wake_clock();
+        Seated { seat, key, seats: self.clone() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.seats.borrow().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// There is a connection, here or in the lot: deadlines count.
+    pub fn wake_clock(&self) {
+        self.taken.notify_waiters();
+    }
+
+    /// Waits until somebody comes.
+    pub async fn taken(&self) {
+        self.taken.notified().await;
+    }
+
+    /// Waits until somebody leaves.
+    pub async fn left(&self) {
+        self.left.notified().await;
+    }
+
+    /// After a wave of tasks, gives their memory back to the kernel.
+    pub fn trim(&self) {
+        let ended = self.ended.get();
+        if ended >= TRIM_AFTER || (ended > 0 && self.is_empty()) {
+            self.ended.set(0);
+            crate::sys::trim_heap();
+        }
+    }
+
+    /// Calls on every connection whose phase has lasted too long.
+    pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
+        for (_, seat) in &*self.seats.borrow() {
+            if let Some(call) = deadlines.call(seat, now) {
+                seat.ask(call);
+            }
+        }
+    }
+
+    /// Has those whose clients take an answer find out how much they have taken, about once a second.
+    pub fn measure(&self, now: Ticks) {
+        for (_, seat) in &*self.seats.borrow() {
+            if seat.phase() == Phase::Write && now.wrapping_sub(seat.measured.get()) >= EVICT_AFTER {
+                seat.ask(Call::Measure);
+            }
+        }
+    }
+
+    /// Has the connection with the slowest client leave. `false`: none is slower than the least rate.
+    pub fn evict_slowest(&self, deadlines: &Deadlines, now: Ticks) -> bool {
+        let (of, slow) = &mut *self.slow.borrow_mut();
+        if *of != now {
+            *of = now;
+            *slow = self.slowest(deadlines, now);
+        }
+        while let Some(seat) = slow.pop() {
+            // It may have ended, or gone on, since.
+            if let Some(seat) = seat.upgrade()
+                && deadlines.slowness(&seat, now).is_some()
+            {
+                seat.ask(Call::Evict);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn slowest(&self, deadlines: &Deadlines, now: Ticks) -> Vec<Weak<Seat>> {
+        let seats = self.seats.borrow();
+        let slow =
+            |(_, seat): (usize, &Rc<Seat>)| Some((deadlines.slowness(seat, now)?, Rc::downgrade(seat)));
+        let mut slow: Vec<_> = seats.iter().filter_map(slow).collect();
+        slow.sort_unstable_by_key(|(slowness, _)| *slowness);
+        slow.into_iter().take(EVICTIONS_PER_TICK).rev().map(|(_, seat)| seat).collect()
+    }
+
+    /// Has the connections that are between two requests give up their tasks; the others see that the
+    /// worker is leaving.
+    pub fn send_idle_home(&self) {
+        for (_, seat) in &*self.seats.borrow() {
+            if seat.phase() == Phase::Idle {
+                seat.ask(Call::Park);
+            }
+        }
+    }
+
+    /// Those that are between two requests.
+    pub fn idle(&self) -> usize {
+        self.seats.borrow().iter().filter(|(_, seat)| seat.phase() == Phase::Idle).count()
+    }
+
+    /// Somebody has left who had no seat.
+    pub fn tell_left(&self) {
+        self.left.notify_waiters();
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        let mut seats = self.seats.seats.borrow_mut();
+        seats.remove(self.key);
+        // What a wave of connections needed is given back after it.
+        if seats.is_empty() && seats.capacity() > 1024 {
+            seats.shrink_to_fit();
+        }
+        self.seats.ended.set(self.seats.ended.get() + 1);
+        self.seats.left.notify_waiters();
+    }
+}

@@ -1,0 +1,448 @@
+//! Answers on their way out over HTTP/1.1: what was gathered, one reply behind it, and how far it got.
+
+use std::io;
+use std::mem::take;
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+
+use http::head::Version;
+use site::memory;
+
+use super::stream::{self, More, Wire};
+use crate::disk::Work;
+use crate::files::beneath::Wait;
+use crate::files::look;
+use crate::log::access::Records;
+use crate::response::{Body, FilePart, Part, Reply};
+use crate::services::Services;
+use crate::sys::calls;
+
+/// Pipelined answers are gathered up to this many bytes per write.
+const GATHER: usize = memory::BATCH as usize;
+/// The most that one `sendfile` is asked for, and all that a connection gets in one turn of the loop.
+/// Measured: with more, the pages and buffers of ten connections fall out of the cache; with less, there
+/// are too many calls.
+const SLICE: u64 = 192 * 1024;
+
+/// What is not in memory is read by this much: it stays with the connection until the client has taken it.
+const COLD: u64 = memory::ANSWER;
+
+/// How the connection goes on after an answer, which is not the reply's business.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// HTTP/1.1, staying open: nothing to say.
+    Stay,
+    /// HTTP/1.0, staying open.
+    StayOld,
+    /// Closing because the client asked for it: it will send no more.
+    Leave,
+    /// Closing because we want to: the client may still be sending.
+    Close,
+}
+
+impl Manner {
+    pub fn closes(self) -> bool {
+        matches!(self, Manner::Leave | Manner::Close)
+    }
+}
+
+/// How the end of a body of unknown length is marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    /// By closing, for HTTP/1.0.
+    None,
+}
+
+impl Coding {
+    fn write(self, piece: Vec<u8>, out: &mut Vec<u8>) {
+        match self {
+            Coding::None => out.extend_from_slice(&piece),
+            Coding::Chunked => {
+                http::chunked::encode_head(piece.len(), out);
+                out.extend_from_slice(&piece);
+                out.extend_from_slice(http::chunked::CRLF);
+            }
+        }
+    }
+}
+
+/// The line that the head still needs, to say how the connection goes on and how the body ends.
+#[inline]
+pub fn connection_line(reply: &Reply, manner: Manner, version: Version) -> &'static [u8] {
+    match (coding(reply, version), manner) {
+        (Coding::None, Manner::Stay) => b"",
+        (Coding::None, Manner::StayOld) => b"Connection: keep-alive\r\n",
+        (Coding::None, Manner::Leave | Manner::Close) => b"Connection: close\r\n",
+        (Coding::Chunked, Manner::Leave | Manner::Close) => {
+            b"Transfer-Encoding: chunked\r\nConnection: close\r\n"
+        }
+        (Coding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
+    }
+}
+
+fn coding(reply: &Reply, version: Version) -> Coding {
+    match version {
+        Version::Http11 if reply.is_streamed() => Coding::Chunked,
+        _ => Coding::None,
+    }
+}
+
+/// Requests answered together in one write.
+pub struct Batch<'a> {
+    services: &'a Services,
+    out: Vec<u8>,
+    reply: Option<Reply>,
+    coding: Coding,
+    pub records: Records,
+    manner: Manner,
+}
+
+impl<'a> Batch<'a> {
+    /// With buffers lent by the services.
+    pub fn new(services: &'a Services, (out, records): (Vec<u8>, Records)) -> Batch<'a> {
+        Batch { services, out, reply: None, coding: Coding::None, records, manner: Manner::Stay }
+    }
+
+    /// Adds an answer, with the `line` that `connection_line` gave for it. A lone one without a line,
+    /// the usual case, is sent straight from its block; only others are copied together.
+    #[inline]
+    pub fn push(&mut self, mut reply: Reply, manner: Manner, version: Version, line: &[u8]) {
+        if let Some(before) = self.reply.take() {
+            // At once for the whole batch, and never for more.
+            self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
+            self.out.extend_from_slice(before.bytes());
+        }
+        self.manner = manner;
+        self.coding = coding(&reply, version);
+        if !line.is_empty() {
+            reply.block.write_with(line, &mut self.out);
+            reply.start = reply.block.head_len();
+        }
+        self.reply = Some(reply);
+    }
+
+    /// May another answer go with this write? All but the last are copied together.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.reply.as_ref().is_none_or(|reply| self.takes(reply))
+            && !self.manner.closes()
+            && !self.records.are_full()
+    }
+
+    /// Does an answer fit behind those that have been copied together?
+    #[inline]
+    fn takes(&self, reply: &Reply) -> bool {
+        matches!(reply.body, Body::Nothing) && self.out.len() + reply.bytes().len() <= GATHER
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.reply.is_none()
+    }
+
+    #[inline]
+    pub fn finish(mut self) -> Output {
+        // With anything gathered, a small reply goes out in the same write.
+        if !self.out.is_empty()
+            && let Some(reply) = &self.reply
+            && self.takes(reply)
+        {
+            self.out.extend_from_slice(reply.bytes());
+            self.reply = None;
+        }
+        Output {
+            out: take(&mut self.out),
+            reply: self.reply.take(),
+            at: 0,
+            sent: 0,
+            taken: None,
+            coding: self.coding,
+            records: take(&mut self.records),
+            manner: self.manner,
+        }
+    }
+
+    /// The buffers of what is not to be sent.
+    pub fn into_buffers(mut self) -> (Vec<u8>, Records) {
+        (take(&mut self.out), take(&mut self.records))
+    }
+}
+
+impl Drop for Batch<'_> {
+    /// Writes the lines of what nobody has taken on, which happens only when the next answer panics.
+    fn drop(&mut self) {
+        self.services.access.write(&self.records, 0, Some(why_dropped()));
+    }
+}
+
+/// Bytes on their way out.
+pub struct Output {
+    out: Vec<u8>,
+    reply: Option<Reply>,
+    /// How far into `out` and the block behind it.
+    at: usize,
+    /// Everything that has left.
+    sent: u64,
+    /// What the client had taken when it was last weighed, counted from the first byte of this answer:
+    /// below 0 as long as earlier ones are on their way.
+    taken: Option<i64>,
+    coding: Coding,
+    pub records: Records,
+    pub manner: Manner,
+}
+
+/// How far one turn of sending came.
+pub enum Sent {
+    All,
+    /// Enough for this turn.
+    Slice,
+    /// What there was; the body's source is to be asked for more.
+    Piece,
+    /// What comes next is on a disk, and not in memory.
+    Cold,
+}
+
+impl Output {
+    /// Sends what the socket takes, of a file one slice, in this second, `now`. `WouldBlock`: call again
+    /// when it takes more.
+    #[inline]
+    pub fn send(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
+        self.send_bytes(stream)?;
+        let Some(reply) = &mut self.reply else { return Ok(Sent::All) };
+        match &mut reply.body {
+            Body::Nothing => Ok(Sent::All),
+            Body::File(part) => send_file(stream, part, &mut self.sent, now),
+            Body::Parts(_) => self.send_parts(stream, now),
+            Body::Stream(_) | Body::Sized(..) => Ok(Sent::Piece),
+        }
+    }
+
+    /// Does only the end of the connection tell the client that it has all of it? Then the connection must
+    /// not end as if it had, where it has not (RFC 9112 §8).
+    pub fn ends_with_connection(&self) -> bool {
+        self.coding == Coding::None && self.reply.as_ref().is_some_and(Reply::is_streamed)
+    }
+
+    /// Puts what a script has written with its head behind the head, so that both leave at once.
+    pub fn gather(&mut self) {
+        let Some(reply) = &mut self.reply else { return };
+        let Some(source) = reply.body.source() else { return };
+        let piece = source.ready();
+        if !piece.is_empty() {
+            self.out.extend_from_slice(reply.bytes());
+            reply.start = reply.end;
+            self.coding.write(piece, &mut self.out);
+        }
+    }
+
+    /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
+    pub fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.reply.as_mut().and_then(|reply| reply.body.source()) {
+            Some(source) => source.poll_request_body(cx),
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// Asks the body's source for more, once all there was has been sent. Errors: why there is none, for the
+    /// log.
+    pub async fn next_piece(&mut self, services: &Services) -> Result<(), &'static str> {
+        let Some(reply) = &mut self.reply else { return Ok(()) };
+        let Some(source) = reply.body.source() else { return Ok(()) };
+        let why = source.why_cut();
+        let piece = source.next(services).await.map_err(|_| why)?;
+        // The head has been sent; what is left of the reply is its source.
+        (reply.start, reply.end) = (0, 0);
+        self.out.clear();
+        self.at = 0;
+        match (piece, self.coding) {
+            (Some(piece), Coding::None) => self.out = piece,
+            (Some(piece), Coding::Chunked) => Coding::Chunked.write(piece, &mut self.out),
+            (None, Coding::Chunked) => {
+                self.out.extend_from_slice(http::chunked::LAST);
+                self.reply = None;
+            }
+            (None, Coding::None) => self.reply = None,
+        }
+        Ok(())
+    }
+
+    /// Reads what comes next from its disk, on a helper thread; it is sent from memory then.
+    pub async fn read_cold(&mut self, services: &Services) -> Result<(), &'static str> {
+        let Some(Reply { start, end, body, .. }) = &mut self.reply else { return Ok(()) };
+        let part = match body {
+            Body::File(part) => part,
+            Body::Parts(parts) => match parts.front_mut() {
+                Some(Part::File(part)) => part,
+                _ => return Ok(()),
+            },
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) => return Ok(()),
+        };
+        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(COLD));
+        let device = part.file.stamp.device;
+        let look = move || look::read(&fd, at, length as usize, Wait::Allowed);
+        let read =
+            services.disk.wait(services.disk.run(device, Work::File, look)).await.and_then(|read| read);
+        let bytes = match read {
+            Ok(Ok(Some(bytes))) => bytes,
+            Ok(Ok(None)) => return Err(UNREADABLE),
+            Ok(Err(_)) | Err(_) => return Err(UNREADABLE),
+        };
+        if length == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
+            return Err(UNREADABLE);
+        }
+        (part.at, part.left) = (at + length, part.left - length);
+        if let Body::Parts(parts) = body {
+            parts.push_front(Part::Bytes(bytes));
+        } else {
+            // The head has been sent; what is left of the reply is its file.
+            (*start, *end) = (0, 0);
+            (self.out, self.at) = (bytes, 0);
+        }
+        Ok(())
+    }
+
+    /// Bytes that have left, for the log.
+    #[inline]
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Notes how much the client has had by now, of this and of earlier answers.
+    pub fn mark(&mut self, unacknowledged: u64) {
+        self.taken = Some(self.sent as i64 - unacknowledged as i64);
+    }
+
+    /// As `mark`, if that was not done since the client is waited for.
+    pub fn mark_once(&mut self, unacknowledged: impl FnOnce() -> u64) {
+        if self.taken.is_none() {
+            self.mark(unacknowledged());
+        }
+    }
+
+    /// From now on it is the client that is waited for, if it has to be.
+    pub fn unmark(&mut self) {
+        self.taken = None;
+    }
+
+    /// How much more the client has had since the mark, which is set anew.
+    pub fn taken(&mut self, unacknowledged: u64) -> u64 {
+        let before = self.taken;
+        self.mark(unacknowledged);
+        let more = self.taken.zip(before).map_or(0, |(now, before)| now - before);
+        more.max(0) as u64
+    }
+
+    /// The buffers, to be lent again.
+    pub fn into_buffers(self) -> (Vec<u8>, Records) {
+        (self.out, self.records)
+    }
+
+    #[inline]
+    fn send_bytes(&mut self, stream: &impl Wire) -> io::Result<()> {
+        let block = self.reply.as_ref().map_or(&[][..], Reply::bytes);
+        let follows = match self.reply.as_ref().map(|r| &r.body) {
+            Some(Body::File(part)) if part.left > 0 => More::Follows,
+            Some(Body::Parts(_)) => More::Follows,
+            _ => More::Nothing,
+        };
+        let total = self.out.len() + block.len();
+        while self.at < total {
+            let (rest, more) = match self.at.checked_sub(self.out.len()) {
+                None if block.is_empty() => (&self.out[self.at..], follows),
+                None => (&self.out[self.at..], More::Follows),
+                Some(at) => (&block[at..], follows),
+            };
+            let sent = stream.try_write(|fd| stream::send(fd, rest, more))?;
+            self.at += sent;
+            self.sent += sent as u64;
+        }
+        Ok(())
+    }
+
+    fn send_parts(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
+        let Some(Reply { body: Body::Parts(parts), .. }) = &mut self.reply else { return Ok(Sent::All) };
+        loop {
+            let more = if parts.len() > 1 { More::Follows } else { More::Nothing };
+            let Some(part) = parts.front_mut() else { return Ok(Sent::All) };
+            match part {
+                Part::File(file) => match send_file(stream, file, &mut self.sent, now)? {
+                    Sent::All => {}
+                    other => return Ok(other),
+                },
+                Part::Bytes(bytes) => {
+                    let n = stream.try_write(|fd| stream::send(fd, bytes, more))?;
+                    self.sent += n as u64;
+                    bytes.drain(..n);
+                    if !bytes.is_empty() {
+                        continue;
+                    }
+                }
+            }
+            parts.pop_front();
+        }
+    }
+}
+
+/// Sends one slice.
+fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut u64, now: i64) -> io::Result<Sent> {
+    if part.left == 0 {
+        return Ok(Sent::All);
+    }
+    let slice = slice(stream, *gone, part.left);
+    if !part.file.is_in_memory(part.at, part.at + slice, now) {
+        return Ok(Sent::Cold);
+    }
+    // Before the last bytes leave, the file must still be the one that the head describes; if it is
+    // not, the answer ends short, and the client can tell.
+    if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
+        return Err(io::Error::other(CHANGED));
+    }
+    let send = |fd: BorrowedFd<'_>| Ok(calls::sendfile(fd, &part.file.fd, &mut part.at, slice as usize)?);
+    let n = match stream.try_write(send) {
+        Err(error) if is_unable(&error) => return Ok(Sent::Cold),
+        result => result?,
+    };
+    if n == 0 {
+        return Err(io::Error::other(CHANGED));
+    }
+    *gone += n as u64;
+    part.left -= n as u64;
+    Ok(if part.left == 0 { Sent::All } else { Sent::Slice })
+}
+
+/// Not every file system can send by itself; what it cannot send can still be read.
+fn is_unable(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
+}
+
+/// How much of `left` to send next, when `gone` bytes have left. A slice ends where a segment does: one
+/// that does not leaves a segment that is nearly empty, and costs a packet and its acknowledgement.
+fn slice(stream: &impl Wire, gone: u64, left: u64) -> u64 {
+    if left <= SLICE {
+        return left;
+    }
+    // Asked anew each time: it grows with the window.
+    let segment = stream.segment();
+    let end = (gone + SLICE) / segment * segment;
+    if end > gone { end - gone } else { SLICE }
+}
+
+/// Why answers end short of their length, for the log.
+pub const CLIENT_CLOSED: &str = "client closed";
+const CHANGED: &str = "file changed while it was sent";
+pub const UNREADABLE: &str = "content could not be read";
+
+/// The answer panicked, or the server stopped: why one that nobody finished ends.
+pub fn why_dropped() -> &'static str {
+    if std::thread::panicking() { "the answer failed" } else { "server stopped" }
+}
+
+/// Why sending failed: the only errors that are not the socket's are ours, and those of a disk.
+pub fn why(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EIO | libc::ESTALE) => UNREADABLE,
+        _ if error.kind() == io::ErrorKind::Other => CHANGED,
+        _ => CLIENT_CLOSED,
+    }
+}

@@ -1,0 +1,73 @@
+//! Answers that need no file: redirects, refusals with their short built-in page, and OPTIONS.
+
+use http::reply::Block;
+use http::rule::Rule;
+use http::status::Status;
+use site::decide::ALLOW;
+use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use site::model::{Route, Site};
+
+use crate::clock::Clock;
+use crate::response::Reply;
+use crate::response_head::HeadWriter;
+use crate::services::Services;
+
+/// A status with its built-in page.
+pub fn status(services: &Services, route: Option<&Route>, status: Status) -> Reply {
+    refusal(services, route, status, None)
+}
+
+/// As `status`, with the rule that the request has broken.
+pub fn refusal(
+    services: &Services,
+    route: Option<&Route>,
+    status: Status,
+    rule: Option<&'static Rule>,
+) -> Reply {
+    let head = HeadWriter::new(services, route, status);
+    let head = match status {
+        Status::METHOD_NOT_ALLOWED => head.field("Allow", ALLOW),
+        Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
+        _ => head,
+    };
+    Reply { broken: rule, ..finish(head, status, || error_page::error(status, rule)) }
+}
+
+/// The answer where there is no room for a connection.
+pub fn no_room(site: &Site, clock: &Clock) -> Block {
+    let status = Status::SERVICE_UNAVAILABLE;
+    let head = HeadWriter::of(site, clock, None, status).field("Retry-After", "1");
+    with_page(head, &error_page::error(status, None))
+}
+
+/// A redirect, with a page for those who do not follow it by themselves.
+pub fn redirect(services: &Services, route: Option<&Route>, status: Status, location: &str) -> Reply {
+    let head = HeadWriter::new(services, route, status).field("Location", location);
+    finish(head, status, || error_page::redirect(status, location))
+}
+
+/// The answer to OPTIONS: what may be done, and nothing else.
+pub fn options(services: &Services, route: Option<&Route>) -> Reply {
+    let head = HeadWriter::new(services, route, Status::NO_CONTENT);
+    Reply::block(head.field("Allow", ALLOW).finish())
+}
+
+/// The range does not exist (RFC 9110 §15.5.17).
+pub fn unsatisfiable(services: &Services, route: Option<&Route>, size: u64) -> Reply {
+    let status = Status::RANGE_NOT_SATISFIABLE;
+    let head = HeadWriter::new(services, route, status);
+    let head = head.field("Content-Range", http::range::unsatisfied(size));
+    finish(head, status, || error_page::error(status, None))
+}
+
+fn finish(head: HeadWriter<'_>, status: Status, page: impl FnOnce() -> String) -> Reply {
+    match status.allows_body() {
+        true => Reply::block(with_page(head, &page())),
+        false => Reply::block(head.finish()),
+    }
+}
+
+fn with_page(head: HeadWriter<'_>, page: &str) -> Block {
+    let head = head.field("Content-Type", CONTENT_TYPE).policy(CONTENT_SECURITY_POLICY);
+    head.length(page.len() as u64).finish_with(page.as_bytes())
+}

@@ -1,0 +1,6 @@
+//! Making responses from what is in a folder, or from nothing: files, listings, inflated files, fixed pages.
+
+pub mod file;
+pub mod fixed;
+pub mod inflate;
+pub mod listing;

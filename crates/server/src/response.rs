@@ -1,0 +1,143 @@
+//! A response: its head, and what follows. It knows nothing of its client and of the protocol: the connection asks
+//! for as much of it as can be sent. A body that is made while it is sent is a stream, and a stream may be made of
+//! another one.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use http::reply::Block;
+use http::rule::Rule;
+use http::status::Status;
+
+use crate::files::open::OpenFile;
+use crate::log::access::Answer;
+use crate::services::Services;
+
+/// An answer: a head with, often, the whole body right behind it, and what follows.
+pub struct Reply {
+    pub block: Rc<Block>,
+    /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
+    pub end: usize,
+    pub body: Body,
+    /// Where in the block it begins, for whoever has written the head in another way.
+    pub start: usize,
+    /// The rule that the request has broken. Its connection closes: where the next one begins is not sure.
+    pub broken: Option<&'static Rule>,
+}
+
+/// What follows the block.
+pub enum Body {
+    Nothing,
+    File(FilePart),
+    Parts(VecDeque<Part>),
+    /// Of unknown length, made while it is sent.
+    Stream(Box<dyn BodyStream>),
+    /// So many bytes, made while they are sent.
+    Sized(Box<dyn BodyStream>, u64),
+}
+
+pub enum Part {
+    Bytes(Vec<u8>),
+    File(FilePart),
+}
+
+/// `left` bytes of a file from `at`.
+#[derive(Clone)]
+pub struct FilePart {
+    pub file: Rc<OpenFile>,
+    pub at: u64,
+    pub left: u64,
+}
+
+/// What comes of asking a stream for more.
+pub type NextPiece<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
+
+/// A body that is made piece by piece, on demand.
+pub trait BodyStream {
+    /// The next piece, never empty; `None` at the end. Errors: the body cannot be completed.
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextPiece<'a>;
+
+    /// Why a response ends before its body does, for the log.
+    fn why_cut(&self) -> &'static str {
+        "content could not be made"
+    }
+
+    /// What can be sent together with the head.
+    fn ready(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
+    fn poll_request_body(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+impl Body {
+    /// What makes it, while it is sent.
+    pub fn source(&mut self) -> Option<&mut dyn BodyStream> {
+        match self {
+            Body::Stream(source) | Body::Sized(source, _) => Some(&mut **source),
+            Body::Nothing | Body::File(_) | Body::Parts(_) => None,
+        }
+    }
+}
+
+impl Reply {
+    /// The whole block and nothing behind it.
+    pub fn block(block: impl Into<Rc<Block>>) -> Reply {
+        let block = block.into();
+        Reply { end: block.bytes().len(), block, body: Body::Nothing, start: 0, broken: None }
+    }
+
+    pub fn status(&self) -> Status {
+        self.block.status()
+    }
+
+    /// The same answer to HEAD.
+    pub fn without_body(mut self) -> Reply {
+        self.end = self.block.head_len();
+        self.body = Body::Nothing;
+        self
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.block.bytes()[self.start..self.end]
+    }
+
+    /// What its line in the log needs, where its head is longer by `line` bytes.
+    pub fn logged(&self, line: usize) -> Answer {
+        let head = (self.block.head_len() + line) as u64;
+        Answer { status: self.status(), head, length: self.content_length() }
+    }
+
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.body, Body::Stream(_))
+    }
+
+    /// Bytes of content; `None` where they are known only when they have been sent.
+    #[inline]
+    pub fn content_length(&self) -> Option<u64> {
+        let behind = match &self.body {
+            Body::Nothing => 0,
+            Body::File(part) => part.left,
+            Body::Parts(parts) => parts.iter().map(Part::length).sum(),
+            Body::Stream(_) => return None,
+            Body::Sized(_, length) => *length,
+        };
+        Some((self.end - self.block.head_len()) as u64 + behind)
+    }
+}
+
+impl Part {
+    pub fn length(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::File(part) => part.left,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Response heads as the configuration wants them: `Server` or none, and the fields that a route adds or
+//! takes away. Every head that leaves the server is written here.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::rc::Rc;
+
+use http::reply::{Block, Builder};
+use http::status::Status;
+use site::model::{HeaderRule, Route, Site};
+
+use crate::clock::Clock;
+use crate::services::Services;
+
+pub struct HeadWriter<'a> {
+    builder: Builder,
+    rules: &'a [HeaderRule],
+    page: Page,
+}
+
+/// Whose page is behind the head?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Page {
+    OfTheSite,
+    /// Built in, with a policy of its own in place of the site's, which may forbid its style.
+    BuiltIn,
+}
+
+const POLICY: &str = "Content-Security-Policy";
+
+/// Fields that say how the message is framed. No configuration changes them.
+const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-range"];
+
+impl<'a> HeadWriter<'a> {
+    /// `route` is `None` where a request was refused before it had one.
+    pub fn new(services: &Services, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+        HeadWriter::of(&services.site, &services.clock, route, status)
+    }
+
+    /// As `new`, where there are no services yet.
+    pub fn of(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+        let rules = route.map_or(&[][..], |r| &r.headers);
+        let head = HeadWriter { builder: Builder::new(status, &clock.date()), rules, page: Page::OfTheSite };
+        match &site.server_header {
+            Some(name) => head.field("Server", name),
+            None => head,
+        }
+    }
+
+    /// Adds a field, unless the route sets it otherwise or takes it away.
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> HeadWriter<'a> {
+        let ruled = |rule: &HeaderRule| match rule {
+            HeaderRule::Set(ruled, _) | HeaderRule::Remove(ruled) => ruled.eq_ignore_ascii_case(name),
+        };
+        if is_framing(name) || !self.rules.iter().any(ruled) {
+            self.builder = self.builder.field(name, value);
+        }
+        self
+    }
+
+    /// The `Content-Security-Policy` of a built-in page.
+    pub fn policy(mut self, value: &str) -> HeadWriter<'a> {
+        self.builder = self.builder.field(POLICY, value);
+        self.page = Page::BuiltIn;
+        self
+    }
+
+    pub fn optional(self, name: &str, value: Option<impl AsRef<[u8]>>) -> HeadWriter<'a> {
+        match value {
+            Some(value) => self.field(name, value),
+            None => self,
+        }
+    }
+
+    pub fn length(mut self, bytes: u64) -> HeadWriter<'a> {
+        self.builder = self.builder.number("Content-Length", bytes);
+        self
+    }
+
+    /// The head, followed by `body`.
+    pub fn finish_with(self, body: &[u8]) -> Block {
+        let mut builder = self.builder;
+        for rule in self.rules {
+            if let HeaderRule::Set(name, value) = rule
+                && !is_framing(name)
+                && !(self.page == Page::BuiltIn && name.eq_ignore_ascii_case(POLICY))
+            {
+                builder = builder.field(name, value);
+            }
+        }
+        builder.finish_with(body)
+    }
+
+    pub fn finish(self) -> Block {
+        self.finish_with(&[])
+    }
+}
+
+fn is_framing(name: &str) -> bool {
+    FRAMING.iter().any(|f| f.eq_ignore_ascii_case(name))
+}
+
+/// A block that is sent again and again, with the `Date` of the second.
+pub struct Dated {
+    block: RefCell<Rc<Block>>,
+    second: Cell<i64>,
+}
+
+impl Dated {
+    /// Of a block that was written in this second.
+    pub fn new(block: Block, clock: &Clock) -> Dated {
+        Dated { block: RefCell::new(Rc::new(block)), second: Cell::new(clock.now()) }
+    }
+
+    #[inline]
+    pub fn at(&self, clock: &Clock) -> Rc<Block> {
+        if self.second.get() != clock.now() {
+            self.second.set(clock.now());
+            // Copies only if an answer with the old date is still on its way.
+            Rc::make_mut(&mut self.block.borrow_mut()).set_date(&clock.date());
+        }
+        self.block.borrow().clone()
+    }
+
+    /// With whatever date it has.
+    pub fn block(&self) -> Ref<'_, Block> {
+        Ref::map(self.block.borrow(), Rc::as_ref)
+    }
+}

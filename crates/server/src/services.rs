@@ -1,0 +1,99 @@
+//! What all rooms of a worker use: the site, the time, the helper threads, logs, counts, and how loaded the loop is.
+//! Nothing here is shared with other workers.
+
+mod scratch;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use http::target::{SafePath, Scheme};
+use site::model::{Route, Site};
+
+pub use self::scratch::Scratch;
+use crate::clock::{self, Clock};
+use crate::disk::{Closing, Disk};
+use crate::load::{Load, Shedding};
+use crate::log::access::AccessLogs;
+use crate::stats::{Count, Counts};
+
+pub struct Services {
+    pub site: Site,
+    pub clock: Clock,
+    pub disk: Rc<Disk>,
+    pub access: AccessLogs,
+    pub counts: Counts,
+    pub load: Load,
+    pub scratch: RefCell<Scratch>,
+    boundaries: Cell<u64>,
+}
+
+impl Services {
+    /// Within the worker's runtime. Also the files that are to be closed, for `Disk::close_files`.
+    pub fn new(site: Site) -> (Rc<Services>, Closing) {
+        let clock = Clock::start();
+        let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
+        let services = Services {
+            clock,
+            disk: Rc::new(disk),
+            access: AccessLogs::new(&site),
+            counts: Counts::new(),
+            load: Load::new(site.timeouts.delay),
+            scratch: RefCell::new(Scratch::new(&site.limits)),
+            boundaries: Cell::new(clock::micros()),
+            site,
+        };
+        (Rc::new(services), closing)
+    }
+
+    /// The route that a path ends at, after rewrites.
+    pub fn route(&self, host: usize, path: &SafePath<'_>) -> &Route {
+        site::plan::plan(&self.site, host, path.clone(), None, b"", Scheme::Http).route()
+    }
+
+    /// The value of `Cache-Control` for a path.
+    pub fn cache_control(&self, host: usize, path: &SafePath<'_>) -> Option<&str> {
+        let rules = &self.route(host, path).cache_control;
+        rules.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value.as_str())
+    }
+
+    /// A time that is not later than now, as `Last-Modified` must be (RFC 9110 §8.8.2.1).
+    pub fn past(&self, time: i64) -> i64 {
+        time.min(self.clock.now())
+    }
+
+    /// A multipart boundary, another one each time.
+    pub fn boundary(&self) -> String {
+        let n = self.boundaries.get().wrapping_add(1);
+        self.boundaries.set(n);
+        format!("taipan-{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// When the request at hand began, for the log; without a log the clock is not read.
+    #[inline]
+    pub fn access_time(&self) -> u64 {
+        if self.access.is_on() { clock::micros() } else { 0 }
+    }
+
+    /// Is the loop so late that what may wait for a disk is refused? Counts it if so.
+    pub fn sheds_cold(&self) -> bool {
+        let sheds = self.load.shedding() >= Shedding::Cold;
+        self.counts.add(Count::ShedCold, u64::from(sheds));
+        sheds
+    }
+
+    /// Is it so late that everything is refused?
+    #[inline]
+    pub fn sheds_everything(&self) -> bool {
+        let sheds = self.load.shedding() == Shedding::Everything;
+        if sheds {
+            self.counts.add(Count::ShedAll, 1);
+        }
+        sheds
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        self.access.flush();
+    }
+}

@@ -1,0 +1,153 @@
+//! The course of a script that runs: how far it has come, for whoever talks with it, and the watch over
+//! it, which goes on when nobody does: it logs what the script writes to its error stream, ends a script
+//! that nobody waits for or that takes too long, and knows how it has ended.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::collected::Room;
+use super::turn::Turn;
+use crate::log;
+use crate::log::stderr::Errors;
+use crate::runner::{Ended, Started};
+use crate::services::Services;
+use crate::stats::Count;
+
+/// What is wanted of a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Its output.
+    Wanted,
+    /// Nothing more: it may finish what it does.
+    Through,
+    /// Nothing: it is to end.
+    Unwanted,
+    /// Its whole time is over: it is to end.
+    Late,
+}
+
+/// What a conversation and the watch know of one another.
+pub struct Course {
+    state: Cell<State>,
+    ended: Cell<Option<Ended>>,
+    changed: Notify,
+    /// Since when it is the script that is waited for; `None`: it waits for its client's body.
+    since: Cell<Option<Instant>>,
+}
+
+impl Course {
+    pub fn new() -> Rc<Course> {
+        let (state, ended) = (Cell::new(State::Wanted), Cell::new(None));
+        Rc::new(Course { state, ended, changed: Notify::new(), since: Cell::new(Some(Instant::now())) })
+    }
+
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended.get()
+    }
+
+    /// Waits until something of it changes; what has changed before counts if this was made before.
+    pub fn change(&self) -> impl Future<Output = ()> {
+        self.changed.notified()
+    }
+
+    /// Waits for its end, but not for long.
+    pub async fn end(&self, patience: Duration) -> Option<Ended> {
+        let end = async {
+            loop {
+                let change = self.change();
+                if let Some(ended) = self.ended.get() {
+                    return ended;
+                }
+                change.await;
+            }
+        };
+        tokio::time::timeout(patience, end).await.ok()
+    }
+
+    /// It waits for its client.
+    pub fn pause(&self) {
+        self.since.set(None);
+    }
+
+    /// It has what the client has sent.
+    pub fn resume(&self) {
+        if self.since.get().is_none() {
+            self.since.set(Some(Instant::now()));
+        }
+    }
+
+    /// Until when something is expected of it that was to come within `patience` of `from`.
+    pub fn until(&self, from: Instant, patience: Duration) -> Instant {
+        self.since.get().map_or_else(Instant::now, |since| since.max(from)) + patience
+    }
+
+    /// Only what is wanted can become anything else.
+    pub fn becomes(&self, state: State) {
+        if self.state.get() == State::Wanted {
+            self.state.set(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended.get().is_some() && self.state.get() != State::Wanted
+    }
+}
+
+/// Watches over a script until it has ended and nobody wants anything of it.
+pub struct Watch {
+    pub services: Rc<Services>,
+    pub course: Rc<Course>,
+    pub started: Started,
+    pub stderr: OwnedFd,
+    pub who: Rc<str>,
+    /// Until the script has ended: it runs, and has its body's file open.
+    pub held: (Turn, Option<Room>),
+}
+
+impl Watch {
+    pub async fn run(self) {
+        let Watch { services, course, mut started, stderr, who, held } = self;
+        let mut errors = Errors::new(stderr, who.clone(), &services.site.scripts);
+        let mut held = Some(held);
+        let mut late = std::pin::pin!(tokio::time::sleep_until(Instant::now() + services.site.scripts.total));
+        loop {
+            let change = course.change();
+            if course.is_over() {
+                break;
+            }
+            match course.state() {
+                State::Unwanted | State::Late => started.end(),
+                State::Wanted | State::Through => {}
+            }
+            let runs = course.ended.get().is_none();
+            tokio::select! {
+                ended = started.ended(), if runs => {
+                    errors.take_all();
+                    held.take();
+                    let killed = matches!(ended, Ended::Killed(_) | Ended::OutOfMemory);
+                    services.counts.add(Count::ScriptsKilled, u64::from(killed));
+                    course.ended.set(Some(ended));
+                    course.changed.notify_waiters();
+                }
+                () = errors.take() => {}
+                () = change => {}
+                () = &mut late, if matches!(course.state(), State::Wanted | State::Through) => {
+                    services.counts.add(Count::ScriptsLate, 1);
+                    log::warn(format_args!("{who}: the script has run for as long as it may, and is ended"));
+                    course.state.set(State::Late);
+                    course.changed.notify_waiters();
+                }
+            }
+        }
+    }
+}

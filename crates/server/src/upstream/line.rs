@@ -1,0 +1,517 @@
+//! The line to whoever answers: a script's standard output, or a connection to an application, over which
+//! the request goes, too. What comes of it is the same: bytes of an answer, and an end.
+//!
+//! Knows nothing of what is in an answer.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use script::fastcgi::client::{Client, Event};
+use script::fastcgi::record::MAX_CONTENT;
+use script::fastcgi::{Ending, Keep, RequestId};
+use site::application::{Application, Protocol};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout};
+
+use super::collected::Collected;
+use super::order::{Call, Order};
+use crate::disk::Work;
+use crate::log;
+use crate::log::stderr::Lines;
+use crate::pool::message::ServerId;
+use crate::pool::shared::{End, Heard, Share};
+use crate::pool::{Connection, Way};
+use crate::runner::Ended;
+use crate::services::Services;
+
+/// Bytes of a collected body that are read at once.
+const PIECE: usize = site::memory::SCRIPT as usize;
+/// Reads at one go: an application that says nothing but what is for the log is not waited for.
+const READS: usize = 16;
+/// How long the end of an answer is waited for that has been read, on a connection that others are on.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where an answer comes from.
+pub enum Line {
+    Script(AsyncFd<OwnedFd>),
+    Application(Rc<Speech>),
+}
+
+/// What has come.
+pub enum Came {
+    /// Never empty.
+    Bytes(Vec<u8>),
+    End,
+}
+
+/// One request to an application, and its answer.
+pub struct Speech {
+    services: Rc<Services>,
+    way: RefCell<Option<Way>>,
+    state: RefCell<State>,
+    who: Rc<str>,
+    /// Has anything of the answer come?
+    answered: Cell<bool>,
+    /// Has all of the request's head left?
+    connected: Cell<bool>,
+}
+
+struct State {
+    protocol: Protocol,
+    /// With FastCGI, on a connection of its own.
+    id: Option<RequestId>,
+    /// What is to be sent on that, and how much of it has been.
+    out: Vec<u8>,
+    sent: usize,
+    body: Body,
+    /// How the answer has ended, as far as that can be known.
+    ended: Option<Ended>,
+    ending: Ending,
+    errors: Lines,
+}
+
+/// In the buffer, behind what was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Left,
+    None,
+}
+
+/// Of a request.
+enum Body {
+    /// Somebody has it, and sends it.
+    Coming,
+    /// It has been collected: at so many bytes, and so many more.
+    File(Rc<Collected>, u64, u64),
+    Sent,
+}
+
+/// Where the body of a request comes from.
+pub enum Content {
+    Nothing,
+    Coming,
+    File(Rc<Collected>),
+}
+
+impl Speech {
+    /// Says what comes before the body. Nothing of it has been sent yet.
+    pub fn begin(
+        services: &Rc<Services>,
+        application: &Application,
+        mut way: Way,
+        order: &Order,
+        content: Content,
+    ) -> Rc<Speech> {
+        let (mut out, mut id) = (Vec::new(), None);
+        match &order.call {
+            Call::Records(environment) => {
+                way = way.shared(services);
+                let is_empty = matches!(content, Content::Nothing);
+                match &mut way {
+                    Way::Own(connection) => {
+                        let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
+                        let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
+                        id = client.begin(order.role, keep, environment, &mut out);
+                        if let Some(id) = id.filter(|_| is_empty) {
+                            client.end_stdin(id, &mut out);
+                        }
+                    }
+                    Way::Shared(share) => {
+                        share.begin(order.role, environment);
+                        if is_empty {
+                            share.end_stdin();
+                        }
+                    }
+                }
+            }
+            Call::Head(bytes) => out.extend_from_slice(bytes),
+            Call::Program(_) => {}
+        }
+        let body = match content {
+            Content::Nothing => Body::Sent,
+            Content::Coming => Body::Coming,
+            Content::File(collected) => Body::File(collected.clone(), 0, collected.length),
+        };
+        let limits = &services.site.scripts;
+        let errors = Lines::new(limits.stderr_line, limits.stderr_lines);
+        let (protocol, ended, ending) = (application.protocol, None, Ending::Complete);
+        let state = State { protocol, id, out, sent: 0, body, ended, ending, errors };
+        Rc::new(Speech {
+            services: services.clone(),
+            way: RefCell::new(Some(way)),
+            state: RefCell::new(state),
+            who: order.who.clone(),
+            answered: Cell::new(false),
+            connected: Cell::new(false),
+        })
+    }
+
+    /// What has answered, or should have.
+    pub fn server(&self) -> Option<ServerId> {
+        self.way.borrow().as_ref().map(Way::server)
+    }
+
+    /// Has its connection had a request before? Then its server may have closed it since.
+    pub fn was_used(&self) -> bool {
+        self.way.borrow().as_ref().is_some_and(Way::is_used)
+    }
+
+    /// Does somebody hand the body on as it comes?
+    pub fn is_fed(&self) -> bool {
+        matches!(self.state.borrow().body, Body::Coming)
+    }
+
+    /// Has any byte of the answer come?
+    pub fn has_answered(&self) -> bool {
+        self.answered.get()
+    }
+
+    /// Has the server taken the head of the request?
+    pub fn is_connected(&self) -> bool {
+        match &*self.way.borrow() {
+            Some(Way::Shared(share)) => share.is_connected(),
+            _ => self.connected.get(),
+        }
+    }
+
+    /// Has the application refused it because there are others on the connection?
+    pub fn is_crowded(&self) -> bool {
+        let is_shared = matches!(&*self.way.borrow(), Some(Way::Shared(_)));
+        is_shared && self.ending() == Ending::CannotMultiplex
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.state.borrow().protocol
+    }
+
+    /// How the answer has ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.state.borrow().ended
+    }
+
+    /// What the application says of the request itself.
+    pub fn ending(&self) -> Ending {
+        self.state.borrow().ending
+    }
+
+    /// The server could not be reached, or has not answered.
+    pub fn blame(&self) {
+        // Where others are on it, that is known already.
+        if let Some(Way::Own(connection)) = &mut *self.way.borrow_mut() {
+            connection.has_failed();
+        }
+    }
+
+    /// The answer is over; with HTTP, whoever has read it knows whether the connection can have another.
+    pub fn finish(self: &Rc<Speech>, stays: bool) {
+        let connection = match self.way.take() {
+            Some(Way::Own(connection)) => connection,
+            Some(Way::Shared(share)) if self.ended().is_none() => {
+                let end = self.clone().hear_end(share);
+                spawn_local(end);
+                return;
+            }
+            Some(Way::Shared(_)) | None => return,
+        };
+        let state = self.state.borrow();
+        let all_sent = state.sent == state.out.len() && matches!(state.body, Body::Sent);
+        let is_whole = match state.protocol {
+            Protocol::FastCgi => state.ended.is_some_and(|ended| matches!(ended, Ended::Exited(_))),
+            Protocol::Scgi => false,
+            Protocol::Http => stays,
+        };
+        if all_sent && is_whole { connection.done() } else { connection.close() }
+    }
+
+    /// Nobody wants the answer any more.
+    pub fn abort(&self) {
+        // Dropping a share aborts it.
+        let Some(Way::Own(mut connection)) = self.way.take() else { return };
+        let state = self.state.borrow();
+        // In the middle of a record nothing else can be said; the end of the connection says it, too.
+        if let (Some(id), Some(client), true) =
+            (state.id, &mut connection.records, state.out.is_empty() && self.connected.get())
+        {
+            let mut out = Vec::new();
+            client.abort(id, &mut out);
+            _ = connection.stream.try_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, &out)?));
+        }
+        connection.close();
+    }
+
+    /// Sends what is to be sent, and what there is of a collected body, until all of it has left.
+    pub async fn send_all(&self) {
+        loop {
+            if std::future::poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
+                // Whoever reads finds out what is the matter.
+                return std::future::pending().await;
+            }
+            let Some((collected, at, left)) = self.collected() else { return std::future::pending().await };
+            let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
+            let file = collected.file.try_clone();
+            // It has been written by this machine, wherever that is kept.
+            let read = move || file.and_then(|file| file.read_exact_at(&mut piece, at)).map(|()| piece);
+            let piece = match self.services.disk.run((0, 0), Work::File, read).await {
+                Ok(Ok(piece)) => piece,
+                Ok(Err(_)) | Err(_) => {
+                    log::error(format_args!("{}: the collected body cannot be read", self.who));
+                    return self.fail();
+                }
+            };
+            self.push(&piece);
+            let mut state = self.state.borrow_mut();
+            let n = piece.len() as u64;
+            if let Body::File(_, at, left) = &mut state.body {
+                (*at, *left) = (*at + n, *left - n);
+                if *left > 0 {
+                    continue;
+                }
+            }
+            drop(state);
+            self.end_body();
+        }
+    }
+
+    /// Waits until a piece of the body is taken. Errors: nothing of it is wanted any more.
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.state.borrow().ended.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.poll_flush(cx)
+    }
+
+    /// A piece of the body, as far as it is taken at once. Errors: nothing of it is wanted any more.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_ready(cx))?;
+        let taken = &bytes[..bytes.len().min(MAX_CONTENT)];
+        self.push(taken);
+        // What has no room now goes first the next time.
+        _ = self.poll_flush(cx)?;
+        Poll::Ready(Ok(taken.len()))
+    }
+
+    /// The body has ended, and all of it is sent.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.state.borrow().ended.is_none() {
+            self.end_body();
+            ready!(self.poll_flush(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is left of a collected body, and where.
+    fn collected(&self) -> Option<(Rc<Collected>, u64, u64)> {
+        match &self.state.borrow().body {
+            Body::File(collected, at, left) => Some((collected.clone(), *at, *left)),
+            Body::Coming | Body::Sent => None,
+        }
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut state = self.state.borrow_mut();
+        let State { id, out, .. } = &mut *state;
+        match (id, &*self.way.borrow()) {
+            (_, Some(Way::Shared(share))) => share.stdin(bytes),
+            (Some(id), Some(Way::Own(Connection { records: Some(client), .. }))) => {
+                client.stdin(*id, bytes, out);
+            }
+            (Some(_), _) => {}
+            (None, _) => out.extend_from_slice(bytes),
+        }
+    }
+
+    /// Once.
+    fn end_body(&self) {
+        let mut state = self.state.borrow_mut();
+        if matches!(state.body, Body::Sent) {
+            return;
+        }
+        state.body = Body::Sent;
+        let State { id, out, .. } = &mut *state;
+        match (id, &*self.way.borrow()) {
+            (_, Some(Way::Shared(share))) => share.end_stdin(),
+            (Some(id), Some(Way::Own(Connection { records: Some(client), .. }))) => {
+                client.end_stdin(*id, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&self) {
+        self.state.borrow_mut().ended = Some(Ended::Lost);
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let way = self.way.borrow();
+        let connection = match &*way {
+            Some(Way::Own(connection)) => connection,
+            Some(Way::Shared(share)) => return share.poll_room(cx),
+            None => return Poll::Ready(Ok(())),
+        };
+        let State { out, sent, .. } = &mut *self.state.borrow_mut();
+        ready!(connection.poll_send(cx, out, sent))?;
+        self.connected.set(true);
+        out.clear();
+        *sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// More of the answer.
+    pub async fn receive(&self) -> io::Result<Came> {
+        std::future::poll_fn(|cx| self.poll_receive(cx)).await
+    }
+
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Came>> {
+        for _ in 0..READS {
+            if self.state.borrow().ended.is_some() {
+                return Poll::Ready(Ok(Came::End));
+            }
+            let way = self.way.borrow();
+            let came = match &*way {
+                None => return Poll::Ready(Ok(Came::End)),
+                Some(Way::Shared(share)) => self.hear(ready!(share.poll_receive(cx))),
+                Some(Way::Own(connection)) => {
+                    let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
+                    let length = match ready.try_io(|fd| self.read(fd.get_ref())) {
+                        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        Ok(read) => {
+                            let (length, room) = read?;
+                            if room == Room::Left && length > 0 {
+                                // That was all there is; what comes later is told of.
+                                ready.clear_ready();
+                            }
+                            length
+                        }
+                        Err(_would_block) => continue,
+                    };
+                    drop(way);
+                    self.take(length)?
+                }
+            };
+            if let Some(came) = came {
+                return Poll::Ready(Ok(came));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// What is there at once; `None`: nothing.
+    pub fn receive_at_once(&self) -> Option<Came> {
+        match self.poll_receive(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(came) => came.ok(),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Into the services's buffer: nothing is held by those who wait.
+    fn read(&self, fd: &OwnedFd) -> io::Result<(usize, Room)> {
+        let scratch = &mut *self.services.scratch.borrow_mut();
+        let space = scratch.space();
+        let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
+        let room = if n < space.len() { Room::Left } else { Room::None };
+        Ok((n, room))
+    }
+
+    /// What so many bytes of the services's buffer are of the answer; none of them is the end of the connection.
+    /// `None`: nothing.
+    fn take(&self, length: usize) -> io::Result<Option<Came>> {
+        let scratch = self.services.scratch.borrow();
+        let bytes = &scratch.buffer[..length];
+        let mut state = self.state.borrow_mut();
+        self.answered.set(self.answered.get() || !bytes.is_empty());
+        let mut way = self.way.borrow_mut();
+        let Some(Way::Own(Connection { records: Some(client), .. })) = &mut *way else {
+            if bytes.is_empty() {
+                // It is the answer's end, unless whoever reads it knows better.
+                state.ended = Some(Ended::Exited(0));
+                return Ok(Some(Came::End));
+            }
+            return Ok(Some(Came::Bytes(bytes.to_vec())));
+        };
+        if bytes.is_empty() {
+            state.ended = Some(Ended::Lost);
+            return Ok(Some(Came::End));
+        }
+        let (mut rest, mut heard) = (bytes, Heard::default());
+        loop {
+            let (used, event) = client.receive(rest).map_err(|error| {
+                log::error(format_args!("{}: {error}", self.who));
+                state.ended = Some(Ended::Lost);
+                io::Error::from(io::ErrorKind::InvalidData)
+            })?;
+            rest = &rest[used..];
+            match event {
+                Event::NeedMore => break,
+                Event::Stdout(_, bytes) => {
+                    // At once for all that has come.
+                    heard.stdout.reserve(bytes.len() + rest.len());
+                    heard.stdout.extend_from_slice(bytes);
+                }
+                Event::Stderr(_, bytes) => heard.stderr.extend_from_slice(bytes),
+                Event::End(_, ending, code) => {
+                    heard.end = Some(End::Whole(ending, code));
+                    // What comes behind it belongs to nothing, and there is no other request after that.
+                    if !rest.is_empty() {
+                        state.body = Body::Coming;
+                    }
+                    break;
+                }
+                Event::Abilities(_) | Event::Unknown(_) => {}
+            }
+        }
+        drop(state);
+        Ok(self.hear(heard))
+    }
+
+    /// What has come in records. `None`: nothing of the answer.
+    fn hear(&self, heard: Heard) -> Option<Came> {
+        let who = &self.who;
+        let state = &mut *self.state.borrow_mut();
+        let log = |line: &str| log::error(format_args!("{who}: {line}"));
+        if !heard.stderr.is_empty() {
+            state.errors.receive(&heard.stderr, Instant::now(), log);
+        }
+        match heard.end {
+            Some(End::Whole(ending, code)) => {
+                state.ending = ending;
+                // One that does not complete it has not said all.
+                state.ended = Some(match ending {
+                    Ending::Complete => Ended::Exited(code as u8),
+                    _ => Ended::Lost,
+                });
+                state.errors.finish(log);
+            }
+            Some(End::Broken(error)) => {
+                error.iter().for_each(|error| log::error(format_args!("{who}: {error}")));
+                state.ended = Some(Ended::Lost);
+            }
+            None => {}
+        }
+        let has_come = !heard.stdout.is_empty() || !heard.stderr.is_empty();
+        let is_whole = matches!(heard.end, Some(End::Whole(..)));
+        self.answered.set(self.answered.get() || has_come || is_whole);
+        match (heard.stdout.is_empty(), state.ended) {
+            (false, _) => Some(Came::Bytes(heard.stdout)),
+            (true, Some(_)) => Some(Came::End),
+            (true, None) => None,
+        }
+    }
+
+    /// Of an answer that has been read: what is behind it is for the log.
+    async fn hear_end(self: Rc<Speech>, share: Share) {
+        let end = async {
+            while self.ended().is_none() {
+                self.hear(std::future::poll_fn(|cx| share.poll_receive(cx)).await);
+            }
+        };
+        _ = timeout(END_PATIENCE, end).await;
+    }
+}

@@ -1,0 +1,132 @@
+//! The head that a script writes, as the head of a reply: its fields, with those of the route; how long
+//! the body is; and where it leads elsewhere, where to.
+
+use std::path::{Path, PathBuf};
+
+use http::fields::is_name;
+use http::framing::Framing;
+use http::head::Field;
+use http::status::Status;
+use script::reply::{Head, Kind};
+
+use super::content::{Content, TOO_LONG};
+use super::line::Came;
+use super::{Conversation, End, Outcome, Run, Wanted, What};
+use crate::buffer::append;
+use crate::log;
+use crate::response::{Body, Reply};
+use crate::response_head::HeadWriter;
+use crate::runner::Ended;
+
+/// Bytes of output that are gathered behind a head whose length is not known, as long as they are there. More than
+/// these are sent piece by piece.
+const GATHER: usize = site::memory::ANSWER as usize;
+
+/// A file that is sent in place of the body.
+pub struct Sendfile {
+    pub path: PathBuf,
+    pub status: Status,
+    /// The other fields of the head.
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+/// What `head` leads to, behind which `rest` has come.
+pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &Head, rest: &[u8]) -> Outcome {
+    if let What::Authorizer(id) = run.what
+        && head.status == Status::OK
+    {
+        let text =
+            |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
+        let variables = head.variables().filter_map(text).collect();
+        conversation.let_go(End::Later);
+        return Outcome::Allowed(id, variables);
+    }
+    if head.kind == Kind::LocalRedirect {
+        let target =
+            head.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/").to_owned();
+        conversation.let_go(End::Later);
+        return Outcome::Elsewhere(target);
+    }
+    if let Some(path) = sendfile(head) {
+        let fields = fields(head).map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+        conversation.let_go(End::Later);
+        return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
+    }
+    let services = conversation.services.clone();
+    let route = services.site.hosts.at(run.host).routes.get(run.route);
+    let mut writer = HeadWriter::new(&services, Some(route), head.status);
+    for (name, value) in fields(head) {
+        writer = writer.field(name, value);
+    }
+    if wanted == Wanted::Head || !head.status.allows_body() {
+        let writer = match head.framing {
+            Framing::Sized(bytes) if head.status.allows_body() => writer.length(bytes),
+            _ => writer,
+        };
+        // Content that only one side believes in would be read as the next answer.
+        let stays = head.persists() && !head.announces_content() && rest.is_empty();
+        conversation.let_go(End::Head(stays));
+        return Outcome::Reply(Reply::block(writer.finish()));
+    }
+    let mut ready = rest.to_vec();
+    match head.framing {
+        Framing::Sized(bytes) if ready.len() as u64 >= bytes => {
+            if ready.len() as u64 > bytes {
+                log::warn(format_args!("{}: {} {TOO_LONG}", conversation.who, conversation.what));
+            }
+            conversation.through(head.persists() && ready.len() as u64 == bytes);
+            ready.truncate(bytes as usize);
+            Outcome::Reply(Reply::block(writer.length(bytes).finish_with(&ready)))
+        }
+        Framing::Sized(bytes) => {
+            let content = Content::new(conversation, head, ready);
+            let body = Body::Sized(Box::new(content), bytes);
+            Outcome::Reply(Reply { body, ..Reply::block(writer.length(bytes).finish()) })
+        }
+        Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
+            ended @ Some(Ended::Killed(_) | Ended::OutOfMemory | Ended::Lost) => {
+                let Conversation { who, what, .. } = &conversation;
+                let how = conversation.told(ended);
+                log::error(format_args!("{who}: {what} has not ended its answer by itself{how}"));
+                conversation.fail(Status::BAD_GATEWAY)
+            }
+            _ => {
+                conversation.through(false);
+                Outcome::Reply(Reply::block(writer.length(ready.len() as u64).finish_with(&ready)))
+            }
+        },
+        Framing::None | Framing::Chunked => {
+            let content = Content::new(conversation, head, ready);
+            let body = Body::Stream(Box::new(content));
+            Outcome::Reply(Reply { body, ..Reply::block(writer.finish()) })
+        }
+    }
+}
+
+/// Takes what is there already. Is that all, and can it be sent at once?
+fn gather(conversation: &Conversation, ready: &mut Vec<u8>) -> bool {
+    while ready.len() < GATHER {
+        match conversation.read_at_once() {
+            Some(Came::End) => return ready.len() <= GATHER,
+            Some(Came::Bytes(more)) => append(ready, &more),
+            None => return false,
+        }
+    }
+    false
+}
+
+/// What is for the client, but for what the server itself says: `Date`, and `Server`, which the
+/// configuration may conceal.
+fn fields(head: &Head) -> impl Iterator<Item = (&str, &[u8])> {
+    head.fields().filter_map(|field| {
+        let own = ["date", "server", "x-sendfile", "x-accel-redirect"];
+        let name = std::str::from_utf8(field.name).ok()?;
+        (!own.iter().any(|own| is_name(field.name, own))).then_some((name, field.value))
+    })
+}
+
+/// The file that is to be sent in place of the body.
+fn sendfile(head: &Head) -> Option<PathBuf> {
+    let value = head.value("x-sendfile").or_else(|| head.value("x-accel-redirect"))?;
+    Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())
+}
