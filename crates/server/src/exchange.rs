@@ -91,12 +91,18 @@ impl Responder {
     }
 }
 
-/// The authorizers that are asked for a path: those of its route, and those of the one that a rewrite leads to.
-pub fn authorizers(services: &Services, host: usize, path: &SafePath<'_>) -> Vec<(RouteId, ApplicationId)> {
+/// The authorizers that are asked for a path: those of its route, and those of `planned`, the route that its plan
+/// leads to.
+pub fn authorizers(
+    services: &Services,
+    host: usize,
+    path: &SafePath<'_>,
+    planned: &Route,
+) -> Vec<(RouteId, ApplicationId)> {
     let routes = &services.site.hosts.at(host).routes;
     let at = routes.find(path);
     let mut all: Vec<(RouteId, ApplicationId)> = Vec::new();
-    for &id in routes.get(at).authorizers.iter().chain(&services.route(host, path).authorizers) {
+    for &id in routes.get(at).authorizers.iter().chain(&planned.authorizers) {
         if !all.contains(&(at, id)) {
             all.push((at, id));
         }
@@ -186,7 +192,7 @@ impl<'a> Exchange<'a> {
         if services.sheds_everything() {
             return Some(self.finish(fixed::status(services, None, Status::SERVICE_UNAVAILABLE)));
         }
-        if self.responder.authorizes && !authorizers(services, self.host, &path).is_empty() {
+        if self.responder.authorizes && !self.authorizers(&path, self.route(&path)).is_empty() {
             return None;
         }
         if self.is_of_files()
@@ -235,7 +241,7 @@ impl<'a> Exchange<'a> {
         let Some(Fallback { path, plan, told }) = self.fallback(path, route) else {
             return self.status_at_once(route, status);
         };
-        if self.responder.authorizes && !authorizers(self.services, self.host, &path).is_empty() {
+        if self.responder.authorizes && !self.authorizers(&path, plan.route()).is_empty() {
             return None;
         }
         self.follow_at_once(&path, plan, Some(&told))
@@ -252,7 +258,7 @@ impl<'a> Exchange<'a> {
         }
         let plan = self.plan(path.clone());
         self.max_body = plan.route().max_body;
-        if let Err(reply) = self.pass(request, &path).await {
+        if let Err(reply) = self.pass(request, &path, plan.route()).await {
             return reply;
         }
         let Absent(route, status) = match self.follow(request, &path, plan, None).await {
@@ -262,7 +268,7 @@ impl<'a> Exchange<'a> {
         let Some(Fallback { path, plan, told }) = self.fallback(&path, route) else {
             return self.status(route, status).await;
         };
-        if let Err(reply) = self.pass(request, &path).await {
+        if let Err(reply) = self.pass(request, &path, plan.route()).await {
             return reply;
         }
         match self.follow(request, &path, plan, Some(&told)).await {
@@ -271,10 +277,19 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    fn authorizers(&self, path: &SafePath<'_>, planned: &Route) -> Vec<(RouteId, ApplicationId)> {
+        authorizers(self.services, self.host, path, planned)
+    }
+
     /// Asks the authorizers of a path. Errors: the response to a request that may not pass.
-    async fn pass(&mut self, request: Request<'_>, path: &SafePath<'_>) -> Result<(), Reply> {
+    async fn pass(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        planned: &Route,
+    ) -> Result<(), Reply> {
         if self.responder.authorizes {
-            for (at, id) in authorizers(self.services, self.host, path) {
+            for (at, id) in self.authorizers(path, planned) {
                 self.authorize(request, at, id).await?;
             }
         }

@@ -124,7 +124,8 @@ async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result
 /// As if they let the request pass.
 fn tell_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
-    for (_, id) in exchange::authorizers(&responder.services, host, &path) {
+    let services = &responder.services;
+    for (_, id) in exchange::authorizers(services, host, &path, services.route(host, &path)) {
         let name = responder.services.site.applications.get(id).map_or("", |application| &application.name);
         terminal::out(format_args!("asked     the authorizer \"{name}\" first; it is not asked here"));
     }

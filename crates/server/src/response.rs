@@ -23,7 +23,7 @@ pub struct Reply {
     /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
     pub end: usize,
     pub body: Body,
-    /// Where in the block it begins, for whoever has written the head in another way.
+    /// Where in the block it begins, where the connection has written the head in another way.
     pub start: usize,
     /// The rule that the request has broken. Its connection closes: where the next one begins is not sure.
     pub broken: Option<&'static Rule>,

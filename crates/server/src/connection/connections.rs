@@ -111,7 +111,7 @@ impl Connections {
     }
 
     /// A connection between two requests, which has been silent since then, goes to the lot, until the next
-    /// one; or, when the worker leaves, to whoever serves from now on, if there is somebody.
+    /// one; or, when the worker leaves, to the process that serves from now on, if there is one.
     pub fn rest(&self, fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) {
         match self.going.get() {
             Going::On => {
@@ -130,7 +130,7 @@ impl Connections {
 
     /// A connection that is over, but for what its client has yet to take.
     pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client) {
-        // Whoever leaves leaves that to the kernel; and so does who cannot take it in.
+        // When the worker leaves, or the insertion fails, the kernel is left to send the rest.
         if self.going.get() == Going::On {
             _ = self.lot.see_out(fd, family, client, self.services.clock.ticks());
             self.seats.wake_clock();
@@ -218,7 +218,7 @@ impl Connections {
         self.seats.len() + self.lot.len() - self.doors.refusals()
     }
 
-    /// A place has become free, if somebody waits for one.
+    /// A place has become free, if a client waits for one.
     #[inline]
     pub fn freed(&self) {
         if self.doors.is_crowded() {
@@ -328,7 +328,7 @@ impl Connections {
                 self.guest.notified().await;
                 continue;
             }
-            // It is among the guests until it is sent: nobody may think that everybody has left.
+            // It is among the guests until it is sent, so that the worker does not end before.
             let send = |heir: &Channel| self.guests.borrow().front().map_or(Ok(()), |guest| heir.send(guest));
             heir.async_io(Interest::WRITABLE, send).await?;
             self.guests.borrow_mut().pop_front();

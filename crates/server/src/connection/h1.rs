@@ -43,17 +43,10 @@ pub struct Answered {
 /// What is to be done after looking at the input.
 pub enum Next {
     /// Read more: what is there is no whole request.
-    Read(Part),
+    Read,
     Send(Output),
     /// The next request, whose head has so many bytes, has to wait for something, or has a body.
     Respond(usize),
-}
-
-/// What part of a request is still to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    All,
-    Head,
 }
 
 /// Has all of a request been read when it is answered?
@@ -82,7 +75,7 @@ impl Http1 {
         let scratch = &mut *connections.services.scratch.borrow_mut();
         let mut batch = Batch::new(&connections.services, scratch.lend());
         let input = &scratch.buffer[..have];
-        let (mut used, mut next) = (0, Next::Read(Part::All));
+        let (mut used, mut next) = (0, Next::Read);
         while batch.has_room() {
             match self.step(connections, &input[used..], &mut batch) {
                 Step::Answered(bytes) => used += bytes,
@@ -177,8 +170,7 @@ impl Http1 {
     fn step(&mut self, connections: &Rc<Connections>, input: &[u8], batch: &mut Batch<'_>) -> Step {
         let mut store = FieldStore::new();
         match head::parse(input, &mut store, &connections.services.site.limits.head) {
-            Ok(None) if input.is_empty() => Step::Stop(Next::Read(Part::All)),
-            Ok(None) => Step::Stop(Next::Read(Part::Head)),
+            Ok(None) => Step::Stop(Next::Read),
             Err(error) => self.step_escaped(connections, error, input, batch),
             Ok(Some((mut head, used))) => {
                 self.find_client(connections, &mut head);
@@ -230,7 +222,7 @@ impl Http1 {
             Some((escaped, longer)) => {
                 let mut store = FieldStore::new();
                 match head::parse(escaped, &mut store, &connections.services.site.limits.head) {
-                    Ok(None) => return Step::Stop(Next::Read(Part::Head)),
+                    Ok(None) => return Step::Stop(Next::Read),
                     Ok(Some((mut head, used))) => {
                         self.find_client(connections, &mut head);
                         return self.request(connections, &head, used - longer, batch);

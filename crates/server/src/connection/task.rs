@@ -12,7 +12,7 @@ use http::head::{FieldStore, escape_target, parse};
 use http::status::Status;
 
 use super::client::Client;
-use super::h1::{Answered, Http1, Next, Part};
+use super::h1::{Answered, Http1, Next};
 use super::lot;
 use super::output::{self, Manner, Output, Sent};
 use super::stream::Stream;
@@ -144,8 +144,8 @@ impl Task {
                 }
             };
             let output = match next {
-                Next::Read(part) => {
-                    self.wait_for(part);
+                Next::Read => {
+                    self.wait_for_head();
                     self.transport.receive().await?;
                     continue;
                 }
@@ -206,15 +206,11 @@ impl Task {
         }
     }
 
-    fn wait_for(&mut self, part: Part) {
+    /// More of a head is waited for.
+    fn wait_for_head(&mut self) {
         self.waited = Waited::Yes;
-        match part {
-            // A request is under way, or this would not be asked.
-            Part::All | Part::Head => {
-                if self.transport.seated.seat.phase() != Phase::Head {
-                    self.transport.enter(Phase::Head);
-                }
-            }
+        if self.transport.seated.seat.phase() != Phase::Head {
+            self.transport.enter(Phase::Head);
         }
     }
 

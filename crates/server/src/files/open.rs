@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::look::{self, Stamp};
 use crate::disk::Disk;
 
-/// A file that stays open for as long as somebody is being sent it.
+/// A file that stays open for as long as it is being sent.
 pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// What it was when its head was written.
