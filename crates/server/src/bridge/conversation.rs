@@ -116,21 +116,22 @@ impl Conversation {
         }
     }
 
-    /// Some of the body into its input. What it does not want is lost.
+    /// Writes what the pipe takes of the body, and closes the pipe behind its end. A body that the script does
+    /// not want is dropped.
     fn feed(&mut self, from: &mut Connection) {
-        if from.body.is_empty() {
-            if from.stage == Stage::Whole {
-                self.stdin = None;
+        if !from.body.is_empty() {
+            match self.stdin.as_ref().map(|pipe| write(pipe, &from.body)) {
+                Some(Ok(n)) => _ = from.body.drain(..n),
+                Some(Err(Errno::AGAIN | Errno::INTR)) => {}
+                Some(Err(_)) | None => {
+                    self.stdin = None;
+                    from.body.clear();
+                }
             }
-            return;
         }
-        match self.stdin.as_ref().map(|pipe| write(pipe, &from.body)) {
-            Some(Ok(n)) => _ = from.body.drain(..n),
-            Some(Err(Errno::AGAIN | Errno::INTR)) => {}
-            Some(Err(_)) | None => {
-                self.stdin = None;
-                from.body.clear();
-            }
+        // At once: a script that has already written back all that it was given causes no further event.
+        if from.body.is_empty() && from.stage == Stage::Whole {
+            self.stdin = None;
         }
     }
 
