@@ -1,8 +1,8 @@
 //! The chunked coding. However the bytes are cut, they say the same; a reader that looks for lines
 //! agrees on what is a body; and what is encoded is decoded.
 
-use http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST, encode_head};
-use http::fields::unquoted;
+use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST, encode_head};
+use taipan_http::fields::unquoted;
 
 use crate::cuts::cuts;
 

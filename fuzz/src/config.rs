@@ -4,12 +4,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use http::fields::{is_token, text_len};
-use http::target::{SafePath, Scheme, encode_path};
 use site::config::{ConfigError, MAX_ERRORS, Source, load};
 use site::memory::{Use, descriptors, total, worst_case};
 use site::model::{HeaderRule, Route, Site};
 use site::plan::{Plan, plan};
+use taipan_http::fields::{is_token, text_len};
+use taipan_http::target::{SafePath, Scheme, encode_path};
 
 /// As many as a configuration may ask for.
 const WORKERS: usize = 1024;

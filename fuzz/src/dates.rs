@@ -1,10 +1,10 @@
 //! Dates and the conditions that are made of them. What is written is read again, in all three forms;
 //! no value of a field makes a condition say what RFC 9110 §13 does not have it say.
 
-use http::conditional::{Validators, Verdict, evaluate, range_applies};
-use http::date::{Civil, civil, format, parse};
-use http::etag::{Compare, is_entity_tag, is_weak, list_matches};
-use http::head::{FieldStore, Head, Limits, Method, Names};
+use taipan_http::conditional::{Validators, Verdict, evaluate, range_applies};
+use taipan_http::date::{Civil, civil, format, parse};
+use taipan_http::etag::{Compare, is_entity_tag, is_weak, list_matches};
+use taipan_http::head::{FieldStore, Head, Limits, Method, Names};
 
 use crate::cuts::{first_line, number};
 
@@ -79,7 +79,9 @@ fn conditions(lines: &[u8], current: &Validators, now: i64) {
     for (token, method) in [("GET", Method::Get), ("HEAD", Method::Head), ("PUT", Method::Put)] {
         let head = request(token, lines, &[]);
         let mut store = FieldStore::new();
-        let Ok(Some((head, _))) = http::head::parse(&head, &mut store, &Limits::default()) else { return };
+        let Ok(Some((head, _))) = taipan_http::head::parse(&head, &mut store, &Limits::default()) else {
+            return;
+        };
         assert_eq!(head.method, method);
         if !head.names.intersects(Names::IF_MATCH | Names::IF_NONE_MATCH) {
             assert_eq!(evaluate(&head, Some(current), now), by_dates_alone(&head, current, now));
@@ -97,7 +99,7 @@ fn conditions(lines: &[u8], current: &Validators, now: i64) {
         let without = |name: &'static str, condition: Names| {
             let shorter = request(token, lines, &[name]);
             let mut store = FieldStore::new();
-            let parsed = http::head::parse(&shorter, &mut store, &Limits::default());
+            let parsed = taipan_http::head::parse(&shorter, &mut store, &Limits::default());
             if let (true, Ok(Some((shorter, _)))) = (head.names.contains(condition), parsed) {
                 let verdict = evaluate(&shorter, Some(current), now);
                 assert_eq!(verdict, evaluate(&head, Some(current), now));

@@ -1,11 +1,11 @@
 //! The environment of a script. Whatever a client sends, each name stands there once and can be said in a
 //! shell, nobody is given a proxy, every string is whole, and what walks down a path loses nothing of it.
 
-use http::head::Field;
-use http::target::{SafePath, Scheme};
 use script::arguments::arguments;
 use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits};
 use script::walk::{Stands, Verdict, splits, walk};
+use taipan_http::head::Field;
+use taipan_http::target::{SafePath, Scheme};
 
 use crate::cuts::first_line;
 

@@ -3,9 +3,9 @@
 
 use std::net::IpAddr;
 
-use http::fields::is_authority;
-use http::head::{FieldStore, Head, Limits, parse};
 use site::proxies::{Origin, Proxies, Proxy};
+use taipan_http::fields::is_authority;
+use taipan_http::head::{FieldStore, Head, Limits, parse};
 
 use crate::cuts::first_line;
 

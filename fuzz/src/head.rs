@@ -2,13 +2,13 @@
 //! is accepted, a reader that shares no code with ours reads as we do; and its framing is one that
 //! nobody can take for another. What clients send raw and no URI contains is read as if it were encoded.
 
-use http::fields::{is_authority, is_token, target_len, text_len, token_len, trim_ows};
-use http::framing::Framing;
-use http::head::{
+use taipan_http::fields::{is_authority, is_token, target_len, text_len, token_len, trim_ows};
+use taipan_http::framing::Framing;
+use taipan_http::head::{
     Field, FieldStore, Head, HeadError, Limits, MAX_FIELDS, Method, Names, Persistence, Version,
     escape_target, parse,
 };
-use http::target::{Target, TargetError};
+use taipan_http::target::{Target, TargetError};
 
 use crate::cuts::cuts;
 

@@ -1,11 +1,11 @@
 //! Log lines. Whatever a client sent, a line is one line of printable ASCII with the fields that it
 //! always has.
 
-use http::head::HeadError;
-use http::status::Status;
 use serde_json::Value;
 use site::log_line::{Client, Line, Request, TimeText, error_line, write};
 use site::model::{Level, LogFormat};
+use taipan_http::head::HeadError;
+use taipan_http::status::Status;
 
 use crate::cuts::number;
 

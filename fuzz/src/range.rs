@@ -1,7 +1,7 @@
 //! Byte ranges. Every part is within the size and apart from every other; together they are what was
 //! asked; and what is written around them is as long as was said.
 
-use http::range::{
+use taipan_http::range::{
     ByteRange, MAX_PARTS, Selection, closing, content_range, multipart_length, part_head, select, unsatisfied,
 };
 

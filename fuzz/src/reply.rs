@@ -1,8 +1,8 @@
 //! Heads of replies that scripts write. However the bytes are cut, they say the same; a reader that looks
 //! for lines agrees on where a head ends; what passes is fit for a client, and what does not, for a log.
 
-use http::fields::{is_name, is_token, text_len};
 use script::reply::{Head, Kind, Limits, Parser, ReplyError, Step};
+use taipan_http::fields::{is_name, is_token, text_len};
 
 use crate::cuts::cuts;
 

@@ -4,9 +4,9 @@
 
 use std::path::{Component, Path};
 
-use http::fields::{host_and_port, is_authority, is_host, target_len};
-use http::head::Method;
-use http::target::{PathError, SafePath, Target, encode_path, encode_segment, normalized};
+use taipan_http::fields::{host_and_port, is_authority, is_host, target_len};
+use taipan_http::head::Method;
+use taipan_http::target::{PathError, SafePath, Target, encode_path, encode_segment, normalized};
 
 /// The bytes are a target, a path and a name at once.
 pub fn target_path(data: &[u8]) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Action, Request, Script, ServerStream, answer, faults, folder, ok, run};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
-use http_types::{Response, StatusCode};
+use http::{Response, StatusCode};
 use load::run::Run;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

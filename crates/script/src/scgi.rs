@@ -107,7 +107,7 @@ fn request(text: &[u8]) -> Result<Request<'_>, ScgiError> {
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
-    http::fields::exact_digits(digits)
+    taipan_http::fields::exact_digits(digits)
 }
 
 impl fmt::Display for ScgiError {

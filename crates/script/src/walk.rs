@@ -2,7 +2,7 @@
 //! stands on the disk: it says which paths to look at, one segment longer each time, and what follows
 //! from what is seen there.
 
-use http::target::SafePath;
+use taipan_http::target::SafePath;
 
 /// A path in two: what may be a script, and what is behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,14 +14,14 @@ pub type Ticks = u32;
 
 pub struct Clock {
     now: Cell<i64>,
-    date: Cell<[u8; http::date::LEN]>,
+    date: Cell<[u8; taipan_http::date::LEN]>,
     ticks: Cell<Ticks>,
 }
 
 impl Clock {
     pub fn start() -> Clock {
         let now = wall();
-        Clock { now: Cell::new(now), date: Cell::new(http::date::format(now)), ticks: Cell::new(0) }
+        Clock { now: Cell::new(now), date: Cell::new(taipan_http::date::format(now)), ticks: Cell::new(0) }
     }
 
     /// Seconds since 1970, read anew; the text of `Date` follows when the second changes.
@@ -30,7 +30,7 @@ impl Clock {
         let now = wall();
         if now != self.now.get() {
             self.now.set(now);
-            self.date.set(http::date::format(now));
+            self.date.set(taipan_http::date::format(now));
         }
         now
     }
@@ -43,7 +43,7 @@ impl Clock {
 
     /// The value of `Date` for the second last read.
     #[inline]
-    pub fn date(&self) -> [u8; http::date::LEN] {
+    pub fn date(&self) -> [u8; taipan_http::date::LEN] {
         self.date.get()
     }
 

@@ -3,10 +3,10 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use http::target::SafePath;
 use site::config::{ConfigError, Configuration, MAX_FILE, Source};
 use site::model::Site;
 use site::route::Pattern;
+use taipan_http::target::SafePath;
 
 /// Reads a configuration completely. Errors: all that is wrong with it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {

@@ -11,12 +11,6 @@ mod sendfile;
 use std::rc::Rc;
 
 use ::script::environment::Additions;
-use http::conditional;
-use http::fields::is_name;
-use http::head::{FieldStore, Head, Method, parse};
-use http::rule::Rule;
-use http::status::Status;
-use http::target::SafePath;
 use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
@@ -24,6 +18,12 @@ use site::model::Route;
 use site::plan::{self, Fallback, Files as PlannedFiles, Plan, Scripts, Told, Why, plan};
 use site::route::RouteId;
 use site::walk::Verdict;
+use taipan_http::conditional;
+use taipan_http::fields::is_name;
+use taipan_http::head::{FieldStore, Head, Method, parse};
+use taipan_http::rule::Rule;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 use crate::content::{file, fixed, listing};
 use crate::files::roots::{OpenRoots, Roots};
@@ -601,7 +601,7 @@ impl<'a> Exchange<'a> {
     /// 301 to the same path with a slash, which is relative, and keeps the query.
     fn to_folder(&self, path: &SafePath<'_>) -> Reply {
         let mut location = String::from("/");
-        http::target::encode_path(path.as_str(), &mut location);
+        taipan_http::target::encode_path(path.as_str(), &mut location);
         location.push('/');
         if let Some(query) = self.head.target.query() {
             location.push('?');

@@ -4,13 +4,13 @@
 use std::io;
 use std::process::ExitCode;
 
-use http::head::{self, FieldStore, Head, Method};
-use http::target::{SafePath, Scheme};
 use site::application::ApplicationId;
 use site::model::{Account, Host, Interpreter, Listing, Site};
 use site::plan::{self, Plan, Told, Why, plan};
 use site::proxies::Via;
 use site::walk::{Step, Verdict, Walk};
+use taipan_http::head::{self, FieldStore, Head, Method};
+use taipan_http::target::{SafePath, Scheme};
 
 use crate::exchange::{self, Responder};
 use crate::files::beneath::Wait;

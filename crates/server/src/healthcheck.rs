@@ -41,7 +41,7 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
         io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path")
     })?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let (host, port) = http::fields::host_and_port(authority);
+    let (host, port) = taipan_http::fields::host_and_port(authority);
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let address = (name, port.unwrap_or(80))
         .to_socket_addrs()?

@@ -4,8 +4,8 @@ pub mod body;
 
 use std::net::SocketAddr;
 
-use http::head::Head;
 use site::proxies::Via;
+use taipan_http::head::Head;
 
 use crate::peer::Peer;
 

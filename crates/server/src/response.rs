@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use http::reply::Block;
-use http::rule::Rule;
-use http::status::Status;
+use taipan_http::reply::Block;
+use taipan_http::rule::Rule;
+use taipan_http::status::Status;
 
 use crate::files::open::OpenFile;
 use crate::log::access::Answer;

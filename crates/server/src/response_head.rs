@@ -4,9 +4,9 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
-use http::reply::{Block, Builder};
-use http::status::Status;
 use site::model::{HeaderRule, Route, Site};
+use taipan_http::reply::{Block, Builder};
+use taipan_http::status::Status;
 
 use crate::clock::Clock;
 use crate::services::Services;

@@ -6,8 +6,8 @@ mod scratch;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use http::target::{SafePath, Scheme};
 use site::model::{Route, Site};
+use taipan_http::target::{SafePath, Scheme};
 
 pub use self::scratch::Scratch;
 use crate::clock::{self, Clock};

@@ -92,7 +92,7 @@ impl Counts {
 
     /// Counts an answer under its class.
     #[inline]
-    pub fn answered(&self, status: http::status::Status) {
+    pub fn answered(&self, status: taipan_http::status::Status) {
         let class = usize::from(status.code() / 100).clamp(1, 5);
         let cell = &self.0[Count::Status1xx as usize + class - 1];
         cell.set(cell.get() + 1);
@@ -252,7 +252,7 @@ mod tests {
     fn every_count_has_one_place_in_both_forms() {
         let counts = Counts::new();
         counts.add(Count::Bytes, 7);
-        counts.answered(http::status::Status::NOT_FOUND);
+        counts.answered(taipan_http::status::Status::NOT_FOUND);
         let worker = Snapshot { parked: 3, ..counts.snapshot() };
         let report = Report {
             process: 1,

@@ -3,11 +3,11 @@
 //!
 //! Knows nothing of how an answer is fetched or sent.
 
-use http::conditional::{self, Validators, Verdict};
-use http::head::{Head, Method, Names};
-use http::negotiate::{self, Coding};
-use http::range::{self, ByteRange, Selection};
-use http::status::Status;
+use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::head::{Head, Method, Names};
+use taipan_http::negotiate::{self, Coding};
+use taipan_http::range::{self, ByteRange, Selection};
+use taipan_http::status::Status;
 
 use crate::model::Listing;
 

@@ -4,8 +4,8 @@
 //!
 //! Knows nothing of which status is chosen, nor of the pages that a configuration has in its place.
 
-use http::rule::Rule;
-use http::status::Status;
+use taipan_http::rule::Rule;
+use taipan_http::status::Status;
 
 use crate::text;
 
@@ -97,7 +97,7 @@ const fn sentence(status: Status) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use http::head::HeadError;
+    use taipan_http::head::HeadError;
 
     use super::*;
     use crate::listing::tests::hash_of;

@@ -8,8 +8,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use http::digits::write_number;
-use http::target::encode_segment;
+use taipan_http::digits::write_number;
+use taipan_http::target::encode_segment;
 
 use crate::mime::Types;
 use crate::model::Dotfiles;
@@ -190,7 +190,7 @@ impl Format {
         match value_of(query, "format") {
             Some("json") => Format::Json,
             Some("html") => Format::Html,
-            _ if http::negotiate::prefers_json(accept) => Format::Json,
+            _ if taipan_http::negotiate::prefers_json(accept) => Format::Json,
             _ => Format::Html,
         }
     }
@@ -726,9 +726,9 @@ fn push(out: &mut Vec<u8>, text: &str) {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use http::target::SafePath;
     use proptest::prelude::*;
     use sha2::{Digest, Sha256};
+    use taipan_http::target::SafePath;
 
     use super::*;
 

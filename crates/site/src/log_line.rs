@@ -5,10 +5,10 @@
 
 use std::net::IpAddr;
 
-use http::date;
-use http::digits::{write_ip, write_number};
-use http::rule::Rule;
-use http::status::Status;
+use taipan_http::date;
+use taipan_http::digits::{write_ip, write_number};
+use taipan_http::rule::Rule;
+use taipan_http::status::Status;
 
 use crate::model::{Level, LogFormat};
 use crate::text;
@@ -325,7 +325,7 @@ mod tests {
             request: None,
             status: Status::BAD_REQUEST,
             user_agent: None,
-            why: Some(http::head::HeadError::HostMissing.rule()),
+            why: Some(taipan_http::head::HeadError::HostMissing.rule()),
             ..plain()
         };
         check(

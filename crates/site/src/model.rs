@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::negotiate::Coding;
-use http::status::Status;
-use http::target::SafePath;
 use script::environment::{Additions, Credentials};
+use taipan_http::negotiate::Coding;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 use crate::application::{Application, ApplicationId};
 use crate::host::Hosts;
@@ -274,7 +274,7 @@ pub struct Limits {
     pub refusals: usize,
     /// Requests on one connection; then it is closed. 0: no limit.
     pub requests: u32,
-    pub head: http::head::Limits,
+    pub head: taipan_http::head::Limits,
     /// Bytes of a request body that are read and thrown away where nobody wants them.
     pub body: u64,
     /// Bytes per second that a client must send, or take, after the timeout of that phase. 0: any.
@@ -614,7 +614,7 @@ impl Default for Limits {
             connections_per_client: 0,
             refusals: 64,
             requests: 0,
-            head: http::head::Limits::default(),
+            head: taipan_http::head::Limits::default(),
             body: 1024 * 1024,
             min_rate: 500,
             disk_threads: 8,

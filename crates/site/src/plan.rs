@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use http::status::Status;
-use http::target::{SafePath, Scheme, encode_path};
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, Scheme, encode_path};
 
 use crate::application::ApplicationId;
 use crate::host::name_of;

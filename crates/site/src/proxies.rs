@@ -4,9 +4,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use http::forwarded::{self, Said};
-use http::head::Head;
-use http::target::Scheme;
+use taipan_http::forwarded::{self, Said};
+use taipan_http::head::Head;
+use taipan_http::target::Scheme;
 
 /// Proxies of a site.
 pub const MAX_PROXIES: usize = 1024;
@@ -174,7 +174,7 @@ fn first_bits(address: IpAddr, prefix: u8) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use http::head::{FieldStore, Limits, parse};
+    use taipan_http::head::{FieldStore, Limits, parse};
 
     use super::*;
 

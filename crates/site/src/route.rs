@@ -11,7 +11,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use http::target::{SafePath, encode_path};
+use taipan_http::target::{SafePath, encode_path};
 
 use crate::model::{Action, Interpreter, Route};
 
@@ -522,8 +522,8 @@ fn folders_mut(route: &mut Route) -> impl Iterator<Item = &mut PathBuf> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use http::status::Status;
     use proptest::prelude::*;
+    use taipan_http::status::Status;
 
     use super::*;
     use crate::model::{Action, Site};

@@ -3,8 +3,8 @@
 //!
 //! Knows nothing of what the text means.
 
-use http::date;
-use http::digits::write_number;
+use taipan_http::date;
+use taipan_http::digits::write_number;
 
 /// `2026-11-20T07:49:41Z`
 pub const RFC3339_LEN: usize = 20;

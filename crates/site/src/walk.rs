@@ -9,8 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
-use http::target::SafePath;
 use script::walk::{Stands, splits};
+use taipan_http::target::SafePath;
 
 use crate::model::{Action, Dotfiles, Host, Route, Script, Symlinks};
 use crate::route::{Pattern, RouteId};
@@ -277,7 +277,7 @@ pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
         return None;
     }
     let mut encoded = String::new();
-    http::target::encode_path(path_info, &mut encoded);
+    taipan_http::target::encode_path(path_info, &mut encoded);
     let path = SafePath::parse(&encoded).ok()?;
     match &host.routes.get(host.routes.find(&path)).action {
         Action::Files { root, strip } => Some(root.join(path.beneath(*strip)?.as_str())),

@@ -2,7 +2,7 @@
 //! differently never changes the events. It rejects what would be miscounted and reads only the fields that
 //! frame a response. Knows nothing of sockets.
 
-use http::chunked::{self, ChunkLimits, Decoder};
+use taipan_http::chunked::{self, ChunkLimits, Decoder};
 
 /// Bytes of the longest head, interim responses included.
 pub const HEAD_MAX: usize = 64 * 1024;

@@ -1,7 +1,7 @@
 //! Heads of HTTP/2 as a load generator needs them: responses are read as far as they matter here, requests are
 //! written.
 
-use h2_wire::hpack::{
+use taipan_h2::hpack::{
     BadHead, Decoder, FIRST_DYNAMIC, Indexing, TABLE_SIZE, put_field, put_indexed, put_table_size, put_value,
 };
 

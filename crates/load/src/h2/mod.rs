@@ -5,8 +5,8 @@ mod head;
 
 use std::collections::VecDeque;
 
-use h2_wire::frame::*;
-use h2_wire::hpack::{Decoder, TABLE_SIZE};
+use taipan_h2::frame::*;
+use taipan_h2::hpack::{Decoder, TABLE_SIZE};
 
 use crate::plan::{Ask, Target};
 use head::{Encoder, Fields};

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::head::Field;
-use http::target::Scheme;
+use taipan_http::head::Field;
+use taipan_http::target::Scheme;
 
 /// One request for one script. What is empty or `None` is not set in the environment, except where
 /// RFC 3875 §4.1 wants a variable in any case.
@@ -14,7 +14,7 @@ pub struct Asked<'a> {
     /// `HTTP/1.1`, as the client speaks it.
     pub protocol: &'a str,
     pub scheme: Scheme,
-    /// The path of the target without empty and dot segments ([`http::target::normalized`]), and the raw query
+    /// The path of the target without empty and dot segments ([`taipan_http::target::normalized`]), and the raw query
     /// without its question mark.
     pub path: &'a str,
     pub query: Option<&'a str>,
@@ -68,7 +68,7 @@ pub enum Credentials {
 }
 
 /// Whether a script sees what the client says of where it is and what it has asked elsewhere
-/// ([`http::forwarded::is_claim`]). A proxy that is trusted may say so.
+/// ([`taipan_http::forwarded::is_claim`]). A proxy that is trusted may say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Claims {
     #[default]

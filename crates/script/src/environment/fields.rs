@@ -1,9 +1,9 @@
 //! The request's fields as `HTTP_*` (RFC 3875 §4.1.18): which of them pass, under which name, and how
 //! several lines of one become one value.
 
-use http::fields::{is_name, trim_ows};
-use http::forwarded;
-use http::head::Field;
+use taipan_http::fields::{is_name, trim_ows};
+use taipan_http::forwarded;
+use taipan_http::head::Field;
 
 use super::{Asked, Claims, Credentials, EnvironmentError, Writer};
 

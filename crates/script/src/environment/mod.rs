@@ -12,10 +12,10 @@ mod fields;
 use std::ffi::CStr;
 use std::fmt;
 
-use http::digits::{write_ip, write_number};
-use http::fields::is_name;
-use http::status::Status;
-use http::target::Scheme;
+use taipan_http::digits::{write_ip, write_number};
+use taipan_http::fields::is_name;
+use taipan_http::status::Status;
+use taipan_http::target::Scheme;
 
 pub use additions::{AdditionError, Additions};
 pub use asked::{Asked, Claims, Credentials, User};

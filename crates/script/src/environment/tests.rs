@@ -1,7 +1,7 @@
 //! What stands in an environment, as a table.
 
-use http::head::Field;
 use proptest::prelude::*;
+use taipan_http::head::Field;
 
 use super::*;
 

@@ -352,7 +352,8 @@ fn abilities(content: &[u8]) -> Option<Abilities> {
     let mut found = Abilities::default();
     for pair in pairs::decode(content) {
         let (name, value) = pair.ok()?;
-        let number = || http::fields::digits(value).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        let number =
+            || taipan_http::fields::digits(value).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
         match name {
             name if name == MAX_CONNECTIONS.as_bytes() => found.connections = Some(number()?),
             name if name == MAX_REQUESTS.as_bytes() => found.requests = Some(number()?),

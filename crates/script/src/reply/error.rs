@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use http::framing::FramingError;
+use taipan_http::framing::FramingError;
 
 /// Bytes of a line that an error quotes.
 const QUOTED: usize = 60;

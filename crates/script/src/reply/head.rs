@@ -1,9 +1,9 @@
 //! What the lines of a reply head say, taken together (RFC 3875 §6.2 and §6.3).
 
-use http::fields::{digits, is_name, target_len, token_len, trim_ows};
-use http::framing::{self, Framing};
-use http::head::{Field, Version};
-use http::status::Status;
+use taipan_http::fields::{digits, is_name, target_len, token_len, trim_ows};
+use taipan_http::framing::{self, Framing};
+use taipan_http::head::{Field, Version};
+use taipan_http::status::Status;
 
 use super::{Cause, Manner, ReplyError};
 

@@ -1,7 +1,7 @@
 //! Heads as scripts write them, and what is read from them.
 
-use http::framing::FramingError;
 use proptest::prelude::*;
+use taipan_http::framing::FramingError;
 
 use super::*;
 

@@ -6,13 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use http::status::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 use rustix::net::{Shutdown, shutdown};
 use script::fastcgi::application::{Application, ApplicationError, Event, Limits, Parameters};
 use script::fastcgi::{Keep, RequestId, Role};
 use site::model::Resources;
+use taipan_http::status::Status;
 
 use super::conversation::{Conversation, Said};
 use super::order::{Order, Refusal};

@@ -6,11 +6,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::{env, fs, io, iter};
 
-use http::status::Status;
 use rustix::fs::{Access, access};
 use script::environment::{Environment, Limits};
 use script::fastcgi::Role;
 use script::fastcgi::application::Parameters;
+use taipan_http::status::Status;
 
 use crate::flags::Scripts;
 use crate::start;

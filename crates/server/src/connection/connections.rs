@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::status::Status;
 use site::memory;
+use taipan_http::status::Status;
 use tokio::io::Interest;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;

@@ -7,10 +7,10 @@ pub mod body;
 
 use std::rc::Rc;
 
-use http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
-use http::status::Status;
-use http::target::TargetError;
 use site::proxies::Via;
+use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
+use taipan_http::status::Status;
+use taipan_http::target::TargetError;
 
 use super::output::{self, Batch, Manner, Output};
 use crate::connection::Connections;

@@ -5,8 +5,8 @@ use std::mem::take;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use http::head::Version;
 use site::memory;
+use taipan_http::head::Version;
 
 use super::stream::{self, More, Wire};
 use crate::disk::Work;
@@ -59,9 +59,9 @@ impl Coding {
         match self {
             Coding::None => out.extend_from_slice(&piece),
             Coding::Chunked => {
-                http::chunked::encode_head(piece.len(), out);
+                taipan_http::chunked::encode_head(piece.len(), out);
                 out.extend_from_slice(&piece);
-                out.extend_from_slice(http::chunked::CRLF);
+                out.extend_from_slice(taipan_http::chunked::CRLF);
             }
         }
     }
@@ -259,7 +259,7 @@ impl Output {
             (Some(piece), Coding::None) => self.out = piece,
             (Some(piece), Coding::Chunked) => Coding::Chunked.write(piece, &mut self.out),
             (None, Coding::Chunked) => {
-                self.out.extend_from_slice(http::chunked::LAST);
+                self.out.extend_from_slice(taipan_http::chunked::LAST);
                 self.reply = None;
             }
             (None, Coding::None) => self.reply = None,

@@ -8,8 +8,8 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use http::head::{FieldStore, escape_target, parse};
-use http::status::Status;
+use taipan_http::head::{FieldStore, escape_target, parse};
+use taipan_http::status::Status;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use http::head::Head;
-use http::reply::CONTINUE;
 use rustix::net::RecvFlags;
+use taipan_http::head::Head;
+use taipan_http::reply::CONTINUE;
 
 use super::h1::body::{Progress, Rest};
 use super::stream::{self, More, Stream, Wire};

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use http::negotiate::Coding;
-use http::range::{self, ByteRange};
-use http::status::Status;
 use site::decide::Resource;
 use site::model::Route;
+use taipan_http::negotiate::Coding;
+use taipan_http::range::{self, ByteRange};
+use taipan_http::status::Status;
 
 use super::fixed;
 use super::inflate::Inflate;

@@ -1,11 +1,11 @@
 //! Answers that need no file: redirects, refusals with their short built-in page, and OPTIONS.
 
-use http::reply::Block;
-use http::rule::Rule;
-use http::status::Status;
 use site::decide::ALLOW;
 use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use site::model::{Route, Site};
+use taipan_http::reply::Block;
+use taipan_http::rule::Rule;
+use taipan_http::status::Status;
 
 use crate::clock::Clock;
 use crate::response::Reply;
@@ -56,7 +56,7 @@ pub fn options(services: &Services, route: Option<&Route>) -> Reply {
 pub fn unsatisfiable(services: &Services, route: Option<&Route>, size: u64) -> Reply {
     let status = Status::RANGE_NOT_SATISFIABLE;
     let head = HeadWriter::new(services, route, status);
-    let head = head.field("Content-Range", http::range::unsatisfied(size));
+    let head = head.field("Content-Range", taipan_http::range::unsatisfied(size));
     finish(head, status, || error_page::error(status, None))
 }
 

@@ -4,9 +4,6 @@
 use std::io;
 use std::rc::Rc;
 
-use http::conditional::Verdict;
-use http::status::Status;
-use http::target::SafePath;
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::listing::{
@@ -14,6 +11,9 @@ use site::listing::{
     is_listed,
 };
 use site::model::{Dotfiles, Route, Symlinks};
+use taipan_http::conditional::Verdict;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 use super::fixed;
 use crate::disk::{Device, Stream, Work};

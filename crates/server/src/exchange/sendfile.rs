@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use http::status::Status;
-use http::target::{SafePath, encode_path};
 use site::model::Route;
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, encode_path};
 
 use super::Exchange;
 use crate::disk::Work;

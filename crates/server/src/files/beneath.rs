@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use http::target::SafePath;
 use rustix::fs::{Access, AtFlags, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
+use taipan_http::target::SafePath;
 
 use crate::disk::Device;
 use crate::sys::calls;

@@ -5,11 +5,11 @@
 
 use std::os::fd::OwnedFd;
 
-use http::negotiate::Coding;
-use http::target::SafePath;
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use site::model::{FileRules, Symlinks};
+use taipan_http::negotiate::Coding;
+use taipan_http::target::SafePath;
 
 use super::beneath::{self, OpenError, Root, Wait};
 use crate::disk::Device;

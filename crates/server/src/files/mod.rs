@@ -18,11 +18,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::status::Status;
-use http::target::SafePath;
 use rustix::io::Errno;
 use site::decide::Resource;
 use site::model::CacheLimits;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 

@@ -5,11 +5,11 @@ use std::io::Read;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
-use http::negotiate::Coding;
-use http::status::Status;
-use http::target::SafePath;
 use site::decide::Representation;
 use site::model::{EtagFrom, Route};
+use taipan_http::negotiate::Coding;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 use super::look::{Stamp, Variant};
 use super::open::OpenFile;
@@ -109,7 +109,10 @@ impl Shared<'_> {
     fn finish(&self, of: &Representation, body: &[u8], content: Content) -> Form {
         let head = HeadWriter::new(self.services, Some(self.route), Status::OK)
             .field("Content-Type", self.content_type)
-            .optional("Last-Modified", of.modified.map(|t| self.services.past(t)).map(http::date::format))
+            .optional(
+                "Last-Modified",
+                of.modified.map(|t| self.services.past(t)).map(taipan_http::date::format),
+            )
             .optional("ETag", of.etag.as_deref())
             .optional("Cache-Control", self.cache_control)
             .optional("Content-Encoding", (of.coding != Coding::Identity).then(|| of.coding.as_str()))

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use http::status::Status;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use site::model::Site;
+use taipan_http::status::Status;
 
 use super::Files;
 use super::beneath::Root;

@@ -5,10 +5,10 @@
 
 use std::rc::Rc;
 
-use http::status::Status;
 use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
 use script::walk::Stands;
 use site::walk::{Step, Verdict, Walk};
+use taipan_http::status::Status;
 
 use super::Files;
 use super::beneath::{self, OpenError, Root, Wait};

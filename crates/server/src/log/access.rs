@@ -5,13 +5,13 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use http::fields::is_name;
-use http::head::{Head, Version};
-use http::rule::Rule;
-use http::status::Status;
 use site::log_line::{self, Client, Line, Request, TimeText};
 use site::memory;
 use site::model::{LogFormat, Site};
+use taipan_http::fields::is_name;
+use taipan_http::head::{Head, Version};
+use taipan_http::rule::Rule;
+use taipan_http::status::Status;
 use tokio::sync::Notify;
 
 use super::{Block, LOGS};

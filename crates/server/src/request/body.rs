@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use http::rule::{BODY_TOO_LARGE, Rule};
-use http::status::Status;
+use taipan_http::rule::{BODY_TOO_LARGE, Rule};
+use taipan_http::status::Status;
 
 /// How long a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use http::rule::BODY_TOO_LARGE;
-use http::status::Status;
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
 use script::environment::Additions;
 use site::application::Application;
+use taipan_http::rule::BODY_TOO_LARGE;
+use taipan_http::status::Status;
 
 use super::collected::{Collected, NoRoom, Room};
 use super::order::{Call, Order, Repeats, Run};

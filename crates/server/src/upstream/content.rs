@@ -4,8 +4,8 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use http::chunked::{ChunkLimits, Decoder, Event};
-use http::framing::Framing;
+use taipan_http::chunked::{ChunkLimits, Decoder, Event};
+use taipan_http::framing::Framing;
 use tokio::time::Instant;
 
 use script::reply::Head;

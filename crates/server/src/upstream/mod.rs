@@ -22,12 +22,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::status::Status;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::fastcgi::Ending;
 use script::reply::{Limits, Parser, Step};
 use site::application::{Application, ApplicationId, Protocol};
+use taipan_http::status::Status;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;

@@ -6,13 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use http::digits::{write_ip, write_number};
-use http::fields::{host_and_port, is_name, trim_ows};
-use http::forwarded;
-use http::framing::Framing;
-use http::head::{Head, Method};
-use http::status::Status;
-use http::target::normalized;
 use script::arguments::arguments;
 use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
@@ -21,6 +14,13 @@ use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
 use site::walk::{self, Step};
+use taipan_http::digits::{write_ip, write_number};
+use taipan_http::fields::{host_and_port, is_name, trim_ows};
+use taipan_http::forwarded;
+use taipan_http::framing::Framing;
+use taipan_http::head::{Head, Method};
+use taipan_http::status::Status;
+use taipan_http::target::normalized;
 
 use crate::log;
 use crate::peer::Peer;
@@ -33,7 +33,7 @@ const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 /// In `Via`.
 const NAME: &str = "taipan";
 /// Fields that are for the next hop alone, that the server writes itself, or that programs would take for
-/// what they are not; beside those of `http::forwarded`.
+/// what they are not; beside those of `taipan_http::forwarded`.
 const OWN_FIELDS: [&str; 11] = [
     "connection",
     "content-length",

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use http::fields::is_name;
-use http::framing::Framing;
-use http::head::Field;
-use http::status::Status;
 use script::reply::{Head, Kind};
+use taipan_http::fields::is_name;
+use taipan_http::framing::Framing;
+use taipan_http::head::Field;
+use taipan_http::status::Status;
 
 use super::content::{Content, TOO_LONG};
 use super::line::Came;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use http::status::Status;
-use http::target::SafePath;
 use script::environment::Additions;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 use super::applications;
 use super::error::Place;

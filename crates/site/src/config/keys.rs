@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use http::head::MAX_FIELDS;
+use taipan_http::head::MAX_FIELDS;
 
 use super::value::{duration_text, size_text};
 

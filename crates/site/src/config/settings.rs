@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use http::fields::{is_token, text_len};
-use http::negotiate::Coding;
-use http::status::Status;
-use http::target::{SafePath, encode_path};
+use taipan_http::fields::{is_token, text_len};
+use taipan_http::negotiate::Coding;
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, encode_path};
 
 use super::applications;
 use super::error::Place;

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use http::status::Status;
 use script::environment::Credentials;
+use taipan_http::status::Status;
 
-use http::target::{SafePath, Scheme};
+use taipan_http::target::{SafePath, Scheme};
 
 use super::keys::{self, Initial, Key, Kind, Scope};
 use super::*;
@@ -563,7 +563,7 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
 /// The root that `path` of `authority` is beneath, or what else is done.
 fn answer(site: &Site, authority: &str, path: &str) -> String {
     use crate::plan::{Plan, plan};
-    let path = http::target::SafePath::parse(path).unwrap();
+    let path = taipan_http::target::SafePath::parse(path).unwrap();
     match plan(site, site.host(authority.as_bytes()), path, None, authority.as_bytes(), Scheme::Http) {
         Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),
         Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),

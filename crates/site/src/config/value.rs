@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use http::fields::is_host;
+use taipan_http::fields::is_host;
 
 use crate::host::MAX_NAME;
 use crate::model::{Listener, Sink};

@@ -1,6 +1,6 @@
 use std::io;
 
-use http::target::{Scheme, encode_path};
+use taipan_http::target::{Scheme, encode_path};
 
 use super::*;
 use crate::config::{self, Source};

@@ -1,10 +1,10 @@
 //! A request's body on its way in, for whoever throws it away or takes it: how much of it there is in the
 //! bytes that have come, and how much is still to come.
 
-use http::chunked::{self, Event};
-use http::framing::Framing;
-use http::rule::BODY_TOO_LARGE;
-use http::status::Status;
+use taipan_http::chunked::{self, Event};
+use taipan_http::framing::Framing;
+use taipan_http::rule::BODY_TOO_LARGE;
+use taipan_http::status::Status;
 
 use crate::request::body::Refused;
 

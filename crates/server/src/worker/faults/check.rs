@@ -42,7 +42,7 @@ impl Harm {
 
 /// What is another each time: what stands before it, and its bytes.
 const VARYING: [(&[u8], usize); 3] =
-    [(b"\r\nDate: ", http::date::LEN), (b"boundary=taipan-", 16), (b"\r\n--taipan-", 16)];
+    [(b"\r\nDate: ", taipan_http::date::LEN), (b"boundary=taipan-", 16), (b"\r\n--taipan-", 16)];
 
 /// Are they the same as far as both go, but for what is another each time?
 fn same(one: &[u8], other: &[u8]) -> bool {

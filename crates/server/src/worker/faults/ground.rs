@@ -7,11 +7,11 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use http::status::Status;
-use http::target::SafePath;
 use site::host::Hosts;
 use site::model::{AccessLog, Action, FileRules, Host, Listing, LogFormat, Route, Sink, Site};
 use site::route::{Pattern, Routes};
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 /// Larger files are not kept in memory.
 const CACHED: u64 = 8 * 1024;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use http::target::SafePath;
 use rustix::io::Errno;
 use site::model::{Action, FileRules, Site};
 use site::route::RouteId;
+use taipan_http::target::SafePath;
 
 use super::PATIENCE;
 use super::ground::FOR_LONG;
