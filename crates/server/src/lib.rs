@@ -14,7 +14,7 @@ pub mod check;
 pub mod explain;
 pub mod healthcheck;
 
-pub mod bridge;
+pub mod fcgi_wrap;
 
 pub mod keeper;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{bridge, check, control, explain, healthcheck, keeper, terminal};
+use server::{check, control, explain, fcgi_wrap, healthcheck, keeper, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse(std::env::args_os().skip(1)) {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Command::Ask { what, request } => control::ask(&what, request),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
-        Command::Wrap(wrap) => bridge::wrap(&wrap),
+        Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),
         Command::Generate(document) => print(&flags::document(document)),
         Command::Help => print(&flags::help()),
         Command::Version => print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n")),

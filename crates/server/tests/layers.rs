@@ -10,7 +10,7 @@ const LAYERS: &[&str] = &[
     "healthcheck",
     "explain",
     "check",
-    "bridge",
+    "fcgi_wrap",
     // The master, and the process that serves one configuration.
     "keeper",
     "start",

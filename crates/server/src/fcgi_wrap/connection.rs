@@ -14,9 +14,9 @@ use script::fastcgi::{Keep, RequestId, Role};
 use site::model::Resources;
 use taipan_http::status::Status;
 
-use super::conversation::{Conversation, Said};
-use super::order::{Order, Refusal};
-use super::{Bridge, spawn, take};
+use super::program::{Program, Rejection};
+use super::script::{Output, ScriptExchange};
+use super::{Shared, spawn, take};
 use crate::channel::Channel;
 use crate::runner::Ended;
 use crate::runner::groups::{self, Settings};
@@ -35,10 +35,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A request, with all its parameters.
-type Asked = (RequestId, Role, Parameters);
+type Request = (RequestId, Role, Parameters);
 
 pub struct Connection<'a> {
-    pub bridge: &'a Bridge,
+    pub shared: &'a Shared,
     pub socket: OwnedFd,
     /// To the runner of this connection.
     pub channel: Channel,
@@ -48,7 +48,7 @@ pub struct Connection<'a> {
     pub out: Vec<u8>,
     /// Bytes of it that have been.
     sent: usize,
-    asked: Option<Asked>,
+    asked: Option<Request>,
     /// What the script has not yet taken. No more is read before it has.
     pub body: Vec<u8>,
     pub stage: Stage,
@@ -65,7 +65,7 @@ pub enum Stage {
 }
 
 /// Why nothing more can be said.
-pub enum Gone {
+pub enum Disconnect {
     /// The server has closed, or the kernel has.
     Closed,
     /// What it has sent is no FastCGI.
@@ -73,7 +73,7 @@ pub enum Gone {
 }
 
 /// One connection, until it has ended with all that it has started.
-pub fn serve(bridge: &Bridge, socket: OwnedFd) {
+pub fn serve(shared: &Shared, socket: OwnedFd) {
     let begun = || -> io::Result<_> {
         let (ours, theirs) = Channel::pair()?;
         message::make_room(&ours)?;
@@ -84,23 +84,23 @@ pub fn serve(bridge: &Bridge, socket: OwnedFd) {
     };
     match begun() {
         Ok((channel, runner)) => {
-            if let Err(Gone::Broken) = talk(bridge, socket, channel) {
-                tell(&"a connection", &"the server does not speak FastCGI as it should");
+            if let Err(Disconnect::Broken) = talk(shared, socket, channel) {
+                report(&"a connection", &"the server does not speak FastCGI as it should");
             }
             _ = runner.join();
         }
-        Err(error) => tell(&"a connection", &error),
+        Err(error) => report(&"a connection", &error),
     }
 }
 
-fn tell(who: &dyn fmt::Display, what: &dyn fmt::Display) {
+fn report(who: &dyn fmt::Display, what: &dyn fmt::Display) {
     terminal::err(format_args!("taipan: {who}: {what}"));
 }
 
-fn talk(bridge: &Bridge, socket: OwnedFd, channel: Channel) -> Result<(), Gone> {
-    let limits = Limits { connections: bridge.processes as u16, ..Limits::default() };
+fn talk(shared: &Shared, socket: OwnedFd, channel: Channel) -> Result<(), Disconnect> {
+    let limits = Limits { connections: shared.processes as u16, ..Limits::default() };
     let mut connection = Connection {
-        bridge,
+        shared,
         socket,
         channel,
         application: Application::new(limits),
@@ -124,7 +124,7 @@ fn talk(bridge: &Bridge, socket: OwnedFd, channel: Channel) -> Result<(), Gone> 
 
 impl Connection<'_> {
     /// Sends what is to be sent, and waits for a request. `None`: it was the last.
-    fn request(&mut self) -> Result<Option<Asked>, Gone> {
+    fn request(&mut self) -> Result<Option<Request>, Disconnect> {
         let mut patience = Some(SILENCE);
         loop {
             self.send()?;
@@ -136,19 +136,21 @@ impl Connection<'_> {
             }
             let mut fds = [
                 PollFd::new(&self.socket, self.interest()),
-                PollFd::new(&self.bridge.leave, PollFlags::IN),
-                PollFd::new(&self.bridge.crowd, PollFlags::IN),
+                PollFd::new(&self.shared.shutdown, PollFlags::IN),
+                PollFd::new(&self.shared.close_idle, PollFlags::IN),
             ];
             // Whoever has just come, or has just been answered, is not asked to leave.
             let count = if patience.is_some() { 2 } else { 3 };
             if wait(&mut fds[..count], patience)? == 0 {
                 patience = None;
             }
-            let [socket, leave, crowd] = fds.map(|fd| fd.revents());
-            if !leave.is_empty() || socket.is_empty() && !crowd.is_empty() && take(&self.bridge.crowd) > 0 {
-                return Err(Gone::Closed);
+            let [socket, shutdown, close_idle] = fds.map(|fd| fd.revents());
+            if !shutdown.is_empty()
+                || socket.is_empty() && !close_idle.is_empty() && take(&self.shared.close_idle) > 0
+            {
+                return Err(Disconnect::Closed);
             }
-            self.hear(socket)?;
+            self.receive(socket)?;
         }
     }
 
@@ -159,44 +161,44 @@ impl Connection<'_> {
         id: RequestId,
         role: Role,
         parameters: &Parameters,
-    ) -> Result<u32, Gone> {
+    ) -> Result<u32, Disconnect> {
         if self.stage == Stage::Aborted {
             return Ok(0);
         }
-        let order = match self.bridge.orders.order(role, parameters) {
-            Ok(order) => order,
-            Err(Refusal(status, why)) => {
+        let program = match self.shared.programs.find(role, parameters) {
+            Ok(program) => program,
+            Err(Rejection(status, why)) => {
                 let mut named = parameters.iter().filter(|(name, _)| *name == b"SCRIPT_FILENAME");
                 let name = named.next().map_or(&b"a request"[..], |(_, value)| value);
-                tell(&name.escape_ascii(), &why);
+                report(&name.escape_ascii(), &why);
                 return Ok(self.refuse(id, status));
             }
         };
-        let (ended, said) = match Conversation::start(self, number, id, &order) {
-            Ok(conversation) => conversation.run(self)?,
+        let (ended, said) = match ScriptExchange::start(self, number, id, &program) {
+            Ok(exchange) => exchange.run(self)?,
             Err(error) => {
-                tell(&order.name(), &error);
+                report(&program.name(), &error);
                 return Ok(self.refuse(id, Status::SERVICE_UNAVAILABLE));
             }
         };
-        Ok(self.conclude(id, &order, ended, said))
+        Ok(self.conclude(id, &program, ended, said))
     }
 
     /// What is said of a script's end.
-    fn conclude(&mut self, id: RequestId, order: &Order, ended: Ended, said: Said) -> u32 {
+    fn conclude(&mut self, id: RequestId, program: &Program, ended: Ended, said: Output) -> u32 {
         match ended {
             Ended::Exited(code) => code.into(),
             Ended::Killed(signal) => {
                 if self.stage != Stage::Aborted {
-                    tell(&order.name(), &format_args!("ended by signal {signal}"));
-                    if said == Said::Nothing {
+                    report(&program.name(), &format_args!("ended by signal {signal}"));
+                    if said == Output::Nothing {
                         self.refuse(id, Status::BAD_GATEWAY);
                     }
                 }
                 128 + signal as u32
             }
             Ended::NotStarted(errno) => {
-                tell(&order.name(), &Errno::from_raw_os_error(errno));
+                report(&program.name(), &Errno::from_raw_os_error(errno));
                 self.refuse(id, Status::BAD_GATEWAY)
             }
             Ended::OutOfMemory | Ended::Lost => self.refuse(id, Status::BAD_GATEWAY),
@@ -212,13 +214,13 @@ impl Connection<'_> {
     }
 
     /// Sends what can be sent of all that waits.
-    pub fn send(&mut self) -> Result<(), Gone> {
+    pub fn send(&mut self) -> Result<(), Disconnect> {
         while self.sent < self.out.len() {
             match write(&self.socket, &self.out[self.sent..]) {
                 Ok(n) => self.sent += n,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(_) => return Err(Gone::Closed),
+                Err(_) => return Err(Disconnect::Closed),
             }
         }
         self.out.clear();
@@ -241,23 +243,23 @@ impl Connection<'_> {
     }
 
     /// Reads some, if it can be taken, and something is there.
-    pub fn hear(&mut self, what: PollFlags) -> Result<(), Gone> {
+    pub fn receive(&mut self, what: PollFlags) -> Result<(), Disconnect> {
         const END: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
         if !self.reads() {
-            return if what.intersects(END) { Err(Gone::Closed) } else { Ok(()) };
+            return if what.intersects(END) { Err(Disconnect::Closed) } else { Ok(()) };
         }
         if !what.intersects(END.union(PollFlags::IN)) {
             return Ok(());
         }
         match read(&self.socket, &mut *self.buffer) {
-            Ok(n @ 1..) => self.hear_events(n).map_err(|_| Gone::Broken),
+            Ok(n @ 1..) => self.on_records(n).map_err(|_| Disconnect::Broken),
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            Ok(_) | Err(_) => Err(Gone::Closed),
+            Ok(_) | Err(_) => Err(Disconnect::Closed),
         }
     }
 
     /// Of so many bytes.
-    fn hear_events(&mut self, count: usize) -> Result<(), ApplicationError> {
+    fn on_records(&mut self, count: usize) -> Result<(), ApplicationError> {
         let mut bytes = &self.buffer[..count];
         loop {
             let (used, event) = self.application.receive(bytes, &mut self.out)?;
@@ -294,11 +296,11 @@ impl Connection<'_> {
 }
 
 /// How many of them can be dealt with; 0 when the time is over.
-pub fn wait(fds: &mut [PollFd], patience: Option<Duration>) -> Result<usize, Gone> {
+pub fn wait(fds: &mut [PollFd], patience: Option<Duration>) -> Result<usize, Disconnect> {
     let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
     match poll(fds, patience.as_ref()) {
         // As if a descriptor had nothing to say after all.
         Err(Errno::INTR) => Ok(1),
-        result => result.map_err(|_| Gone::Closed),
+        result => result.map_err(|_| Disconnect::Closed),
     }
 }

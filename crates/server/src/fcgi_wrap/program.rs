@@ -21,7 +21,7 @@ const ENVIRONMENT: Limits = Limits { bytes: 128 * 1024, variables: 1024 };
 const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
 /// What may be started.
-pub enum Orders {
+pub enum Programs {
     /// A file, and its arguments.
     Program(PathBuf, Vec<OsString>),
     Beneath(Vec<Folder>),
@@ -36,7 +36,7 @@ pub struct Folder {
 }
 
 /// What is to be started.
-pub struct Order {
+pub struct Program {
     pub program: CString,
     /// The name that the program was asked by is the first of them.
     pub arguments: Vec<CString>,
@@ -46,22 +46,24 @@ pub struct Order {
 
 /// Why nothing is: what to answer, and what to tell.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal(pub Status, pub &'static str);
+pub struct Rejection(pub Status, pub &'static str);
 
-const UNNAMED: Refusal = Refusal(Status::NOT_FOUND, "the request has no SCRIPT_FILENAME");
-const MISSING: Refusal = Refusal(Status::NOT_FOUND, "there is no such script");
-const OUTSIDE: Refusal = Refusal(Status::FORBIDDEN, "the script is not beneath a --folder");
-const CLOSED: Refusal = Refusal(Status::FORBIDDEN, "the script may not be executed");
+const UNNAMED: Rejection = Rejection(Status::NOT_FOUND, "the request has no SCRIPT_FILENAME");
+const MISSING: Rejection = Rejection(Status::NOT_FOUND, "there is no such script");
+const OUTSIDE: Rejection = Rejection(Status::FORBIDDEN, "the script is not beneath a --folder");
+const CLOSED: Rejection = Rejection(Status::FORBIDDEN, "the script may not be executed");
 
-impl Orders {
+impl Programs {
     /// Errors: a line that says what to do.
-    pub fn of(scripts: &Scripts) -> Result<Orders, String> {
+    pub fn of(scripts: &Scripts) -> Result<Programs, String> {
         match scripts {
-            Scripts::Beneath(folders) => {
-                folders.iter().map(|folder| Folder::of(folder)).collect::<Result<_, _>>().map(Orders::Beneath)
-            }
+            Scripts::Beneath(folders) => folders
+                .iter()
+                .map(|folder| Folder::of(folder))
+                .collect::<Result<_, _>>()
+                .map(Programs::Beneath),
             Scripts::Program(program, arguments) => match find(program) {
-                Some(file) => Ok(Orders::Program(file, arguments.clone())),
+                Some(file) => Ok(Programs::Program(file, arguments.clone())),
                 None => {
                     Err(["no program ", &program.to_string_lossy(), "; name a file that can be executed"]
                         .concat())
@@ -71,7 +73,7 @@ impl Orders {
     }
 
     /// What a request is answered by.
-    pub fn order(&self, role: Role, parameters: &Parameters) -> Result<Order, Refusal> {
+    pub fn find(&self, role: Role, parameters: &Parameters) -> Result<Program, Rejection> {
         let role: &[u8] = match role {
             Role::Responder => b"RESPONDER",
             Role::Authorizer => b"AUTHORIZER",
@@ -80,29 +82,29 @@ impl Orders {
         let ours = iter::once((&b"FCGI_ROLE"[..], role));
         let pairs = ours.chain(parameters.iter()).chain([(&b"PATH"[..], PATH)]);
         let environment = Environment::received(pairs, ENVIRONMENT)
-            .map_err(|error| Refusal(error.status(), "its parameters cannot be an environment"))?;
+            .map_err(|error| Rejection(error.status(), "its parameters cannot be an environment"))?;
         let (program, arguments, name) = match self {
-            Orders::Program(file, arguments) => (file.clone(), arguments.as_slice(), file.as_path()),
-            Orders::Beneath(folders) => {
+            Programs::Program(file, arguments) => (file.clone(), arguments.as_slice(), file.as_path()),
+            Programs::Beneath(folders) => {
                 let name = environment.value("SCRIPT_FILENAME").filter(|name| !name.is_empty());
                 let name = Path::new(OsStr::from_bytes(name.ok_or(UNNAMED)?));
                 (script(folders, name)?, &[][..], name)
             }
         };
         let arguments = iter::once(name.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
-        let order = || {
-            Some(Order {
+        let program = || {
+            Some(Program {
                 program: c_string(program.as_os_str())?,
                 arguments: arguments.map(c_string).collect::<Option<_>>()?,
                 folder: c_string(name.parent()?.as_os_str())?,
                 environment: environment.clone(),
             })
         };
-        order().ok_or(MISSING)
+        program().ok_or(MISSING)
     }
 }
 
-impl Order {
+impl Program {
     /// As it was asked for.
     pub fn name(&self) -> impl Display {
         self.arguments[0].to_bytes().escape_ascii()
@@ -118,7 +120,7 @@ impl Folder {
 }
 
 /// The file that a name means: beneath a folder by its name, and also where its links lead.
-fn script(folders: &[Folder], name: &Path) -> Result<PathBuf, Refusal> {
+fn script(folders: &[Folder], name: &Path) -> Result<PathBuf, Rejection> {
     let plain = name.is_absolute()
         && !name.as_os_str().as_bytes().windows(2).any(|pair| pair == b"//")
         && !name.components().any(|part| part == Component::ParentDir);

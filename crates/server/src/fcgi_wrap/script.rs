@@ -12,8 +12,8 @@ use rustix::io::{Errno, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::fastcgi::RequestId;
 
-use super::connection::{Connection, Gone, Stage, wait};
-use super::order::Order;
+use super::connection::{Connection, Disconnect, Stage, wait};
+use super::program::Program;
 use crate::channel::{Channel, Received};
 use crate::runner::message::{self, Answer, MAX_ANSWER, Request};
 use crate::runner::{Ended, Launch};
@@ -22,25 +22,30 @@ use crate::runner::{Ended, Launch};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// `None` for a pipe that is closed.
-pub struct Conversation {
+pub struct ScriptExchange {
     number: u64,
     id: RequestId,
     stdin: Option<OwnedFd>,
     /// Output, and errors.
     outputs: [Option<OwnedFd>; 2],
     ended: Option<Ended>,
-    said: Said,
+    said: Output,
 }
 
 /// What of an answer has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum Output {
     Nothing,
     Something,
 }
 
-impl Conversation {
-    pub fn start(with: &Connection, number: u64, id: RequestId, order: &Order) -> io::Result<Conversation> {
+impl ScriptExchange {
+    pub fn start(
+        with: &Connection,
+        number: u64,
+        id: RequestId,
+        program: &Program,
+    ) -> io::Result<ScriptExchange> {
         let (theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stdout, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -48,23 +53,23 @@ impl Conversation {
         for end in [&stdin, &stdout, &stderr] {
             fcntl_setfl(end, OFlags::NONBLOCK)?;
         }
-        let arguments: Vec<_> = order.arguments.iter().map(|argument| argument.as_c_str()).collect();
+        let arguments: Vec<_> = program.arguments.iter().map(|argument| argument.as_c_str()).collect();
         let launch = Launch {
-            program: &order.program,
+            program: &program.program,
             arguments: &arguments,
-            environment: order.environment.block(),
-            folder: &order.folder,
+            environment: program.environment.block(),
+            folder: &program.folder,
             account: c"",
         };
         let start = message::start(number, &launch)?;
         with.channel.send_bytes(&start, &[theirs.as_fd(), writes.as_fd(), complains.as_fd()])?;
         let outputs = [Some(stdout), Some(stderr)];
-        Ok(Conversation { number, id, stdin: Some(stdin), outputs, ended: None, said: Said::Nothing })
+        Ok(ScriptExchange { number, id, stdin: Some(stdin), outputs, ended: None, said: Output::Nothing })
     }
 
     /// Passes on whatever can be, until all of the answer has been, or nobody wants it. Gives how the
     /// script has ended; whoever is left of its group is told to.
-    pub fn run(mut self, with: &mut Connection) -> Result<(Ended, Said), Gone> {
+    pub fn run(mut self, with: &mut Connection) -> Result<(Ended, Output), Disconnect> {
         let talked = self.talk(with);
         self.stdin = None;
         // Of a group that is over, nobody hears it.
@@ -82,12 +87,12 @@ impl Conversation {
         talked.map(|()| (self.ended.unwrap_or(Ended::Lost), self.said))
     }
 
-    fn talk(&mut self, with: &mut Connection) -> Result<(), Gone> {
+    fn talk(&mut self, with: &mut Connection) -> Result<(), Disconnect> {
         loop {
             with.send()?;
             let mut fds = ArrayVec::<PollFd, 6>::new();
             fds.push(PollFd::new(&with.socket, with.interest()));
-            fds.push(PollFd::new(&with.bridge.leave, PollFlags::IN));
+            fds.push(PollFd::new(&with.shared.shutdown, PollFlags::IN));
             if self.ended.is_none() {
                 fds.push(PollFd::new(&with.channel, PollFlags::IN));
             }
@@ -97,12 +102,12 @@ impl Conversation {
             fds.extend(outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
             let patience = self.ended.filter(|_| with.has_room()).map(|_| LAST_WORDS);
             let ready = wait(&mut fds, patience)?;
-            let (socket, leave) = (fds[0].revents(), fds[1].revents());
+            let (socket, shutdown) = (fds[0].revents(), fds[1].revents());
             drop(fds);
-            if !leave.is_empty() {
-                return Err(Gone::Closed);
+            if !shutdown.is_empty() {
+                return Err(Disconnect::Closed);
             }
-            with.hear(socket)?;
+            with.receive(socket)?;
             if ready == 0 || with.stage == Stage::Aborted {
                 return Ok(());
             }
@@ -141,7 +146,7 @@ impl Conversation {
         if to.has_room() {
             let n = receive(stdout, &mut to.buffer);
             if n > 0 {
-                self.said = Said::Something;
+                self.said = Output::Something;
             }
             to.application.stdout(self.id, &to.buffer[..n], &mut to.out);
         }

@@ -1,4 +1,4 @@
-//! Where a bridge takes connections: a socket of its own, or one that it was started with.
+//! Where a shared takes connections: a socket of its own, or one that it was started with.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use crate::keeper::{sockets, upgrade};
 const FIRST_OTHER: i32 = 3;
 
 /// A listening socket. A file that was made for it goes with it.
-pub struct Door {
+pub struct Listener {
     pub fd: OwnedFd,
     file: Option<PathBuf>,
 }
 
-impl Door {
+impl Listener {
     /// Errors: a line that says what to do.
-    pub fn open(address: Option<&str>) -> Result<Door, String> {
-        let Some(text) = address else { return passed().map(|fd| Door { fd, file: None }) };
+    pub fn open(address: Option<&str>) -> Result<Listener, String> {
+        let Some(text) = address else { return passed().map(|fd| Listener { fd, file: None }) };
         let address = match text.contains('/') || !text.contains(':') {
             true => {
                 site::config::listener(&["unix:", text.trim_start_matches("unix:")].concat(), Path::new(""))
@@ -35,11 +35,11 @@ impl Door {
             Address::Unix(path) => Some(path),
             Address::Tcp(_) => None,
         };
-        Ok(Door { fd, file })
+        Ok(Listener { fd, file })
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.file {
             _ = std::fs::remove_file(path);

@@ -5,9 +5,9 @@
 //! Knows nothing of HTTP, and of a site.
 
 mod connection;
-mod conversation;
-mod door;
-mod order;
+mod listener;
+mod program;
+mod script;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,8 +23,8 @@ use rustix::io::{Errno, read, write};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use self::door::Door;
-use self::order::Orders;
+use self::listener::Listener;
+use self::program::Programs;
 use crate::flags::Wrap;
 use crate::{start, sys, terminal};
 
@@ -36,20 +36,20 @@ const STACK: usize = 256 * 1024;
 const FIRST_OTHER: u32 = 3;
 
 /// What the connections share.
-struct Bridge {
-    orders: Orders,
+struct Shared {
+    programs: Programs,
     processes: usize,
     /// Its other end is closed when all are to leave.
-    leave: OwnedFd,
+    shutdown: OwnedFd,
     /// Has one for a connection that waits for room: whoever asks for nothing may take it, and leave.
-    crowd: OwnedFd,
+    close_idle: OwnedFd,
     /// How many connections have ended.
     ended: OwnedFd,
 }
 
 /// Does somebody wait to be accepted for whom there is no room?
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Crowded {
+enum Capacity {
     No,
     Yes,
 }
@@ -58,7 +58,7 @@ enum Crowded {
 pub fn wrap(asked: &Wrap) -> ExitCode {
     match prepare(asked) {
         Err(why) => fail(&why, 2),
-        Ok((orders, door, signals)) => match run(asked.processes, orders, &door, &signals) {
+        Ok((programs, listener, signals)) => match run(asked.processes, programs, &listener, &signals) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string(), 1),
         },
@@ -70,14 +70,14 @@ fn fail(why: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn prepare(asked: &Wrap) -> Result<(Orders, Door, OwnedFd), String> {
-    let orders = Orders::of(&asked.scripts)?;
-    let door = Door::open(asked.socket.as_deref())?;
+fn prepare(asked: &Wrap) -> Result<(Programs, Listener, OwnedFd), String> {
+    let programs = Programs::of(&asked.scripts)?;
+    let listener = Listener::open(asked.socket.as_deref())?;
     let signals = take_signals().map_err(|error| error.to_string())?;
     // Of ours, none is; but whoever started the program may have left it some.
     _ = sys::keep_from_programs(FIRST_OTHER);
     start::raise_descriptor_limit();
-    Ok((orders, door, signals))
+    Ok((programs, listener, signals))
 }
 
 /// SIGTERM and SIGINT are read from a descriptor. SIGPIPE, which Rust ignores and scripts would, too, is
@@ -93,48 +93,48 @@ fn take_signals() -> io::Result<OwnedFd> {
     Ok(signals.into())
 }
 
-fn run(processes: usize, orders: Orders, door: &Door, signals: &OwnedFd) -> io::Result<()> {
-    let (leave, stay) = pipe_with(PipeFlags::CLOEXEC)?;
+fn run(processes: usize, programs: Programs, listener: &Listener, signals: &OwnedFd) -> io::Result<()> {
+    let (shutdown, stay) = pipe_with(PipeFlags::CLOEXEC)?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let (crowd, ended) = (eventfd(0, flags | EventfdFlags::SEMAPHORE)?, eventfd(0, flags)?);
-    let bridge = Arc::new(Bridge { orders, processes, leave, crowd, ended });
+    let (close_idle, ended) = (eventfd(0, flags | EventfdFlags::SEMAPHORE)?, eventfd(0, flags)?);
+    let shared = Arc::new(Shared { programs, processes, shutdown, close_idle, ended });
     let mut running = 0;
-    let mut crowded = Crowded::No;
+    let mut capacity = Capacity::No;
     loop {
-        let mut fds = [signals, &bridge.ended, &door.fd].map(|fd| PollFd::new(fd, PollFlags::IN));
-        let count = if crowded == Crowded::Yes { 2 } else { 3 };
+        let mut fds = [signals, &shared.ended, &listener.fd].map(|fd| PollFd::new(fd, PollFlags::IN));
+        let count = if capacity == Capacity::Yes { 2 } else { 3 };
         wait(&mut fds[..count])?;
         let [told, ended, come] = fds.map(|fd| !fd.revents().is_empty());
         if told {
             break;
         }
         if ended {
-            running -= take(&bridge.ended);
+            running -= take(&shared.ended);
             // There is room, whether somebody has made it or not.
-            take(&bridge.crowd);
-            crowded = Crowded::No;
+            take(&shared.close_idle);
+            capacity = Capacity::No;
         }
         if come && running < processes {
-            running += bridge.accept(&door.fd);
+            running += shared.accept(&listener.fd);
         } else if come {
-            add(&bridge.crowd);
-            crowded = Crowded::Yes;
+            add(&shared.close_idle);
+            capacity = Capacity::Yes;
         }
     }
     drop(stay);
     while running > 0 {
-        wait(&mut [PollFd::new(&bridge.ended, PollFlags::IN)])?;
-        running -= take(&bridge.ended);
+        wait(&mut [PollFd::new(&shared.ended, PollFlags::IN)])?;
+        running -= take(&shared.ended);
     }
     Ok(())
 }
 
-impl Bridge {
+impl Shared {
     /// The next connection, if there still is one. Gives how many begin.
-    fn accept(self: &Arc<Bridge>, door: &OwnedFd) -> usize {
-        let errno = match accept_with(door, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+    fn accept(self: &Arc<Shared>, listener: &OwnedFd) -> usize {
+        let errno = match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(socket) => {
-                let place = Place(self.clone());
+                let place = ConnectionGuard(self.clone());
                 // Where there can be no thread, the place is given back and the connection closed.
                 if let Err(error) = spawn(Box::new(move || connection::serve(&place.0, socket))) {
                     fail(&error.to_string(), 1);
@@ -152,9 +152,9 @@ impl Bridge {
 }
 
 /// A connection's, until it has ended.
-struct Place(Arc<Bridge>);
+struct ConnectionGuard(Arc<Shared>);
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         add(&self.0.ended);
     }
@@ -179,7 +179,7 @@ fn add(count: &OwnedFd) {
     _ = write(count, &1u64.to_ne_bytes());
 }
 
-/// As many as there are, or one of a crowd.
+/// As many as there are, or one of a close_idle.
 fn take(count: &OwnedFd) -> usize {
     let mut number = [0; 8];
     match read(count, &mut number) {
