@@ -149,8 +149,8 @@ async fn live(
 /// Looks at every deadline, a few times a second, as long as there is a connection.
 async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
     loop {
-        if connections.seats.is_empty() && connections.lot.is_empty() {
-            connections.seats.taken().await;
+        if connections.table.is_empty() && connections.lot.is_empty() {
+            connections.table.taken().await;
         }
         let due = Instant::now() + clock::TICK;
         tokio::time::sleep_until(due).await;
@@ -158,14 +158,14 @@ async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
         connections.services.clock.tick();
         let now = connections.services.clock.ticks();
         if connections.is_full() {
-            connections.seats.measure(now);
+            connections.table.measure(now);
         }
-        connections.seats.sweep(&connections.deadlines, now);
+        connections.table.sweep(&connections.deadlines, now);
         if connections.doors.is_crowded() {
             connections.services.disk.shed(connections.services.site.limits.connections / 2);
         }
         connections.lot.sweep(&connections.deadlines, now, &connections.services.counts);
-        connections.seats.trim();
+        connections.table.trim();
     }
 }
 

@@ -21,7 +21,7 @@ use super::lot::Lot;
 use super::output::Output;
 use super::stream::{self, Stream};
 use super::task::{self, Task};
-use super::{Deadlines, Phase, Seats};
+use super::{ConnectionTable, Deadlines, Phase};
 use crate::channel::{Channel, Guest};
 use crate::clock::Ticks;
 use crate::connection::doors::Doors;
@@ -47,7 +47,7 @@ pub struct Connections {
     pub deadlines: Deadlines,
     pub lot: Lot,
     pub doors: Doors,
-    pub seats: Rc<Seats>,
+    pub table: Rc<ConnectionTable>,
     /// The response to a client for which there is no room.
     no_room: Dated,
     going: Cell<Going>,
@@ -78,7 +78,7 @@ impl Connections {
             deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
             lot: Lot::open()?,
             doors: Doors::new(site),
-            seats: Seats::new(),
+            table: ConnectionTable::new(),
             no_room: Dated::new(fixed::no_room(site, &services.clock), &services.clock),
             going: Cell::new(Going::On),
             guests: RefCell::default(),
@@ -118,7 +118,7 @@ impl Connections {
                 if let Err(error) = self.lot.admit(fd, family, client, requests, since) {
                     log::error(format_args!("cannot take a connection in: {error}"));
                 }
-                self.seats.wake_clock();
+                self.table.wake_clock();
             }
             Going::Home => {}
             Going::Elsewhere => {
@@ -133,7 +133,7 @@ impl Connections {
         // When the worker leaves, or the insertion fails, the kernel is left to send the rest.
         if self.going.get() == Going::On {
             _ = self.lot.see_out(fd, family, client, self.services.clock.ticks());
-            self.seats.wake_clock();
+            self.table.wake_clock();
         }
     }
 
@@ -164,11 +164,11 @@ impl Connections {
             Ok(stream) => {
                 let is_refused = matches!(&start, task::Start::Refusal(..));
                 let phase = if is_refused { Phase::Refused } else { Phase::Idle };
-                let seated = self.seats.take(phase, self.services.clock.ticks());
+                let entry = self.table.take(phase, self.services.clock.ticks());
                 if is_refused {
-                    self.doors.refuses(&seated.seat);
+                    self.doors.refuses(&entry.state);
                 }
-                let serving = Task::new(stream, client, self.clone(), seated, http, input).serve(start);
+                let serving = Task::new(stream, client, self.clone(), entry, http, input).serve(start);
                 debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
                 spawn_local(serving);
             }
@@ -205,7 +205,7 @@ impl Connections {
     /// Has the connection with the slowest client leave, which takes it a turn of the loop. `false`: none is slower
     /// than the least rate.
     pub fn evict_slowest(&self) -> bool {
-        self.seats.evict_slowest(&self.deadlines, self.services.clock.ticks())
+        self.table.evict_slowest(&self.deadlines, self.services.clock.ticks())
     }
 
     /// Are all connections taken?
@@ -215,7 +215,7 @@ impl Connections {
 
     /// Those that count against the limit.
     pub fn connections(&self) -> usize {
-        self.seats.len() + self.lot.len() - self.doors.refusals()
+        self.table.len() + self.lot.len() - self.doors.refusals()
     }
 
     /// A place has become free, if a client waits for one.
@@ -228,19 +228,19 @@ impl Connections {
 
     /// Waits until a place may have become free.
     pub async fn a_place(&self) {
-        self.seats.left().await;
+        self.table.left().await;
     }
 
     /// Somebody has left, or a door is closed.
     pub fn left(&self) {
-        self.seats.tell_left();
+        self.table.tell_left();
     }
 
     /// What is true of them now, and what has been counted.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.services.counts.snapshot();
-        snapshot.idle = self.seats.idle() as u64;
-        snapshot.active = self.seats.len() as u64 - snapshot.idle;
+        snapshot.idle = self.table.idle() as u64;
+        snapshot.active = self.table.len() as u64 - snapshot.idle;
         snapshot.parked = self.lot.len() as u64;
         snapshot.scripts_running = self.responder.upstreams.turns.running() as u64;
         snapshot.scripts_waiting = self.responder.upstreams.turns.waiting() as u64;
@@ -252,7 +252,7 @@ impl Connections {
     pub async fn leave(self: Rc<Connections>) {
         self.go(Going::Home);
         self.lot.close_all();
-        self.seats.send_idle_home();
+        self.table.send_idle_home();
         self.finish_within(self.services.site.timeouts.shutdown).await;
     }
 
@@ -266,10 +266,10 @@ impl Connections {
         for (fd, family, client, requests) in self.lot.take_all() {
             self.rest(fd, family, client, requests, self.services.clock.ticks());
         }
-        self.seats.send_idle_home();
+        self.table.send_idle_home();
         let doors = async {
             while self.doors.are_open() {
-                self.seats.left().await;
+                self.table.left().await;
             }
             // Whoever has asked may have stopped waiting.
             _ = closed.send(());
@@ -291,12 +291,12 @@ impl Connections {
 
     async fn finish_within(&self, time: Duration) {
         let everybody = async {
-            while !self.seats.is_empty() || !self.guests.borrow().is_empty() || self.doors.are_open() {
-                self.seats.left().await;
+            while !self.table.is_empty() || !self.guests.borrow().is_empty() || self.doors.are_open() {
+                self.table.left().await;
             }
         };
         if tokio::time::timeout(time, everybody).await.is_err() {
-            log::warn(format_args!("not finished in time: connections: {}", self.seats.len()));
+            log::warn(format_args!("not finished in time: connections: {}", self.table.len()));
         }
     }
 
@@ -324,7 +324,7 @@ impl Connections {
         let heir = sys::watch(heir, Interest::WRITABLE)?;
         loop {
             if self.guests.borrow().is_empty() {
-                self.seats.tell_left();
+                self.table.tell_left();
                 self.guest.notified().await;
                 continue;
             }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::connection::Connections;
 use crate::connection::client::Client;
-use crate::connection::{Leaving, Seat};
+use crate::connection::{ConnectionState, Leaving};
 use crate::listen::Listener;
 use crate::log;
 use crate::peer::Family;
@@ -172,8 +172,8 @@ impl Doors {
     }
 
     /// Notes a connection that is being refused.
-    pub fn refuses(&self, seat: &Rc<Seat>) {
-        self.refused.add(seat, self.refusals.limit());
+    pub fn refuses(&self, state: &Rc<ConnectionState>) {
+        self.refused.add(state, self.refusals.limit());
     }
 
     /// Once a second at most: there may be a thousand clients at the door.

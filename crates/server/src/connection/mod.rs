@@ -1,5 +1,5 @@
 //! Connections. At rest, and as long as nothing has to wait, a connection is a slot in the parking `lot`;
-//! where it must wait it has a `task`, with a seat in the worker's table, a phase, and a deadline for each
+//! where it must wait it has a `task`, with a state in the worker's table, a phase, and a deadline for each
 //! phase. What the bytes mean is `h1`'s affair, and how answers leave `output`'s.
 //!
 //! A connection does not know what it carries.
@@ -58,13 +58,13 @@ pub enum Phase {
 
 /// What the worker asks of a connection when it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum Event {
     /// Nothing has happened for a while: give up task and buffers.
     Park,
     /// The phase's time is over: has enough been sent to go on?
-    Weigh,
+    CheckRate,
     /// The deadline has passed.
-    Late,
+    TimeOut,
     /// How much of its answer has the client taken by now?
     Measure,
     /// Another connection needs the place of this one.
@@ -123,34 +123,34 @@ impl Deadlines {
         unlimited || fast
     }
 
-    fn call(&self, seat: &Seat, now: Ticks) -> Option<Call> {
-        let phase = seat.phase.get();
-        let lasted = now.wrapping_sub(seat.since.get());
+    fn event(&self, state: &ConnectionState, now: Ticks) -> Option<Event> {
+        let phase = state.phase.get();
+        let lasted = now.wrapping_sub(state.since.get());
         let over = lasted >= self.of(phase);
         match phase {
-            Phase::Idle => (lasted >= PARK_AFTER).then_some(Call::Park),
-            Phase::Head | Phase::Body | Phase::Write => over.then_some(Call::Weigh),
-            Phase::Respond | Phase::Linger | Phase::Refused => over.then_some(Call::Late),
+            Phase::Idle => (lasted >= PARK_AFTER).then_some(Event::Park),
+            Phase::Head | Phase::Body | Phase::Write => over.then_some(Event::CheckRate),
+            Phase::Respond | Phase::Linger | Phase::Refused => over.then_some(Event::TimeOut),
         }
     }
 
     /// How slow a client is that is waited for, if it is slower than the least rate: its bytes per tick, and for how
     /// long it has been so slow. Smaller is worse. `None`: it is fast enough, or has not been waited for long enough,
     /// or it is not the client that is waited for.
-    fn slowness(&self, seat: &Seat, now: Ticks) -> Option<(u64, Reverse<Ticks>)> {
-        let until = match seat.phase.get() {
+    fn slowness(&self, state: &ConnectionState, now: Ticks) -> Option<(u64, Reverse<Ticks>)> {
+        let until = match state.phase.get() {
             Phase::Head | Phase::Body => now,
-            Phase::Write => seat.measured.get(),
+            Phase::Write => state.measured.get(),
             Phase::Respond | Phase::Idle | Phase::Linger | Phase::Refused => return None,
         };
-        let (lasted, bytes) = (until.wrapping_sub(seat.since.get()), seat.bytes.get());
+        let (lasted, bytes) = (until.wrapping_sub(state.since.get()), state.bytes.get());
         let is_fast = bytes > 0 && bytes >= self.rate * u64::from(lasted);
         (lasted >= EVICT_AFTER && !is_fast).then(|| (bytes / u64::from(lasted), Reverse(lasted)))
     }
 }
 
 /// A connection's place in its worker's table.
-pub struct Seat {
+pub struct ConnectionState {
     phase: Cell<Phase>,
     /// When the phase, or the present window of it, began.
     since: Cell<Ticks>,
@@ -158,11 +158,11 @@ pub struct Seat {
     bytes: Cell<u64>,
     /// Until when it is known what went.
     measured: Cell<Ticks>,
-    call: Cell<Option<Call>>,
+    event: Cell<Option<Event>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Seat {
+impl ConnectionState {
     /// Begins a phase, and with it a new deadline.
     #[inline]
     pub fn enter(&self, phase: Phase, now: Ticks) {
@@ -170,7 +170,7 @@ impl Seat {
         self.since.set(now);
         self.bytes.set(0);
         self.measured.set(now);
-        self.call.set(None);
+        self.event.set(None);
     }
 
     pub fn phase(&self) -> Phase {
@@ -199,18 +199,18 @@ impl Seat {
 
     /// What the worker asks, once; and who is to be woken when it asks again.
     #[inline]
-    pub fn called(&self, waker: &Waker) -> Option<Call> {
+    pub fn take_event(&self, waker: &Waker) -> Option<Event> {
         let mut kept = self.waker.borrow_mut();
         if !kept.as_ref().is_some_and(|w| w.will_wake(waker)) {
             *kept = Some(waker.clone());
         }
-        self.call.take()
+        self.event.take()
     }
 
     /// Has the connection's task do what the worker asks. One that has to leave is asked nothing else.
-    pub fn ask(&self, call: Call) {
-        if self.call.get() != Some(Call::Evict) {
-            self.call.set(Some(call));
+    pub fn notify(&self, event: Event) {
+        if self.event.get() != Some(Event::Evict) {
+            self.event.set(Some(event));
         }
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -221,26 +221,26 @@ impl Seat {
 /// Connections that need their places no longer, in the order in which they can be closed for others: they have been
 /// sent their last answer, or are being refused. Some may have ended.
 #[derive(Default)]
-pub struct Leaving(RefCell<VecDeque<Weak<Seat>>>);
+pub struct Leaving(RefCell<VecDeque<Weak<ConnectionState>>>);
 
 impl Leaving {
     /// Adds one of at most `most`.
-    pub fn add(&self, seat: &Rc<Seat>, most: usize) {
-        let mut seats = self.0.borrow_mut();
-        while seats.front().is_some_and(|seat| seat.strong_count() == 0) {
-            seats.pop_front();
+    pub fn add(&self, state: &Rc<ConnectionState>, most: usize) {
+        let mut table = self.0.borrow_mut();
+        while table.front().is_some_and(|state| state.strong_count() == 0) {
+            table.pop_front();
         }
-        if seats.len() >= 2 * most {
-            seats.retain(|seat| seat.strong_count() > 0);
+        if table.len() >= 2 * most {
+            table.retain(|state| state.strong_count() > 0);
         }
-        seats.push_back(Rc::downgrade(seat));
+        table.push_back(Rc::downgrade(state));
     }
 
     /// Has the first of them leave. `false`: there is none.
     pub fn evict_first(&self) -> bool {
-        let mut seats = self.0.borrow_mut();
-        let first = std::iter::from_fn(|| seats.pop_front()).find_map(|seat| seat.upgrade());
-        first.inspect(|seat| seat.ask(Call::Evict)).is_some()
+        let mut table = self.0.borrow_mut();
+        let first = std::iter::from_fn(|| table.pop_front()).find_map(|state| state.upgrade());
+        first.inspect(|state| state.notify(Event::Evict)).is_some()
     }
 }
 
@@ -248,27 +248,27 @@ impl Leaving {
 const TRIM_AFTER: usize = 128;
 
 /// All connections of a worker that have a task; the others are in the lot.
-pub struct Seats {
-    seats: RefCell<Slab<Rc<Seat>>>,
+pub struct ConnectionTable {
+    table: RefCell<Slab<Rc<ConnectionState>>>,
     taken: Notify,
     left: Notify,
     /// Connections that are slower than the least rate, the worst last, as they were in one tick.
-    slow: RefCell<(Ticks, Vec<Weak<Seat>>)>,
+    slow: RefCell<(Ticks, Vec<Weak<ConnectionState>>)>,
     /// Tasks that have ended since the heap was last trimmed.
     ended: Cell<usize>,
 }
 
-/// A seat that is given back when dropped, however its connection ends.
-pub struct Seated {
-    pub seat: Rc<Seat>,
+/// A state that is given back when dropped, however its connection ends.
+pub struct TableEntry {
+    pub state: Rc<ConnectionState>,
     key: usize,
-    seats: Rc<Seats>,
+    table: Rc<ConnectionTable>,
 }
 
-impl Seats {
-    pub fn new() -> Rc<Seats> {
-        Rc::new(Seats {
-            seats: RefCell::new(Slab::new()),
+impl ConnectionTable {
+    pub fn new() -> Rc<ConnectionTable> {
+        Rc::new(ConnectionTable {
+            table: RefCell::new(Slab::new()),
             taken: Notify::new(),
             left: Notify::new(),
             slow: RefCell::default(),
@@ -276,22 +276,22 @@ impl Seats {
         })
     }
 
-    pub fn take(self: &Rc<Seats>, phase: Phase, now: Ticks) -> Seated {
-        let seat = Rc::new(Seat {
+    pub fn take(self: &Rc<ConnectionTable>, phase: Phase, now: Ticks) -> TableEntry {
+        let state = Rc::new(ConnectionState {
             phase: Cell::new(phase),
             since: Cell::new(now),
             bytes: Cell::new(0),
             measured: Cell::new(now),
-            call: Cell::new(None),
+            event: Cell::new(None),
             waker: RefCell::new(None),
         });
-        let key = self.seats.borrow_mut().insert(seat.clone());
+        let key = self.table.borrow_mut().insert(state.clone());
         self.wake_clock();
-        Seated { seat, key, seats: self.clone() }
+        TableEntry { state, key, table: self.clone() }
     }
 
     pub fn len(&self) -> usize {
-        self.seats.borrow().len()
+        self.table.borrow().len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -324,18 +324,18 @@ impl Seats {
 
     /// Calls on every connection whose phase has lasted too long.
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
-        for (_, seat) in &*self.seats.borrow() {
-            if let Some(call) = deadlines.call(seat, now) {
-                seat.ask(call);
+        for (_, state) in &*self.table.borrow() {
+            if let Some(event) = deadlines.event(state, now) {
+                state.notify(event);
             }
         }
     }
 
     /// Has those whose clients take an answer find out how much they have taken, about once a second.
     pub fn measure(&self, now: Ticks) {
-        for (_, seat) in &*self.seats.borrow() {
-            if seat.phase() == Phase::Write && now.wrapping_sub(seat.measured.get()) >= EVICT_AFTER {
-                seat.ask(Call::Measure);
+        for (_, state) in &*self.table.borrow() {
+            if state.phase() == Phase::Write && now.wrapping_sub(state.measured.get()) >= EVICT_AFTER {
+                state.notify(Event::Measure);
             }
         }
     }
@@ -347,57 +347,58 @@ impl Seats {
             *of = now;
             *slow = self.slowest(deadlines, now);
         }
-        while let Some(seat) = slow.pop() {
+        while let Some(state) = slow.pop() {
             // It may have ended, or gone on, since.
-            if let Some(seat) = seat.upgrade()
-                && deadlines.slowness(&seat, now).is_some()
+            if let Some(state) = state.upgrade()
+                && deadlines.slowness(&state, now).is_some()
             {
-                seat.ask(Call::Evict);
+                state.notify(Event::Evict);
                 return true;
             }
         }
         false
     }
 
-    fn slowest(&self, deadlines: &Deadlines, now: Ticks) -> Vec<Weak<Seat>> {
-        let seats = self.seats.borrow();
-        let slow =
-            |(_, seat): (usize, &Rc<Seat>)| Some((deadlines.slowness(seat, now)?, Rc::downgrade(seat)));
-        let mut slow: Vec<_> = seats.iter().filter_map(slow).collect();
+    fn slowest(&self, deadlines: &Deadlines, now: Ticks) -> Vec<Weak<ConnectionState>> {
+        let table = self.table.borrow();
+        let slow = |(_, state): (usize, &Rc<ConnectionState>)| {
+            Some((deadlines.slowness(state, now)?, Rc::downgrade(state)))
+        };
+        let mut slow: Vec<_> = table.iter().filter_map(slow).collect();
         slow.sort_unstable_by_key(|(slowness, _)| *slowness);
-        slow.into_iter().take(EVICTIONS_PER_TICK).rev().map(|(_, seat)| seat).collect()
+        slow.into_iter().take(EVICTIONS_PER_TICK).rev().map(|(_, state)| state).collect()
     }
 
     /// Has the connections that are between two requests give up their tasks; the others see that the
     /// worker is leaving.
     pub fn send_idle_home(&self) {
-        for (_, seat) in &*self.seats.borrow() {
-            if seat.phase() == Phase::Idle {
-                seat.ask(Call::Park);
+        for (_, state) in &*self.table.borrow() {
+            if state.phase() == Phase::Idle {
+                state.notify(Event::Park);
             }
         }
     }
 
     /// Those that are between two requests.
     pub fn idle(&self) -> usize {
-        self.seats.borrow().iter().filter(|(_, seat)| seat.phase() == Phase::Idle).count()
+        self.table.borrow().iter().filter(|(_, state)| state.phase() == Phase::Idle).count()
     }
 
-    /// Somebody has left who had no seat.
+    /// Somebody has left who had no state.
     pub fn tell_left(&self) {
         self.left.notify_waiters();
     }
 }
 
-impl Drop for Seated {
+impl Drop for TableEntry {
     fn drop(&mut self) {
-        let mut seats = self.seats.seats.borrow_mut();
-        seats.remove(self.key);
+        let mut table = self.table.table.borrow_mut();
+        table.remove(self.key);
         // What a wave of connections needed is given back after it.
-        if seats.is_empty() && seats.capacity() > 1024 {
-            seats.shrink_to_fit();
+        if table.is_empty() && table.capacity() > 1024 {
+            table.shrink_to_fit();
         }
-        self.seats.ended.set(self.seats.ended.get() + 1);
-        self.seats.left.notify_waiters();
+        self.table.ended.set(self.table.ended.get() + 1);
+        self.table.left.notify_waiters();
     }
 }

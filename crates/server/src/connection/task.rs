@@ -1,5 +1,5 @@
 //! A connection that has to wait: for the rest of a request, for what its response needs, or for its client to
-//! take that. It has a task of its own, a seat, and a deadline for whatever it waits for. As soon as it has
+//! take that. It has a task of its own, a state, and a deadline for whatever it waits for. As soon as it has
 //! answered a request without waiting, it goes back to the lot.
 
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use super::output::{self, Manner, Output, Sent};
 use super::stream::Stream;
 use super::transport::{Broken, Transport};
 use super::way::OnItsWay;
-use super::{Call, Phase, Seated};
+use super::{Event, Phase, TableEntry};
 use crate::connection::Connections;
 use crate::places::Place;
 use crate::request::Ends;
@@ -79,11 +79,11 @@ impl Task {
         stream: Stream,
         client: Client,
         connections: Rc<Connections>,
-        seated: Seated,
+        entry: TableEntry,
         http: Http1,
         input: Vec<u8>,
     ) -> Task {
-        let transport = Rc::new(Transport::new(connections.clone(), stream, seated, input));
+        let transport = Rc::new(Transport::new(connections.clone(), stream, entry, input));
         Task { transport, client, connections, http, waited: Waited::Yes, place: None }
     }
 
@@ -209,7 +209,7 @@ impl Task {
     /// More of a head is waited for.
     fn wait_for_head(&mut self) {
         self.waited = Waited::Yes;
-        if self.transport.seated.seat.phase() != Phase::Head {
+        if self.transport.entry.state.phase() != Phase::Head {
             self.transport.enter(Phase::Head);
         }
     }
@@ -361,7 +361,7 @@ impl Task {
 
     /// Without a word, if no request had begun; with 408, if it is the client that was too slow.
     async fn too_late(&mut self) -> End {
-        let (count, why) = match self.transport.seated.seat.phase() {
+        let (count, why) = match self.transport.entry.state.phase() {
             Phase::Head => (Count::LateHead, "request too slow"),
             Phase::Body => (Count::LateBody, "request too slow"),
             Phase::Write => (Count::LateWrite, "client too slow"),
@@ -391,7 +391,7 @@ impl Task {
         self.connections
             .doors
             .lingering
-            .add(&self.transport.seated.seat, self.connections.services.site.limits.connections);
+            .add(&self.transport.entry.state, self.connections.services.site.limits.connections);
         self.linger_in(Phase::Linger).await;
     }
 
@@ -448,20 +448,22 @@ fn poll_send(
     waited: &mut Waited,
     output: &mut Output,
 ) -> Poll<Result<Sent, (Broken, &'static str)>> {
-    let seat = &transport.seated.seat;
+    let state = &transport.entry.state;
     let stream = &*transport.stream.borrow();
     loop {
-        if let Some(call) = seat.called(cx.waker()) {
+        if let Some(event) = state.take_event(cx.waker()) {
             let now = connections.services.clock.ticks();
             // A client that sends its body is not idle, either: that is counted already.
-            seat.measure(output.taken(stream.unacknowledged()), now);
-            match call {
-                Call::Measure | Call::Park => {}
-                Call::Evict => return Poll::Ready(Err((Broken::Evicted, EVICTED))),
-                Call::Weigh if connections.deadlines.is_enough(Phase::Write, seat.window()) => {
-                    seat.enter(Phase::Write, now);
+            state.measure(output.taken(stream.unacknowledged()), now);
+            match event {
+                Event::Measure | Event::Park => {}
+                Event::Evict => return Poll::Ready(Err((Broken::Evicted, EVICTED))),
+                Event::CheckRate if connections.deadlines.is_enough(Phase::Write, state.window()) => {
+                    state.enter(Phase::Write, now);
                 }
-                Call::Weigh | Call::Late => return Poll::Ready(Err((Broken::Late, "client too slow"))),
+                Event::CheckRate | Event::TimeOut => {
+                    return Poll::Ready(Err((Broken::Late, "client too slow")));
+                }
             }
         }
         match output.send(stream, connections.services.clock.read()) {

@@ -15,7 +15,7 @@ use taipan_http::reply::CONTINUE;
 
 use super::h1::body::{Progress, Rest};
 use super::stream::{self, More, Stream, Wire};
-use super::{Call, Phase, Seated};
+use super::{Event, Phase, TableEntry};
 use crate::buffer::append;
 use crate::clock::Ticks;
 use crate::connection::Connections;
@@ -47,7 +47,7 @@ pub enum Broken {
 pub struct Transport {
     connections: Rc<Connections>,
     pub stream: RefCell<Stream>,
-    pub seated: Seated,
+    pub entry: TableEntry,
     /// What has come and is not used up.
     pub buffered: RefCell<Vec<u8>>,
     body: RefCell<Incoming>,
@@ -75,11 +75,16 @@ impl Incoming {
 }
 
 impl Transport {
-    pub fn new(connections: Rc<Connections>, stream: Stream, seated: Seated, buffered: Vec<u8>) -> Transport {
+    pub fn new(
+        connections: Rc<Connections>,
+        stream: Stream,
+        entry: TableEntry,
+        buffered: Vec<u8>,
+    ) -> Transport {
         Transport {
             connections,
             stream: RefCell::new(stream),
-            seated,
+            entry,
             buffered: RefCell::new(buffered),
             body: RefCell::new(Incoming::NONE),
             reads_body: Cell::new(false),
@@ -99,12 +104,12 @@ impl Transport {
 
     /// The bare socket. `None`: something else still has the transport.
     pub fn into_fd(self: Rc<Transport>) -> Option<(OwnedFd, Ticks)> {
-        let Transport { stream, seated, .. } = Rc::into_inner(self)?;
-        Some((stream.into_inner().into_fd().ok()?, seated.seat.since()))
+        let Transport { stream, entry, .. } = Rc::into_inner(self)?;
+        Some((stream.into_inner().into_fd().ok()?, entry.state.since()))
     }
 
     pub fn enter(&self, phase: Phase) {
-        self.seated.seat.enter(phase, self.connections.services.clock.ticks());
+        self.entry.state.enter(phase, self.connections.services.clock.ticks());
     }
 
     pub fn has_input(&self) -> bool {
@@ -148,7 +153,7 @@ impl Transport {
     /// Reads what comes, behind what is there.
     pub async fn receive(&self) -> Result<(), Broken> {
         poll_fn(|cx| {
-            self.poll_calls(cx)?;
+            self.poll_events(cx)?;
             self.poll_receive(cx)
         })
         .await
@@ -192,10 +197,10 @@ impl Transport {
         }
         // The consumer of the body has been asked before this.
         let phase = if self.reads_body.get() { Phase::Body } else { Phase::Respond };
-        if self.seated.seat.phase() != phase {
+        if self.entry.state.phase() != phase {
             self.enter(phase);
         }
-        if let Err(broken) = self.poll_calls(cx) {
+        if let Err(broken) = self.poll_events(cx) {
             return Poll::Ready(broken);
         }
         while self.buffered.borrow().len() < READ_AHEAD {
@@ -207,22 +212,22 @@ impl Transport {
     }
 
     /// What the worker asks for, done if this phase can do it.
-    fn poll_calls(&self, cx: &mut Context<'_>) -> Result<(), Broken> {
-        let seat = &self.seated.seat;
-        match seat.called(cx.waker()) {
+    fn poll_events(&self, cx: &mut Context<'_>) -> Result<(), Broken> {
+        let state = &self.entry.state;
+        match state.take_event(cx.waker()) {
             None => Ok(()),
-            Some(Call::Park) => Err(Broken::Park),
-            Some(Call::Late) => Err(Broken::Late),
-            Some(Call::Evict) => Err(Broken::Evicted),
-            Some(Call::Measure) => {
-                seat.measure(0, self.connections.services.clock.ticks());
+            Some(Event::Park) => Err(Broken::Park),
+            Some(Event::TimeOut) => Err(Broken::Late),
+            Some(Event::Evict) => Err(Broken::Evicted),
+            Some(Event::Measure) => {
+                state.measure(0, self.connections.services.clock.ticks());
                 Ok(())
             }
-            Some(Call::Weigh) if self.connections.deadlines.is_enough(seat.phase(), seat.window()) => {
-                self.enter(seat.phase());
+            Some(Event::CheckRate) if self.connections.deadlines.is_enough(state.phase(), state.window()) => {
+                self.enter(state.phase());
                 Ok(())
             }
-            Some(Call::Weigh) => Err(Broken::Late),
+            Some(Event::CheckRate) => Err(Broken::Late),
         }
     }
 
@@ -235,7 +240,7 @@ impl Transport {
             Ok(n) => &space[..n],
             Err(_) => return Poll::Ready(Err(Broken::Gone)),
         };
-        self.seated.seat.moved(came.len() as u64);
+        self.entry.state.moved(came.len() as u64);
         append(&mut buffered, came);
         Poll::Ready(Ok(()))
     }
