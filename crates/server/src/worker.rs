@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::channel::{Channel, Guest};
 use crate::clock;
-use crate::connection::doors::accept;
-use crate::connection::{Connections, lot};
+use crate::connection::acceptor::accept;
+use crate::connection::{Connections, idle};
 use crate::disk::Closing;
 use crate::exchange::Responder;
 use crate::files::roots::OpenRoots;
@@ -113,7 +113,7 @@ async fn live(
     }
     tasks.spawn_local(keep_time(connections.clone()));
     tasks.spawn_local(hand_over_lines(connections.clone()));
-    tasks.spawn_local(lot::serve(connections.clone()));
+    tasks.spawn_local(idle::serve(connections.clone()));
     if let Some(runner) = &connections.responder.upstreams.runner {
         tasks.spawn_local(runner.clone().listen());
     }
@@ -149,7 +149,7 @@ async fn live(
 /// Looks at every deadline, a few times a second, as long as there is a connection.
 async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
     loop {
-        if connections.table.is_empty() && connections.lot.is_empty() {
+        if connections.table.is_empty() && connections.idle.is_empty() {
             connections.table.taken().await;
         }
         let due = Instant::now() + clock::TICK;
@@ -161,10 +161,10 @@ async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
             connections.table.measure(now);
         }
         connections.table.sweep(&connections.deadlines, now);
-        if connections.doors.is_crowded() {
+        if connections.acceptor.is_at_capacity() {
             connections.services.disk.shed(connections.services.site.limits.connections / 2);
         }
-        connections.lot.sweep(&connections.deadlines, now, &connections.services.counts);
+        connections.idle.sweep(&connections.deadlines, now, &connections.services.counts);
         connections.table.trim();
     }
 }

@@ -17,14 +17,14 @@ use tokio::task::spawn_local;
 
 use super::client::Client;
 use super::h1::{Http1, Next};
-use super::lot::Lot;
+use super::idle::IdleSet;
 use super::output::Output;
 use super::stream::{self, Stream};
 use super::task::{self, Task};
 use super::{ConnectionTable, Deadlines, Phase};
 use crate::channel::{Channel, Guest};
 use crate::clock::Ticks;
-use crate::connection::doors::Doors;
+use crate::connection::acceptor::Acceptor;
 use crate::content::fixed;
 use crate::exchange::Responder;
 use crate::peer::Family;
@@ -45,8 +45,8 @@ pub struct Connections {
     pub services: Rc<Services>,
     pub responder: Responder,
     pub deadlines: Deadlines,
-    pub lot: Lot,
-    pub doors: Doors,
+    pub idle: IdleSet,
+    pub acceptor: Acceptor,
     pub table: Rc<ConnectionTable>,
     /// The response to a client for which there is no room.
     no_room: Dated,
@@ -76,8 +76,8 @@ impl Connections {
         let site = &services.site;
         Ok(Connections {
             deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
-            lot: Lot::open()?,
-            doors: Doors::new(site),
+            idle: IdleSet::open()?,
+            acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
             no_room: Dated::new(fixed::no_room(site, &services.clock), &services.clock),
             going: Cell::new(Going::On),
@@ -93,7 +93,7 @@ impl Connections {
     /// Is every answer its connection's last: because the worker leaves, or because others wait for room?
     #[inline]
     pub fn closes_connections(&self) -> bool {
-        self.going.get() == Going::Home || self.doors.is_crowded()
+        self.going.get() == Going::Home || self.acceptor.is_at_capacity()
     }
 
     /// Does the worker accept no more?
@@ -110,12 +110,12 @@ impl Connections {
         self.services.scratch.borrow_mut().take_back(output.into_buffers());
     }
 
-    /// A connection between two requests, which has been silent since then, goes to the lot, until the next
+    /// A connection between two requests, which has been silent since then, goes to the idle set, until the next
     /// one; or, when the worker leaves, to the process that serves from now on, if there is one.
     pub fn rest(&self, fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) {
         match self.going.get() {
             Going::On => {
-                if let Err(error) = self.lot.admit(fd, family, client, requests, since) {
+                if let Err(error) = self.idle.admit(fd, family, client, requests, since) {
                     log::error(format_args!("cannot take a connection in: {error}"));
                 }
                 self.table.wake_clock();
@@ -129,10 +129,10 @@ impl Connections {
     }
 
     /// A connection that is over, but for what its client has yet to take.
-    pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client) {
+    pub fn drain(&self, fd: OwnedFd, family: Family, client: Client) {
         // When the worker leaves, or the insertion fails, the kernel is left to send the rest.
         if self.going.get() == Going::On {
-            _ = self.lot.see_out(fd, family, client, self.services.clock.ticks());
+            _ = self.idle.drain(fd, family, client, self.services.clock.ticks());
             self.table.wake_clock();
         }
     }
@@ -147,7 +147,7 @@ impl Connections {
         self.rest(guest.fd, family, Client::known(peer), guest.requests, self.services.clock.ticks());
     }
 
-    /// Gives a connection of the lot, which has to wait, a task of its own.
+    /// Gives a connection of the idle set, which has to wait, a task of its own.
     pub fn give_task(
         self: &Rc<Connections>,
         fd: OwnedFd,
@@ -166,7 +166,7 @@ impl Connections {
                 let phase = if is_refused { Phase::Refused } else { Phase::Idle };
                 let entry = self.table.take(phase, self.services.clock.ticks());
                 if is_refused {
-                    self.doors.refuses(&entry.state);
+                    self.acceptor.refuses(&entry.state);
                 }
                 let serving = Task::new(stream, client, self.clone(), entry, http, input).serve(start);
                 debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
@@ -197,7 +197,7 @@ impl Connections {
 
     /// Closes the connection that has been silent longest. `false`: none has been silent long enough.
     pub fn evict(&self) -> bool {
-        let evicted = self.lot.evict(self.services.clock.ticks());
+        let evicted = self.idle.evict(self.services.clock.ticks());
         self.services.counts.add(Count::Evicted, u64::from(evicted));
         evicted
     }
@@ -215,13 +215,13 @@ impl Connections {
 
     /// Those that count against the limit.
     pub fn connections(&self) -> usize {
-        self.table.len() + self.lot.len() - self.doors.refusals()
+        self.table.len() + self.idle.len() - self.acceptor.refusals()
     }
 
     /// A place has become free, if a client waits for one.
     #[inline]
     pub fn freed(&self) {
-        if self.doors.is_crowded() {
+        if self.acceptor.is_at_capacity() {
             self.left();
         }
     }
@@ -241,7 +241,7 @@ impl Connections {
         let mut snapshot = self.services.counts.snapshot();
         snapshot.idle = self.table.idle() as u64;
         snapshot.active = self.table.len() as u64 - snapshot.idle;
-        snapshot.parked = self.lot.len() as u64;
+        snapshot.parked = self.idle.len() as u64;
         snapshot.scripts_running = self.responder.upstreams.turns.running() as u64;
         snapshot.scripts_waiting = self.responder.upstreams.turns.waiting() as u64;
         snapshot.delay = self.services.load.delay();
@@ -251,7 +251,7 @@ impl Connections {
 
     pub async fn leave(self: Rc<Connections>) {
         self.go(Going::Home);
-        self.lot.close_all();
+        self.idle.close_all();
         self.table.send_idle_home();
         self.finish_within(self.services.site.timeouts.shutdown).await;
     }
@@ -263,12 +263,12 @@ impl Connections {
 
     pub async fn hand_over(self: Rc<Connections>, closed: oneshot::Sender<()>) {
         self.go(Going::Elsewhere);
-        for (fd, family, client, requests) in self.lot.take_all() {
+        for (fd, family, client, requests) in self.idle.take_all() {
             self.rest(fd, family, client, requests, self.services.clock.ticks());
         }
         self.table.send_idle_home();
-        let doors = async {
-            while self.doors.are_open() {
+        let acceptor = async {
+            while self.acceptor.is_accepting() {
                 self.table.left().await;
             }
             // Whoever has asked may have stopped waiting.
@@ -281,17 +281,17 @@ impl Connections {
                 () = self.see_off() => self.clone().leave().await,
             }
         };
-        tokio::join!(doors, everybody);
+        tokio::join!(acceptor, everybody);
     }
 
     fn go(&self, going: Going) {
         self.going.set(going);
-        self.doors.close();
+        self.acceptor.close();
     }
 
     async fn finish_within(&self, time: Duration) {
         let everybody = async {
-            while !self.table.is_empty() || !self.guests.borrow().is_empty() || self.doors.are_open() {
+            while !self.table.is_empty() || !self.guests.borrow().is_empty() || self.acceptor.is_accepting() {
                 self.table.left().await;
             }
         };

@@ -1,16 +1,16 @@
-//! Connections. At rest, and as long as nothing has to wait, a connection is a slot in the parking `lot`;
+//! Connections. At rest, and as long as nothing has to wait, a connection is a slot in the `idle` set;
 //! where it must wait it has a `task`, with a state in the worker's table, a phase, and a deadline for each
 //! phase. What the bytes mean is `h1`'s affair, and how answers leave `output`'s.
 //!
 //! A connection does not know what it carries.
 
-pub mod doors;
+pub mod acceptor;
 
 pub mod client;
 
 mod connections;
 
-pub mod lot;
+pub mod idle;
 
 pub mod h1;
 
@@ -83,7 +83,7 @@ pub struct Deadlines {
     rate: u64,
 }
 
-/// A task whose connection has been silent this long gives it back to the lot.
+/// A task whose connection has been silent this long gives it back to the idle set.
 const PARK_AFTER: Ticks = 4;
 /// Ticks of silence, or of too little, after which a connection may be closed to make room for another.
 const EVICT_AFTER: Ticks = 4;
@@ -247,7 +247,7 @@ impl Leaving {
 /// After so many tasks have ended, their memory is given back.
 const TRIM_AFTER: usize = 128;
 
-/// All connections of a worker that have a task; the others are in the lot.
+/// All connections of a worker that have a task; the others are in the idle set.
 pub struct ConnectionTable {
     table: RefCell<Slab<Rc<ConnectionState>>>,
     taken: Notify,
@@ -298,7 +298,7 @@ impl ConnectionTable {
         self.len() == 0
     }
 
-    /// There is a connection, here or in the lot: deadlines count.
+    /// There is a connection, here or in the idle set: deadlines count.
     pub fn wake_clock(&self) {
         self.taken.notify_waiters();
     }

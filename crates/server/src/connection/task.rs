@@ -1,6 +1,6 @@
 //! A connection that has to wait: for the rest of a request, for what its response needs, or for its client to
 //! take that. It has a task of its own, a state, and a deadline for whatever it waits for. As soon as it has
-//! answered a request without waiting, it goes back to the lot.
+//! answered a request without waiting, it goes back to the idle set.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,7 +13,7 @@ use taipan_http::status::Status;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
-use super::lot;
+use super::idle;
 use super::output::{self, Manner, Output, Sent};
 use super::stream::Stream;
 use super::transport::{Broken, Transport};
@@ -34,7 +34,7 @@ const LINGER_BYTES: usize = 1024 * 1024;
 pub enum Start {
     /// There may be more in `rest`.
     Input,
-    /// What the lot could not do without waiting.
+    /// What the idle set could not do without waiting.
     Next(Next),
     /// The last answer has been sent.
     Linger,
@@ -87,7 +87,7 @@ impl Task {
         Task { transport, client, connections, http, waited: Waited::Yes, place: None }
     }
 
-    /// Serves until the connection ends or goes back to the lot.
+    /// Serves until the connection ends or goes back to the idle set.
     pub async fn serve(mut self, start: Start) {
         let serving = Serving(&mut self);
         let task = &mut *serving.0;
@@ -104,10 +104,10 @@ impl Task {
         std::mem::forget(serving);
         match end {
             End::Close => {}
-            End::Leave => self.see_out(),
+            End::Leave => self.drain(),
             End::Linger => {
                 self.linger().await;
-                self.see_out();
+                self.drain();
             }
             End::Park => self.park(),
         }
@@ -389,7 +389,7 @@ impl Task {
     /// (RFC 9112 §9.6): so the client is told that there is no more, and read until it has closed.
     async fn linger(&mut self) {
         self.connections
-            .doors
+            .acceptor
             .lingering
             .add(&self.transport.entry.state, self.connections.services.site.limits.connections);
         self.linger_in(Phase::Linger).await;
@@ -420,13 +420,13 @@ impl Task {
     }
 
     /// Closes, unless the client has yet to take much: that needs no task.
-    fn see_out(self) {
+    fn drain(self) {
         let Task { transport, client, connections, .. } = self;
         let (family, unacknowledged) = (transport.family(), transport.stream.borrow().unacknowledged());
-        if unacknowledged > lot::KEPT
+        if unacknowledged > idle::KEPT
             && let Some((fd, _)) = transport.into_fd()
         {
-            connections.see_out(fd, family, client);
+            connections.drain(fd, family, client);
         }
     }
 

@@ -66,11 +66,11 @@ fn whole(call: Call) -> Result<(), Errno> {
     bytes_of(call).map(|_| ())
 }
 
-/// Has the lot told of `fd` again, as if more had come.
+/// Has the idle set told of `fd` again, as if more had come.
 fn tell_again(fd: BorrowedFd<'_>) {
     let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(watched) = watched.as_ref().and_then(|all| all.get(&fd.as_raw_fd())) else { return };
-    // SAFETY: the lot's epoll instance is open for as long as connections are read in it.
+    // SAFETY: the idle set's epoll instance is open for as long as connections are read in it.
     let epoll = unsafe { BorrowedFd::borrow_raw(watched.epoll) };
     _ = epoll::modify(epoll, fd, EventData::new_u64(watched.data), watched.what);
 }

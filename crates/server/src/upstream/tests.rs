@@ -17,7 +17,7 @@ use site::route::{Pattern, Routes};
 use crate::channel::Channel;
 use crate::connection::Connections;
 use crate::connection::client::Client;
-use crate::connection::lot;
+use crate::connection::idle;
 use crate::files::roots::OpenRoots;
 use crate::peer::Family;
 use crate::peer::Peer;
@@ -90,7 +90,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
         let (connections, _closing) = worker::build(site, roots, Some(ours), Vec::new()).unwrap();
         let runner = connections.responder.upstreams.runner.clone().unwrap();
         let listening = tokio::task::spawn_local(runner.listen());
-        let serving = tokio::task::spawn_local(lot::serve(connections.clone()));
+        let serving = tokio::task::spawn_local(idle::serve(connections.clone()));
         let done =
             tokio::time::timeout(PATIENCE, test(connections.clone())).await.expect("it comes to an end");
         listening.abort();
@@ -105,7 +105,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
 fn connect(connections: &Connections) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    connections.lot.admit(server.into(), Family::Unix, Client::known(Peer::Unix), 0, 0).unwrap();
+    connections.idle.admit(server.into(), Family::Unix, Client::known(Peer::Unix), 0, 0).unwrap();
     client
 }
 

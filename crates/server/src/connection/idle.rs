@@ -1,5 +1,5 @@
-//! The parking lot, where connections are as long as nothing keeps them waiting: a descriptor in an epoll
-//! instance of the lot's own, which is itself one descriptor in the worker's loop, and a slot in a table.
+//! The idle set, where connections are as long as nothing keeps them waiting: a descriptor in an epoll
+//! instance of the idle set's own, which is itself one descriptor in the worker's loop, and a connection in a table.
 //! No task, no buffer, no registration with the runtime.
 //!
 //! Most requests are answered right here: what comes is read into the worker's buffer, answered from what
@@ -43,23 +43,23 @@ const READS_PER_VISIT: usize = 4;
 /// and of those the kernel resets some when its memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
 
-/// A table of more than a few slots gets room for many at once: so large, it is mapped by itself, takes only the
+/// A table of more than a few entries gets room for many at once: so large, it is mapped by itself, takes only the
 /// pages that are used, and grows without leaving a place behind in the heap.
 const FEW: usize = 512;
 const MANY: usize = 16 * 1024;
 
-pub struct Lot {
+pub struct IdleSet {
     epoll: AsyncFd<OwnedFd>,
-    slots: RefCell<Slab<Slot>>,
+    entries: RefCell<Slab<IdleConnection>>,
     events: RefCell<Vec<Event>>,
 }
 
 /// A connection at rest.
-struct Slot {
+struct IdleConnection {
     fd: OwnedFd,
     family: Family,
     requests: u32,
-    stays: Stays,
+    state: State,
     /// When it last had something to say, or came.
     since: Ticks,
     /// Of an answer, when the deadline had come.
@@ -69,11 +69,11 @@ struct Slot {
 
 /// What a connection stays for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stays {
+enum State {
     /// The next request.
-    ToAsk,
+    Open,
     /// What the kernel still has for its client. Nothing more is said on it.
-    ToTake,
+    Draining,
 }
 
 /// A short read has emptied a TCP socket, and what comes later is a new edge: but not where the peer has
@@ -89,20 +89,20 @@ enum Visit {
     Leave(Box<(Http1, Start, Vec<u8>)>),
 }
 
-impl Slot {
+impl IdleConnection {
     /// What it waits for, and what it means when that takes too long.
-    fn waits_for(&self) -> (Phase, Count) {
-        match (self.stays, self.requests) {
-            (Stays::ToTake, _) => (Phase::Write, Count::LateWrite),
-            (Stays::ToAsk, 0) => (Phase::Head, Count::LateHead),
-            (Stays::ToAsk, _) => (Phase::Idle, Count::LateIdle),
+    fn deadline(&self) -> (Phase, Count) {
+        match (self.state, self.requests) {
+            (State::Draining, _) => (Phase::Write, Count::LateWrite),
+            (State::Open, 0) => (Phase::Head, Count::LateHead),
+            (State::Open, _) => (Phase::Idle, Count::LateIdle),
         }
     }
 
     /// From now on it stays only until its client has all.
-    fn see_out(&mut self, now: Ticks) {
+    fn drain(&mut self, now: Ticks) {
         stream::shut_down(&self.fd);
-        self.stays = Stays::ToTake;
+        self.state = State::Draining;
         self.since = now;
         self.unsent = None;
     }
@@ -124,11 +124,11 @@ impl Visit {
     }
 }
 
-impl Lot {
+impl IdleSet {
     /// To be called within the worker's runtime.
-    pub fn open() -> io::Result<Lot> {
+    pub fn open() -> io::Result<IdleSet> {
         let epoll = sys::watch(epoll::create(CreateFlags::CLOEXEC)?, Interest::READABLE)?;
-        Ok(Lot { epoll, slots: RefCell::default(), events: RefCell::default() })
+        Ok(IdleSet { epoll, entries: RefCell::default(), events: RefCell::default() })
     }
 
     /// Takes a connection in, until it has something to say or its deadline has come.
@@ -140,88 +140,90 @@ impl Lot {
         requests: u32,
         since: Ticks,
     ) -> io::Result<()> {
-        self.insert(Slot { fd, family, requests, stays: Stays::ToAsk, since, unsent: None, client })
+        self.insert(IdleConnection { fd, family, requests, state: State::Open, since, unsent: None, client })
     }
 
     /// Takes a connection in that is over, until its client has closed it, or takes too little.
-    pub fn see_out(&self, fd: OwnedFd, family: Family, client: Client, now: Ticks) -> io::Result<()> {
-        let mut slot =
-            Slot { fd, family, requests: 0, stays: Stays::ToAsk, since: now, unsent: None, client };
-        slot.see_out(now);
-        self.insert(slot)
+    pub fn drain(&self, fd: OwnedFd, family: Family, client: Client, now: Ticks) -> io::Result<()> {
+        let mut connection =
+            IdleConnection { fd, family, requests: 0, state: State::Open, since: now, unsent: None, client };
+        connection.drain(now);
+        self.insert(connection)
     }
 
-    fn insert(&self, slot: Slot) -> io::Result<()> {
-        let mut slots = self.slots.borrow_mut();
-        if slots.len() == slots.capacity() && slots.len() >= FEW {
-            slots.reserve(MANY);
+    fn insert(&self, connection: IdleConnection) -> io::Result<()> {
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() == entries.capacity() && entries.len() >= FEW {
+            entries.reserve(MANY);
         }
-        let entry = slots.vacant_entry();
+        let entry = entries.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
         // already is told of at once.
         let what = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        calls::epoll_add(self.epoll.get_ref(), &slot.fd, data, what)?;
-        entry.insert(slot);
+        calls::epoll_add(self.epoll.get_ref(), &connection.fd, data, what)?;
+        entry.insert(connection);
         Ok(())
     }
 
     /// Closes those whose deadline has passed: that of a first request, that between requests, or that of
     /// taking an answer.
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks, counts: &Counts) {
-        let mut slots = self.slots.borrow_mut();
-        slots.retain(|_, slot| {
-            let (phase, late) = slot.waits_for();
-            let stays =
-                now.wrapping_sub(slot.since) < deadlines.of(phase) || slot.is_taking(phase, deadlines, now);
+        let mut entries = self.entries.borrow_mut();
+        entries.retain(|_, connection| {
+            let (phase, late) = connection.deadline();
+            let stays = now.wrapping_sub(connection.since) < deadlines.of(phase)
+                || connection.is_taking(phase, deadlines, now);
             if !stays {
                 counts.add(late, 1);
                 // What the client did not take in time is not kept for it in the kernel, either.
-                if slot.unsent.is_some_and(|unsent| unsent > 0) {
-                    stream::reset_when_closed(&slot.fd);
+                if connection.unsent.is_some_and(|unsent| unsent > 0) {
+                    stream::reset_when_closed(&connection.fd);
                 }
             }
             stays
         });
-        if slots.is_empty() && slots.capacity() > 0 {
-            *slots = Slab::new();
+        if entries.is_empty() && entries.capacity() > 0 {
+            *entries = Slab::new();
         }
     }
 
     /// Closes the one that has been silent longest. `false`: none has been for long: whoever has asked
     /// just now is likely to ask again, and must not find its connection closed on the way.
     pub fn evict(&self, now: Ticks) -> bool {
-        let mut slots = self.slots.borrow_mut();
-        let idle = |slot: &Slot| now.wrapping_sub(slot.since);
-        let oldest =
-            slots.iter().filter(|(_, slot)| idle(slot) >= EVICT_AFTER).max_by_key(|(_, slot)| idle(slot));
+        let mut entries = self.entries.borrow_mut();
+        let idle = |connection: &IdleConnection| now.wrapping_sub(connection.since);
+        let oldest = entries
+            .iter()
+            .filter(|(_, connection)| idle(connection) >= EVICT_AFTER)
+            .max_by_key(|(_, connection)| idle(connection));
         oldest.map(|(key, _)| key).is_some_and(|key| {
-            slots.remove(key);
+            entries.remove(key);
             true
         })
     }
 
     /// Takes all connections out that may have another request, for somebody else. The others are closed.
     pub fn take_all(&self) -> Vec<(OwnedFd, Family, Client, u32)> {
-        let slots = std::mem::take(&mut *self.slots.borrow_mut());
-        let out = |(_, slot): (usize, Slot)| {
+        let entries = std::mem::take(&mut *self.entries.borrow_mut());
+        let out = |(_, connection): (usize, IdleConnection)| {
             // Fails only for a descriptor that is not there, and then there is nothing to take out.
-            _ = epoll::delete(self.epoll.get_ref(), &slot.fd);
-            (slot.fd, slot.family, slot.client, slot.requests)
+            _ = epoll::delete(self.epoll.get_ref(), &connection.fd);
+            (connection.fd, connection.family, connection.client, connection.requests)
         };
-        slots.into_iter().filter(|(_, slot)| slot.stays == Stays::ToAsk).map(out).collect()
+        entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
     }
 
     pub fn close_all(&self) {
-        *self.slots.borrow_mut() = Slab::new();
+        *self.entries.borrow_mut() = Slab::new();
     }
 
     pub fn len(&self) -> usize {
-        self.slots.borrow().len()
+        self.entries.borrow().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.slots.borrow().is_empty()
+        self.entries.borrow().is_empty()
     }
 
     /// Waits until connections have something to say, and notes which.
@@ -242,16 +244,16 @@ impl Lot {
     }
 }
 
-/// Answers the connections of the lot, for as long as the worker lives.
+/// Answers the connections of the idle set, for as long as the worker lives.
 pub async fn serve(connections: Rc<Connections>) -> io::Result<()> {
     loop {
-        connections.lot.events().await?;
-        let events = std::mem::take(&mut *connections.lot.events.borrow_mut());
+        connections.idle.events().await?;
+        let events = std::mem::take(&mut *connections.idle.events.borrow_mut());
         for event in &events {
             let (key, flags) = (event.data.u64() as usize, event.flags);
             guard(&connections, key, || visit(&connections, key, flags));
         }
-        *connections.lot.events.borrow_mut() = events;
+        *connections.idle.events.borrow_mut() = events;
     }
 }
 
@@ -260,40 +262,40 @@ pub async fn serve(connections: Rc<Connections>) -> io::Result<()> {
 fn guard(connections: &Connections, key: usize, visit: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(visit)).is_err() {
         connections.services.counts.add(Count::Panicked, 1);
-        connections.lot.slots.borrow_mut().try_remove(key);
+        connections.idle.entries.borrow_mut().try_remove(key);
     }
 }
 
 /// Lets a connection have its say, and moves it to where it belongs after that.
 #[inline]
 fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
-    let mut slots = connections.lot.slots.borrow_mut();
-    let Some(slot) = slots.get_mut(key) else { return };
-    match hear(connections, slot, flags) {
+    let mut entries = connections.idle.entries.borrow_mut();
+    let Some(connection) = entries.get_mut(key) else { return };
+    match hear(connections, connection, flags) {
         Visit::Stay => {}
         Visit::Close => {
-            slots.remove(key);
+            entries.remove(key);
             connections.freed();
         }
         Visit::Leave(leaving) => {
             let (http, start, input) = *leaving;
-            let slot = slots.remove(key);
-            drop(slots);
+            let connection = entries.remove(key);
+            drop(entries);
             // Fails only for a descriptor that is not there, and then there is nothing to take out.
-            _ = epoll::delete(connections.lot.epoll.get_ref(), &slot.fd);
-            connections.give_task(slot.fd, slot.family, slot.client, http, input, start);
+            _ = epoll::delete(connections.idle.epoll.get_ref(), &connection.fd);
+            connections.give_task(connection.fd, connection.family, connection.client, http, input, start);
         }
     }
 }
 
 /// Reads what has come, answers, and sends, as far as nothing has to wait.
 #[inline]
-fn hear(connections: &Rc<Connections>, slot: &mut Slot, flags: EventFlags) -> Visit {
+fn hear(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
     for _ in 0..READS_PER_VISIT {
         let read = {
             let scratch = &mut *connections.services.scratch.borrow_mut();
             let space = scratch.space_behind(&[]);
-            calls::recv(&slot.fd, &mut *space, RecvFlags::DONTWAIT).map(|n| (n, n == space.len()))
+            calls::recv(&connection.fd, &mut *space, RecvFlags::DONTWAIT).map(|n| (n, n == space.len()))
         };
         let (have, full) = match read {
             Ok((0, _)) => return Visit::Close,
@@ -302,27 +304,29 @@ fn hear(connections: &Rc<Connections>, slot: &mut Slot, flags: EventFlags) -> Vi
             Err(Errno::INTR) => continue,
             Err(_) => return Visit::Close,
         };
-        if slot.stays == Stays::ToTake {
+        if connection.state == State::Draining {
             // Unread, it would have the connection reset when that is closed (RFC 9112 §9.6).
             continue;
         }
-        let mut http = Http1::new(slot.client.peer(), slot.requests);
+        let mut http = Http1::new(connection.client.peer(), connection.requests);
         http.began = connections.services.access_time();
         let Answered { used, next } = http.answer(connections, have);
         match next {
-            Next::Send(output) => match send(connections, slot, http, output, used..have) {
+            Next::Send(output) => match send(connections, connection, http, output, used..have) {
                 Visit::Stay => {}
                 other => return other,
             },
             next => return Visit::leave(http, Start::Next(next), input(connections, used..have)),
         }
-        if !full && !flags.intersects(MORE_TO_READ) && slot.family == Family::Tcp {
+        if !full && !flags.intersects(MORE_TO_READ) && connection.family == Family::Tcp {
             return Visit::Stay;
         }
     }
-    match slot.stays {
-        Stays::ToAsk => Visit::leave(Http1::new(slot.client.peer(), slot.requests), Start::Input, Vec::new()),
-        Stays::ToTake => Visit::Stay,
+    match connection.state {
+        State::Open => {
+            Visit::leave(Http1::new(connection.client.peer(), connection.requests), Start::Input, Vec::new())
+        }
+        State::Draining => Visit::Stay,
     }
 }
 
@@ -335,14 +339,14 @@ fn input(connections: &Connections, left: Range<usize>) -> Vec<u8> {
 #[inline]
 fn send(
     connections: &Rc<Connections>,
-    slot: &mut Slot,
+    connection: &mut IdleConnection,
     http: Http1,
     mut output: Output,
     left: Range<usize>,
 ) -> Visit {
     let mut way = OnItsWay::new(&connections.services, &mut output);
     let sent = loop {
-        match way.send(&Bare(slot.fd.as_fd()), connections.services.clock.now()) {
+        match way.send(&Bare(connection.fd.as_fd()), connections.services.clock.now()) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
         }
@@ -362,8 +366,10 @@ fn send(
     connections.finish(output, why);
     match manner {
         _ if why.is_some() => Visit::Close,
-        Manner::Leave if length > KEPT && sys::unsent(slot.fd.as_fd()).is_ok_and(|unsent| unsent > KEPT) => {
-            slot.see_out(connections.services.clock.ticks());
+        Manner::Leave
+            if length > KEPT && sys::unsent(connection.fd.as_fd()).is_ok_and(|unsent| unsent > KEPT) =>
+        {
+            connection.drain(connections.services.clock.ticks());
             Visit::Stay
         }
         Manner::Leave => Visit::Close,
@@ -372,9 +378,9 @@ fn send(
             Visit::leave(http, Start::Input, input(connections, left))
         }
         Manner::Stay | Manner::StayOld => {
-            slot.requests = http.requests;
-            slot.since = connections.services.clock.ticks();
-            slot.unsent = None;
+            connection.requests = http.requests;
+            connection.since = connections.services.clock.ticks();
+            connection.unsent = None;
             Visit::Stay
         }
     }
@@ -392,12 +398,12 @@ mod tests {
     use crate::peer::Peer;
     use crate::services::Services;
 
-    /// A connection in the lot, seen from its client's side.
+    /// A connection in the idle set, seen from its client's side.
     fn connection(connections: &Connections) -> UnixStream {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let client_of = Client::known(Peer::Unix);
-        connections.lot.admit(server.into(), Family::Unix, client_of, 0, 0).unwrap();
+        connections.idle.admit(server.into(), Family::Unix, client_of, 0, 0).unwrap();
         client
     }
 
@@ -413,12 +419,12 @@ mod tests {
             let (mut one, mut other) = (connection(&connections), connection(&connections));
             // While it holds what visits hold.
             guard(&connections, 0, || {
-                let _slots = connections.lot.slots.borrow_mut();
+                let _slots = connections.idle.entries.borrow_mut();
                 let _desk = connections.services.scratch.borrow_mut();
                 panic!("on purpose");
             });
             assert_eq!(one.read(&mut [0; 1]).unwrap(), 0, "closed");
-            assert_eq!(connections.lot.len(), 1);
+            assert_eq!(connections.idle.len(), 1);
             other.write_all(b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
             guard(&connections, 1, || visit(&connections, 1, EventFlags::IN));
             let mut answer = [0; 12];

@@ -1,4 +1,4 @@
-//! The doors of a worker: accepting connections, finding room for them, and telling those for whom there
+//! The acceptor of a worker: accepting connections, finding room for them, and telling those for whom there
 //! is none.
 //!
 //! When all connections are in use, the one that has been idle longest makes room, or one that has been sent its last
@@ -34,15 +34,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Connections that had come before a door was closed; the kernel keeps no more.
 const LAST_ACCEPTS: usize = 4096;
 
-pub struct Doors {
+pub struct Acceptor {
     /// Does somebody wait for room, or has had to since there last was some?
-    crowded: Cell<bool>,
+    at_capacity: Cell<bool>,
     room_timeout: Duration,
     refusals: Places,
     refused: Leaving,
     /// Those that have been sent their last answer, and whose clients have not closed yet.
     pub lingering: Leaving,
-    /// Doors that are still accepted at.
+    /// Acceptor that are still accepted at.
     open: Cell<usize>,
     closing: Cell<bool>,
     close: Notify,
@@ -81,10 +81,10 @@ impl Queue<'_> {
 /// There is no room, and has not been for too long.
 struct Full;
 
-impl Doors {
-    pub fn new(site: &Site) -> Doors {
-        Doors {
-            crowded: Cell::new(false),
+impl Acceptor {
+    pub fn new(site: &Site) -> Acceptor {
+        Acceptor {
+            at_capacity: Cell::new(false),
             room_timeout: site.timeouts.room,
             refusals: Places::new(site.limits.refusals),
             refused: Leaving::default(),
@@ -97,8 +97,8 @@ impl Doors {
     }
 
     #[inline]
-    pub fn is_crowded(&self) -> bool {
-        self.crowded.get()
+    pub fn is_at_capacity(&self) -> bool {
+        self.at_capacity.get()
     }
 
     pub fn close(&self) {
@@ -106,7 +106,7 @@ impl Doors {
         self.close.notify_waiters();
     }
 
-    pub fn are_open(&self) -> bool {
+    pub fn is_accepting(&self) -> bool {
         self.open.get() > 0
     }
 
@@ -128,7 +128,7 @@ impl Doors {
     /// Waits until another connection may come.
     async fn room(&self, connections: &Connections, queue: &mut Queue<'_>) -> Result<(), Full> {
         if !connections.is_full() {
-            self.crowded.set(false);
+            self.at_capacity.set(false);
             queue.has_room();
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Doors {
             let patience = if self.lingering.evict_first() || connections.evict_slowest() {
                 LOOK_AGAIN
             } else {
-                self.crowded.set(true);
+                self.at_capacity.set(true);
                 queue.patience(came, self.room_timeout)
             };
             if patience.is_zero() {
@@ -188,13 +188,13 @@ impl Doors {
 
 /// Accepts until the worker leaves. Ends only then.
 pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Result<()> {
-    let doors = &connections.doors;
-    doors.open.set(doors.open.get() + 1);
+    let acceptor = &connections.acceptor;
+    acceptor.open.set(acceptor.open.get() + 1);
     let mut queue = Queue { listener: &listener, full_since: None };
     loop {
         let accepted = tokio::select! {
             biased;
-            () = doors.closed() => break,
+            () = acceptor.closed() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -211,12 +211,12 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         connections.rest(fd, listener.family(), Client::known(peer), 0, connections.services.clock.ticks());
     }
     drop(listener);
-    doors.open.set(doors.open.get() - 1);
+    acceptor.open.set(acceptor.open.get() - 1);
     connections.left();
     Ok(())
 }
 
-/// A new connection goes to the lot, where its first request is awaited. One may wait here for room, the
+/// A new connection goes to the idle set, where its first request is awaited. One may wait here for room, the
 /// others wait in the kernel.
 async fn receive(
     connections: &Rc<Connections>,
@@ -230,7 +230,7 @@ async fn receive(
         connections.services.counts.add(Count::PerClient, 1);
         return refuse(connections, fd, family).await;
     };
-    match connections.doors.room(connections, queue).await {
+    match connections.acceptor.room(connections, queue).await {
         Ok(()) => connections.rest(fd, family, client, 0, connections.services.clock.ticks()),
         Err(Full) => {
             connections.services.counts.add(Count::Refused, 1);
@@ -242,7 +242,7 @@ async fn receive(
 /// Answers the one request that the connection may make with 503. It is read first: some clients take an
 /// answer that they have not asked for as a fault.
 async fn refuse(connections: &Rc<Connections>, fd: OwnedFd, family: Family) {
-    let Some(place) = connections.doors.refusal(connections).await else { return };
+    let Some(place) = connections.acceptor.refusal(connections).await else { return };
     connections.refuse(fd, family, place);
 }
 
@@ -269,12 +269,12 @@ async fn fail(connections: &Connections, error: &io::Error) {
         return;
     }
     connections.services.counts.add(Count::AcceptFailed, 1);
-    connections.doors.complain(error, connections.services.clock.read());
+    connections.acceptor.complain(error, connections.services.clock.read());
     if connections.evict() {
         return;
     }
     let place = async {
-        match connections.doors.lingering.evict_first() || connections.evict_slowest() {
+        match connections.acceptor.lingering.evict_first() || connections.evict_slowest() {
             true => connections.a_place().await,
             false => std::future::pending().await,
         }
