@@ -8,11 +8,11 @@ pub mod body;
 use std::rc::Rc;
 
 use site::proxies::Via;
-use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Persistence, Version};
+use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
 use taipan_http::status::Status;
 use taipan_http::target::TargetError;
 
-use super::output::{self, Batch, Manner, Output};
+use super::output::{self, Batch, Output, Persistence};
 use crate::connection::Connections;
 use crate::exchange;
 use crate::log::access::{Asked, Records};
@@ -103,8 +103,8 @@ impl Http1 {
     ) -> Output {
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
         let reading = if is_body_read { Reading::Through } else { Reading::Unread };
-        let manner = self.manner(connections, head, &reply, reading);
-        self.push(connections, reply, Some(head), manner, &mut batch);
+        let persistence = self.persistence(connections, head, &reply, reading);
+        self.push(connections, reply, Some(head), persistence, &mut batch);
         batch.finish()
     }
 
@@ -122,7 +122,7 @@ impl Http1 {
                 self.find_client(connections, &mut head);
                 let reply = Reply::block(reply.block.clone());
                 let reply = if head.method == Method::Head { reply.without_body() } else { reply };
-                self.push(connections, reply, Some(&head), Manner::Close, &mut batch);
+                self.push(connections, reply, Some(&head), Persistence::LingeringClose, &mut batch);
             }
             Err(error) => self.refuse_head(connections, error, input, &mut batch),
         }
@@ -136,7 +136,7 @@ impl Http1 {
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
         let reply = Reply::block(reply.block.clone());
         let reply = if input.starts_with(b"HEAD ") { reply.without_body() } else { reply };
-        self.push(connections, reply, None, Manner::Close, &mut batch);
+        self.push(connections, reply, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
             batch.records.clear();
         }
@@ -194,8 +194,8 @@ impl Http1 {
         }
         match self.fast(connections, head) {
             Some(reply) => {
-                let manner = self.manner(connections, head, &reply, Reading::Through);
-                self.push(connections, reply, Some(head), manner, batch);
+                let persistence = self.persistence(connections, head, &reply, Reading::Through);
+                self.push(connections, reply, Some(head), persistence, batch);
                 Step::Answered(used)
             }
             None => Step::Stop(Next::Respond(used)),
@@ -254,7 +254,13 @@ impl Http1 {
 
     /// How the connection goes on after this answer.
     #[inline]
-    fn manner(&self, connections: &Connections, head: &Head<'_>, reply: &Reply, reading: Reading) -> Manner {
+    fn persistence(
+        &self,
+        connections: &Connections,
+        head: &Head<'_>,
+        reply: &Reply,
+        reading: Reading,
+    ) -> Persistence {
         let limit = connections.services.site.limits.requests;
         let last = limit != 0 && self.requests + 1 >= limit;
         let closes = last
@@ -263,10 +269,10 @@ impl Http1 {
             || connections.closes_connections()
             || (head.version == Version::Http10 && reply.is_streamed());
         match (head.persistence, head.version) {
-            _ if closes => Manner::Close,
-            (Persistence::Close, _) => Manner::Leave,
-            (Persistence::KeepAlive, Version::Http10) => Manner::StayOld,
-            (Persistence::KeepAlive, Version::Http11) => Manner::Stay,
+            _ if closes => Persistence::LingeringClose,
+            (head::Persistence::Close, _) => Persistence::Close,
+            (head::Persistence::KeepAlive, Version::Http10) => Persistence::KeepAliveHttp10,
+            (head::Persistence::KeepAlive, Version::Http11) => Persistence::KeepAlive,
         }
     }
 
@@ -276,13 +282,13 @@ impl Http1 {
         connections: &Connections,
         reply: Reply,
         head: Option<&Head<'_>>,
-        manner: Manner,
+        persistence: Persistence,
         batch: &mut Batch<'_>,
     ) {
         self.requests = self.requests.saturating_add(1);
         connections.services.counts.answered(reply.status());
         let version = head.map_or(Version::Http11, |h| h.version);
-        let line = output::connection_line(&reply, manner, version);
+        let line = output::connection_line(&reply, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
         let asked = Asked {
             client: self.client,
@@ -295,7 +301,7 @@ impl Http1 {
         if let Some(rule) = reply.broken {
             batch.records.name_rule(rule);
         }
-        batch.push(reply, manner, version, line);
+        batch.push(reply, persistence, version, line);
     }
 
     /// An answer to a head that is none, after which the connection closes: where the next request begins
@@ -311,7 +317,7 @@ impl Http1 {
         let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
         let method = if is_head { Method::Head } else { Method::Unknown };
         let reply = exchange::refuse(&connections.services, method, error.status(), Some(error.rule()));
-        self.push(connections, reply, None, Manner::Close, batch);
+        self.push(connections, reply, None, Persistence::LingeringClose, batch);
     }
 
     /// Notes who has made the request at hand, and gives its head the scheme and the host that it was made with.
@@ -358,7 +364,7 @@ impl Http1 {
         });
         let method = head.map_or(Method::Unknown, |h| h.method);
         let reply = exchange::refuse(&connections.services, method, status, None);
-        self.push(connections, reply, head.as_ref(), Manner::Close, &mut batch);
+        self.push(connections, reply, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }
 }

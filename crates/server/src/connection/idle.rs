@@ -23,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
-use super::output::{self, Manner, Output, Sent};
+use super::output::{self, Output, Persistence, Sent};
 use super::stream::{self, Bare};
 use super::task::Start;
 use super::way::OnItsWay;
@@ -362,22 +362,22 @@ fn send(
         }
         Err(error) => Some(output::why(&error)),
     };
-    let (manner, length) = (output.manner, output.sent());
+    let (persistence, length) = (output.persistence, output.sent());
     connections.finish(output, why);
-    match manner {
+    match persistence {
         _ if why.is_some() => Visit::Close,
-        Manner::Leave
+        Persistence::Close
             if length > KEPT && sys::unsent(connection.fd.as_fd()).is_ok_and(|unsent| unsent > KEPT) =>
         {
             connection.drain(connections.services.clock.ticks());
             Visit::Stay
         }
-        Manner::Leave => Visit::Close,
-        Manner::Close => Visit::leave(http, Start::Linger, Vec::new()),
-        Manner::Stay | Manner::StayOld if !left.is_empty() => {
+        Persistence::Close => Visit::Close,
+        Persistence::LingeringClose => Visit::leave(http, Start::Linger, Vec::new()),
+        Persistence::KeepAlive | Persistence::KeepAliveHttp10 if !left.is_empty() => {
             Visit::leave(http, Start::Input, input(connections, left))
         }
-        Manner::Stay | Manner::StayOld => {
+        Persistence::KeepAlive | Persistence::KeepAliveHttp10 => {
             connection.requests = http.requests;
             connection.since = connections.services.clock.ticks();
             connection.unsent = None;

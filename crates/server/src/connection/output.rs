@@ -27,22 +27,22 @@ const SLICE: u64 = 192 * 1024;
 /// What is not in memory is read by this much: it stays with the connection until the client has taken it.
 const COLD: u64 = memory::ANSWER;
 
-/// How the connection goes on after an answer, which is not the reply's business.
+/// Whether the connection stays open behind a response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// HTTP/1.1, staying open: nothing to say.
-    Stay,
-    /// HTTP/1.0, staying open.
-    StayOld,
-    /// Closing because the client asked for it: it will send no more.
-    Leave,
-    /// Closing because we want to: the client may still be sending.
+pub enum Persistence {
+    /// HTTP/1.1 stays open, and says nothing.
+    KeepAlive,
+    /// HTTP/1.0 stays open with a `Connection: keep-alive`.
+    KeepAliveHttp10,
+    /// The client asked to close, and will send no more.
     Close,
+    /// The server closes, while the client may still be sending (RFC 9112 §9.6).
+    LingeringClose,
 }
 
-impl Manner {
+impl Persistence {
     pub fn closes(self) -> bool {
-        matches!(self, Manner::Leave | Manner::Close)
+        matches!(self, Persistence::Close | Persistence::LingeringClose)
     }
 }
 
@@ -69,12 +69,12 @@ impl Coding {
 
 /// The line that the head still needs, to say how the connection goes on and how the body ends.
 #[inline]
-pub fn connection_line(reply: &Reply, manner: Manner, version: Version) -> &'static [u8] {
-    match (coding(reply, version), manner) {
-        (Coding::None, Manner::Stay) => b"",
-        (Coding::None, Manner::StayOld) => b"Connection: keep-alive\r\n",
-        (Coding::None, Manner::Leave | Manner::Close) => b"Connection: close\r\n",
-        (Coding::Chunked, Manner::Leave | Manner::Close) => {
+pub fn connection_line(reply: &Reply, persistence: Persistence, version: Version) -> &'static [u8] {
+    match (coding(reply, version), persistence) {
+        (Coding::None, Persistence::KeepAlive) => b"",
+        (Coding::None, Persistence::KeepAliveHttp10) => b"Connection: keep-alive\r\n",
+        (Coding::None, Persistence::Close | Persistence::LingeringClose) => b"Connection: close\r\n",
+        (Coding::Chunked, Persistence::Close | Persistence::LingeringClose) => {
             b"Transfer-Encoding: chunked\r\nConnection: close\r\n"
         }
         (Coding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
@@ -95,25 +95,32 @@ pub struct Batch<'a> {
     reply: Option<Reply>,
     coding: Coding,
     pub records: Records,
-    manner: Manner,
+    persistence: Persistence,
 }
 
 impl<'a> Batch<'a> {
     /// With buffers lent by the services.
     pub fn new(services: &'a Services, (out, records): (Vec<u8>, Records)) -> Batch<'a> {
-        Batch { services, out, reply: None, coding: Coding::None, records, manner: Manner::Stay }
+        Batch {
+            services,
+            out,
+            reply: None,
+            coding: Coding::None,
+            records,
+            persistence: Persistence::KeepAlive,
+        }
     }
 
     /// Adds an answer, with the `line` that `connection_line` gave for it. A lone one without a line,
     /// the usual case, is sent straight from its block; only others are copied together.
     #[inline]
-    pub fn push(&mut self, mut reply: Reply, manner: Manner, version: Version, line: &[u8]) {
+    pub fn push(&mut self, mut reply: Reply, persistence: Persistence, version: Version, line: &[u8]) {
         if let Some(before) = self.reply.take() {
             // At once for the whole batch, and never for more.
             self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
             self.out.extend_from_slice(before.bytes());
         }
-        self.manner = manner;
+        self.persistence = persistence;
         self.coding = coding(&reply, version);
         if !line.is_empty() {
             reply.block.write_with(line, &mut self.out);
@@ -126,7 +133,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn has_room(&self) -> bool {
         self.reply.as_ref().is_none_or(|reply| self.takes(reply))
-            && !self.manner.closes()
+            && !self.persistence.closes()
             && !self.records.are_full()
     }
 
@@ -159,7 +166,7 @@ impl<'a> Batch<'a> {
             taken: None,
             coding: self.coding,
             records: take(&mut self.records),
-            manner: self.manner,
+            persistence: self.persistence,
         }
     }
 
@@ -189,7 +196,7 @@ pub struct Output {
     taken: Option<i64>,
     coding: Coding,
     pub records: Records,
-    pub manner: Manner,
+    pub persistence: Persistence,
 }
 
 /// How far one turn of sending came.

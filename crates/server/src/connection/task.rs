@@ -14,7 +14,7 @@ use taipan_http::status::Status;
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::idle;
-use super::output::{self, Manner, Output, Sent};
+use super::output::{self, Output, Persistence, Sent};
 use super::stream::Stream;
 use super::transport::{Broken, Transport};
 use super::way::OnItsWay;
@@ -230,9 +230,9 @@ impl Task {
             self.transport.enter(Phase::Idle);
         }
         let ended = sent.as_ref().err().map(|(_, why)| *why);
-        let manner = output.manner;
+        let persistence = output.persistence;
         self.connections.finish(output, ended);
-        match (sent, manner) {
+        match (sent, persistence) {
             (Err((broken, _)), _) => {
                 self.transport.buffered.take();
                 // What the client did not take in time is not kept for it in the kernel, either.
@@ -241,9 +241,9 @@ impl Task {
                 }
                 Err(broken)
             }
-            (Ok(()), Manner::Stay | Manner::StayOld) => Ok(None),
-            (Ok(()), Manner::Leave) => Ok(Some(End::Leave)),
-            (Ok(()), Manner::Close) => Ok(Some(End::Linger)),
+            (Ok(()), Persistence::KeepAlive | Persistence::KeepAliveHttp10) => Ok(None),
+            (Ok(()), Persistence::Close) => Ok(Some(End::Leave)),
+            (Ok(()), Persistence::LingeringClose) => Ok(Some(End::Linger)),
         }
     }
 
