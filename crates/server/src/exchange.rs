@@ -31,7 +31,7 @@ use crate::files::{self, DiskLookup, Entry, Files, Lookup, script};
 use crate::log;
 use crate::request::Request;
 use crate::request::body::{HowFar, RequestBody};
-use crate::response::Reply;
+use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::turn::Turns;
@@ -60,31 +60,31 @@ impl Responder {
 
     /// The response to a request without a body, if it can be had without waiting.
     #[inline]
-    pub fn fast(&self, host: usize, head: &Head<'_>) -> Option<Reply> {
+    pub fn fast(&self, host: usize, head: &Head<'_>) -> Option<Response> {
         let exchange = Exchange::new(self, host, head);
         match exchange.path() {
             Ok(path) => exchange.fast(path),
-            Err(reply) => Some(reply),
+            Err(response) => Some(response),
         }
     }
 
     /// Answers a request. A body that nothing takes is read to its end, unless the client waits to be asked for
     /// it.
-    pub async fn respond(&self, request: Request<'_>, body: RequestBody) -> Reply {
+    pub async fn respond(&self, request: Request<'_>, body: RequestBody) -> Response {
         let host = self.services.site.hosts.find(request.head.authority);
         let mut exchange = Exchange { body, ..Exchange::new(self, host, request.head) };
-        let reply = exchange.respond(request).await;
+        let response = exchange.respond(request).await;
         // Where the method alone is likely to be refused, the response comes before the body.
-        let is_refused = reply.status().is_error() && !exchange.reads_first();
+        let is_refused = response.status().is_error() && !exchange.reads_first();
         let how_far = if is_refused { HowFar::WhatHasCome } else { HowFar::ToItsEnd };
         match exchange.body.discard(exchange.max_body, how_far).await {
-            Ok(()) => reply,
+            Ok(()) => response,
             Err((status, rule)) => exchange.finish(fixed::refusal(&self.services, None, status, Some(rule))),
         }
     }
 
     /// As `respond`, as if every authorizer had let the request pass.
-    pub async fn respond_unguarded(&self, request: Request<'_>) -> Reply {
+    pub async fn respond_unguarded(&self, request: Request<'_>) -> Response {
         let host = self.services.site.hosts.find(request.head.authority);
         let guard = Guard::Skipped;
         Exchange { guard, ..Exchange::new(self, host, request.head) }.respond(request).await
@@ -111,7 +111,7 @@ pub fn authorizers(
 }
 
 /// The response to a request that could not be read, with the rule that it breaks.
-pub fn refuse(services: &Services, method: Method, status: Status, rule: Option<&'static Rule>) -> Reply {
+pub fn refuse(services: &Services, method: Method, status: Status, rule: Option<&'static Rule>) -> Response {
     for_method(method, fixed::refusal(services, None, status, rule))
 }
 
@@ -173,7 +173,7 @@ impl<'a> Exchange<'a> {
 
     /// The path that is asked for. Errors: the response where there is none that can be.
     #[inline]
-    fn path(&self) -> Result<SafePath<'a>, Reply> {
+    fn path(&self) -> Result<SafePath<'a>, Response> {
         let Some(path) = self.head.target.path() else { return Err(self.of_the_server()) };
         SafePath::parse(path).map_err(|error| {
             self.finish(fixed::refusal(self.services, None, error.status(), Some(error.rule())))
@@ -187,7 +187,7 @@ impl<'a> Exchange<'a> {
 
     /// `None`: something has to be waited for.
     #[inline]
-    fn fast(&self, path: SafePath<'_>) -> Option<Reply> {
+    fn fast(&self, path: SafePath<'_>) -> Option<Response> {
         let services = self.services;
         if services.sheds_everything() {
             return Some(self.finish(fixed::status(services, None, Status::SERVICE_UNAVAILABLE)));
@@ -205,7 +205,12 @@ impl<'a> Exchange<'a> {
     }
 
     /// As `follow`, if it can be done without waiting.
-    fn follow_at_once(&self, path: &SafePath<'_>, plan: Plan<'a, '_>, told: Option<&Told>) -> Option<Reply> {
+    fn follow_at_once(
+        &self,
+        path: &SafePath<'_>,
+        plan: Plan<'a, '_>,
+        told: Option<&Told>,
+    ) -> Option<Response> {
         match plan {
             Plan::Scripts(_) | Plan::Application(_) => None,
             Plan::Redirect { route, status, location } => {
@@ -217,7 +222,7 @@ impl<'a> Exchange<'a> {
             Plan::Status { route, status, .. } => self.status_at_once(route, status),
             Plan::Files(planned) if told.is_none() && self.may_be_taken_instead(path, &planned) => None,
             Plan::Files(planned) => match self.without_content(&planned) {
-                Some(Ok(reply)) => Some(reply),
+                Some(Ok(response)) => Some(response),
                 Some(Err(status)) => self.status_at_once(planned.route, status),
                 None => match self.probe(path, &planned) {
                     Lookup::Hit(entry) => self.of_entry_at_once(path, &entry, told),
@@ -234,7 +239,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         Absent(route, status): Absent<'a>,
         told: Option<&Told>,
-    ) -> Option<Reply> {
+    ) -> Option<Response> {
         if told.is_some() {
             return self.status_at_once(route, Status::NOT_FOUND);
         }
@@ -247,32 +252,32 @@ impl<'a> Exchange<'a> {
         self.follow_at_once(&path, plan, Some(&told))
     }
 
-    async fn respond(&mut self, request: Request<'_>) -> Reply {
+    async fn respond(&mut self, request: Request<'_>) -> Response {
         let services = self.services;
         let path = match self.path() {
             Ok(path) => path,
-            Err(reply) => return reply,
+            Err(response) => return response,
         };
         if services.sheds_everything() {
             return self.finish(fixed::status(services, None, Status::SERVICE_UNAVAILABLE));
         }
         let plan = self.plan(path.clone());
         self.max_body = plan.route().max_body;
-        if let Err(reply) = self.pass(request, &path, plan.route()).await {
-            return reply;
+        if let Err(response) = self.pass(request, &path, plan.route()).await {
+            return response;
         }
         let Absent(route, status) = match self.follow(request, &path, plan, None).await {
-            Ok(reply) => return reply,
+            Ok(response) => return response,
             Err(absent) => absent,
         };
         let Some(Fallback { path, plan, told }) = self.fallback(&path, route) else {
             return self.status(route, status).await;
         };
-        if let Err(reply) = self.pass(request, &path, plan.route()).await {
-            return reply;
+        if let Err(response) = self.pass(request, &path, plan.route()).await {
+            return response;
         }
         match self.follow(request, &path, plan, Some(&told)).await {
-            Ok(reply) => reply,
+            Ok(response) => response,
             Err(Absent(route, _)) => self.status(route, Status::NOT_FOUND).await,
         }
     }
@@ -287,7 +292,7 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         path: &SafePath<'_>,
         planned: &Route,
-    ) -> Result<(), Reply> {
+    ) -> Result<(), Response> {
         if self.responder.authorizes {
             for (at, id) in self.authorizers(path, planned) {
                 self.authorize(request, at, id).await?;
@@ -303,7 +308,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
         told: Option<&Told>,
-    ) -> Result<Reply, Absent<'a>> {
+    ) -> Result<Response, Absent<'a>> {
         let services = self.services;
         let plan = match plan {
             Plan::Scripts(scripts) => {
@@ -352,7 +357,7 @@ impl<'a> Exchange<'a> {
                     }
                 }
                 match self.without_content(&planned) {
-                    Some(Ok(reply)) => reply,
+                    Some(Ok(response)) => response,
                     Some(Err(status)) => self.status(planned.route, status).await,
                     None => match self.find(path, &planned).await {
                         Ok(entry) => return self.of_entry(path, &entry, told).await,
@@ -375,7 +380,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// A folder that was asked for without its slash. The client has not asked for that of a fallback.
-    fn to_folder_of(&self, path: &SafePath<'_>, told: Option<&Told>) -> Result<Reply, Absent<'a>> {
+    fn to_folder_of(&self, path: &SafePath<'_>, told: Option<&Told>) -> Result<Response, Absent<'a>> {
         match told {
             None => Ok(self.finish(self.to_folder(path))),
             Some(_) => Err(Absent(self.route(path), Status::NOT_FOUND)),
@@ -383,12 +388,12 @@ impl<'a> Exchange<'a> {
     }
 
     /// Has a script or an application answer.
-    async fn run(&mut self, request: Request<'_>, at: RouteId, what: What, told: Option<&Told>) -> Reply {
+    async fn run(&mut self, request: Request<'_>, at: RouteId, what: What, told: Option<&Told>) -> Response {
         let route = self.route_at(at);
         // A part of the path may have a route of its own.
         for &id in &route.authorizers {
-            if let Err(reply) = self.authorize(request, at, id).await {
-                return reply;
+            if let Err(response) = self.authorize(request, at, id).await {
+                return response;
             }
         }
         // A script would show the client what others have sent (RFC 9110 §9.3.8).
@@ -407,7 +412,12 @@ impl<'a> Exchange<'a> {
     }
 
     /// Asks an authorizer, once, whether the request may pass. Errors: the response to one that may not.
-    async fn authorize(&mut self, request: Request<'_>, at: RouteId, id: ApplicationId) -> Result<(), Reply> {
+    async fn authorize(
+        &mut self,
+        request: Request<'_>,
+        at: RouteId,
+        id: ApplicationId,
+    ) -> Result<(), Response> {
         if self.guard == Guard::Skipped || self.passed.contains(&id) {
             return Ok(());
         }
@@ -431,10 +441,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// What the head that a script has written leads to.
-    async fn of_outcome(&mut self, request: Request<'_>, run: &Run, outcome: Outcome) -> Reply {
+    async fn of_outcome(&mut self, request: Request<'_>, run: &Run, outcome: Outcome) -> Response {
         let route = self.route_at(run.route);
         match outcome {
-            Outcome::Reply(reply) => reply,
+            Outcome::Response(response) => response,
             Outcome::Sendfile(file) => self.sendfile(route, &file).await,
             Outcome::Elsewhere(target) => Box::pin(self.redirect_internally(request, run, &target)).await,
             Outcome::Refused((status, rule)) => self.refusal(route, status, Some(rule)).await,
@@ -446,7 +456,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Answers as if `target` had been asked for with GET, as a script wants (RFC 3875 §6.2.2).
-    async fn redirect_internally(&mut self, request: Request<'_>, run: &Run, target: &str) -> Reply {
+    async fn redirect_internally(&mut self, request: Request<'_>, run: &Run, target: &str) -> Response {
         let (path, shown) = (run.name(), target.escape_default());
         let route = self.route_at(run.route);
         if self.redirects == MAX_INTERNAL_REDIRECTS {
@@ -471,7 +481,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// `OPTIONS *`, and CONNECT, which is for proxies.
-    fn of_the_server(&self) -> Reply {
+    fn of_the_server(&self) -> Response {
         self.finish(match self.head.method {
             Method::Options => fixed::options(self.services, None),
             _ => fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED),
@@ -479,7 +489,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What a request for a file gets that needs no look at it. Errors: a status.
-    fn without_content(&self, planned: &PlannedFiles<'_, '_>) -> Option<Result<Reply, Status>> {
+    fn without_content(&self, planned: &PlannedFiles<'_, '_>) -> Option<Result<Response, Status>> {
         match (decide::refused_method(self.head.method), self.head.method) {
             (Some(status), _) => Some(Err(status)),
             (None, Method::Options) => Some(Ok(fixed::options(self.services, Some(planned.route)))),
@@ -534,14 +544,14 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         entry: &Entry,
         told: Option<&Told>,
-    ) -> Result<Reply, Absent<'a>> {
+    ) -> Result<Response, Absent<'a>> {
         Ok(match self.decide(path, entry, told) {
-            Ok(reply) => reply,
+            Ok(response) => response,
             Err(Rest::Absent(absent)) => return Err(absent),
             Err(Rest::Status(route, status)) => self.status(route, status).await,
             Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
                 Ok(wanted) => match listing::kept(&self.responder.files, &wanted, self.now) {
-                    Some(reply) => self.finish(reply),
+                    Some(response) => self.finish(response),
                     None if self.services.sheds_cold() => {
                         self.status(self.route(path), Status::SERVICE_UNAVAILABLE).await
                     }
@@ -553,22 +563,21 @@ impl<'a> Exchange<'a> {
     }
 
     #[inline]
-    fn of_entry_at_once(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Option<Reply> {
+    fn of_entry_at_once(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Option<Response> {
         match self.decide(path, entry, told) {
-            Ok(reply) => Some(reply),
+            Ok(response) => Some(response),
             Err(Rest::Absent(absent)) => self.absent_at_once(path, absent, told),
             Err(Rest::Status(route, status)) => self.status_at_once(route, status),
             Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
-                Ok(wanted) => {
-                    listing::kept(&self.responder.files, &wanted, self.now).map(|reply| self.finish(reply))
-                }
+                Ok(wanted) => listing::kept(&self.responder.files, &wanted, self.now)
+                    .map(|response| self.finish(response)),
                 Err((route, status)) => self.status_at_once(route, status),
             },
         }
     }
 
     #[inline]
-    fn decide(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Result<Reply, Rest<'a>> {
+    fn decide(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Result<Response, Rest<'a>> {
         let services = self.services;
         let asked = as_asked(path);
         let listing = match entry.folder_stamp() {
@@ -599,7 +608,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// 301 to the same path with a slash, which is relative, and keeps the query.
-    fn to_folder(&self, path: &SafePath<'_>) -> Reply {
+    fn to_folder(&self, path: &SafePath<'_>) -> Response {
         let mut location = String::from("/");
         taipan_http::target::encode_path(path.as_str(), &mut location);
         location.push('/');
@@ -635,29 +644,30 @@ impl<'a> Exchange<'a> {
     }
 
     /// A status, with the page that the route has for it, or else the built-in one.
-    async fn status(&self, route: &Route, status: Status) -> Reply {
+    async fn status(&self, route: &Route, status: Status) -> Response {
         self.refusal(route, status, None).await
     }
 
     /// As `status`, with the rule that the request has broken.
-    async fn refusal(&self, route: &Route, status: Status, rule: Option<&'static Rule>) -> Reply {
+    async fn refusal(&self, route: &Route, status: Status, rule: Option<&'static Rule>) -> Response {
         if let Some((page, planned)) = self.error_page(route, status)
             && let Ok(entry) = self.find(page, &planned).await
         {
-            let reply = of_page(self.services, route, status, &entry);
-            return self.finish(Reply { broken: rule, ..reply });
+            let response = of_page(self.services, route, status, &entry);
+            return self.finish(Response { broken: rule, ..response });
         }
         self.finish(fixed::refusal(self.services, Some(route), status, rule))
     }
 
     /// As `status`, unless the page has to be waited for.
-    fn status_at_once(&self, route: &Route, status: Status) -> Option<Reply> {
-        let reply = match self.error_page(route, status).map(|(page, planned)| self.probe(page, &planned)) {
+    fn status_at_once(&self, route: &Route, status: Status) -> Option<Response> {
+        let response = match self.error_page(route, status).map(|(page, planned)| self.probe(page, &planned))
+        {
             Some(Lookup::Hit(entry)) => of_page(self.services, route, status, &entry),
             Some(Lookup::WouldWait(_)) => return None,
             Some(Lookup::Failed(_)) | None => fixed::status(self.services, Some(route), status),
         };
-        Some(self.finish(reply))
+        Some(self.finish(response))
     }
 
     fn error_page<'r>(
@@ -671,8 +681,8 @@ impl<'a> Exchange<'a> {
         Some((page, planned.files()?))
     }
 
-    fn finish(&self, reply: Reply) -> Reply {
-        for_method(self.head.method, reply)
+    fn finish(&self, response: Response) -> Response {
+        for_method(self.head.method, response)
     }
 }
 
@@ -681,7 +691,7 @@ fn as_asked(path: &SafePath<'_>) -> Asked {
     if path.is_folder() { Asked::AsFolder } else { Asked::AsFile }
 }
 
-fn of_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Reply {
+fn of_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Response {
     match entry.plain() {
         Some(chosen) => file::as_page_of(services, route, status, entry, chosen),
         None => fixed::status(services, Some(route), status),
@@ -706,6 +716,6 @@ fn head_for(head: &Head<'_>, target: &str) -> Vec<u8> {
 
 /// HEAD gets what GET would get, without the content (RFC 9110 §9.3.2).
 #[inline]
-fn for_method(method: Method, reply: Reply) -> Reply {
-    if method == Method::Head { reply.without_body() } else { reply }
+fn for_method(method: Method, response: Response) -> Response {
+    if method == Method::Head { response.without_body() } else { response }
 }

@@ -21,7 +21,7 @@ use crate::flags::Explain;
 use crate::peer::Peer;
 use crate::request::Ends;
 use crate::request::Request;
-use crate::response::{Body, Reply};
+use crate::response::{Body, Response};
 use crate::services::Services;
 use crate::{start, terminal};
 
@@ -89,7 +89,7 @@ async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result
         Err(error) => {
             terminal::out(format_args!("request   refused: {}", error.rule()));
             terminal::out(format_args!(
-                "reply\n{}",
+                "response\n{}",
                 indented(&exchange::refuse(
                     &responder.services,
                     Method::Unknown,
@@ -113,10 +113,12 @@ async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result
             tell_authorizers(responder, host, &head);
             let ends = Ends { client: Peer::Unix, via: Via::Nothing, local: None };
             let request = Request { head: &head, ends };
-            let reply = responder.respond_unguarded(request).await;
-            terminal::out(format_args!("reply\n{}", indented(&reply)));
+            let response = responder.respond_unguarded(request).await;
+            terminal::out(format_args!("response\n{}", indented(&response)));
         }
-        Whose::Script => terminal::out(format_args!("reply     what the script writes; it is not run here")),
+        Whose::Script => {
+            terminal::out(format_args!("response     what the script writes; it is not run here"))
+        }
     }
     Ok(())
 }
@@ -352,10 +354,10 @@ fn tell_found(found: &Found) {
     }
 }
 
-fn indented(reply: &Reply) -> String {
-    let head = String::from_utf8_lossy(reply.block.head());
+fn indented(response: &Response) -> String {
+    let head = String::from_utf8_lossy(response.head.head());
     let mut text: String = head.trim_end().lines().map(|line| format!("          {line}\n")).collect();
-    let content = match (&reply.body, reply.content_length()) {
+    let content = match (&response.body, response.content_length()) {
         (Body::Stream(_), _) => "          (content made while it is sent)".to_owned(),
         (_, Some(bytes)) => format!("          ({bytes} bytes of content)"),
         (_, None) => String::new(),

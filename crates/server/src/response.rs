@@ -18,8 +18,8 @@ use crate::log::access::Answer;
 use crate::services::Services;
 
 /// An answer: a head with, often, the whole body right behind it, and what follows.
-pub struct Reply {
-    pub block: Rc<Block>,
+pub struct Response {
+    pub head: Rc<Block>,
     /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
     pub end: usize,
     pub body: Body,
@@ -87,31 +87,31 @@ impl Body {
     }
 }
 
-impl Reply {
+impl Response {
     /// The whole block and nothing behind it.
-    pub fn block(block: impl Into<Rc<Block>>) -> Reply {
-        let block = block.into();
-        Reply { end: block.bytes().len(), block, body: Body::Nothing, start: 0, broken: None }
+    pub fn from_head(head: impl Into<Rc<Block>>) -> Response {
+        let head = head.into();
+        Response { end: head.bytes().len(), head, body: Body::Nothing, start: 0, broken: None }
     }
 
     pub fn status(&self) -> Status {
-        self.block.status()
+        self.head.status()
     }
 
     /// The same answer to HEAD.
-    pub fn without_body(mut self) -> Reply {
-        self.end = self.block.head_len();
+    pub fn without_body(mut self) -> Response {
+        self.end = self.head.head_len();
         self.body = Body::Nothing;
         self
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.block.bytes()[self.start..self.end]
+        &self.head.bytes()[self.start..self.end]
     }
 
     /// What its line in the log needs, where its head is longer by `line` bytes.
     pub fn logged(&self, line: usize) -> Answer {
-        let head = (self.block.head_len() + line) as u64;
+        let head = (self.head.head_len() + line) as u64;
         Answer { status: self.status(), head, length: self.content_length() }
     }
 
@@ -129,7 +129,7 @@ impl Reply {
             Body::Stream(_) => return None,
             Body::Sized(_, length) => *length,
         };
-        Some((self.end - self.block.head_len()) as u64 + behind)
+        Some((self.end - self.head.head_len()) as u64 + behind)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::exchange::Responder;
 use crate::peer::Family;
 use crate::peer::Peer;
 use crate::places::Place;
-use crate::response::Reply;
+use crate::response::Response;
 use crate::response_head::Dated;
 use crate::services::Services;
 use crate::stats::{Count, Snapshot};
@@ -188,10 +188,10 @@ impl Connections {
     /// Gives a connection for which there is no room a task, too, in which it is told so.
     pub fn refuse(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Place) {
         let Some((_, peer)) = Peer::of(&fd) else { return };
-        let reply = Reply::block(self.no_room.at(&self.services.clock));
+        let response = Response::from_head(self.no_room.at(&self.services.clock));
         let mut http = Http1::new(peer, 0);
         http.began = self.services.access_time();
-        let start = task::Start::Refusal(place, reply);
+        let start = task::Start::Refusal(place, response);
         self.give_task(fd, family, Client::known(peer), http, Vec::new(), start);
     }
 

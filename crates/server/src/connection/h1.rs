@@ -17,7 +17,7 @@ use crate::connection::Connections;
 use crate::exchange;
 use crate::log::access::{Asked, Records};
 use crate::peer::Peer;
-use crate::response::Reply;
+use crate::response::Response;
 
 /// Where a connection stands.
 pub struct Http1 {
@@ -98,18 +98,23 @@ impl Http1 {
         &mut self,
         connections: &Connections,
         head: &Head<'_>,
-        reply: Reply,
+        response: Response,
         is_body_read: bool,
     ) -> Output {
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
         let reading = if is_body_read { Reading::Through } else { Reading::Unread };
-        let persistence = self.persistence(connections, head, &reply, reading);
-        self.push(connections, reply, Some(head), persistence, &mut batch);
+        let persistence = self.persistence(connections, head, &response, reading);
+        self.push(connections, response, Some(head), persistence, &mut batch);
         batch.finish()
     }
 
-    /// Answers the request at the start of `input` with `reply` if it is whole, and so ends the connection.
-    pub fn refuse_next(&mut self, connections: &Connections, input: &[u8], reply: &Reply) -> Option<Output> {
+    /// Answers the request at the start of `input` with `response` if it is whole, and so ends the connection.
+    pub fn refuse_next(
+        &mut self,
+        connections: &Connections,
+        input: &[u8],
+        response: &Response,
+    ) -> Option<Output> {
         let mut store = FieldStore::new();
         let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
@@ -120,23 +125,23 @@ impl Http1 {
             }
             Ok(Some((mut head, _))) => {
                 self.find_client(connections, &mut head);
-                let reply = Reply::block(reply.block.clone());
-                let reply = if head.method == Method::Head { reply.without_body() } else { reply };
-                self.push(connections, reply, Some(&head), Persistence::LingeringClose, &mut batch);
+                let response = Response::from_head(response.head.clone());
+                let response = if head.method == Method::Head { response.without_body() } else { response };
+                self.push(connections, response, Some(&head), Persistence::LingeringClose, &mut batch);
             }
             Err(error) => self.refuse_head(connections, error, input, &mut batch),
         }
         Some(batch.finish())
     }
 
-    /// Refuses the request at hand as it is with `reply`. One that has not begun has no line in the log.
-    pub fn refuse_unread(&mut self, connections: &Connections, input: &[u8], reply: &Reply) -> Output {
+    /// Refuses the request at hand as it is with `response`. One that has not begun has no line in the log.
+    pub fn refuse_unread(&mut self, connections: &Connections, input: &[u8], response: &Response) -> Output {
         connections.services.clock.read();
         self.is_from_its_peer();
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
-        let reply = Reply::block(reply.block.clone());
-        let reply = if input.starts_with(b"HEAD ") { reply.without_body() } else { reply };
-        self.push(connections, reply, None, Persistence::LingeringClose, &mut batch);
+        let response = Response::from_head(response.head.clone());
+        let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
+        self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
             batch.records.clear();
         }
@@ -193,9 +198,9 @@ impl Http1 {
             return Step::Stop(Next::Respond(used));
         }
         match self.fast(connections, head) {
-            Some(reply) => {
-                let persistence = self.persistence(connections, head, &reply, Reading::Through);
-                self.push(connections, reply, Some(head), persistence, batch);
+            Some(response) => {
+                let persistence = self.persistence(connections, head, &response, Reading::Through);
+                self.push(connections, response, Some(head), persistence, batch);
                 Step::Answered(used)
             }
             None => Step::Stop(Next::Respond(used)),
@@ -237,7 +242,7 @@ impl Http1 {
 
     /// Has one request answered, which has its line even if that panics.
     #[inline]
-    fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Reply> {
+    fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Response> {
         let host = connections.services.site.hosts.find(head.authority);
         let asked = Asked {
             client: self.client,
@@ -258,16 +263,16 @@ impl Http1 {
         &self,
         connections: &Connections,
         head: &Head<'_>,
-        reply: &Reply,
+        response: &Response,
         reading: Reading,
     ) -> Persistence {
         let limit = connections.services.site.limits.requests;
         let last = limit != 0 && self.requests + 1 >= limit;
         let closes = last
             || reading == Reading::Unread
-            || reply.broken.is_some()
+            || response.broken.is_some()
             || connections.closes_connections()
-            || (head.version == Version::Http10 && reply.is_streamed());
+            || (head.version == Version::Http10 && response.is_streamed());
         match (head.persistence, head.version) {
             _ if closes => Persistence::LingeringClose,
             (head::Persistence::Close, _) => Persistence::Close,
@@ -280,15 +285,15 @@ impl Http1 {
     fn push(
         &mut self,
         connections: &Connections,
-        reply: Reply,
+        response: Response,
         head: Option<&Head<'_>>,
         persistence: Persistence,
         batch: &mut Batch<'_>,
     ) {
         self.requests = self.requests.saturating_add(1);
-        connections.services.counts.answered(reply.status());
+        connections.services.counts.answered(response.status());
         let version = head.map_or(Version::Http11, |h| h.version);
-        let line = output::connection_line(&reply, persistence, version);
+        let line = output::connection_line(&response, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
         let asked = Asked {
             client: self.client,
@@ -297,11 +302,11 @@ impl Http1 {
             time: connections.services.clock.now(),
             began: self.began,
         };
-        connections.services.access.record(&mut batch.records, &asked, reply.logged(line.len()));
-        if let Some(rule) = reply.broken {
+        connections.services.access.record(&mut batch.records, &asked, response.logged(line.len()));
+        if let Some(rule) = response.broken {
             batch.records.name_rule(rule);
         }
-        batch.push(reply, persistence, version, line);
+        batch.push(response, persistence, version, line);
     }
 
     /// An answer to a head that is none, after which the connection closes: where the next request begins
@@ -316,8 +321,8 @@ impl Http1 {
         self.is_from_its_peer();
         let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
         let method = if is_head { Method::Head } else { Method::Unknown };
-        let reply = exchange::refuse(&connections.services, method, error.status(), Some(error.rule()));
-        self.push(connections, reply, None, Persistence::LingeringClose, batch);
+        let response = exchange::refuse(&connections.services, method, error.status(), Some(error.rule()));
+        self.push(connections, response, None, Persistence::LingeringClose, batch);
     }
 
     /// Notes who has made the request at hand, and gives its head the scheme and the host that it was made with.
@@ -363,8 +368,8 @@ impl Http1 {
             head
         });
         let method = head.map_or(Method::Unknown, |h| h.method);
-        let reply = exchange::refuse(&connections.services, method, status, None);
-        self.push(connections, reply, head.as_ref(), Persistence::LingeringClose, &mut batch);
+        let response = exchange::refuse(&connections.services, method, status, None);
+        self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }
 }
@@ -377,14 +382,14 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        let reply = exchange::refuse(
+        let response = exchange::refuse(
             &self.connections.services,
             Method::Unknown,
             Status::INTERNAL_SERVER_ERROR,
             None,
         );
         let mut records = Records::default();
-        self.connections.services.access.record(&mut records, &self.asked, reply.logged(0));
+        self.connections.services.access.record(&mut records, &self.asked, response.logged(0));
         self.connections.services.access.write(&records, 0, Some(output::why_dropped()));
     }
 }

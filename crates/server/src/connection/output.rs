@@ -1,4 +1,4 @@
-//! Answers on their way out over HTTP/1.1: what was gathered, one reply behind it, and how far it got.
+//! Answers on their way out over HTTP/1.1: what was gathered, one response behind it, and how far it got.
 
 use std::io;
 use std::mem::take;
@@ -13,7 +13,7 @@ use crate::disk::Work;
 use crate::files::beneath::Wait;
 use crate::files::look;
 use crate::log::access::Records;
-use crate::response::{Body, FilePart, Part, Reply};
+use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
 use crate::sys::calls;
 
@@ -69,8 +69,8 @@ impl Coding {
 
 /// The line that the head still needs, to say how the connection goes on and how the body ends.
 #[inline]
-pub fn connection_line(reply: &Reply, persistence: Persistence, version: Version) -> &'static [u8] {
-    match (coding(reply, version), persistence) {
+pub fn connection_line(response: &Response, persistence: Persistence, version: Version) -> &'static [u8] {
+    match (coding(response, version), persistence) {
         (Coding::None, Persistence::KeepAlive) => b"",
         (Coding::None, Persistence::KeepAliveHttp10) => b"Connection: keep-alive\r\n",
         (Coding::None, Persistence::Close | Persistence::LingeringClose) => b"Connection: close\r\n",
@@ -81,9 +81,9 @@ pub fn connection_line(reply: &Reply, persistence: Persistence, version: Version
     }
 }
 
-fn coding(reply: &Reply, version: Version) -> Coding {
+fn coding(response: &Response, version: Version) -> Coding {
     match version {
-        Version::Http11 if reply.is_streamed() => Coding::Chunked,
+        Version::Http11 if response.is_streamed() => Coding::Chunked,
         _ => Coding::None,
     }
 }
@@ -92,7 +92,7 @@ fn coding(reply: &Reply, version: Version) -> Coding {
 pub struct Batch<'a> {
     services: &'a Services,
     out: Vec<u8>,
-    reply: Option<Reply>,
+    response: Option<Response>,
     coding: Coding,
     pub records: Records,
     persistence: Persistence,
@@ -104,7 +104,7 @@ impl<'a> Batch<'a> {
         Batch {
             services,
             out,
-            reply: None,
+            response: None,
             coding: Coding::None,
             records,
             persistence: Persistence::KeepAlive,
@@ -114,53 +114,53 @@ impl<'a> Batch<'a> {
     /// Adds an answer, with the `line` that `connection_line` gave for it. A lone one without a line,
     /// the usual case, is sent straight from its block; only others are copied together.
     #[inline]
-    pub fn push(&mut self, mut reply: Reply, persistence: Persistence, version: Version, line: &[u8]) {
-        if let Some(before) = self.reply.take() {
+    pub fn push(&mut self, mut response: Response, persistence: Persistence, version: Version, line: &[u8]) {
+        if let Some(before) = self.response.take() {
             // At once for the whole batch, and never for more.
             self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
             self.out.extend_from_slice(before.bytes());
         }
         self.persistence = persistence;
-        self.coding = coding(&reply, version);
+        self.coding = coding(&response, version);
         if !line.is_empty() {
-            reply.block.write_with(line, &mut self.out);
-            reply.start = reply.block.head_len();
+            response.head.write_with(line, &mut self.out);
+            response.start = response.head.head_len();
         }
-        self.reply = Some(reply);
+        self.response = Some(response);
     }
 
     /// May another answer go with this write? All but the last are copied together.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.reply.as_ref().is_none_or(|reply| self.takes(reply))
+        self.response.as_ref().is_none_or(|response| self.takes(response))
             && !self.persistence.closes()
             && !self.records.are_full()
     }
 
     /// Does an answer fit behind those that have been copied together?
     #[inline]
-    fn takes(&self, reply: &Reply) -> bool {
-        matches!(reply.body, Body::Nothing) && self.out.len() + reply.bytes().len() <= GATHER
+    fn takes(&self, response: &Response) -> bool {
+        matches!(response.body, Body::Nothing) && self.out.len() + response.bytes().len() <= GATHER
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.reply.is_none()
+        self.response.is_none()
     }
 
     #[inline]
     pub fn finish(mut self) -> Output {
-        // With anything gathered, a small reply goes out in the same write.
+        // With anything gathered, a small response goes out in the same write.
         if !self.out.is_empty()
-            && let Some(reply) = &self.reply
-            && self.takes(reply)
+            && let Some(response) = &self.response
+            && self.takes(response)
         {
-            self.out.extend_from_slice(reply.bytes());
-            self.reply = None;
+            self.out.extend_from_slice(response.bytes());
+            self.response = None;
         }
         Output {
             out: take(&mut self.out),
-            reply: self.reply.take(),
+            response: self.response.take(),
             at: 0,
             sent: 0,
             taken: None,
@@ -186,7 +186,7 @@ impl Drop for Batch<'_> {
 /// Bytes on their way out.
 pub struct Output {
     out: Vec<u8>,
-    reply: Option<Reply>,
+    response: Option<Response>,
     /// How far into `out` and the block behind it.
     at: usize,
     /// Everything that has left.
@@ -216,8 +216,8 @@ impl Output {
     #[inline]
     pub fn send(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
         self.send_bytes(stream)?;
-        let Some(reply) = &mut self.reply else { return Ok(Sent::All) };
-        match &mut reply.body {
+        let Some(response) = &mut self.response else { return Ok(Sent::All) };
+        match &mut response.body {
             Body::Nothing => Ok(Sent::All),
             Body::File(part) => send_file(stream, part, &mut self.sent, now),
             Body::Parts(_) => self.send_parts(stream, now),
@@ -228,24 +228,24 @@ impl Output {
     /// Does only the end of the connection tell the client that it has all of it? Then the connection must
     /// not end as if it had, where it has not (RFC 9112 §8).
     pub fn ends_with_connection(&self) -> bool {
-        self.coding == Coding::None && self.reply.as_ref().is_some_and(Reply::is_streamed)
+        self.coding == Coding::None && self.response.as_ref().is_some_and(Response::is_streamed)
     }
 
     /// Puts what a script has written with its head behind the head, so that both leave at once.
     pub fn gather(&mut self) {
-        let Some(reply) = &mut self.reply else { return };
-        let Some(source) = reply.body.source() else { return };
+        let Some(response) = &mut self.response else { return };
+        let Some(source) = response.body.source() else { return };
         let piece = source.ready();
         if !piece.is_empty() {
-            self.out.extend_from_slice(reply.bytes());
-            reply.start = reply.end;
+            self.out.extend_from_slice(response.bytes());
+            response.start = response.end;
             self.coding.write(piece, &mut self.out);
         }
     }
 
     /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
     pub fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.reply.as_mut().and_then(|reply| reply.body.source()) {
+        match self.response.as_mut().and_then(|response| response.body.source()) {
             Some(source) => source.poll_request_body(cx),
             None => Poll::Ready(()),
         }
@@ -254,12 +254,12 @@ impl Output {
     /// Asks the body's source for more, once all there was has been sent. Errors: why there is none, for the
     /// log.
     pub async fn next_piece(&mut self, services: &Services) -> Result<(), &'static str> {
-        let Some(reply) = &mut self.reply else { return Ok(()) };
-        let Some(source) = reply.body.source() else { return Ok(()) };
+        let Some(response) = &mut self.response else { return Ok(()) };
+        let Some(source) = response.body.source() else { return Ok(()) };
         let why = source.why_cut();
         let piece = source.next(services).await.map_err(|_| why)?;
-        // The head has been sent; what is left of the reply is its source.
-        (reply.start, reply.end) = (0, 0);
+        // The head has been sent; what is left of the response is its source.
+        (response.start, response.end) = (0, 0);
         self.out.clear();
         self.at = 0;
         match (piece, self.coding) {
@@ -267,16 +267,16 @@ impl Output {
             (Some(piece), Coding::Chunked) => Coding::Chunked.write(piece, &mut self.out),
             (None, Coding::Chunked) => {
                 self.out.extend_from_slice(taipan_http::chunked::LAST);
-                self.reply = None;
+                self.response = None;
             }
-            (None, Coding::None) => self.reply = None,
+            (None, Coding::None) => self.response = None,
         }
         Ok(())
     }
 
     /// Reads what comes next from its disk, on a helper thread; it is sent from memory then.
     pub async fn read_cold(&mut self, services: &Services) -> Result<(), &'static str> {
-        let Some(Reply { start, end, body, .. }) = &mut self.reply else { return Ok(()) };
+        let Some(Response { start, end, body, .. }) = &mut self.response else { return Ok(()) };
         let part = match body {
             Body::File(part) => part,
             Body::Parts(parts) => match parts.front_mut() {
@@ -302,7 +302,7 @@ impl Output {
         if let Body::Parts(parts) = body {
             parts.push_front(Part::Bytes(bytes));
         } else {
-            // The head has been sent; what is left of the reply is its file.
+            // The head has been sent; what is left of the response is its file.
             (*start, *end) = (0, 0);
             (self.out, self.at) = (bytes, 0);
         }
@@ -347,8 +347,8 @@ impl Output {
 
     #[inline]
     fn send_bytes(&mut self, stream: &impl Wire) -> io::Result<()> {
-        let block = self.reply.as_ref().map_or(&[][..], Reply::bytes);
-        let follows = match self.reply.as_ref().map(|r| &r.body) {
+        let block = self.response.as_ref().map_or(&[][..], Response::bytes);
+        let follows = match self.response.as_ref().map(|r| &r.body) {
             Some(Body::File(part)) if part.left > 0 => More::Follows,
             Some(Body::Parts(_)) => More::Follows,
             _ => More::Nothing,
@@ -368,7 +368,9 @@ impl Output {
     }
 
     fn send_parts(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
-        let Some(Reply { body: Body::Parts(parts), .. }) = &mut self.reply else { return Ok(Sent::All) };
+        let Some(Response { body: Body::Parts(parts), .. }) = &mut self.response else {
+            return Ok(Sent::All);
+        };
         loop {
             let more = if parts.len() > 1 { More::Follows } else { More::Nothing };
             let Some(part) = parts.front_mut() else { return Ok(Sent::All) };

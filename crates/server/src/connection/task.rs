@@ -24,7 +24,7 @@ use crate::places::Place;
 use crate::request::Ends;
 use crate::request::Request;
 use crate::request::body::RequestBody;
-use crate::response::Reply;
+use crate::response::Response;
 use crate::stats::Count;
 
 /// What a lingering connection may still send before it is closed all the same.
@@ -39,7 +39,7 @@ pub enum Start {
     /// The last answer has been sent.
     Linger,
     /// There is no room: one request is read, and refused with this.
-    Refusal(Place, Reply),
+    Refusal(Place, Response),
 }
 
 /// Why a request ends whose connection had to make room, for the log.
@@ -120,9 +120,9 @@ impl Task {
                 self.transport.buffered.borrow_mut().clear();
                 return Ok(End::Linger);
             }
-            Start::Refusal(place, reply) => {
+            Start::Refusal(place, response) => {
                 self.place = Some(place);
-                return self.refuse(&reply).await;
+                return self.refuse(&response).await;
             }
             Start::Input => None,
             Start::Next(next) => Some(next),
@@ -185,10 +185,10 @@ impl Task {
         let ends = Ends { client: self.http.client, via: self.http.via, local: self.transport.local() };
         let body = RequestBody::Stream(self.transport.clone());
         let request = Request { head: &head, ends };
-        let reply = Box::pin(self.connections.responder.respond(request, body));
-        let reply = self.unless_broken(reply).await?;
+        let response = Box::pin(self.connections.responder.respond(request, body));
+        let response = self.unless_broken(response).await?;
         self.http.current = None;
-        Ok(self.http.output(&self.connections, &head, reply, self.transport.is_body_read()))
+        Ok(self.http.output(&self.connections, &head, response, self.transport.is_body_read()))
     }
 
     /// Waits for what is being made, unless the client leaves: then nothing wants it any more.
@@ -312,7 +312,7 @@ impl Task {
 
     /// Reads one request, however far it gets in the time of lingering, and answers that there is no room. Where
     /// others are to be refused, it is answered as it is, and does not linger.
-    async fn refuse(&mut self, reply: &Reply) -> Result<End, Broken> {
+    async fn refuse(&mut self, response: &Response) -> Result<End, Broken> {
         loop {
             match self.transport.receive().await {
                 Ok(()) => {}
@@ -321,9 +321,9 @@ impl Task {
                     // It may have come by now, all of it.
                     self.transport.receive_at_once();
                     let input = self.transport.buffered.take();
-                    let output = self.http.refuse_next(&self.connections, &input, reply);
-                    let output =
-                        output.unwrap_or_else(|| self.http.refuse_unread(&self.connections, &input, reply));
+                    let output = self.http.refuse_next(&self.connections, &input, response);
+                    let output = output
+                        .unwrap_or_else(|| self.http.refuse_unread(&self.connections, &input, response));
                     self.write(output).await?;
                     self.transport.close_at_once();
                     return Ok(End::Close);
@@ -331,7 +331,7 @@ impl Task {
                 Err(broken) => return Err(broken),
             }
             let input = self.transport.buffered.take();
-            match self.http.refuse_next(&self.connections, &input, reply) {
+            match self.http.refuse_next(&self.connections, &input, response) {
                 Some(output) => {
                     self.write(output).await?;
                     self.linger_in(Phase::Refused).await;

@@ -12,13 +12,13 @@ use taipan_http::status::Status;
 use super::fixed;
 use super::inflate::Inflate;
 use crate::files::{Content, Entry, Form};
-use crate::response::{Body, FilePart, Part, Reply};
+use crate::response::{Body, FilePart, Part, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 
 /// The whole representation.
 #[inline]
-pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Reply {
+pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
     let form = &entry.forms[chosen];
     let block = form.answer.at(&services.clock);
     let body = match &form.content {
@@ -32,30 +32,30 @@ pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Reply {
             None => return fixed::status(services, None, Status::SERVICE_UNAVAILABLE),
         },
     };
-    Reply { body, ..Reply::block(block) }
+    Response { body, ..Response::from_head(block) }
 }
 
 /// 304, with the fields that a 200 would have had and that caches keep (RFC 9110 §15.4.5).
-pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: usize) -> Reply {
+pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: usize) -> Response {
     let kept = ["etag", "last-modified", "cache-control", "expires", "vary", "content-location"];
     let head = copy_fields(
         HeadWriter::new(services, Some(route), Status::NOT_MODIFIED),
         &entry.forms[chosen],
         |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)),
     );
-    Reply::block(head.finish())
+    Response::from_head(head.finish())
 }
 
 /// 206 with one range.
-pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, wanted: ByteRange) -> Reply {
+pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, wanted: ByteRange) -> Response {
     let form = &entry.forms[chosen];
     let size = entry.size(chosen);
     let head =
         copy_fields(HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT), form, is_of_the_file);
     let head = head.field("Content-Range", range::content_range(wanted, size)).length(wanted.len);
     match form.part(wanted) {
-        Part::Bytes(bytes) => Reply::block(head.finish_with(&bytes)),
-        Part::File(file) => Reply { body: Body::File(file), ..Reply::block(head.finish()) },
+        Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
+        Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
     }
 }
 
@@ -66,7 +66,7 @@ pub fn parts(
     entry: &Entry,
     chosen: usize,
     wanted: &[ByteRange],
-) -> Reply {
+) -> Response {
     let form = &entry.forms[chosen];
     let size = entry.size(chosen);
     let boundary = services.boundary();
@@ -85,11 +85,17 @@ pub fn parts(
         copy_fields(head, form, |name| is_of_the_file(name) && !name.eq_ignore_ascii_case("content-type"));
     let head =
         head.field("Content-Type", format!("multipart/byteranges; boundary={boundary}")).length(length);
-    Reply { body: Body::Parts(pieces), ..Reply::block(head.finish()) }
+    Response { body: Body::Parts(pieces), ..Response::from_head(head.finish()) }
 }
 
 /// The file as the page of an error: its content under another status.
-pub fn as_page_of(services: &Services, route: &Route, status: Status, entry: &Entry, chosen: usize) -> Reply {
+pub fn as_page_of(
+    services: &Services,
+    route: &Route,
+    status: Status,
+    entry: &Entry,
+    chosen: usize,
+) -> Response {
     let form = &entry.forms[chosen];
     let whole = ByteRange { from: 0, len: entry.size(chosen) };
     let head = HeadWriter::new(services, Some(route), status);
@@ -100,8 +106,8 @@ pub fn as_page_of(services: &Services, route: &Route, status: Status, entry: &En
     };
     let head = copy_fields(head, form, |name| name.eq_ignore_ascii_case("content-type")).length(whole.len);
     match form.part(whole) {
-        Part::Bytes(bytes) => Reply::block(head.finish_with(&bytes)),
-        Part::File(file) => Reply { body: Body::File(file), ..Reply::block(head.finish()) },
+        Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
+        Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
     }
 }
 

@@ -8,12 +8,12 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
 use crate::clock::Clock;
-use crate::response::Reply;
+use crate::response::Response;
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 
 /// A status with its built-in page.
-pub fn status(services: &Services, route: Option<&Route>, status: Status) -> Reply {
+pub fn status(services: &Services, route: Option<&Route>, status: Status) -> Response {
     refusal(services, route, status, None)
 }
 
@@ -23,14 +23,14 @@ pub fn refusal(
     route: Option<&Route>,
     status: Status,
     rule: Option<&'static Rule>,
-) -> Reply {
+) -> Response {
     let head = HeadWriter::new(services, route, status);
     let head = match status {
         Status::METHOD_NOT_ALLOWED => head.field("Allow", ALLOW),
         Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
         _ => head,
     };
-    Reply { broken: rule, ..finish(head, status, || error_page::error(status, rule)) }
+    Response { broken: rule, ..finish(head, status, || error_page::error(status, rule)) }
 }
 
 /// The answer where there is no room for a connection.
@@ -41,29 +41,29 @@ pub fn no_room(site: &Site, clock: &Clock) -> Block {
 }
 
 /// A redirect, with a page for those who do not follow it by themselves.
-pub fn redirect(services: &Services, route: Option<&Route>, status: Status, location: &str) -> Reply {
+pub fn redirect(services: &Services, route: Option<&Route>, status: Status, location: &str) -> Response {
     let head = HeadWriter::new(services, route, status).field("Location", location);
     finish(head, status, || error_page::redirect(status, location))
 }
 
 /// The answer to OPTIONS: what may be done, and nothing else.
-pub fn options(services: &Services, route: Option<&Route>) -> Reply {
+pub fn options(services: &Services, route: Option<&Route>) -> Response {
     let head = HeadWriter::new(services, route, Status::NO_CONTENT);
-    Reply::block(head.field("Allow", ALLOW).finish())
+    Response::from_head(head.field("Allow", ALLOW).finish())
 }
 
 /// The range does not exist (RFC 9110 §15.5.17).
-pub fn unsatisfiable(services: &Services, route: Option<&Route>, size: u64) -> Reply {
+pub fn unsatisfiable(services: &Services, route: Option<&Route>, size: u64) -> Response {
     let status = Status::RANGE_NOT_SATISFIABLE;
     let head = HeadWriter::new(services, route, status);
     let head = head.field("Content-Range", taipan_http::range::unsatisfied(size));
     finish(head, status, || error_page::error(status, None))
 }
 
-fn finish(head: HeadWriter<'_>, status: Status, page: impl FnOnce() -> String) -> Reply {
+fn finish(head: HeadWriter<'_>, status: Status, page: impl FnOnce() -> String) -> Response {
     match status.allows_body() {
-        true => Reply::block(with_page(head, &page())),
-        false => Reply::block(head.finish()),
+        true => Response::from_head(with_page(head, &page())),
+        false => Response::from_head(head.finish()),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::disk::{Device, Stream, Work};
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::look::Stamp;
 use crate::files::{Files, ListingPage};
-use crate::response::{Body, BodyStream, NextPiece, Reply};
+use crate::response::{Body, BodyStream, NextPiece, Response};
 use crate::response_head::Dated;
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -83,34 +83,34 @@ impl Pieces {
 }
 
 /// The listing, if one is kept that still holds.
-pub fn kept(files: &Files, wanted: &Wanted, now: i64) -> Option<Reply> {
+pub fn kept(files: &Files, wanted: &Wanted, now: i64) -> Option<Response> {
     let services = &files.services;
     let page = files.listing(wanted.host, &key(wanted), &wanted.folder, now)?;
-    Some(conditioned(services, wanted, Reply::block(page.answer.at(&services.clock))))
+    Some(conditioned(services, wanted, Response::from_head(page.answer.at(&services.clock))))
 }
 
 /// Reads and renders.
-pub async fn list(files: &Files, wanted: Wanted) -> Reply {
-    let reply = make(files, &wanted).await;
-    conditioned(&files.services, &wanted, reply)
+pub async fn list(files: &Files, wanted: Wanted) -> Response {
+    let response = make(files, &wanted).await;
+    conditioned(&files.services, &wanted, response)
 }
 
 /// The listing, or what the preconditions have in its place.
-fn conditioned(services: &Services, wanted: &Wanted, reply: Reply) -> Reply {
+fn conditioned(services: &Services, wanted: &Wanted, response: Response) -> Response {
     let route = services.route(wanted.host, &wanted.path);
     match wanted.preconditions {
-        Verdict::NotModified if reply.status() == Status::OK => {
+        Verdict::NotModified if response.status() == Status::OK => {
             let head = HeadWriter::new(services, Some(route), Status::NOT_MODIFIED);
-            Reply::block(head.field("Vary", "Accept").finish())
+            Response::from_head(head.field("Vary", "Accept").finish())
         }
-        Verdict::PreconditionFailed if reply.status() == Status::OK => {
+        Verdict::PreconditionFailed if response.status() == Status::OK => {
             fixed::status(services, Some(route), Status::PRECONDITION_FAILED)
         }
-        _ => reply,
+        _ => response,
     }
 }
 
-async fn make(files: &Files, wanted: &Wanted) -> Reply {
+async fn make(files: &Files, wanted: &Wanted) -> Response {
     let services = &files.services;
     let route = services.route(wanted.host, &wanted.path);
     let job = Job {
@@ -135,19 +135,19 @@ async fn make(files: &Files, wanted: &Wanted) -> Reply {
         Ok(Ok((page, None))) => {
             let block = head(services, route, wanted.format).length(page.len() as u64).finish_with(&page);
             let answer = Dated::new(block, &services.clock);
-            let reply = Reply::block(answer.at(&services.clock));
+            let response = Response::from_head(answer.at(&services.clock));
             let page = ListingPage { answer, folder: wanted.folder, made: now };
             files.keep_listing(wanted.host, &key(wanted), Rc::new(page));
-            reply
+            response
         }
         Ok(Ok((ready, render))) => {
             let Some(place) = services.disk.stream(wanted.folder.device) else {
                 return fixed::status(services, Some(route), Status::SERVICE_UNAVAILABLE);
             };
             let source = Box::new(Pieces { ready, render, device: wanted.folder.device, _place: place });
-            Reply {
+            Response {
                 body: Body::Stream(source),
-                ..Reply::block(head(services, route, wanted.format).finish())
+                ..Response::from_head(head(services, route, wanted.format).finish())
             }
         }
         Ok(Err(OpenError::Denied)) => fixed::status(services, Some(route), Status::FORBIDDEN),

@@ -14,21 +14,21 @@ use crate::files::look::{self, Found, Query};
 use crate::files::open::OpenFile;
 use crate::files::roots::Roots;
 use crate::log;
-use crate::response::{Body, FilePart, Reply};
+use crate::response::{Body, FilePart, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 use crate::upstream::Sendfile;
 
 impl Exchange<'_> {
     /// The file that a script has named, if it is beneath one of the folders that scripts may name.
-    pub(super) async fn sendfile(&self, route: &Route, wanted: &Sendfile) -> Reply {
+    pub(super) async fn sendfile(&self, route: &Route, wanted: &Sendfile) -> Response {
         match self.find_sendfile(route, wanted).await {
-            Ok(reply) => self.finish(reply),
+            Ok(response) => self.finish(response),
             Err(status) => self.status(route, status).await,
         }
     }
 
-    async fn find_sendfile(&self, route: &Route, wanted: &Sendfile) -> Result<Reply, Status> {
+    async fn find_sendfile(&self, route: &Route, wanted: &Sendfile) -> Result<Response, Status> {
         let services = self.services;
         let Some((folder, below)) = self.folder_of(&wanted.path) else {
             let path = wanted.path.display();
@@ -74,7 +74,7 @@ fn of_found(
     route: &Route,
     wanted: &Sendfile,
     found: Option<Found>,
-) -> Result<Reply, Status> {
+) -> Result<Response, Status> {
     let variant = match found {
         Some(Found::File { mut variants, .. }) => variants.pop().ok_or(Status::NOT_FOUND)?,
         Some(Found::Missing) | None => return Err(Status::NOT_FOUND),
@@ -85,9 +85,9 @@ fn of_found(
         head = head.field(name, value);
     }
     let left = variant.stamp.size;
-    let reply = Reply::block(head.length(left).finish());
+    let response = Response::from_head(head.length(left).finish());
     // An empty file has been read already.
-    let Some(fd) = variant.fd else { return Ok(reply) };
+    let Some(fd) = variant.fd else { return Ok(response) };
     let file = Rc::new(OpenFile::new(fd, variant.stamp, services.disk.clone()));
-    Ok(Reply { body: Body::File(FilePart { file, at: 0, left }), ..reply })
+    Ok(Response { body: Body::File(FilePart { file, at: 0, left }), ..response })
 }

@@ -1,5 +1,5 @@
 //! Scripts: by CGI, one program for one request, which the runner starts; or an application, which a pool has
-//! a connection to. It is told of the request, and heard: the head that it writes becomes that of the reply,
+//! a connection to. It is told of the request, and heard: the head that it writes becomes that of the response,
 //! and what follows is its body, read only as fast as the client takes it.
 //!
 //! Knows nothing of the client's connection.
@@ -40,7 +40,7 @@ use self::turn::Turn;
 use crate::pool;
 use crate::pool::message::ServerId;
 use crate::request::body::{Refused, RequestBody};
-use crate::response::Reply;
+use crate::response::Response;
 use crate::runner::{Ended, Runner};
 use crate::services::Services;
 use crate::stats::Count;
@@ -202,7 +202,7 @@ impl Pump {
 
 /// What a script's head leads to.
 pub enum Outcome {
-    Reply(Reply),
+    Response(Response),
     /// As if this had been asked with GET: a path, and perhaps a query.
     Elsewhere(String),
     /// A file, with the other fields of the head.
@@ -373,7 +373,7 @@ impl Conversation {
         std::future::pending().await
     }
 
-    /// Hears the script's head, and makes the reply of it. Dropping this ends the script.
+    /// Hears the script's head, and makes the response of it. Dropping this ends the script.
     pub async fn outcome(self, run: &Run, wanted: Wanted) -> Outcome {
         let speaks_http = self.application().is_some_and(|speech| speech.protocol() == Protocol::Http);
         let mut parser =

@@ -1,4 +1,4 @@
-//! The head that a script writes, as the head of a reply: its fields, with those of the route; how long
+//! The head that a script writes, as the head of a response: its fields, with those of the route; how long
 //! the body is; and where it leads elsewhere, where to.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::line::Came;
 use super::{Conversation, End, Outcome, Run, Wanted, What};
 use crate::buffer::append;
 use crate::log;
-use crate::response::{Body, Reply};
+use crate::response::{Body, Response};
 use crate::response_head::HeadWriter;
 use crate::runner::Ended;
 
@@ -66,7 +66,7 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
         // Content that only one side believes in would be read as the next answer.
         let stays = head.persists() && !head.announces_content() && rest.is_empty();
         conversation.let_go(End::Head(stays));
-        return Outcome::Reply(Reply::block(writer.finish()));
+        return Outcome::Response(Response::from_head(writer.finish()));
     }
     let mut ready = rest.to_vec();
     match head.framing {
@@ -76,12 +76,12 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             }
             conversation.through(head.persists() && ready.len() as u64 == bytes);
             ready.truncate(bytes as usize);
-            Outcome::Reply(Reply::block(writer.length(bytes).finish_with(&ready)))
+            Outcome::Response(Response::from_head(writer.length(bytes).finish_with(&ready)))
         }
         Framing::Sized(bytes) => {
             let content = Content::new(conversation, head, ready);
             let body = Body::Sized(Box::new(content), bytes);
-            Outcome::Reply(Reply { body, ..Reply::block(writer.length(bytes).finish()) })
+            Outcome::Response(Response { body, ..Response::from_head(writer.length(bytes).finish()) })
         }
         Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
             ended @ Some(Ended::Killed(_) | Ended::OutOfMemory | Ended::Lost) => {
@@ -92,13 +92,13 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             }
             _ => {
                 conversation.through(false);
-                Outcome::Reply(Reply::block(writer.length(ready.len() as u64).finish_with(&ready)))
+                Outcome::Response(Response::from_head(writer.length(ready.len() as u64).finish_with(&ready)))
             }
         },
         Framing::None | Framing::Chunked => {
             let content = Content::new(conversation, head, ready);
             let body = Body::Stream(Box::new(content));
-            Outcome::Reply(Reply { body, ..Reply::block(writer.finish()) })
+            Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
         }
     }
 }
