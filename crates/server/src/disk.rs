@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use site::model::Limits;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{self, Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use crate::places::{Place, Places};
+use crate::semaphore::{Permit, Semaphore};
 use crate::sys::calls;
 
 /// Why a closure gave no result.
@@ -65,20 +65,20 @@ pub type Closing = UnboundedReceiver<(Device, Arc<OwnedFd>)>;
 
 /// One worker's way to the helper threads, which are those of its runtime.
 pub struct Disk {
-    queue: Places,
+    queue: Semaphore,
     timeout: Duration,
     /// Threads that one device may keep, and how many may wait for them.
     threads: usize,
     waiting: usize,
     /// Requests that wait before their answers have begun, also those that wait for one closure together;
     /// half of them for one device.
-    requests: Places,
+    requests: Semaphore,
     requests_of_device: usize,
     /// Connections that wait; those that have waited for a while may be told to end.
-    connections: Places,
+    connections: Semaphore,
     shed: Notify,
     /// Answers that are made while they are sent; half of them for one device.
-    streams: Places,
+    streams: Semaphore,
     half: usize,
     lanes: RefCell<HashMap<Device, Rc<Lane>>>,
     closing: UnboundedSender<(Device, Arc<OwnedFd>)>,
@@ -86,25 +86,25 @@ pub struct Disk {
 
 /// The threads of one device.
 struct Lane {
-    threads: Arc<Semaphore>,
-    listings: Arc<Semaphore>,
+    threads: Arc<sync::Semaphore>,
+    listings: Arc<sync::Semaphore>,
     /// Of the queue, also those whom a thread is working for.
-    places: Places,
-    waiting: Places,
-    requests: Places,
-    streams: Places,
+    places: Semaphore,
+    waiting: Semaphore,
+    requests: Semaphore,
+    streams: Semaphore,
 }
 
 /// The place of a request that waits for a device before its answer has begun; given back when dropped.
 pub struct Admitted {
-    _of_all: Place,
-    _of_device: Place,
+    _of_all: Permit,
+    _of_device: Permit,
 }
 
 /// The place of an answer that is made while it is sent; given back when dropped.
 pub struct Stream {
-    _of_all: Place,
-    _of_device: Place,
+    _of_all: Permit,
+    _of_device: Permit,
 }
 
 impl Disk {
@@ -114,15 +114,15 @@ impl Disk {
     pub fn new(limits: &Limits, timeout: Duration) -> (Disk, Closing) {
         let (closing, files) = unbounded_channel();
         let disk = Disk {
-            queue: Places::new(limits.disk_queue),
+            queue: Semaphore::new(limits.disk_queue),
             timeout,
             threads: (limits.disk_threads / 2).max(1),
             waiting: limits.disk_queue.div_ceil(2),
-            requests: Places::new(limits.waiting_for_disks()),
-            connections: Places::new(usize::MAX),
+            requests: Semaphore::new(limits.waiting_for_disks()),
+            connections: Semaphore::new(usize::MAX),
             shed: Notify::new(),
             requests_of_device: limits.waiting_for_disks().div_ceil(2),
-            streams: Places::new(limits.streams),
+            streams: Semaphore::new(limits.streams),
             half: limits.streams.div_ceil(2),
             lanes: RefCell::default(),
             closing,
@@ -246,18 +246,18 @@ impl Disk {
             });
         }
         let new = || Lane {
-            threads: Arc::new(Semaphore::new(self.threads)),
-            listings: Arc::new(Semaphore::new((self.threads / 2).max(1))),
-            places: Places::new(self.waiting),
-            waiting: Places::new(usize::MAX),
-            requests: Places::new(self.requests_of_device),
-            streams: Places::new(self.half),
+            threads: Arc::new(sync::Semaphore::new(self.threads)),
+            listings: Arc::new(sync::Semaphore::new((self.threads / 2).max(1))),
+            places: Semaphore::new(self.waiting),
+            waiting: Semaphore::new(usize::MAX),
+            requests: Semaphore::new(self.requests_of_device),
+            streams: Semaphore::new(self.half),
         };
         lanes.entry(device).or_insert_with(|| Rc::new(new())).clone()
     }
 }
 
-async fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Busy> {
+async fn permit(of: &Arc<sync::Semaphore>) -> Result<OwnedSemaphorePermit, Busy> {
     of.clone().acquire_owned().await.map_err(|_| Busy::Failed)
 }
 

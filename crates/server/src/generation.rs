@@ -16,12 +16,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::channel::{Channel, Form, Guest, News, Order, Received};
-use crate::crashes::{self, Crashes};
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
+use crate::restart_limit::{self, RestartLimit};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
 use crate::worker::{self, Command, Start};
@@ -121,7 +121,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         roots,
         began: Instant::now(),
         phase: Phase::Starting,
-        crashes: Crashes::default(),
+        restart_limit: RestartLimit::default(),
     };
     let (mut runners, mut pools) = (runners.into_iter(), pools.into_iter());
     for sockets in sockets {
@@ -171,7 +171,7 @@ struct Crew {
     roots: OpenRoots,
     began: Instant,
     phase: Phase,
-    crashes: Crashes,
+    restart_limit: RestartLimit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -340,8 +340,11 @@ impl Crew {
         self.members[number].state = match self.phase {
             Phase::Starting => return Err(io::Error::other(what)),
             Phase::Serving => {
-                let pause = self.crashes.count(Instant::now());
-                log::error(format_args!("{what}; another one takes its place {}", crashes::text(pause)));
+                let pause = self.restart_limit.count(Instant::now());
+                log::error(format_args!(
+                    "{what}; another one takes its place {}",
+                    restart_limit::text(pause)
+                ));
                 State::Failed(tokio::time::Instant::now() + pause)
             }
             Phase::Leaving => {
@@ -525,7 +528,7 @@ mod tests {
             roots,
             began: Instant::now(),
             phase,
-            crashes: Crashes::default(),
+            restart_limit: RestartLimit::default(),
         };
         (crew, far_end)
     }
@@ -545,7 +548,7 @@ mod tests {
             let going = tokio::time::timeout(Duration::from_millis(2500), crew.work()).await;
             assert!(going.is_err(), "it goes on: {going:?}");
             assert!(crew.members[0].restart().is_some(), "{:?}", crew.members[0].state);
-            assert_eq!(crew.crashes.count(Instant::now()), Duration::from_secs(4));
+            assert_eq!(crew.restart_limit.count(Instant::now()), Duration::from_secs(4));
             far_end.send(&Order::Leave).unwrap();
             assert_eq!(crew.work().await.unwrap(), 0);
         });

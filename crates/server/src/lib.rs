@@ -54,15 +54,15 @@ pub mod sandbox;
 
 pub mod channel;
 pub mod control;
-pub mod crashes;
 pub mod flags;
+pub mod restart_limit;
 pub mod served;
 
 pub mod announce;
 pub mod buffer;
 pub mod clock;
 pub mod peer;
-pub mod places;
+pub mod semaphore;
 pub mod terminal;
 
 pub mod sys;

@@ -22,7 +22,7 @@ use crate::connection::{ConnectionState, Leaving};
 use crate::listen::Listener;
 use crate::log;
 use crate::peer::Family;
-use crate::places::{Place, Places};
+use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
 /// How long a listener rests when there is no descriptor or no memory for another connection.
@@ -38,7 +38,7 @@ pub struct Acceptor {
     /// Does somebody wait for room, or has had to since there last was some?
     at_capacity: Cell<bool>,
     room_timeout: Duration,
-    refusals: Places,
+    refusals: Semaphore,
     refused: Leaving,
     /// Those that have been sent their last answer, and whose clients have not closed yet.
     pub lingering: Leaving,
@@ -86,7 +86,7 @@ impl Acceptor {
         Acceptor {
             at_capacity: Cell::new(false),
             room_timeout: site.timeouts.room,
-            refusals: Places::new(site.limits.refusals),
+            refusals: Semaphore::new(site.limits.refusals),
             refused: Leaving::default(),
             lingering: Leaving::default(),
             open: Cell::new(0),
@@ -157,7 +157,7 @@ impl Acceptor {
     }
 
     /// One of the places in which connections are refused. When all are taken, the first of them is made free.
-    async fn refusal(&self, connections: &Connections) -> Option<Place> {
+    async fn refusal(&self, connections: &Connections) -> Option<Permit> {
         loop {
             if let Some(place) = self.refusals.take() {
                 return Some(place);

@@ -29,9 +29,9 @@ use crate::content::fixed;
 use crate::exchange::Responder;
 use crate::peer::Family;
 use crate::peer::Peer;
-use crate::places::Place;
 use crate::response::Response;
 use crate::response_head::Dated;
+use crate::semaphore::Permit;
 use crate::services::Services;
 use crate::stats::{Count, Snapshot};
 use crate::{log, sys};
@@ -186,7 +186,7 @@ impl Connections {
     }
 
     /// Gives a connection for which there is no room a task, too, in which it is told so.
-    pub fn refuse(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Place) {
+    pub fn refuse(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Permit) {
         let Some((_, peer)) = Peer::of(&fd) else { return };
         let response = Response::from_head(self.no_room.at(&self.services.clock));
         let mut http = Http1::new(peer, 0);

@@ -20,11 +20,11 @@ use super::transport::{Broken, Transport};
 use super::way::OnItsWay;
 use super::{Event, Phase, TableEntry};
 use crate::connection::Connections;
-use crate::places::Place;
 use crate::request::Ends;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
+use crate::semaphore::Permit;
 use crate::stats::Count;
 
 /// What a lingering connection may still send before it is closed all the same.
@@ -39,7 +39,7 @@ pub enum Start {
     /// The last answer has been sent.
     Linger,
     /// There is no room: one request is read, and refused with this.
-    Refusal(Place, Response),
+    Refusal(Permit, Response),
 }
 
 /// Why a request ends whose connection had to make room, for the log.
@@ -53,7 +53,7 @@ pub struct Task {
     /// Did the request at hand have to wait for anything?
     waited: Waited,
     /// Held to the end, where there is no room for the connection.
-    place: Option<Place>,
+    place: Option<Permit>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

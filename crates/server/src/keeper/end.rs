@@ -15,7 +15,7 @@ use super::{GRACE, Keeper, Phase, could_not_start};
 use crate::channel::Order;
 use crate::control::Control;
 use crate::runner::cgroup;
-use crate::{crashes, log, privileged_file, runner};
+use crate::{log, privileged_file, restart_limit, runner};
 
 impl Keeper {
     /// Has every process end, and with the last of them this one.
@@ -138,8 +138,8 @@ impl Keeper {
     /// The serving process has ended, and was not told to. Another one is started, however often.
     pub(super) fn crashed(&mut self, end: &str) {
         let now = Instant::now();
-        let pause = self.crashes.count(now);
-        let next = crashes::text(pause);
+        let pause = self.restart_limit.count(now);
+        let next = restart_limit::text(pause);
         log::error(format_args!("the serving process has ended: {end}; another one is started {next}"));
         self.restart = Some(now + pause);
     }

@@ -36,10 +36,10 @@ use site::model::{Log, Site};
 
 use crate::channel::{News, Order, Received};
 use crate::control::{Client, Control, Request};
-use crate::crashes::Crashes;
 use crate::flags::Serve;
 use crate::generation::INTERRUPTED;
 use crate::log::{self, OpenSink};
+use crate::restart_limit::RestartLimit;
 use crate::{sandbox, start, terminal};
 use change::{Change, Preparation, Why};
 use notify::Notify;
@@ -114,7 +114,7 @@ struct Keeper {
     again: Option<Vec<Client>>,
     predecessor: Option<Predecessor>,
     successor: Option<Successor>,
-    crashes: Crashes,
+    restart_limit: RestartLimit,
     /// When the serving process that has ended is to be replaced.
     restart: Option<Instant>,
     next_ping: Option<Instant>,
@@ -183,7 +183,7 @@ impl Keeper {
             again: None,
             predecessor,
             successor: None,
-            crashes: Crashes::default(),
+            restart_limit: RestartLimit::default(),
             restart: None,
             next_ping: None,
             phase: Phase::Keeping,

@@ -123,7 +123,7 @@ impl Keeper {
             _ = kill(generation.pid, Signal::SIGKILL);
         }
         let now = Instant::now();
-        self.restart = Some(now + self.crashes.count(now));
+        self.restart = Some(now + self.restart_limit.count(now));
         true
     }
 

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use site::model::Site;
 use site::route::RouteId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{self, OwnedSemaphorePermit};
 
-use crate::places::{Place, Places};
+use crate::semaphore::{Permit, Semaphore};
 
 /// One worker's share of what may run, and of what may wait.
 pub struct Turns {
-    all: Arc<Semaphore>,
-    routes: RefCell<HashMap<(usize, RouteId), Arc<Semaphore>>>,
-    running: Places,
-    waiting: Places,
+    all: Arc<sync::Semaphore>,
+    routes: RefCell<HashMap<(usize, RouteId), Arc<sync::Semaphore>>>,
+    running: Semaphore,
+    waiting: Semaphore,
     wait: Duration,
     workers: usize,
 }
@@ -26,7 +26,7 @@ pub struct Turns {
 pub struct Turn {
     _of_all: OwnedSemaphorePermit,
     _of_the_route: OwnedSemaphorePermit,
-    _running: Option<Place>,
+    _running: Option<Permit>,
 }
 
 /// Why there is no turn.
@@ -43,11 +43,11 @@ impl Turns {
         let workers = site.workers.map_or(1, usize::from);
         let share = |of: usize| (of / workers).max(1);
         Turns {
-            all: Arc::new(Semaphore::new(share(site.scripts.processes))),
+            all: Arc::new(sync::Semaphore::new(share(site.scripts.processes))),
             routes: RefCell::default(),
-            running: Places::new(usize::MAX),
+            running: Semaphore::new(usize::MAX),
             // A site without a queue has none in any worker.
-            waiting: Places::new(site.scripts.queue.div_ceil(workers)),
+            waiting: Semaphore::new(site.scripts.queue.div_ceil(workers)),
             wait: site.scripts.wait,
             workers,
         }
@@ -79,7 +79,7 @@ impl Turns {
         self.waiting.taken()
     }
 
-    fn take_at_once(&self, of_route: &Arc<Semaphore>) -> Option<Turn> {
+    fn take_at_once(&self, of_route: &Arc<sync::Semaphore>) -> Option<Turn> {
         let route = of_route.clone().try_acquire_owned().ok()?;
         let all = self.all.clone().try_acquire_owned().ok()?;
         Some(self.turn(route, all))
@@ -89,8 +89,8 @@ impl Turns {
         Turn { _of_all: of_all, _of_the_route: of_the_route, _running: self.running.take() }
     }
 
-    fn of_route(&self, route: (usize, RouteId), processes: usize) -> Arc<Semaphore> {
-        let new = || Arc::new(Semaphore::new((processes / self.workers).max(1)));
+    fn of_route(&self, route: (usize, RouteId), processes: usize) -> Arc<sync::Semaphore> {
+        let new = || Arc::new(sync::Semaphore::new((processes / self.workers).max(1)));
         self.routes.borrow_mut().entry(route).or_insert_with(new).clone()
     }
 }

@@ -1,23 +1,23 @@
-//! How long to wait until a process or a worker that has ended is started again: not at all after the first
-//! end, and longer after each further one within a minute, up to some seconds. It is never given up: what makes
-//! them end may pass, and until then some requests are answered.
+//! The pause before a process or a worker that has ended is started again: none after the first end, and a longer
+//! one after each further end within a minute. The longest pause is a few seconds: the cause may pass, and until
+//! then some requests are answered.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Ends that are older do not count.
+/// Older ends do not count.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Of so many the pause is the longest.
-const MOST: usize = 5;
+/// After this many ends the pause is the longest.
+const MAX_ENDS: usize = 5;
 
 #[derive(Default)]
-pub struct Crashes(VecDeque<Instant>);
+pub struct RestartLimit(VecDeque<Instant>);
 
-impl Crashes {
-    /// Counts one more. Gives the pause until the next start.
+impl RestartLimit {
+    /// Counts one more end. Returns the pause before the next start.
     pub fn count(&mut self, now: Instant) -> Duration {
         self.0.retain(|then| now.duration_since(*then) < WITHIN);
-        self.0.truncate(MOST - 1);
+        self.0.truncate(MAX_ENDS - 1);
         self.0.push_front(now);
         match self.0.len() {
             0 | 1 => Duration::ZERO,
@@ -26,7 +26,7 @@ impl Crashes {
     }
 }
 
-/// When something is started again, for a message.
+/// When the next start is due, for a log line.
 pub fn text(pause: Duration) -> String {
     if pause.is_zero() { "at once".to_owned() } else { format!("in {} s", pause.as_secs_f32()) }
 }
@@ -36,11 +36,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_longer_after_each_end_within_a_minute_and_never_longer_than_seconds() {
+    fn lengthens_the_pause_with_each_end_within_a_minute_up_to_four_seconds() {
         let start = Instant::now();
         let check = |seconds: &[u64], expected_ms: u128| {
-            let mut crashes = Crashes::default();
-            let found = seconds.iter().map(|s| crashes.count(start + Duration::from_secs(*s))).last();
+            let mut limit = RestartLimit::default();
+            let found = seconds.iter().map(|s| limit.count(start + Duration::from_secs(*s))).last();
             assert_eq!(found.map(|pause| pause.as_millis()), Some(expected_ms), "{seconds:?}");
         };
         check(&[0], 0);
