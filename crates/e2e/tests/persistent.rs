@@ -688,12 +688,12 @@ enum End {
     Process,
     /// The parent of the application's process.
     Pool,
-    Keeper,
+    Master,
 }
 
 #[test]
 fn leaves_no_process_behind_when_any_process_is_killed() {
-    for end in [End::Told(Signal::TERM), End::Told(Signal::INT), End::Process, End::Pool, End::Keeper] {
+    for end in [End::Told(Signal::TERM), End::Told(Signal::INT), End::Process, End::Pool, End::Master] {
         // When the pool is killed, no process knows of any others than those that the kernel ends.
         let words = if end == End::Pool { "" } else { "child" };
         let mut server = site(words, "min_processes = 2\ngrace = \"500ms\"").start();
@@ -712,10 +712,10 @@ fn leaves_no_process_behind_when_any_process_is_killed() {
             End::Told(signal) => server.signal(signal),
             End::Process => signal_process(process, Signal::KILL),
             End::Pool => signal_process(parent_of(process), Signal::KILL),
-            End::Keeper => server.signal(Signal::KILL),
+            End::Master => server.signal(Signal::KILL),
         }
         wait_for(&server, &format!("{end:?}"), || !doomed.iter().any(|pid| runs(*pid)));
-        if matches!(end, End::Told(_) | End::Keeper) {
+        if matches!(end, End::Told(_) | End::Master) {
             server.wait(TIMEOUT);
         } else {
             let responses = || {

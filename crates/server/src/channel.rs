@@ -1,4 +1,4 @@
-//! What the keeper and the serving processes say to one another: one message per datagram of a socket
+//! What the master and the serving processes say to one another: one message per datagram of a socket
 //! pair, with descriptors beside it where they are needed.
 //!
 //! Knows what can be said, and nothing of what is done about it.
@@ -216,7 +216,7 @@ impl From<Channel> for OwnedFd {
     }
 }
 
-/// What the keeper tells a serving process.
+/// What the master tells a serving process.
 pub enum Order {
     /// Accept no more, finish what runs, and end (SIGTERM).
     Leave,
@@ -241,7 +241,7 @@ pub enum Form {
     Json,
 }
 
-/// What a serving process tells the keeper.
+/// What a serving process tells the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// It accepts connections.

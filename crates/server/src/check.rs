@@ -16,7 +16,7 @@ use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
 
 use crate::files::roots::OpenRoots;
 use crate::flags::What;
-use crate::keeper::sockets;
+use crate::master::sockets;
 use crate::privilege::Identity;
 use crate::runner::cgroup;
 use crate::{config, control, privilege, privileged_file, sandbox, start, terminal};

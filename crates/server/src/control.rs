@@ -112,7 +112,7 @@ fn is_trusted(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-/// The keeper's end.
+/// The master's end.
 pub struct Control {
     listener: UnixListener,
     clients: Vec<Client>,

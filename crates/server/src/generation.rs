@@ -1,5 +1,5 @@
-//! The serving process: workers, the log thread, and a main thread that does what the keeper orders. Each
-//! configuration has a process of its own, which begins with what the keeper gives it and never asks for
+//! The serving process: workers, the log thread, and a main thread that does what the master orders. Each
+//! configuration has a process of its own, which begins with what the master gives it and never asks for
 //! more: no privilege, no configuration, no address.
 
 use std::io;
@@ -47,7 +47,7 @@ pub struct Beginning {
     pub sinks: Vec<OpenSink>,
     /// `None`: it stays who it is.
     pub identity: Option<Identity>,
-    pub keeper: Channel,
+    pub master: Channel,
     /// Where the connections of an earlier process come from.
     pub ancestor: Option<Channel>,
     /// To what starts scripts, of each worker; none where there are no scripts.
@@ -60,12 +60,12 @@ pub struct Beginning {
 
 /// Serves until it is told to end, and gives the exit code. To be called while there is one thread only.
 pub fn run(beginning: Beginning) -> u8 {
-    let keeper = beginning.keeper.try_clone();
+    let master = beginning.master.try_clone();
     match begin(beginning) {
         Ok(crew) => crew.until_told(),
         Err(lines) => {
-            // A keeper that is gone need not be told.
-            _ = keeper.and_then(|keeper| keeper.send(&News::Failed(lines)));
+            // A master that is gone need not be told.
+            _ = master.and_then(|master| master.send(&News::Failed(lines)));
             FAILED
         }
     }
@@ -74,7 +74,7 @@ pub fn run(beginning: Beginning) -> u8 {
 /// Gives up what is not needed, and starts everybody.
 fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning { mut site, folder, sockets, sinks, identity, keeper, ancestor, runners, pools, complaint } =
+    let Beginning { mut site, folder, sockets, sinks, identity, master, ancestor, runners, pools, complaint } =
         beginning;
     // What scripts may have is shared out among so many.
     site.workers = NonZeroUsize::new(sockets.len());
@@ -114,7 +114,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         members: Vec::new(),
         tell,
         told,
-        keeper,
+        master,
         ancestor,
         heir: None,
         site,
@@ -163,7 +163,7 @@ struct Crew {
     members: Vec<Member>,
     tell: UnboundedSender<(usize, Told)>,
     told: UnboundedReceiver<(usize, Told)>,
-    keeper: Channel,
+    master: Channel,
     ancestor: Option<Channel>,
     /// Where connections go, when another process serves.
     heir: Option<AsyncFd<Channel>>,
@@ -258,27 +258,27 @@ impl Crew {
         let code = runtime.and_then(|runtime| runtime.block_on(self.work()));
         log::flush();
         code.unwrap_or_else(|error| {
-            _ = self.keeper.send(&News::Failed(vec![format!("cannot go on: {error}")]));
+            _ = self.master.send(&News::Failed(vec![format!("cannot go on: {error}")]));
             FAILED
         })
     }
 
     async fn work(&mut self) -> io::Result<u8> {
-        let keeper = sys::watch(self.keeper.try_clone()?, Interest::READABLE)?;
+        let master = sys::watch(self.master.try_clone()?, Interest::READABLE)?;
         let mut ancestor = self.ancestor.take().map(|a| sys::watch(a, Interest::READABLE)).transpose()?;
         let mut stopped = None;
         let mut next = 0;
         loop {
             let restart = self.members.iter().filter_map(Member::restart).min();
             tokio::select! {
-                order = receive::<Order>(Some(&keeper)) => match order? {
+                order = receive::<Order>(Some(&master)) => match order? {
                     Received::Message(Order::Stop) => {
                         self.start_no_more();
                         self.tell_all(|| Command::Stop);
                         stopped = Some(tokio::time::Instant::now() + STOP_PATIENCE);
                     }
                     Received::Message(order) => self.obey(order),
-                    // Without its keeper nobody could tell it to end.
+                    // Without its master nobody could tell it to end.
                     Received::End => return Ok(FAILED),
                 },
                 guest = receive::<Guest>(ancestor.as_ref()), if ancestor.is_some() => match guest {
@@ -330,7 +330,7 @@ impl Crew {
             return Ok(());
         }
         self.phase = Phase::Serving;
-        self.keeper.send(&News::Ready)
+        self.master.send(&News::Ready)
     }
 
     /// A worker that panics outside of a connection, or cannot go on, is replaced, however often: its
@@ -397,7 +397,7 @@ impl Crew {
                 });
                 // Should that fail, guests go to the workers, which send them on.
                 self.heir = sys::watch(heir, Interest::WRITABLE).ok();
-                self.tell_keeper(answers, |_| Some(News::Retired));
+                self.tell_master(answers, |_| Some(News::Retired));
             }
             Order::Stop => self.tell_all(|| Command::Stop),
             Order::Log { sink, file } => log::replace(sink as usize, file),
@@ -442,20 +442,20 @@ impl Crew {
 
     fn ping(&self) {
         let answers = self.ask(Command::Ping);
-        self.tell_keeper(answers, |answers| answers.iter().all(Option::is_some).then_some(News::Alive));
+        self.tell_master(answers, |answers| answers.iter().all(Option::is_some).then_some(News::Alive));
     }
 
     /// Sends the news that there are when everybody has answered, or has not in time.
-    fn tell_keeper(
+    fn tell_master(
         &self,
         answers: Vec<oneshot::Receiver<()>>,
         news: impl FnOnce(Vec<Option<()>>) -> Option<News> + Send + 'static,
     ) {
-        let Ok(keeper) = self.keeper.try_clone() else { return };
+        let Ok(master) = self.master.try_clone() else { return };
         tokio::spawn(async move {
             if let Some(news) = news(in_time(answers).await) {
-                // A keeper that is gone need not be told.
-                _ = keeper.send(&news);
+                // A master that is gone need not be told.
+                _ = master.send(&news);
             }
         });
     }
@@ -513,7 +513,7 @@ mod tests {
 
     /// Workers that cannot start: what they are to listen on is a file.
     fn crew(phase: Phase) -> (Crew, Channel) {
-        let (keeper, far_end) = Channel::pair().unwrap();
+        let (master, far_end) = Channel::pair().unwrap();
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
         let (tell, told) = unbounded_channel();
@@ -521,7 +521,7 @@ mod tests {
             members: Vec::new(),
             tell,
             told,
-            keeper,
+            master,
             ancestor: None,
             heir: None,
             site,

@@ -2,7 +2,7 @@
 //! the `exchange` finds its route and whether it may pass, the `site` crate decides, `content` or an `upstream` makes
 //! a response, the connection sends it, and the `log` writes one line.
 //!
-//! Around it: the master (`keeper`), which was started and stays, has a `generation` of workers serve each
+//! Around it: the `master`, which was started and stays, has a `generation` of workers serve each
 //! configuration.
 //!
 //! Effects only: what is answered is decided in `site`, what a message means in `http`. Each room uses only those below
@@ -16,7 +16,7 @@ pub mod healthcheck;
 
 pub mod fcgi_wrap;
 
-pub mod keeper;
+pub mod master;
 
 pub mod config;
 pub mod start;
@@ -44,8 +44,8 @@ pub mod response_head;
 pub mod services;
 
 pub mod disk;
-pub mod load;
 pub mod log;
+pub mod overload;
 pub mod stats;
 
 pub mod privilege;

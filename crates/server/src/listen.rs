@@ -1,4 +1,4 @@
-//! Listening sockets as a worker has them: bound by the keeper, accepted from in the worker's loop.
+//! Listening sockets as a worker has them: bound by the master, accepted from in the worker's loop.
 
 use std::io;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{check, control, explain, fcgi_wrap, healthcheck, keeper, terminal};
+use server::{check, control, explain, fcgi_wrap, healthcheck, master, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse(std::env::args_os().skip(1)) {
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         }
     };
     match command {
-        Command::Serve(serve) => keeper::serve(&serve),
+        Command::Serve(serve) => master::serve(&serve),
         Command::Check { config } => check::check(&config),
         Command::Ask { what, request } => control::ask(&what, request),
         Command::Explain(asked) => explain::explain(&asked),

@@ -12,8 +12,8 @@ use taipan_http::target::{SafePath, Scheme};
 pub use self::scratch::Scratch;
 use crate::clock::{self, Clock};
 use crate::disk::{Closing, Disk};
-use crate::load::{Load, Shedding};
 use crate::log::access::AccessLogs;
+use crate::overload::{Overload, Shedding};
 use crate::stats::{Count, Counts};
 
 pub struct Services {
@@ -22,7 +22,7 @@ pub struct Services {
     pub disk: Rc<Disk>,
     pub access: AccessLogs,
     pub counts: Counts,
-    pub load: Load,
+    pub overload: Overload,
     pub scratch: RefCell<Scratch>,
     boundaries: Cell<u64>,
 }
@@ -37,7 +37,7 @@ impl Services {
             disk: Rc::new(disk),
             access: AccessLogs::new(&site),
             counts: Counts::new(),
-            load: Load::new(site.timeouts.delay),
+            overload: Overload::new(site.timeouts.delay),
             scratch: RefCell::new(Scratch::new(&site.limits)),
             boundaries: Cell::new(clock::micros()),
             site,
@@ -76,7 +76,7 @@ impl Services {
 
     /// Is the loop so late that what may wait for a disk is refused? Counts it if so.
     pub fn sheds_cold(&self) -> bool {
-        let sheds = self.load.shedding() >= Shedding::Cold;
+        let sheds = self.overload.shedding() >= Shedding::Cold;
         self.counts.add(Count::ShedCold, u64::from(sheds));
         sheds
     }
@@ -84,7 +84,7 @@ impl Services {
     /// Is it so late that everything is refused?
     #[inline]
     pub fn sheds_everything(&self) -> bool {
-        let sheds = self.load.shedding() == Shedding::Everything;
+        let sheds = self.overload.shedding() == Shedding::Everything;
         if sheds {
             self.counts.add(Count::ShedAll, 1);
         }

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use server::files::roots::OpenRoots;
-use server::keeper::sockets::Sockets;
+use server::master::sockets::Sockets;
 use server::worker::{self, Start};
 use site::model::{Listener, Site};
 

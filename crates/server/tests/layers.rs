@@ -12,7 +12,7 @@ const LAYERS: &[&str] = &[
     "check",
     "fcgi_wrap",
     // The master, and the process that serves one configuration.
-    "keeper",
+    "master",
     "start",
     "config",
     "generation",
@@ -32,7 +32,7 @@ const LAYERS: &[&str] = &[
     // What all of them use.
     "services",
     "stats",
-    "load",
+    "overload",
     "log",
     "privileged_file",
     "privilege",

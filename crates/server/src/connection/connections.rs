@@ -244,7 +244,7 @@ impl Connections {
         snapshot.parked = self.idle.len() as u64;
         snapshot.scripts_running = self.responder.upstreams.turns.running() as u64;
         snapshot.scripts_waiting = self.responder.upstreams.turns.waiting() as u64;
-        snapshot.delay = self.services.load.delay();
+        snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
         snapshot
     }

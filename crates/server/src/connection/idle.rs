@@ -23,10 +23,10 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
+use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, Sent};
 use super::stream::{self, Bare};
 use super::task::Start;
-use super::way::OnItsWay;
 use super::{Deadlines, EVICT_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
@@ -344,7 +344,7 @@ fn send(
     mut output: Output,
     left: Range<usize>,
 ) -> Visit {
-    let mut way = OnItsWay::new(&connections.services, &mut output);
+    let mut way = LogGuard::new(&connections.services, &mut output);
     let sent = loop {
         match way.send(&Bare(connection.fd.as_fd()), connections.services.clock.now()) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

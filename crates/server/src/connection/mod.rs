@@ -16,7 +16,7 @@ pub mod h1;
 
 pub mod output;
 
-mod way;
+mod log_guard;
 
 pub mod task;
 

@@ -14,10 +14,10 @@ use taipan_http::status::Status;
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::idle;
+use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, Sent};
 use super::stream::Stream;
 use super::transport::{Broken, Transport};
-use super::way::OnItsWay;
 use super::{Event, Phase, TableEntry};
 use crate::connection::Connections;
 use crate::request::Ends;
@@ -256,7 +256,7 @@ impl Task {
     async fn send(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
         // One log line per request, also when this task is dropped or panics in the middle.
         let connections = self.connections.clone();
-        let mut output = OnItsWay::new(&connections.services, output);
+        let mut output = LogGuard::new(&connections.services, output);
         let result = loop {
             match self.send_some(&mut output).await {
                 Ok(Sent::All) => break Ok(()),

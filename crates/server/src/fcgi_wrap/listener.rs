@@ -7,7 +7,7 @@ use rustix::io::{fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::sockopt;
 use site::model::Listener as Address;
 
-use crate::keeper::{sockets, upgrade};
+use crate::master::{sockets, upgrade};
 
 /// Behind 0, 1 and 2.
 const FIRST_OTHER: i32 = 3;

@@ -1,4 +1,4 @@
-//! The logs. The keeper opens them, as whoever started the program; a thread of the serving process writes
+//! The logs. The master opens them, as whoever started the program; a thread of the serving process writes
 //! them. Everybody else there hands over blocks of whole lines through a bounded queue and never waits: what
 //! finds the queue full is dropped and counted, and the count is written as soon as there is room.
 
@@ -128,7 +128,7 @@ fn message(level: Level, text: Arguments<'_>) {
     }
 }
 
-/// Has a sink written to another file from now on: the keeper has opened it after a rotation. A process
+/// Has a sink written to another file from now on: the master has opened it after a rotation. A process
 /// without a log thread has one sink.
 pub fn replace(sink: usize, file: OwnedFd) {
     match LOGS.get() {

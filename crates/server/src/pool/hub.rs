@@ -55,13 +55,13 @@ pub struct Hub {
     looked_at_memory: Cell<Instant>,
     changed: Notify,
     next: Cell<u64>,
-    keeper: Cell<Keeper>,
+    master: Cell<Master>,
     me: Weak<Hub>,
 }
 
 /// Is there anybody who may send more workers?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeper {
+pub enum Master {
     There,
     Gone,
 }
@@ -138,7 +138,7 @@ impl Hub {
             looked_at_memory: Cell::new(Instant::now()),
             changed: Notify::new(),
             next: Cell::new(1),
-            keeper: Cell::new(Keeper::There),
+            master: Cell::new(Master::There),
             me: me.clone(),
         });
         if let Servers::Elsewhere(elsewhere) = &hub.application.servers {
@@ -157,8 +157,8 @@ impl Hub {
         }
     }
 
-    pub fn keeper_has_gone(&self) {
-        self.keeper.set(Keeper::Gone);
+    pub fn master_has_gone(&self) {
+        self.master.set(Master::Gone);
     }
 
     /// Nobody is there any more, and nothing that was started.
@@ -167,7 +167,7 @@ impl Hub {
     }
 
     fn is_left(&self) -> bool {
-        self.keeper.get() == Keeper::Gone && self.members.borrow().is_empty()
+        self.master.get() == Master::Gone && self.members.borrow().is_empty()
     }
 
     /// Takes a worker in.

@@ -1,4 +1,4 @@
-//! What a worker and the pool of an application say to one another, and what the keeper says to the pool:
+//! What a worker and the pool of an application say to one another, and what the master says to the pool:
 //! one message per datagram of a channel, with a descriptor beside it where there is one. All ends are the
 //! same program, so that there is no version.
 
@@ -60,7 +60,7 @@ pub struct Lease {
     pub requests: u64,
 }
 
-/// What the keeper says to a pool.
+/// What the master says to a pool.
 pub enum Order {
     /// The pool's end of a channel to a worker.
     Join(OwnedFd),

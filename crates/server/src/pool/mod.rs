@@ -208,7 +208,7 @@ impl Pool {
         self.waiting.borrow().len()
     }
 
-    /// Hears what the pool says, for as long as it is there. Does not end: without a pool the keeper
+    /// Hears what the pool says, for as long as it is there. Does not end: without a pool the master
     /// replaces this process.
     pub async fn listen(self: Rc<Pool>) -> io::Result<()> {
         let _end = Listening(self.clone());

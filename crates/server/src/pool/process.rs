@@ -21,7 +21,7 @@ const FAILED: u8 = 1;
 pub struct Beginning {
     pub application: Application,
     pub scripts: Scripts,
-    pub keeper: Channel,
+    pub master: Channel,
     pub chroot: Option<PathBuf>,
     /// `None`: it stays who it is.
     pub identity: Option<Identity>,
@@ -30,13 +30,13 @@ pub struct Beginning {
 
 impl Beginning {
     /// For an application of the site, by its place in it.
-    pub fn of(site: &Site, place: usize, keeper: Channel, identity: Option<Identity>) -> Beginning {
+    pub fn of(site: &Site, place: usize, master: Channel, identity: Option<Identity>) -> Beginning {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         Beginning {
             application: inside.applications.swap_remove(place),
             scripts: inside.scripts,
-            keeper,
+            master,
             chroot: site.chroot.clone(),
             identity,
             privileges: Privileges::of(site),
@@ -58,25 +58,25 @@ pub fn run(beginning: Beginning) -> u8 {
 }
 
 fn begin(beginning: Beginning) -> Result<(), String> {
-    let Beginning { application, scripts, keeper, chroot, identity, privileges } = beginning;
+    let Beginning { application, scripts, master, chroot, identity, privileges } = beginning;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
-    runtime.block_on(serve(application, scripts, keeper)).map_err(failed("go on"))
+    runtime.block_on(serve(application, scripts, master)).map_err(failed("go on"))
 }
 
-async fn serve(application: Application, scripts: Scripts, keeper: Channel) -> io::Result<()> {
+async fn serve(application: Application, scripts: Scripts, master: Channel) -> io::Result<()> {
     let hub = Hub::new(application, scripts)?;
-    let mut keeper = Some(sys::watch(keeper, Interest::READABLE)?);
+    let mut master = Some(sys::watch(master, Interest::READABLE)?);
     loop {
         let until = hub.tend();
         if hub.is_over() {
             return Ok(());
         }
         let order = async {
-            match &keeper {
-                Some(keeper) => keeper.async_io(Interest::READABLE, Channel::receive::<Order>).await,
+            match &master {
+                Some(master) => master.async_io(Interest::READABLE, Channel::receive::<Order>).await,
                 None => std::future::pending().await,
             }
         };
@@ -85,8 +85,8 @@ async fn serve(application: Application, scripts: Scripts, keeper: Channel) -> i
                 Ok(Received::Message(Order::Join(channel))) => hub.join(channel),
                 Ok(Received::Message(Order::Log(file))) => log::replace(0, file),
                 Ok(Received::End) | Err(_) => {
-                    keeper = None;
-                    hub.keeper_has_gone();
+                    master = None;
+                    hub.master_has_gone();
                 }
             },
             () = hub.changed(until) => {}

@@ -152,7 +152,7 @@ impl Runner {
         file.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Hears what the runner says, for as long as it is there. Does not end: without a runner the keeper
+    /// Hears what the runner says, for as long as it is there. Does not end: without a runner the master
     /// replaces this process.
     pub async fn listen(self: Rc<Runner>) -> io::Result<()> {
         let mut buffer = [0; message::MAX_ANSWER];

@@ -125,7 +125,7 @@ pub fn settle_in(
     // What is ignored here would be ignored by programs: Rust has done so with SIGPIPE, a shell may have
     // with SIGHUP.
     (1..=LAST_SIGNAL).for_each(sys::reset_signal);
-    // The keeper ends this process by leaving it. Programs begin with no signal blocked.
+    // The master ends this process by leaving it. Programs begin with no signal blocked.
     SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
 }
 
@@ -156,7 +156,7 @@ fn start_thread(
 ) -> io::Result<thread::JoinHandle<()>> {
     let serve = move || {
         if let Err(error) = groups::serve_permitted(channel, settings, Some(permits), cgroups) {
-            // The keeper replaces it, and who was told nothing would wait for ever.
+            // The master replaces it, and who was told nothing would wait for ever.
             std::process::exit(fail(&error.to_string()).into());
         }
     };

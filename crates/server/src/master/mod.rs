@@ -1,4 +1,4 @@
-//! The keeper: the process that was started. It reads the configuration, binds addresses, opens logs, and
+//! The master: the process that was started. It reads the configuration, binds addresses, opens logs, and
 //! has a process of its own serve each configuration (`generation`). It serves nobody itself, so it can
 //! keep what serving must not have: privilege, and the sockets through every change.
 //!
@@ -57,7 +57,7 @@ const NO_ADDRESS: &str = "there is no address to listen on, and no socket was pa
 /// What a process may take longer than it was told to, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What the keeper needs of root's power (capabilities(7)): ports below 1024; another user, with a bounding
+/// What the master needs of root's power (capabilities(7)): ports below 1024; another user, with a bounding
 /// set of its own; another root; to end processes of that user; files of other users: the configuration,
 /// logs, and what a new program reads.
 const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
@@ -72,9 +72,9 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
 
 /// `taipan [DIR]` and `taipan -c FILE`: serves until it is told to end.
 pub fn serve(asked: &Serve) -> ExitCode {
-    match Keeper::start(asked) {
-        Ok(mut keeper) => loop {
-            if let Some(code) = keeper.turn() {
+    match Master::start(asked) {
+        Ok(mut master) => loop {
+            if let Some(code) = master.turn() {
                 return code;
             }
         },
@@ -89,7 +89,7 @@ fn could_not_start(lines: &[String]) -> ExitCode {
     ExitCode::from(COULD_NOT_START)
 }
 
-struct Keeper {
+struct Master {
     asked: Serve,
     /// What is started for an upgrade: this program's file, or what has taken its place.
     program: PathBuf,
@@ -138,20 +138,20 @@ enum Event {
     Successor,
 }
 
-impl Keeper {
+impl Master {
     /// Errors: the exit code, when what is wrong has been said.
-    fn start(asked: &Serve) -> Result<Keeper, ExitCode> {
-        let mut keeper = Keeper::new(asked).map_err(|lines| could_not_start(&lines))?;
+    fn start(asked: &Serve) -> Result<Master, ExitCode> {
+        let mut master = Master::new(asked).map_err(|lines| could_not_start(&lines))?;
         let begun = start::site(asked)
-            .and_then(|site| keeper.begin_change(site, Why::Start).map_err(|(lines, _)| lines));
+            .and_then(|site| master.begin_change(site, Why::Start).map_err(|(lines, _)| lines));
         match begun {
-            Ok(()) => Ok(keeper),
+            Ok(()) => Ok(master),
             // The program that has started this one kills it when it is left.
             Err(lines) => Err(could_not_start(&lines)),
         }
     }
 
-    fn new(asked: &Serve) -> Result<Keeper, Vec<String>> {
+    fn new(asked: &Serve) -> Result<Master, Vec<String>> {
         let fail = |what: &'static str| move |e: io::Error| vec![format!("cannot {what}: {e}")];
         // First of all: what is not open though it was promised must not be taken for what is opened here.
         let found = Predecessor::find().map_err(fail("take over"))?;
@@ -165,7 +165,7 @@ impl Keeper {
             .map_err(|e| fail("be closed to scripts")(e.into()))?;
         let signals = Signals::take().map_err(fail("take signals"))?;
         sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;
-        Ok(Keeper {
+        Ok(Master {
             program: std::env::current_exe().map_err(fail("find this program"))?,
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),

@@ -7,14 +7,14 @@ use super::output::{Output, why_dropped};
 use crate::services::Services;
 
 /// An answer on its way, whose log lines are written whatever becomes of it.
-pub struct OnItsWay<'a> {
+pub struct LogGuard<'a> {
     services: &'a Services,
     output: &'a mut Output,
 }
 
-impl<'a> OnItsWay<'a> {
-    pub fn new(services: &'a Services, output: &'a mut Output) -> OnItsWay<'a> {
-        OnItsWay { services, output }
+impl<'a> LogGuard<'a> {
+    pub fn new(services: &'a Services, output: &'a mut Output) -> LogGuard<'a> {
+        LogGuard { services, output }
     }
 
     /// It is no longer on its way: whoever has it writes its lines.
@@ -23,7 +23,7 @@ impl<'a> OnItsWay<'a> {
     }
 }
 
-impl Deref for OnItsWay<'_> {
+impl Deref for LogGuard<'_> {
     type Target = Output;
 
     fn deref(&self) -> &Output {
@@ -31,13 +31,13 @@ impl Deref for OnItsWay<'_> {
     }
 }
 
-impl DerefMut for OnItsWay<'_> {
+impl DerefMut for LogGuard<'_> {
     fn deref_mut(&mut self) -> &mut Output {
         self.output
     }
 }
 
-impl Drop for OnItsWay<'_> {
+impl Drop for LogGuard<'_> {
     fn drop(&mut self) {
         self.services.access.write(&self.output.records, self.output.sent(), Some(why_dropped()));
     }

@@ -12,7 +12,7 @@ use site::application::Application;
 use site::model::{Level, Log, Site};
 
 use super::process::{Circumstances, PoolProcess, State};
-use super::{Keeper, Phase};
+use super::{Master, Phase};
 use crate::channel::Channel;
 use crate::log::{self, OpenSink};
 use crate::pool::message::Order;
@@ -20,7 +20,7 @@ use crate::pool::process::{self, Beginning};
 use crate::privilege::Identity;
 use crate::sys::{self, Fork};
 
-impl Keeper {
+impl Master {
     /// Starts the pools of the applications that have none, and names all of them. Errors: there can be no
     /// more processes, or there is no such user.
     pub(super) fn start_pools(&mut self, identity: Option<&Identity>) -> io::Result<Vec<Pid>> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// What the keeper is told by signals.
+/// What the master is told by signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// SIGTERM
@@ -36,7 +36,7 @@ pub struct Signals(SignalFd);
 
 impl Signals {
     /// From now on these signals do nothing but be read here. Serving processes inherit that, and so are
-    /// ended by their keeper alone, also where a terminal signals both.
+    /// ended by their master alone, also where a terminal signals both.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
         SIGNALS.iter().for_each(|(signal, _)| set.add(*signal));

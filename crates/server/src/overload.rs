@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// So many times the target, and everything is shed.
 const FAR: u32 = 10;
 
-pub struct Load {
+pub struct Overload {
     /// How late a tick may come. Zero: nothing is ever shed.
     target: Duration,
     shedding: Cell<Shedding>,
@@ -32,9 +32,9 @@ pub struct Load {
     far: Cell<Duration>,
 }
 
-impl Load {
-    pub fn new(target: Duration) -> Load {
-        Load {
+impl Overload {
+    pub fn new(target: Duration) -> Overload {
+        Overload {
             target,
             shedding: Cell::new(Shedding::Nothing),
             delay: Cell::default(),
@@ -74,11 +74,11 @@ mod tests {
 
     #[track_caller]
     fn check(target_ms: u64, delays_ms: &[u64], expected: Shedding) {
-        let load = Load::new(Duration::from_millis(target_ms));
+        let overload = Overload::new(Duration::from_millis(target_ms));
         for &delay in delays_ms {
-            load.ticked(Duration::from_millis(delay));
+            overload.ticked(Duration::from_millis(delay));
         }
-        assert_eq!(load.shedding(), expected, "{delays_ms:?}");
+        assert_eq!(overload.shedding(), expected, "{delays_ms:?}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use site::model::{Level, Sink, Site};
 
 use super::process::{Generation, Retires, RunnerProcess, State, Voice};
 use super::sockets::{ListenError, Sockets};
-use super::{GRACE, Keeper, NO_ADDRESS, Phase, START_PATIENCE};
+use super::{GRACE, Master, NO_ADDRESS, Phase, START_PATIENCE};
 use crate::channel::{Channel, Order};
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
@@ -51,7 +51,7 @@ pub(super) enum Why {
     Crash,
 }
 
-impl Keeper {
+impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
         if self.phase != Phase::Keeping || self.successor.is_some() {
             let why = "another program is about to take over, or this one is ending";
@@ -209,7 +209,7 @@ impl Keeper {
                         sockets,
                         sinks,
                         identity: accounts.own,
-                        keeper: theirs,
+                        master: theirs,
                         ancestor,
                         runners,
                         pools,
@@ -272,7 +272,7 @@ impl Keeper {
         }
     }
 
-    /// Lets go of everything that is a keeper's: this is a process of another kind.
+    /// Lets go of everything that is a master's: this is a process of another kind.
     pub(super) fn forget(&mut self) {
         self.signals = None;
         self.control = None;

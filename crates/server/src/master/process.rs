@@ -1,4 +1,4 @@
-//! A serving process, as its keeper sees it.
+//! A serving process, as its master sees it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Ends: of serving processes, wanted and not, and of the keeper; and what is done when its time has come.
+//! Ends: of serving processes, wanted and not, and of the master; and what is done when its time has come.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use super::change::{Why, refuse_clients};
 use super::process::{Generation, Retires, State};
 use super::sockets::Sockets;
 use super::succession::lament_upgrade;
-use super::{GRACE, Keeper, Phase, could_not_start};
+use super::{GRACE, Master, Phase, could_not_start};
 use crate::channel::Order;
 use crate::control::Control;
 use crate::runner::cgroup;
 use crate::{log, privileged_file, restart_limit, runner};
 
-impl Keeper {
+impl Master {
     /// Has every process end, and with the last of them this one.
     pub(super) fn end_all(&mut self, order: &Order, code: u8) {
         // Where another program serves, this one has to finish all the same.

@@ -1,4 +1,4 @@
-//! Listening sockets: bound by the keeper, which keeps them through every change of configuration and of
+//! Listening sockets: bound by the master, which keeps them through every change of configuration and of
 //! program, so that no connection that waits in one of them is lost. Everything that can be wrong with an
 //! address is found here, before anything is served.
 

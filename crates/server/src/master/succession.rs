@@ -9,11 +9,11 @@ use super::change::refuse_clients;
 use super::end::how_it_ended;
 use super::sockets::Sockets;
 use super::upgrade::Successor;
-use super::{GRACE, Keeper, Phase};
+use super::{GRACE, Master, Phase};
 use crate::control::Client;
 use crate::log;
 
-impl Keeper {
+impl Master {
     pub(super) fn upgrade(&mut self, client: Option<Client>) {
         if self.phase != Phase::Keeping || self.successor.is_some() || self.change.is_some() {
             let why = "a change is under way already; try again when it is over";
