@@ -403,10 +403,10 @@ fn only_the_running_responses_fail_when_the_spawner_dies() {
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
     let stat = fs::read_to_string(format!("/proc/{leader}/stat")).unwrap();
-    let runner: i32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    assert_ne!(runner as u32, server.serving_pid(), "the serving process must not start programs");
-    let runner = rustix::process::Pid::from_raw(runner).unwrap();
-    rustix::process::kill_process(runner, rustix::process::Signal::KILL).unwrap();
+    let spawner: i32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    assert_ne!(spawner as u32, server.serving_pid(), "the serving process must not start programs");
+    let spawner = rustix::process::Pid::from_raw(spawner).unwrap();
+    rustix::process::kill_process(spawner, rustix::process::Signal::KILL).unwrap();
     server.files().file("www/go", "");
     wait_for("scripts can be run again", || {
         let mut client = server.connect();
@@ -503,8 +503,8 @@ fn a_new_start_cleans_up_control_groups_of_a_killed_server() {
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.0\r\n\r\n");
     pid(&server);
-    let runners = || fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
-    let all: Vec<u32> = runners().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let spawners = || fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+    let all: Vec<u32> = spawners().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     for pid in all.into_iter().chain([server.pid()]) {
         e2e::signal_process(pid, e2e::Signal::KILL);
     }

@@ -1,10 +1,10 @@
-//! What starting a program through the runner costs, compared with a bare loop that starts the same one
+//! What starting a program through the spawner costs, compared with a bare loop that starts the same one
 //! with `posix_spawn` and waits for it. In both cases its output comes through a pipe and is read to its
 //! end.
 //!
 //!     cargo bench -p taipan --bench start -- [PROGRAM]
 //!
-//! The two take turns. CPU is that of this process, the runner's thread among it, and of all that were
+//! The two take turns. CPU is that of this process, the spawner's thread among it, and of all that were
 //! started. Knows nothing of HTTP.
 
 use std::ffi::{CStr, CString};
@@ -18,9 +18,9 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::waitpid;
 use rustix::pipe::{PipeFlags, pipe_with};
-use server::channel::Channel;
-use server::runner::groups::{self, Settings};
-use server::runner::{Ended, Launch, Runner};
+use server::ipc::Channel;
+use server::spawner::groups::{self, Settings};
+use server::spawner::{Exit, SpawnRequest, Spawner};
 use site::model::{Resources, Scripts};
 use tokio::runtime::{Builder, LocalRuntime};
 use tokio::sync::mpsc::unbounded_channel;
@@ -39,10 +39,10 @@ fn main() -> io::Result<()> {
         for round in 0..ROUNDS {
             // Each round begins with the other one.
             let (one, other) = match round % 2 {
-                0 => (bare.measure(together)?, measure_runner(&bare, together)?),
+                0 => (bare.measure(together)?, measure_spawner(&bare, together)?),
                 _ => {
-                    let runner = measure_runner(&bare, together)?;
-                    (bare.measure(together)?, runner)
+                    let spawner = measure_spawner(&bare, together)?;
+                    (bare.measure(together)?, spawner)
                 }
             };
             cpu.push(other.cpu.as_secs_f64() / one.cpu.as_secs_f64());
@@ -50,9 +50,9 @@ fn main() -> io::Result<()> {
             costs.push((one.cpu.as_secs_f64() * 1e6, other.cpu.as_secs_f64() * 1e6));
         }
         costs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (bare, runner) = costs[ROUNDS / 2];
+        let (bare, spawner) = costs[ROUNDS / 2];
         println!(
-            "{} at a time: CPU {:.3} x bare ({runner:.0} µs, {bare:.0} µs), time {:.3} x; CPU ratios {:.3}..{:.3}",
+            "{} at a time: CPU {:.3} x bare ({spawner:.0} µs, {bare:.0} µs), time {:.3} x; CPU ratios {:.3}..{:.3}",
             together,
             median(&mut cpu),
             median(&mut time),
@@ -142,22 +142,22 @@ impl Bare {
     }
 }
 
-fn measure_runner(bare: &Bare, together: usize) -> io::Result<Cost> {
+fn measure_spawner(bare: &Bare, together: usize) -> io::Result<Cost> {
     let runtime: LocalRuntime = Builder::new_current_thread().enable_io().build_local(Default::default())?;
     let (ours, theirs) = Channel::pair()?;
     let resources = Resources::default();
     let settings = Settings { resources, ..Settings::of(&Scripts::default()) };
     let thread = std::thread::spawn(move || groups::serve(theirs, settings));
     let cost = runtime.block_on(async {
-        let runner = Runner::new(ours)?;
-        tokio::task::spawn_local(runner.clone().listen());
+        let spawner = Spawner::new(ours)?;
+        tokio::task::spawn_local(spawner.clone().listen());
         let nothing: OwnedFd = File::open("/dev/null")?.into();
         let meter = Meter::start()?;
         for _ in 0..STARTS / together {
             let (tell, mut told) = unbounded_channel();
             for _ in 0..together {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-                let launch = Launch {
+                let launch = SpawnRequest {
                     program: &bare.program,
                     arguments: &[&bare.program],
                     environment: &bare.block,
@@ -165,7 +165,7 @@ fn measure_runner(bare: &Bare, together: usize) -> io::Result<Cost> {
                     account: c"",
                 };
                 let (stdin, stderr) = (nothing.try_clone()?, nothing.try_clone()?);
-                let mut started = runner.start(&launch, stdin, write, stderr).await?;
+                let mut started = spawner.start(&launch, stdin, write, stderr).await?;
                 let tell = tell.clone();
                 tokio::task::spawn_local(async move {
                     let ended = started.ended().await;
@@ -174,7 +174,7 @@ fn measure_runner(bare: &Bare, together: usize) -> io::Result<Cost> {
             }
             for _ in 0..together {
                 match told.recv().await {
-                    Some((Ended::Exited(_), Ok(()))) => {}
+                    Some((Exit::Code(_), Ok(()))) => {}
                     other => return Err(io::Error::other(format!("{other:?}"))),
                 }
             }
@@ -182,7 +182,7 @@ fn measure_runner(bare: &Bare, together: usize) -> io::Result<Cost> {
         meter.stop()
     });
     drop(runtime);
-    thread.join().map_err(|_| io::Error::other("the runner has panicked"))??;
+    thread.join().map_err(|_| io::Error::other("the spawner has panicked"))??;
     cost
 }
 

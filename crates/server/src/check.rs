@@ -18,7 +18,7 @@ use crate::files::roots::OpenRoots;
 use crate::flags::What;
 use crate::master::sockets;
 use crate::privilege::Identity;
-use crate::runner::cgroup;
+use crate::spawner::cgroup;
 use crate::{config, control, privilege, privileged_file, sandbox, start, terminal};
 
 /// Something that a start would meet.

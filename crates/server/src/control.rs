@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 
-use crate::channel::Form;
+use crate::ipc::Form;
 use crate::served::What;
 use crate::terminal;
 

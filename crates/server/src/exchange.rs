@@ -54,7 +54,7 @@ impl Responder {
     pub fn of_files(services: Rc<Services>, roots: OpenRoots) -> Responder {
         let files = Files::new(services.clone(), roots);
         let (turns, authorizes) = (Turns::new(&services.site), services.site.has_authorizers());
-        let upstreams = Upstreams { services: services.clone(), turns, runner: None, pools: Vec::new() };
+        let upstreams = Upstreams { services: services.clone(), turns, spawner: None, pools: Vec::new() };
         Responder { services, files, upstreams, authorizes }
     }
 

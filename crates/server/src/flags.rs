@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::channel::Form;
 use crate::control::Request;
+use crate::ipc::Form;
 pub use crate::served::What;
 
 /// What the program is asked to do.

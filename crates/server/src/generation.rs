@@ -15,9 +15,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::channel::{Channel, Form, Guest, News, Order, Received};
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
+use crate::ipc::{Channel, Form, Guest, News, Order, Received};
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
@@ -51,7 +51,7 @@ pub struct Beginning {
     /// Where the connections of an earlier process come from.
     pub ancestor: Option<Channel>,
     /// To what starts scripts, of each worker; none where there are no scripts.
-    pub runners: Vec<Channel>,
+    pub spawners: Vec<Channel>,
     /// To the pools of applications, of each worker.
     pub pools: Vec<Vec<Channel>>,
     /// What scripts have to do without, and why.
@@ -74,8 +74,18 @@ pub fn run(beginning: Beginning) -> u8 {
 /// Gives up what is not needed, and starts everybody.
 fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning { mut site, folder, sockets, sinks, identity, master, ancestor, runners, pools, complaint } =
-        beginning;
+    let Beginning {
+        mut site,
+        folder,
+        sockets,
+        sinks,
+        identity,
+        master,
+        ancestor,
+        spawners,
+        pools,
+        complaint,
+    } = beginning;
     // What scripts may have is shared out among so many.
     site.workers = NonZeroUsize::new(sockets.len());
     if let Some(folder) = site.chroot.clone() {
@@ -123,10 +133,11 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         phase: Phase::Starting,
         restart_limit: RestartLimit::default(),
     };
-    let (mut runners, mut pools) = (runners.into_iter(), pools.into_iter());
+    let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
     for sockets in sockets {
         let pools = pools.next().unwrap_or_default();
-        crew.hire(sockets, runners.next(), pools).map_err(|e| line(format!("cannot start a worker: {e}")))?;
+        crew.hire(sockets, spawners.next(), pools)
+            .map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
     Ok(crew)
 }
@@ -187,7 +198,7 @@ struct Member {
     commands: UnboundedSender<Command>,
     /// For whoever takes its place.
     sockets: Vec<Socket>,
-    runner: Option<Channel>,
+    spawner: Option<Channel>,
     pools: Vec<Channel>,
     state: State,
 }
@@ -219,10 +230,15 @@ impl Member {
 }
 
 impl Crew {
-    fn hire(&mut self, sockets: Vec<Socket>, runner: Option<Channel>, pools: Vec<Channel>) -> io::Result<()> {
+    fn hire(
+        &mut self,
+        sockets: Vec<Socket>,
+        spawner: Option<Channel>,
+        pools: Vec<Channel>,
+    ) -> io::Result<()> {
         let number = self.members.len();
-        let commands = self.start_worker(number, &sockets, runner.as_ref(), &pools)?;
-        self.members.push(Member { commands, sockets, runner, pools, state: State::Starting });
+        let commands = self.start_worker(number, &sockets, spawner.as_ref(), &pools)?;
+        self.members.push(Member { commands, sockets, spawner, pools, state: State::Starting });
         Ok(())
     }
 
@@ -230,14 +246,14 @@ impl Crew {
         &self,
         number: usize,
         sockets: &[Socket],
-        runner: Option<&Channel>,
+        spawner: Option<&Channel>,
         pools: &[Channel],
     ) -> io::Result<UnboundedSender<Command>> {
-        let runner = runner.map(Channel::try_clone).transpose()?;
+        let spawner = spawner.map(Channel::try_clone).transpose()?;
         let pools = pools.iter().map(Channel::try_clone).collect::<io::Result<Vec<_>>>()?;
         let sockets = sockets.iter().map(Socket::try_clone).collect::<io::Result<Vec<_>>>()?;
         let (commands, receiver) = unbounded_channel();
-        let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), runner, pools };
+        let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), spawner, pools };
         let tell = self.tell.clone();
         let work = move || {
             let serving = || _ = tell.send((number, Told::Serving));
@@ -359,11 +375,11 @@ impl Crew {
     fn restart(&mut self) -> io::Result<()> {
         let now = tokio::time::Instant::now();
         for number in 0..self.members.len() {
-            let Member { sockets, runner, pools, .. } = &self.members[number];
+            let Member { sockets, spawner, pools, .. } = &self.members[number];
             if self.members[number].restart().is_none_or(|at| at > now) {
                 continue;
             }
-            match self.start_worker(number, sockets, runner.as_ref(), pools) {
+            match self.start_worker(number, sockets, spawner.as_ref(), pools) {
                 Ok(commands) => {
                     self.members[number].commands = commands;
                     self.members[number].state = State::Serving;
@@ -419,7 +435,7 @@ impl Crew {
         self.start_no_more();
         for member in &mut self.members {
             member.sockets.clear();
-            member.runner = None;
+            member.spawner = None;
             member.pools.clear();
         }
     }
@@ -481,7 +497,7 @@ async fn in_time<T>(answers: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
 }
 
 /// Never, without a channel.
-async fn receive<M: crate::channel::Message>(from: Option<&AsyncFd<Channel>>) -> io::Result<Received<M>> {
+async fn receive<M: crate::ipc::Message>(from: Option<&AsyncFd<Channel>>) -> io::Result<Received<M>> {
     match from {
         Some(channel) => channel.async_io(Interest::READABLE, Channel::receive).await,
         None => std::future::pending().await,

@@ -32,7 +32,7 @@ pub mod exchange;
 pub mod upstream;
 
 pub mod pool;
-pub mod runner;
+pub mod spawner;
 
 pub mod content;
 pub mod request;
@@ -52,9 +52,9 @@ pub mod privilege;
 pub mod privileged_file;
 pub mod sandbox;
 
-pub mod channel;
 pub mod control;
 pub mod flags;
+pub mod ipc;
 pub mod restart_limit;
 pub mod served;
 

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::channel::Form;
 use crate::disk::Queue;
+use crate::ipc::Form;
 
 macro_rules! counts {
     ($($name:ident $key:literal $text:literal,)*) => {

@@ -17,7 +17,7 @@ use rustix::io::{Errno, FdFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::channel::Channel;
+use crate::ipc::Channel;
 
 #[cfg(not(test))]
 pub use direct as calls;

@@ -12,18 +12,18 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::channel::{Channel, Guest};
 use crate::clock;
 use crate::connection::acceptor::accept;
 use crate::connection::{Connections, idle};
 use crate::disk::Closing;
 use crate::exchange::Responder;
 use crate::files::roots::OpenRoots;
+use crate::ipc::{Channel, Guest};
 use crate::listen::Socket;
 use crate::log::access;
 use crate::pool::Pool;
-use crate::runner::Runner;
 use crate::services::Services;
+use crate::spawner::Spawner;
 use crate::stats::Snapshot;
 
 /// Helper threads that have nothing to do end after this.
@@ -54,7 +54,7 @@ pub struct Start {
     pub sockets: Vec<Socket>,
     pub roots: OpenRoots,
     /// To what starts scripts, where there are any.
-    pub runner: Option<Channel>,
+    pub spawner: Option<Channel>,
     /// To the pools of applications.
     pub pools: Vec<Channel>,
 }
@@ -77,8 +77,8 @@ pub fn run(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnO
 }
 
 async fn work(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnOnce()) -> io::Result<()> {
-    let Start { site, sockets, roots, runner, pools } = start;
-    let (connections, closing) = build(site, roots, runner, pools)?;
+    let Start { site, sockets, roots, spawner, pools } = start;
+    let (connections, closing) = build(site, roots, spawner, pools)?;
     live(connections, sockets, closing, commands, serving).await
 }
 
@@ -86,13 +86,13 @@ async fn work(start: Start, commands: UnboundedReceiver<Command>, serving: impl 
 pub fn build(
     site: Site,
     roots: OpenRoots,
-    runner: Option<Channel>,
+    spawner: Option<Channel>,
     pools: Vec<Channel>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
     let (services, closing) = Services::new(site);
     let mut responder = Responder::of_files(services.clone(), roots);
     let upstreams = &mut responder.upstreams;
-    upstreams.runner = runner.map(Runner::new).transpose()?;
+    upstreams.spawner = spawner.map(Spawner::new).transpose()?;
     let open = |(channel, application)| Pool::new(channel, application);
     let applications = &services.site.applications;
     upstreams.pools = pools.into_iter().zip(applications).map(open).collect::<io::Result<_>>()?;
@@ -114,8 +114,8 @@ async fn live(
     tasks.spawn_local(keep_time(connections.clone()));
     tasks.spawn_local(hand_over_lines(connections.clone()));
     tasks.spawn_local(idle::serve(connections.clone()));
-    if let Some(runner) = &connections.responder.upstreams.runner {
-        tasks.spawn_local(runner.clone().listen());
+    if let Some(spawner) = &connections.responder.upstreams.spawner {
+        tasks.spawn_local(spawner.clone().listen());
     }
     for pool in &connections.responder.upstreams.pools {
         tasks.spawn_local(pool.clone().listen());

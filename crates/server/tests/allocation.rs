@@ -76,7 +76,7 @@ fn a_warm_request_allocates_nothing() {
     let worker = std::thread::spawn(move || {
         IS_WORKER.set(true);
         let roots = OpenRoots::of(&site);
-        worker::run(Start { site, sockets, roots, runner: None, pools: Vec::new() }, commands, || ())
+        worker::run(Start { site, sockets, roots, spawner: None, pools: Vec::new() }, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
     let length = first_answer(&mut client);

@@ -17,10 +17,10 @@ use taipan_http::status::Status;
 use super::program::{Program, Rejection};
 use super::script::{Output, ScriptExchange};
 use super::{Shared, spawn, take};
-use crate::channel::Channel;
-use crate::runner::Ended;
-use crate::runner::groups::{self, Settings};
-use crate::runner::message;
+use crate::ipc::Channel;
+use crate::spawner::Exit;
+use crate::spawner::groups::{self, Settings};
+use crate::spawner::message;
 use crate::terminal;
 
 /// From SIGTERM to SIGKILL.
@@ -40,7 +40,7 @@ type Request = (RequestId, Role, Parameters);
 pub struct Connection<'a> {
     pub shared: &'a Shared,
     pub socket: OwnedFd,
-    /// To the runner of this connection.
+    /// To the spawner of this connection.
     pub channel: Channel,
     pub application: Application,
     pub buffer: Box<[u8]>,
@@ -83,11 +83,11 @@ pub fn serve(shared: &Shared, socket: OwnedFd) {
         Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings)))?))
     };
     match begun() {
-        Ok((channel, runner)) => {
+        Ok((channel, spawner)) => {
             if let Err(Disconnect::Broken) = talk(shared, socket, channel) {
                 report(&"a connection", &"the server does not speak FastCGI as it should");
             }
-            _ = runner.join();
+            _ = spawner.join();
         }
         Err(error) => report(&"a connection", &error),
     }
@@ -185,10 +185,10 @@ impl Connection<'_> {
     }
 
     /// What is said of a script's end.
-    fn conclude(&mut self, id: RequestId, program: &Program, ended: Ended, said: Output) -> u32 {
+    fn conclude(&mut self, id: RequestId, program: &Program, ended: Exit, said: Output) -> u32 {
         match ended {
-            Ended::Exited(code) => code.into(),
-            Ended::Killed(signal) => {
+            Exit::Code(code) => code.into(),
+            Exit::Signal(signal) => {
                 if self.stage != Stage::Aborted {
                     report(&program.name(), &format_args!("ended by signal {signal}"));
                     if said == Output::Nothing {
@@ -197,11 +197,11 @@ impl Connection<'_> {
                 }
                 128 + signal as u32
             }
-            Ended::NotStarted(errno) => {
+            Exit::NotStarted(errno) => {
                 report(&program.name(), &Errno::from_raw_os_error(errno));
                 self.refuse(id, Status::BAD_GATEWAY)
             }
-            Ended::OutOfMemory | Ended::Lost => self.refuse(id, Status::BAD_GATEWAY),
+            Exit::OutOfMemory | Exit::Lost => self.refuse(id, Status::BAD_GATEWAY),
         }
     }
 

@@ -1,5 +1,5 @@
 //! `taipan fcgi-wrap`: scripts that know nothing but CGI, for a server that speaks FastCGI. A program of its
-//! own: it takes connections, each with a thread and a runner for its scripts, and ends when it is told to.
+//! own: it takes connections, each with a thread and a spawner for its scripts, and ends when it is told to.
 //! It has no loop of the runtime, which would cost more than all the rest of it.
 //!
 //! Knows nothing of HTTP, and of a site.

@@ -15,7 +15,7 @@ use taipan_http::status::Status;
 use crate::flags::Scripts;
 use crate::start;
 
-/// With room in a message of the runner for paths and arguments.
+/// With room in a message of the spawner for paths and arguments.
 const ENVIRONMENT: Limits = Limits { bytes: 128 * 1024, variables: 1024 };
 /// Where nobody says otherwise.
 const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";

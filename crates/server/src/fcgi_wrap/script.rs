@@ -14,9 +14,9 @@ use script::fastcgi::RequestId;
 
 use super::connection::{Connection, Disconnect, Stage, wait};
 use super::program::Program;
-use crate::channel::{Channel, Received};
-use crate::runner::message::{self, Answer, MAX_ANSWER, Request};
-use crate::runner::{Ended, Launch};
+use crate::ipc::{Channel, Received};
+use crate::spawner::message::{self, Answer, MAX_ANSWER, Request};
+use crate::spawner::{Exit, SpawnRequest};
 
 /// How long a script that has ended is waited for, when others have its output open and write nothing.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub struct ScriptExchange {
     stdin: Option<OwnedFd>,
     /// Output, and errors.
     outputs: [Option<OwnedFd>; 2],
-    ended: Option<Ended>,
+    ended: Option<Exit>,
     said: Output,
 }
 
@@ -54,7 +54,7 @@ impl ScriptExchange {
             fcntl_setfl(end, OFlags::NONBLOCK)?;
         }
         let arguments: Vec<_> = program.arguments.iter().map(|argument| argument.as_c_str()).collect();
-        let launch = Launch {
+        let launch = SpawnRequest {
             program: &program.program,
             arguments: &arguments,
             environment: program.environment.block(),
@@ -69,7 +69,7 @@ impl ScriptExchange {
 
     /// Passes on whatever can be, until all of the answer has been, or nobody wants it. Gives how the
     /// script has ended; whoever is left of its group is told to.
-    pub fn run(mut self, with: &mut Connection) -> Result<(Ended, Output), Disconnect> {
+    pub fn run(mut self, with: &mut Connection) -> Result<(Exit, Output), Disconnect> {
         let talked = self.talk(with);
         self.stdin = None;
         // Of a group that is over, nobody hears it.
@@ -84,7 +84,7 @@ impl ScriptExchange {
             self.outputs.iter_mut().for_each(|pipe| _ = receive(pipe, &mut with.buffer));
             self.look(&with.channel);
         }
-        talked.map(|()| (self.ended.unwrap_or(Ended::Lost), self.said))
+        talked.map(|()| (self.ended.unwrap_or(Exit::Lost), self.said))
     }
 
     fn talk(&mut self, with: &mut Connection) -> Result<(), Disconnect> {
@@ -166,8 +166,8 @@ impl ScriptExchange {
             }
             Ok(Received::Message(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // A runner that has gone has taken it along.
-            Ok(Received::End) | Err(_) => self.ended = Some(self.ended.unwrap_or(Ended::Lost)),
+            // A spawner that has gone has taken it along.
+            Ok(Received::End) | Err(_) => self.ended = Some(self.ended.unwrap_or(Exit::Lost)),
         }
     }
 }

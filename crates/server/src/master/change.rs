@@ -10,19 +10,19 @@ use nix::unistd::Pid;
 use site::memory;
 use site::model::{Level, Sink, Site};
 
-use super::process::{Generation, Retires, RunnerProcess, State, Voice};
+use super::process::{Generation, Retires, SpawnerProcess, State, Voice};
 use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_PATIENCE};
-use crate::channel::{Channel, Order};
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
 use crate::flags::What;
 use crate::generation::{self, Beginning};
+use crate::ipc::{Channel, Order};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
-use crate::runner::cgroup;
+use crate::spawner::cgroup;
 use crate::sys::{self, Fork};
-use crate::{announce, privileged_file, runner, start, terminal};
+use crate::{announce, privileged_file, spawner, start, terminal};
 
 /// A configuration on its way.
 pub(super) struct Change {
@@ -168,10 +168,10 @@ impl Master {
         let place = self.place_of_cgroups();
         // Before there is anything else that they must not have.
         let pools = self.start_pools(accounts.own.as_ref())?;
-        let (runner, runners, complaint) = self.start_runner(workers, &accounts, place, &mut sinks)?;
-        if let Some(runner) = runner {
+        let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place, &mut sinks)?;
+        if let Some(spawner) = spawner {
             // Until there is the process that it belongs to.
-            self.runners.push((runner, Instant::now() + START_PATIENCE));
+            self.spawners.push((spawner, Instant::now() + START_PATIENCE));
         }
         let pools = self.join_pools(&pools, workers)?;
         let (ours, theirs) = Channel::pair()?;
@@ -184,14 +184,14 @@ impl Master {
             Fork::Parent(pid) => {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
                 let state = State::Starting;
-                self.runners.retain(|(other, _)| Some(other.pid) != runner.map(|runner| runner.pid));
+                self.spawners.retain(|(other, _)| Some(other.pid) != spawner.map(|spawner| spawner.pid));
                 self.generations.push(Generation {
                     pid,
                     channel: ours,
                     voice: Voice::Heard,
                     sinks: names,
                     state,
-                    runner,
+                    spawner,
                     failure: Vec::new(),
                     waiting: Vec::new(),
                     retires: Retires::NotYet,
@@ -211,7 +211,7 @@ impl Master {
                         identity: accounts.own,
                         master: theirs,
                         ancestor,
-                        runners,
+                        spawners,
                         pools,
                         complaint,
                     })
@@ -231,13 +231,13 @@ impl Master {
 
     /// A process that starts scripts, where the site has any, and a channel to it for each worker; also
     /// what it does without.
-    fn start_runner(
+    fn start_spawner(
         &mut self,
         workers: usize,
         accounts: &Accounts,
         place: Result<Option<PathBuf>, String>,
         sinks: &mut Vec<OpenSink>,
-    ) -> io::Result<(Option<RunnerProcess>, Vec<Channel>, Option<String>)> {
+    ) -> io::Result<(Option<SpawnerProcess>, Vec<Channel>, Option<String>)> {
         let site = self.preparation.as_ref().map(|preparation| &preparation.site);
         let Some(site) = site.filter(|site| site.has_scripts()) else {
             return Ok((None, Vec::new(), None));
@@ -255,10 +255,10 @@ impl Master {
         let complaint =
             cgroups.as_ref().err().map(|why| format!("scripts have no control groups of their own: {why}"));
         let cgroups = cgroups.ok().flatten();
-        let beginning = runner::process::Beginning::of(site, theirs, accounts, cgroups);
+        let beginning = spawner::process::Beginning::of(site, theirs, accounts, cgroups);
         let grace = site.scripts.grace;
         match sys::fork()? {
-            Fork::Parent(pid) => Ok((Some(RunnerProcess { pid, grace }), ours, complaint)),
+            Fork::Parent(pid) => Ok((Some(SpawnerProcess { pid, grace }), ours, complaint)),
             Fork::Child => {
                 drop(ours);
                 sinks.clear();
@@ -267,7 +267,7 @@ impl Master {
                 if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
                     log::write_to(stderr, Level::Error);
                 }
-                std::process::exit(runner::process::run(beginning).into())
+                std::process::exit(spawner::process::run(beginning).into())
             }
         }
     }
@@ -280,7 +280,7 @@ impl Master {
         self.successor = None;
         self.sockets = Sockets::default();
         self.generations.clear();
-        self.runners.clear();
+        self.spawners.clear();
         self.pools.clear();
         self.preparation = None;
         self.change = None;

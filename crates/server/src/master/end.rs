@@ -12,10 +12,10 @@ use super::process::{Generation, Retires, State};
 use super::sockets::Sockets;
 use super::succession::lament_upgrade;
 use super::{GRACE, Master, Phase, could_not_start};
-use crate::channel::Order;
 use crate::control::Control;
-use crate::runner::cgroup;
-use crate::{log, privileged_file, restart_limit, runner};
+use crate::ipc::Order;
+use crate::spawner::cgroup;
+use crate::{log, privileged_file, restart_limit, spawner};
 
 impl Master {
     /// Has every process end, and with the last of them this one.
@@ -63,7 +63,7 @@ impl Master {
             };
             let pid = status.pid()?;
             let end = how_it_ended(status);
-            if self.runner_ended(pid, &end) {
+            if self.spawner_ended(pid, &end) {
                 self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
                 continue;
             }
@@ -85,8 +85,8 @@ impl Master {
             }
             let Some(place) = self.generations.iter().position(|g| g.pid == pid) else { continue };
             let mut dead = self.generations.remove(place);
-            if let Some(runner) = dead.runner {
-                self.runners.push((runner, Instant::now() + runner.grace + runner::ENDING + GRACE));
+            if let Some(spawner) = dead.spawner {
+                self.spawners.push((spawner, Instant::now() + spawner.grace + spawner::KILL_TIMEOUT + GRACE));
             }
             dead.answer_waiting();
             if let Some(code) = self.mourn(dead, &end) {
@@ -95,16 +95,16 @@ impl Master {
         }
     }
 
-    /// `false`: it was none. Without its runner a process cannot serve, and is replaced with it.
-    fn runner_ended(&mut self, pid: Pid, end: &str) -> bool {
-        let place = self.runners.iter().position(|(runner, _)| runner.pid == pid);
+    /// `false`: it was none. Without its spawner a process cannot serve, and is replaced with it.
+    fn spawner_ended(&mut self, pid: Pid, end: &str) -> bool {
+        let place = self.spawners.iter().position(|(spawner, _)| spawner.pid == pid);
         if let Some(place) = place {
-            self.runners.remove(place);
+            self.spawners.remove(place);
             return true;
         }
-        let has_ended = |g: &&mut Generation| g.runner.is_some_and(|runner| runner.pid == pid);
+        let has_ended = |g: &&mut Generation| g.spawner.is_some_and(|spawner| spawner.pid == pid);
         let Some(generation) = self.generations.iter_mut().find(has_ended) else { return false };
-        generation.runner = None;
+        generation.spawner = None;
         if let State::Starting | State::Serving = generation.state {
             log::error(format_args!("the process that starts scripts has ended: {end}"));
             // Fails only if it has ended, too.
@@ -161,9 +161,9 @@ impl Master {
         if self.phase != Phase::Keeping {
             self.generations.retain(|generation| !generation.is_beyond_help(now));
         }
-        for (runner, until) in self.runners.iter_mut().filter(|(_, until)| *until <= now) {
+        for (spawner, until) in self.spawners.iter_mut().filter(|(_, until)| *until <= now) {
             // The kernel then kills the scripts, too.
-            _ = kill(runner.pid, Signal::SIGKILL);
+            _ = kill(spawner.pid, Signal::SIGKILL);
             *until = now + GRACE;
         }
         self.end_pools(now);
@@ -195,7 +195,7 @@ impl Master {
     }
 
     pub(super) fn is_alone(&self) -> bool {
-        self.generations.is_empty() && self.runners.is_empty() && self.pools.is_empty()
+        self.generations.is_empty() && self.spawners.is_empty() && self.pools.is_empty()
     }
 
     /// All processes have ended: is that the end?

@@ -34,16 +34,16 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use site::model::{Log, Site};
 
-use crate::channel::{News, Order, Received};
 use crate::control::{Client, Control, Request};
 use crate::flags::Serve;
 use crate::generation::INTERRUPTED;
+use crate::ipc::{News, Order, Received};
 use crate::log::{self, OpenSink};
 use crate::restart_limit::RestartLimit;
 use crate::{sandbox, start, terminal};
 use change::{Change, Preparation, Why};
 use notify::Notify;
-use process::{Generation, PoolProcess, Retires, RunnerProcess, State, Voice};
+use process::{Generation, PoolProcess, Retires, SpawnerProcess, State, Voice};
 use signals::{Signals, Told};
 use sockets::Sockets;
 use upgrade::{Predecessor, Successor};
@@ -102,7 +102,7 @@ struct Master {
     sockets: Sockets,
     generations: Vec<Generation>,
     /// That end what they have started: their generations have ended.
-    runners: Vec<(RunnerProcess, Instant)>,
+    spawners: Vec<(SpawnerProcess, Instant)>,
     pools: Vec<PoolProcess>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
@@ -175,7 +175,7 @@ impl Master {
             site: None,
             sockets,
             generations: Vec::new(),
-            runners: Vec::new(),
+            spawners: Vec::new(),
             pools: Vec::new(),
             cgroups: BTreeSet::new(),
             preparation: None,
@@ -264,9 +264,9 @@ impl Master {
             self.restart.filter(|_| self.change.is_none()),
             self.next_ping,
         ];
-        let runners = self.runners.iter().map(|(_, until)| *until);
+        let spawners = self.spawners.iter().map(|(_, until)| *until);
         let pools = self.pools.iter().filter_map(|pool| pool.until);
-        leaving.chain(runners).chain(pools).chain(retiring).chain(others.into_iter().flatten()).min()
+        leaving.chain(spawners).chain(pools).chain(retiring).chain(others.into_iter().flatten()).min()
     }
 
     fn hear_signals(&mut self) {

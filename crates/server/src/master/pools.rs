@@ -13,7 +13,7 @@ use site::model::{Level, Log, Site};
 
 use super::process::{Circumstances, PoolProcess, State};
 use super::{Master, Phase};
-use crate::channel::Channel;
+use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
 use crate::pool::message::Order;
 use crate::pool::process::{self, Beginning};

@@ -7,11 +7,11 @@ use nix::unistd::Pid;
 use site::application::Application;
 use site::model::{Resources, Sandbox, Sink};
 
-use crate::channel::Channel;
 use crate::control::Client;
+use crate::ipc::Channel;
 use crate::log;
 use crate::privilege::Identity;
-use crate::runner::ENDING;
+use crate::spawner::KILL_TIMEOUT;
 
 /// A serving process.
 pub(super) struct Generation {
@@ -21,7 +21,7 @@ pub(super) struct Generation {
     pub(super) sinks: Vec<Sink>,
     pub(super) state: State,
     /// What starts scripts for it.
-    pub(super) runner: Option<RunnerProcess>,
+    pub(super) spawner: Option<SpawnerProcess>,
     /// What it has said before it ended.
     pub(super) failure: Vec<String>,
     /// Who are to be told when requests come to its successor alone, or when it does not say so in time.
@@ -55,13 +55,13 @@ pub(super) struct Circumstances {
 impl PoolProcess {
     /// How long it may take when everybody has left it.
     pub(super) fn patience(&self) -> Duration {
-        self.application.managed().map_or(Duration::ZERO, |managed| managed.grace) + ENDING
+        self.application.managed().map_or(Duration::ZERO, |managed| managed.grace) + KILL_TIMEOUT
     }
 }
 
 /// The process that starts scripts for a generation. It ends with it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RunnerProcess {
+pub(super) struct SpawnerProcess {
     pub(super) pid: Pid,
     /// How long scripts may take that are told to end.
     pub(super) grace: Duration,

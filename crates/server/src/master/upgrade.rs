@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use rustix::io::FdFlags;
 
 use super::sockets::{Origin, Sockets};
-use crate::channel::{Channel, Descriptors, Message, Received};
 use crate::control::{Client, Control};
+use crate::ipc::{Channel, Descriptors, Message, Received};
 use crate::sys;
 
 /// Where the new program finds its end of the channel.

@@ -19,9 +19,9 @@ use super::Refusal;
 use super::message::{Answer, Lease, Outcome, Request, ServerId};
 use super::servers::{Server, Standing, back_off, choose, lacking, next_try, superfluous};
 use super::started::{Started, Starter, connect_tcp, connect_unix};
-use crate::channel::{Channel, Outbox, Received};
+use crate::ipc::{Channel, Received, SendQueue};
 use crate::log::stderr::Errors;
-use crate::runner::Ended;
+use crate::spawner::Exit;
 use crate::{log, sys};
 
 /// How often it is looked whether a process accepts its first connection.
@@ -103,7 +103,7 @@ impl Process {
 struct Member {
     channel: AsyncFd<Channel>,
     /// No more than it has asked for, and recalls.
-    outbox: Outbox<Answer>,
+    send_queue: SendQueue<Answer>,
 }
 
 struct Asked {
@@ -175,7 +175,7 @@ impl Hub {
         let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
         let (Ok(channel), Some(hub)) = (watched, self.me.upgrade()) else { return };
         let number = self.number();
-        let member = Rc::new(Member { channel, outbox: Outbox::default() });
+        let member = Rc::new(Member { channel, send_queue: SendQueue::default() });
         self.members.borrow_mut().insert(number, member.clone());
         spawn_local(async move {
             hub.listen(number, &member).await;
@@ -187,7 +187,7 @@ impl Hub {
         loop {
             let heard = tokio::select! {
                 heard = member.channel.async_io(Interest::READABLE, Channel::receive::<Request>) => heard,
-                () = member.outbox.send_queued(&member.channel) => continue,
+                () = member.send_queue.send_queued(&member.channel) => continue,
             };
             match heard {
                 Ok(Received::Message(request)) => self.hear(number, request),
@@ -506,14 +506,14 @@ impl Hub {
         }
     }
 
-    fn ended(&self, id: ServerId) -> Option<Ended> {
+    fn ended(&self, id: ServerId) -> Option<Exit> {
         match self.reach.borrow().get(&id) {
             Some(Reach::Process(process)) => process.started.ended(),
-            _ => Some(Ended::Lost),
+            _ => Some(Exit::Lost),
         }
     }
 
-    fn bury(&self, id: ServerId, how: Ended) {
+    fn bury(&self, id: ServerId, how: Exit) {
         let reach = self.reach.borrow_mut().remove(&id);
         let at = self.servers.borrow().iter().position(|server| server.id == id);
         let server = at.map(|at| self.servers.borrow_mut().remove(at));
@@ -530,10 +530,10 @@ impl Hub {
         let (pid, age) = (process.started.process.pid, process.started.began.elapsed());
         let how = match how {
             // As some do after so many requests.
-            Ended::Exited(0) if age >= SETTLED || process.has_accepted() => return,
-            Ended::Exited(code) => format!("exit status {code}"),
-            Ended::Killed(signal) => format!("signal {signal}"),
-            Ended::OutOfMemory | Ended::NotStarted(_) | Ended::Lost => "the cause is unknown".to_owned(),
+            Exit::Code(0) if age >= SETTLED || process.has_accepted() => return,
+            Exit::Code(code) => format!("exit status {code}"),
+            Exit::Signal(signal) => format!("signal {signal}"),
+            Exit::OutOfMemory | Exit::NotStarted(_) | Exit::Lost => "the cause is unknown".to_owned(),
         };
         if age >= SETTLED {
             self.failures.set(0);
@@ -642,7 +642,7 @@ impl Hub {
 
     fn tell(&self, member: u64, answer: Answer) {
         if let Some(member) = self.members.borrow().get(&member) {
-            member.outbox.say(&member.channel, answer);
+            member.send_queue.send(&member.channel, answer);
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use super::Refusal;
-use crate::channel::{Descriptors, Message};
+use crate::ipc::{Descriptors, Message};
 
 /// A server of the application: an address, or a process.
 pub type ServerId = u64;

@@ -30,7 +30,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
-use crate::channel::{Channel, Outbox, Received};
+use crate::ipc::{Channel, Received, SendQueue};
 use crate::services::Services;
 use crate::sys;
 use message::{Answer, Lease, Outcome, Request, ServerId};
@@ -105,7 +105,7 @@ pub struct Pool {
     recalled: Cell<bool>,
     /// Servers that are to end.
     retired: RefCell<VecDeque<ServerId>>,
-    outbox: Outbox<Request>,
+    send_queue: SendQueue<Request>,
     changed: Notify,
     next: Cell<u64>,
     /// Has the pool gone?
@@ -160,7 +160,7 @@ impl Pool {
             shared: RefCell::default(),
             recalled: Cell::new(false),
             retired: RefCell::default(),
-            outbox: Outbox::default(),
+            send_queue: SendQueue::default(),
             changed: Notify::new(),
             // 0 is nobody.
             next: Cell::new(1),
@@ -220,7 +220,7 @@ impl Pool {
                     Ok(Received::Message(answer)) => self.hear(answer),
                     Ok(Received::End) | Err(_) => break,
                 },
-                () = self.outbox.send_queued(&self.channel) => {}
+                () = self.send_queue.send_queued(&self.channel) => {}
                 () = self.changed.notified() => {}
                 () = tokio::time::sleep(LINGER), if self.lingers.get() => self.forget(),
                 () = tokio::time::sleep(self.keep.clamp(SWEEP_LEAST, SWEEP)), if has_idle => self.sweep(),
@@ -381,7 +381,7 @@ impl Pool {
     }
 
     fn say(&self, request: Request) {
-        self.outbox.say(&self.channel, request);
+        self.send_queue.send(&self.channel, request);
     }
 }
 

@@ -10,9 +10,9 @@ use tokio::io::Interest;
 
 use super::hub::Hub;
 use super::message::Order;
-use crate::channel::{Channel, Received};
+use crate::ipc::{Channel, Received};
 use crate::privilege::Identity;
-use crate::runner::process::{Privileges, settle_in};
+use crate::spawner::process::{Privileges, settle_in};
 use crate::{log, sys, terminal};
 
 const FAILED: u8 = 1;

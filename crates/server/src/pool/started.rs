@@ -18,10 +18,10 @@ use site::application::{Managed, Socket};
 use site::model::Resources;
 
 use crate::clock;
-use crate::runner::Ended;
-use crate::runner::groups;
-use crate::runner::message::Wanted;
-use crate::runner::spawn::{Outcome, Spawned, Spawner};
+use crate::spawner::Exit;
+use crate::spawner::groups;
+use crate::spawner::launch::{Launched, Launcher, Process};
+use crate::spawner::message::Wanted;
 
 /// Connections that may wait until a process accepts them.
 const BACKLOG: i32 = 128;
@@ -30,7 +30,7 @@ const ATTEMPTS: u64 = 8;
 
 /// Starts processes of one application.
 pub struct Starter {
-    spawner: Spawner,
+    launcher: Launcher,
     program: CString,
     folder: CString,
     /// Each string with its NUL.
@@ -42,7 +42,7 @@ pub struct Starter {
 
 /// A process that runs, or is about to.
 pub struct Started {
-    pub process: Spawned,
+    pub process: Process,
     pub began: Instant,
     listener: OwnedFd,
     /// What listens, as a file: it has no name that others could use.
@@ -68,7 +68,7 @@ impl Starter {
         }
         let limits = Resources { memory: None, cpu: None, ..*resources };
         Ok(Starter {
-            spawner: Spawner::new(&limits),
+            launcher: Launcher::new(&limits),
             program: string(words.first().map_or(program, |first| first).as_bytes())?,
             folder: string(managed.folder.as_os_str().as_bytes())?,
             arguments: words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect(),
@@ -84,14 +84,14 @@ impl Starter {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         // It is new, and has no other flag that this could take away.
         fcntl_setfl(&reads, OFlags::NONBLOCK)?;
-        let Starter { spawner, program, folder, arguments, environment, .. } = self;
+        let Starter { launcher, program, folder, arguments, environment, .. } = self;
         let wanted = Wanted { program, folder, account: c"", arguments, environment };
         let fds = [listener.try_clone()?, writes.try_clone()?, writes];
-        match spawner.start(&wanted, &fds, None, None)? {
-            Outcome::Runs(process) => {
+        match launcher.start(&wanted, &fds, None, None)? {
+            Launched::Running(process) => {
                 Ok((Started { process, began: Instant::now(), listener, socket }, reads))
             }
-            Outcome::Failed(process, errno) => {
+            Launched::Failed(process, errno) => {
                 groups::wait(&process);
                 Err(errno.into())
             }
@@ -162,7 +162,7 @@ impl Started {
     }
 
     /// `None`: it runs.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<Exit> {
         groups::wait(&self.process)
     }
 

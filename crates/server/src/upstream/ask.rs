@@ -20,8 +20,8 @@ use crate::log;
 use crate::pool::{Pool, Refusal};
 use crate::request::Request;
 use crate::request::body::{Length, RequestBody};
-use crate::runner::Runner;
 use crate::services::Services;
+use crate::spawner::Spawner;
 use crate::stats::Count;
 
 /// A collected body is written when there is this much of it; the next read brings it to what an answer may have
@@ -34,7 +34,7 @@ pub struct Upstreams {
     /// Which requests may have a script run.
     pub turns: Turns,
     /// `None`: the site has no scripts.
-    pub runner: Option<Rc<Runner>>,
+    pub spawner: Option<Rc<Spawner>>,
     /// Of the applications of the site, in their order.
     pub pools: Vec<Rc<Pool>>,
 }
@@ -74,7 +74,7 @@ async fn try_ask(
     let Call::Program(program) = &order.call else {
         return ask_application(upstreams, run, &order, body, collected).await;
     };
-    let runner = upstreams.runner.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
+    let spawner = upstreams.spawner.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
     let turn = upstreams.turns.take(run.route(services), run.processes(services)).await.map_err(|_| {
         services.counts.add(Count::ScriptsRefused, 1);
         Status::SERVICE_UNAVAILABLE
@@ -84,7 +84,7 @@ async fn try_ask(
         (None, Some(_)) => Input::Pipe,
         (None, None) => Input::Nothing,
     };
-    let (conversation, feed) = start(services, runner, &order, program, input, turn).await?;
+    let (conversation, feed) = start(services, spawner, &order, program, input, turn).await?;
     Ok(conversation.fed_by(body, run.max_body, feed).outcome(run, order.wanted).await)
 }
 
@@ -151,9 +151,9 @@ fn refused(services: &Services, order: &Order, application: &Application, refusa
 /// Collects a body whose length is not known in a file: a script is told how much it will read.
 async fn collect(upstreams: &Upstreams, run: &Run, body: &RequestBody) -> Result<Collected, Outcome> {
     let services = &upstreams.services;
-    let runner = upstreams.runner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
+    let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
     let folder = services.site.scripts.spool.display();
-    let mut file = runner.spool().await.map_err(|error| {
+    let mut file = spawner.spool().await.map_err(|error| {
         log::error(format_args!("cannot make a file in {folder} for a chunked body: {error}"));
         Status::LENGTH_REQUIRED
     })?;

@@ -13,8 +13,8 @@ use script::reply::Head;
 use super::Conversation;
 use crate::log;
 use crate::response::{BodyStream, NextPiece};
-use crate::runner::Ended;
 use crate::services::Services;
+use crate::spawner::Exit;
 use crate::stats::Count;
 
 /// What is still to come.
@@ -112,10 +112,10 @@ impl Content {
     async fn at_end(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.shape {
             Shape::Open => match self.conversation.end().await {
-                Some(Ended::Killed(_)) => Err(self.fail("it was ended by a signal")),
-                Some(Ended::OutOfMemory) => Err(self.fail("it took more memory than `cgroup_memory`")),
-                Some(Ended::Lost) => Err(self.fail("it has broken off")),
-                Some(Ended::Exited(_) | Ended::NotStarted(_)) | None => self.through(),
+                Some(Exit::Signal(_)) => Err(self.fail("it was ended by a signal")),
+                Some(Exit::OutOfMemory) => Err(self.fail("it took more memory than `cgroup_memory`")),
+                Some(Exit::Lost) => Err(self.fail("it has broken off")),
+                Some(Exit::Code(_) | Exit::NotStarted(_)) | None => self.through(),
             },
             Shape::Sized(_) => Err(self.fail("it wrote less than its Content-Length says")),
             Shape::Chunked(_) => Err(self.fail("its last chunk is missing")),

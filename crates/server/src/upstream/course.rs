@@ -14,8 +14,8 @@ use super::collected::Room;
 use super::turn::Turn;
 use crate::log;
 use crate::log::stderr::Errors;
-use crate::runner::{Ended, Started};
 use crate::services::Services;
+use crate::spawner::{Exit, Started};
 use crate::stats::Count;
 
 /// What is wanted of a script.
@@ -34,7 +34,7 @@ pub enum State {
 /// What a conversation and the watch know of one another.
 pub struct Course {
     state: Cell<State>,
-    ended: Cell<Option<Ended>>,
+    ended: Cell<Option<Exit>>,
     changed: Notify,
     /// Since when it is the script that is waited for; `None`: it waits for its client's body.
     since: Cell<Option<Instant>>,
@@ -50,7 +50,7 @@ impl Course {
         self.state.get()
     }
 
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<Exit> {
         self.ended.get()
     }
 
@@ -60,7 +60,7 @@ impl Course {
     }
 
     /// Waits for its end, but not for long.
-    pub async fn end(&self, patience: Duration) -> Option<Ended> {
+    pub async fn end(&self, patience: Duration) -> Option<Exit> {
         let end = async {
             loop {
                 let change = self.change();
@@ -134,7 +134,7 @@ impl Watch {
                 ended = started.ended(), if runs => {
                     errors.take_all();
                     held.take();
-                    let killed = matches!(ended, Ended::Killed(_) | Ended::OutOfMemory);
+                    let killed = matches!(ended, Exit::Signal(_) | Exit::OutOfMemory);
                     services.counts.add(Count::ScriptsKilled, u64::from(killed));
                     course.ended.set(Some(ended));
                     course.changed.notify_waiters();

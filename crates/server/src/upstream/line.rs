@@ -28,8 +28,8 @@ use crate::log::stderr::Lines;
 use crate::pool::message::ServerId;
 use crate::pool::shared::{End, Heard, Share};
 use crate::pool::{Connection, Way};
-use crate::runner::Ended;
 use crate::services::Services;
+use crate::spawner::Exit;
 
 /// Bytes of a collected body that are read at once.
 const PIECE: usize = site::memory::SCRIPT as usize;
@@ -72,7 +72,7 @@ struct State {
     sent: usize,
     body: Body,
     /// How the answer has ended, as far as that can be known.
-    ended: Option<Ended>,
+    ended: Option<Exit>,
     ending: Ending,
     errors: Lines,
 }
@@ -192,7 +192,7 @@ impl Speech {
     }
 
     /// How the answer has ended, if it has.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<Exit> {
         self.state.borrow().ended
     }
 
@@ -223,7 +223,7 @@ impl Speech {
         let state = self.state.borrow();
         let all_sent = state.sent == state.out.len() && matches!(state.body, Body::Sent);
         let is_whole = match state.protocol {
-            Protocol::FastCgi => state.ended.is_some_and(|ended| matches!(ended, Ended::Exited(_))),
+            Protocol::FastCgi => state.ended.is_some_and(|ended| matches!(ended, Exit::Code(_))),
             Protocol::Scgi => false,
             Protocol::Http => stays,
         };
@@ -345,7 +345,7 @@ impl Speech {
     }
 
     fn fail(&self) {
-        self.state.borrow_mut().ended = Some(Ended::Lost);
+        self.state.borrow_mut().ended = Some(Exit::Lost);
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -431,20 +431,20 @@ impl Speech {
         let Some(Way::Own(Connection { records: Some(client), .. })) = &mut *way else {
             if bytes.is_empty() {
                 // It is the answer's end, unless whoever reads it knows better.
-                state.ended = Some(Ended::Exited(0));
+                state.ended = Some(Exit::Code(0));
                 return Ok(Some(Came::End));
             }
             return Ok(Some(Came::Bytes(bytes.to_vec())));
         };
         if bytes.is_empty() {
-            state.ended = Some(Ended::Lost);
+            state.ended = Some(Exit::Lost);
             return Ok(Some(Came::End));
         }
         let (mut rest, mut heard) = (bytes, Heard::default());
         loop {
             let (used, event) = client.receive(rest).map_err(|error| {
                 log::error(format_args!("{}: {error}", self.who));
-                state.ended = Some(Ended::Lost);
+                state.ended = Some(Exit::Lost);
                 io::Error::from(io::ErrorKind::InvalidData)
             })?;
             rest = &rest[used..];
@@ -484,14 +484,14 @@ impl Speech {
                 state.ending = ending;
                 // One that does not complete it has not said all.
                 state.ended = Some(match ending {
-                    Ending::Complete => Ended::Exited(code as u8),
-                    _ => Ended::Lost,
+                    Ending::Complete => Exit::Code(code as u8),
+                    _ => Exit::Lost,
                 });
                 state.errors.finish(log);
             }
             Some(End::Broken(error)) => {
                 error.iter().for_each(|error| log::error(format_args!("{who}: {error}")));
-                state.ended = Some(Ended::Lost);
+                state.ended = Some(Exit::Lost);
             }
             None => {}
         }

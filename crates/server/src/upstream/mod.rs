@@ -1,4 +1,4 @@
-//! Scripts: by CGI, one program for one request, which the runner starts; or an application, which a pool has
+//! Scripts: by CGI, one program for one request, which the spawner starts; or an application, which a pool has
 //! a connection to. It is told of the request, and heard: the head that it writes becomes that of the response,
 //! and what follows is its body, read only as fast as the client takes it.
 //!
@@ -41,8 +41,8 @@ use crate::pool;
 use crate::pool::message::ServerId;
 use crate::request::body::{Refused, RequestBody};
 use crate::response::Response;
-use crate::runner::{Ended, Runner};
 use crate::services::Services;
+use crate::spawner::{Exit, Spawner};
 use crate::stats::Count;
 use crate::{log, sys};
 
@@ -262,7 +262,7 @@ impl fmt::Display for Cut {
 /// with.
 async fn start(
     services: &Rc<Services>,
-    runner: &Rc<Runner>,
+    spawner: &Rc<Spawner>,
     order: &Order,
     program: &Program,
     input: Input,
@@ -293,7 +293,7 @@ async fn start(
     };
     let (stdin, feed, room, stdout, writes, stderr, complains) = pipes().map_err(failed)?;
     let arguments = program.arguments();
-    let launched = runner.start(&program.launch(&arguments), stdin, writes, complains).await;
+    let launched = spawner.start(&program.launch(&arguments), stdin, writes, complains).await;
     let started = launched.map_err(failed)?;
     services.counts.add(Count::Scripts, 1);
     let who = order.who.clone();
@@ -497,7 +497,7 @@ impl Conversation {
     }
 
     /// How the script has ended, once its output has.
-    async fn end(&self) -> Option<Ended> {
+    async fn end(&self) -> Option<Exit> {
         match &self.line {
             Line::Script(_) => self.course.end(END_PATIENCE).await,
             Line::Application(speech) => speech.ended(),
@@ -516,7 +516,7 @@ impl Conversation {
             return self.unanswered(status, ending.to_string());
         }
         match self.end().await {
-            Some(Ended::NotStarted(errno)) => {
+            Some(Exit::NotStarted(errno)) => {
                 let reason = io::Error::from_raw_os_error(errno);
                 log::error(format_args!("{}: cannot start the script: {reason}", self.who));
                 self.fail(match errno {
@@ -533,7 +533,7 @@ impl Conversation {
     }
 
     /// How a script has ended. An application has not.
-    fn told(&self, ended: Option<Ended>) -> String {
+    fn told(&self, ended: Option<Exit>) -> String {
         if self.application().is_some() { String::new() } else { told(ended) }
     }
 
@@ -643,14 +643,14 @@ impl Drop for Conversation {
 }
 
 /// `, exit status 3`, where that says anything.
-fn told(ended: Option<Ended>) -> String {
+fn told(ended: Option<Exit>) -> String {
     match ended {
-        Some(Ended::Exited(0)) | None => String::new(),
-        Some(Ended::Exited(code)) => format!(", exit status {code}"),
-        Some(Ended::Killed(signal)) => format!(", ended by signal {signal}"),
-        Some(Ended::OutOfMemory) => ", killed: it took more memory than `cgroup_memory`".to_owned(),
-        Some(Ended::NotStarted(_)) => String::new(),
-        Some(Ended::Lost) => ", and the runner has gone".to_owned(),
+        Some(Exit::Code(0)) | None => String::new(),
+        Some(Exit::Code(code)) => format!(", exit status {code}"),
+        Some(Exit::Signal(signal)) => format!(", ended by signal {signal}"),
+        Some(Exit::OutOfMemory) => ", killed: it took more memory than `cgroup_memory`".to_owned(),
+        Some(Exit::NotStarted(_)) => String::new(),
+        Some(Exit::Lost) => ", and the spawner has gone".to_owned(),
     }
 }
 

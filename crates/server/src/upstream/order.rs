@@ -25,8 +25,8 @@ use taipan_http::target::normalized;
 use crate::log;
 use crate::peer::Peer;
 use crate::request::Ends;
-use crate::runner::Launch;
 use crate::services::Services;
+use crate::spawner::SpawnRequest;
 
 /// As RFC 3875 §4.1.17 wants it.
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
@@ -318,9 +318,9 @@ impl Program {
         Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
     }
 
-    pub fn launch<'a>(&'a self, arguments: &'a [&'a CStr]) -> Launch<'a> {
+    pub fn launch<'a>(&'a self, arguments: &'a [&'a CStr]) -> SpawnRequest<'a> {
         let Program { program, environment, folder, account, .. } = self;
-        Launch { program, arguments, environment, folder, account }
+        SpawnRequest { program, arguments, environment, folder, account }
     }
 
     pub fn arguments(&self) -> Vec<&CStr> {

@@ -16,7 +16,7 @@ use crate::buffer::append;
 use crate::log;
 use crate::response::{Body, Response};
 use crate::response_head::HeadWriter;
-use crate::runner::Ended;
+use crate::spawner::Exit;
 
 /// Bytes of output that are gathered behind a head whose length is not known, as long as they are there. More than
 /// these are sent piece by piece.
@@ -84,7 +84,7 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
             Outcome::Response(Response { body, ..Response::from_head(writer.length(bytes).finish()) })
         }
         Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
-            ended @ Some(Ended::Killed(_) | Ended::OutOfMemory | Ended::Lost) => {
+            ended @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
                 let Conversation { who, what, .. } = &conversation;
                 let how = conversation.told(ended);
                 log::error(format_args!("{who}: {what} has not ended its answer by itself{how}"));

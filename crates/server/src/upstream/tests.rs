@@ -1,5 +1,5 @@
 //! What a client sees of scripts: whole exchanges, with real programs, over a connection of a worker. The
-//! runner is a thread here.
+//! spawner is a thread here.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -14,14 +14,14 @@ use script::environment::{Additions, Credentials};
 use site::model::{Action, Resources, Route, Script, Site};
 use site::route::{Pattern, Routes};
 
-use crate::channel::Channel;
 use crate::connection::Connections;
 use crate::connection::client::Client;
 use crate::connection::idle;
 use crate::files::roots::OpenRoots;
+use crate::ipc::Channel;
 use crate::peer::Family;
 use crate::peer::Peer;
-use crate::runner::groups::{self, Settings};
+use crate::spawner::groups::{self, Settings};
 use crate::stats::Count;
 use crate::worker;
 
@@ -85,11 +85,11 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
             grace: Duration::from_millis(200),
             spool: site.scripts.spool.clone(),
         };
-        let runner_thread = std::thread::spawn(move || groups::serve(theirs, settings));
+        let spawner_thread = std::thread::spawn(move || groups::serve(theirs, settings));
         let roots = OpenRoots::of(&site);
         let (connections, _closing) = worker::build(site, roots, Some(ours), Vec::new()).unwrap();
-        let runner = connections.responder.upstreams.runner.clone().unwrap();
-        let listening = tokio::task::spawn_local(runner.listen());
+        let spawner = connections.responder.upstreams.spawner.clone().unwrap();
+        let listening = tokio::task::spawn_local(spawner.listen());
         let serving = tokio::task::spawn_local(idle::serve(connections.clone()));
         let done =
             tokio::time::timeout(PATIENCE, test(connections.clone())).await.expect("it comes to an end");
@@ -97,7 +97,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
         serving.abort();
         _ = (listening.await, serving.await);
         drop(connections);
-        drop(runner_thread);
+        drop(spawner_thread);
         done
     })
 }

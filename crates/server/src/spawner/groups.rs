@@ -1,4 +1,4 @@
-//! The runner's end of one channel: process groups that were started for a worker, until each has ended.
+//! The spawner's end of one channel: process groups that were started for a worker, until each has ended.
 //! One thread, which waits for what the worker asks, for processes that end, and for the time to kill
 //! those that do not.
 //!
@@ -22,12 +22,12 @@ use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use site::model::Scripts;
 
+use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
+use super::launch::{EXECUTES, Launched, Launcher, Process};
 use super::message::{self, Answer, Heard, MAX_REQUEST, Request, Wanted};
-use super::permits::Permits;
-use super::spawn::{EXECUTES, Outcome, Spawned, Spawner};
-use super::{Ended, Rest, spool};
-use crate::channel::{Channel, MAX_DESCRIPTORS};
+use super::{Descendants, Exit, spool};
+use crate::ipc::{Channel, MAX_DESCRIPTORS};
 use crate::sys;
 
 /// What happens at once before the time is looked at.
@@ -55,14 +55,14 @@ impl Settings {
 /// Does what the worker at the other end of the channel asks; when that is closed, ends every group, and
 /// returns. Errors: it cannot go on, and what it has started is left to its fate.
 pub fn serve(channel: Channel, settings: Settings) -> io::Result<()> {
-    serve_permitted(channel, settings, None, None)
+    serve_allowed(channel, settings, None, None)
 }
 
 /// As `serve`, but starts only what is permitted, and each in a control group.
-pub fn serve_permitted(
+pub fn serve_allowed(
     channel: Channel,
     settings: Settings,
-    permits: Option<Arc<Permits>>,
+    allowlist: Option<Arc<Allowlist>>,
     cgroups: Option<Vec<Cgroup>>,
 ) -> io::Result<()> {
     message::make_room(&channel)?;
@@ -70,10 +70,10 @@ pub fn serve_permitted(
     epoll::add(&epoll, &channel, EventData::new_u64(CHANNEL), EventFlags::IN)?;
     let groups = Groups {
         channel,
-        permits,
+        allowlist,
         cgroups,
         epoll,
-        spawner: Spawner::new(&settings.resources),
+        launcher: Launcher::new(&settings.resources),
         settings,
         groups: HashMap::new(),
         kills: VecDeque::new(),
@@ -86,11 +86,11 @@ pub fn serve_permitted(
 struct Groups {
     channel: Channel,
     /// `None`: everything.
-    permits: Option<Arc<Permits>>,
+    allowlist: Option<Arc<Allowlist>>,
     /// That nobody is in. `None`: there are none at all.
     cgroups: Option<Vec<Cgroup>>,
     epoll: OwnedFd,
-    spawner: Spawner,
+    launcher: Launcher,
     settings: Settings,
     groups: HashMap<u64, Group>,
     /// Who is to be killed, and when; the first is the next.
@@ -102,7 +102,7 @@ struct Groups {
 }
 
 struct Group {
-    leader: Spawned,
+    leader: Process,
     state: State,
     cgroup: Option<Cgroup>,
 }
@@ -129,7 +129,7 @@ enum Step {
     /// Its worker wants it to end.
     Ask,
     /// The leader has ended.
-    LeaderEnded(Rest),
+    LeaderEnded(Descendants),
     /// The grace is over.
     Grace,
 }
@@ -140,8 +140,8 @@ impl State {
         match (self, step) {
             (Running, Step::Ask) => Ending,
             (LeftBehind, Step::Ask) => EndingBehind,
-            (Running, Step::LeaderEnded(Rest::Others)) => LeftBehind,
-            (Ending, Step::LeaderEnded(Rest::Others)) => EndingBehind,
+            (Running, Step::LeaderEnded(Descendants::Alive)) => LeftBehind,
+            (Ending, Step::LeaderEnded(Descendants::Alive)) => EndingBehind,
             // With SIGKILL sent to all, nobody stays.
             (Running | Ending | Killed, Step::LeaderEnded(_)) => Over,
             (Ending, Step::Grace) => Killed,
@@ -162,7 +162,7 @@ impl Groups {
         while let Turn::Again = self.turn(&mut buffer, None)? {}
         epoll::delete(&self.epoll, &self.channel)?;
         self.end_where(|_| true);
-        let until = Instant::now() + self.settings.grace + super::ENDING;
+        let until = Instant::now() + self.settings.grace + super::KILL_TIMEOUT;
         while !self.groups.is_empty() && Instant::now() < until {
             self.turn(&mut buffer, Some(until))?;
         }
@@ -215,8 +215,10 @@ impl Groups {
     }
 
     fn start(&mut self, number: u64, wanted: &Wanted<'_>, fds: [OwnedFd; MAX_DESCRIPTORS]) {
-        let permits = self.permits.clone();
-        let Some(credentials) = permits.as_ref().map_or(Some(None), |permits| permits.permit(wanted)) else {
+        let allowlist = self.allowlist.clone();
+        let Some(credentials) =
+            allowlist.as_ref().map_or(Some(None), |allowlist| allowlist.credentials_for(wanted))
+        else {
             return self.not_started(number, Errno::PERM.raw_os_error());
         };
         let (account, began) = (wanted.account.to_bytes(), Instant::now());
@@ -228,7 +230,7 @@ impl Groups {
                 if credentials.is_some() {
                     open_to_others(&fds);
                 }
-                let outcome = self.spawner.start(wanted, &fds, cgroup.as_ref(), credentials);
+                let outcome = self.launcher.start(wanted, &fds, cgroup.as_ref(), credentials);
                 // The program has them, or nobody.
                 drop(fds);
                 self.take_in(number, cgroup, outcome);
@@ -241,9 +243,9 @@ impl Groups {
         }
     }
 
-    fn take_in(&mut self, number: u64, cgroup: Option<Cgroup>, outcome: io::Result<Outcome>) {
+    fn take_in(&mut self, number: u64, cgroup: Option<Cgroup>, outcome: io::Result<Launched>) {
         match outcome {
-            Ok(Outcome::Runs(leader)) => {
+            Ok(Launched::Running(leader)) => {
                 let data = EventData::new_u64(number);
                 if let Err(errno) = epoll::add(&self.epoll, &leader.pidfd, data, EventFlags::IN) {
                     // Nobody would see it end.
@@ -254,7 +256,7 @@ impl Groups {
                 }
                 self.groups.insert(number, Group { leader, state: State::Running, cgroup });
             }
-            Ok(Outcome::Failed(process, errno)) => {
+            Ok(Launched::Failed(process, errno)) => {
                 _ = wait(&process);
                 self.let_go(cgroup);
                 self.not_started(number, errno.raw_os_error());
@@ -292,22 +294,24 @@ impl Groups {
     }
 
     fn not_started(&mut self, number: u64, error: i32) {
-        self.answer(Answer::Ended { number, how: Ended::NotStarted(error), rest: Rest::Nobody });
+        self.answer(Answer::Ended { number, how: Exit::NotStarted(error), rest: Descendants::None });
     }
 
     fn leader_ended(&mut self, number: u64) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let Some(mut how) = wait(&group.leader) else { return };
         let rest = match signal(&group.leader, 0) {
-            Err(Errno::SRCH) if !group.cgroup.as_ref().is_some_and(Cgroup::has_processes) => Rest::Nobody,
-            _ => Rest::Others,
+            Err(Errno::SRCH) if !group.cgroup.as_ref().is_some_and(Cgroup::has_processes) => {
+                Descendants::None
+            }
+            _ => Descendants::Alive,
         };
-        if how == Ended::Killed(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
-            how = Ended::OutOfMemory;
+        if how == Exit::Signal(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
+            how = Exit::OutOfMemory;
         }
         _ = epoll::delete(&self.epoll, &group.leader.pidfd);
         group.state = group.state.next(Step::LeaderEnded(rest));
-        let rest = if group.state == State::Over { Rest::Nobody } else { rest };
+        let rest = if group.state == State::Over { Descendants::None } else { rest };
         if group.state == State::Over {
             self.remove(number);
         }
@@ -399,7 +403,7 @@ fn open_to_others(streams: &[OwnedFd; MAX_DESCRIPTORS]) {
 }
 
 /// Every process of the group.
-pub fn signal(leader: &Spawned, signal: c_int) -> rustix::io::Result<()> {
+pub fn signal(leader: &Process, signal: c_int) -> rustix::io::Result<()> {
     match sys::signal_group(leader.pidfd.as_fd(), signal) {
         // Before Linux 6.9 by number: another group could have it only after the last of this one has
         // ended, and all numbers were given once.
@@ -417,16 +421,16 @@ fn by_number(group: Pid, signal: c_int) -> rustix::io::Result<()> {
 }
 
 /// Buries a process that has ended. `None`: it has not.
-pub fn wait(process: &Spawned) -> Option<Ended> {
+pub fn wait(process: &Process) -> Option<Exit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match waitid(WaitId::PidFd(process.pidfd.as_fd()), options) {
         Ok(None) => None,
         Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Ended::Exited(code as u8),
-            (None, Some(signal)) => Ended::Killed(signal),
-            (None, None) => Ended::Lost,
+            (Some(code), _) => Exit::Code(code as u8),
+            (None, Some(signal)) => Exit::Signal(signal),
+            (None, None) => Exit::Lost,
         }),
-        Err(_) => Some(Ended::Lost),
+        Err(_) => Some(Exit::Lost),
     }
 }
 
@@ -437,8 +441,8 @@ mod tests {
     #[test]
     fn a_group_is_over_when_nobody_is_left_or_all_were_killed() {
         use State::*;
-        let alone = Step::LeaderEnded(Rest::Nobody);
-        let behind = Step::LeaderEnded(Rest::Others);
+        let alone = Step::LeaderEnded(Descendants::None);
+        let behind = Step::LeaderEnded(Descendants::Alive);
         for (steps, expected) in [
             (&[alone] as &[Step], Over),
             (&[behind], LeftBehind),

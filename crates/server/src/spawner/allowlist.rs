@@ -1,4 +1,4 @@
-//! What a runner starts at all: the programs that the site has, as the accounts that it names for them, with
+//! What a spawner starts at all: the programs that the site has, as the accounts that it names for them, with
 //! the variables that a request gives them. A worker asks for nothing else, unless it has been taken over.
 //!
 //! Knows nothing of how a program is started.
@@ -14,13 +14,13 @@ use crate::privilege::Credentials;
 
 /// What may be started as each account, by its name in the configuration; the empty one is the server's own.
 #[derive(Debug, Clone, Default)]
-pub struct Permits(HashMap<Vec<u8>, Permit>);
+pub struct Allowlist(HashMap<Vec<u8>, AccountRules>);
 
 /// Of one account. Paths, variables and programs, as bytes of their own: what is asked for is compared with
 /// them.
 #[derive(Debug, Clone, Default)]
-struct Permit {
-    /// `None`: those of the runner.
+struct AccountRules {
+    /// `None`: those of the spawner.
     credentials: Option<Credentials>,
     interpreters: HashSet<Vec<u8>>,
     /// That scripts are in, without a slash at the end.
@@ -59,30 +59,30 @@ const VARIABLES: [&str; 24] = [
 /// Where php-cgi reads which file it is to run.
 const FILE: &[u8] = b"SCRIPT_FILENAME=";
 
-impl Permits {
+impl Allowlist {
     /// Of a site as it is called within its `chroot`. `credentials` are those of each account.
-    pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Permits {
-        let mut permits = Permits::default();
+    pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Allowlist {
+        let mut allowlist = Allowlist::default();
         for (route, script) in site.program_routes() {
             if let Action::Files { root, .. } = &route.action {
                 let account = script.account.as_ref();
                 let name = account.map_or(String::new(), Account::to_string);
-                let new = || Permit { credentials: credentials(account), ..Permit::default() };
-                let permit = permits.0.entry(name.into_bytes()).or_insert_with(new);
-                permit.add(root.as_os_str().as_bytes(), script);
+                let new = || AccountRules { credentials: credentials(account), ..AccountRules::default() };
+                let rules = allowlist.0.entry(name.into_bytes()).or_insert_with(new);
+                rules.add(root.as_os_str().as_bytes(), script);
             }
         }
-        permits
+        allowlist
     }
 
-    /// The credentials to start it with; `None` in it: those of the runner. `None`: it is not to be started.
-    pub fn permit(&self, wanted: &Wanted<'_>) -> Option<Option<&Credentials>> {
-        let permit = self.0.get(wanted.account.to_bytes())?;
-        permit.permits(wanted).then_some(permit.credentials.as_ref())
+    /// The credentials to start it with; `None` in it: those of the spawner. `None`: it is not to be started.
+    pub fn credentials_for(&self, wanted: &Wanted<'_>) -> Option<Option<&Credentials>> {
+        let rules = self.0.get(wanted.account.to_bytes())?;
+        rules.permits(wanted).then_some(rules.credentials.as_ref())
     }
 }
 
-impl Permit {
+impl AccountRules {
     fn add(&mut self, root: &[u8], script: &Script) {
         let folder = root.iter().rposition(|byte| *byte != b'/').map_or(&root[..0], |last| &root[..=last]);
         self.folders.insert(folder.to_vec());
@@ -139,23 +139,23 @@ mod tests {
 
     const SHELL: &CStr = c"/bin/sh";
 
-    fn permit() -> Permit {
+    fn rules() -> AccountRules {
         let mut environment = Additions::default();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("LD_LIBRARY_PATH", "/opt/lib")] {
             environment.add(name, value.as_bytes()).expect("it can be set");
         }
         let interpreter = Some(Interpreter::Program("/usr/bin/php-cgi".into()));
         let script = Script { interpreter, environment, ..of_any_account() };
-        let mut permit = Permit::default();
-        permit.add(b"/srv/app/", &script);
-        permit.add(b"/srv/cgi-bin", &Script { interpreter: None, ..script });
-        permit
+        let mut rules = AccountRules::default();
+        rules.add(b"/srv/app/", &script);
+        rules.add(b"/srv/cgi-bin", &Script { interpreter: None, ..script });
+        rules
     }
 
     #[track_caller]
     fn check(program: &CStr, arguments: &[u8], environment: &[u8], expected: bool) {
         let wanted = Wanted { program, folder: c"/", account: c"", arguments, environment };
-        assert_eq!(permit().permits(&wanted), expected, "{wanted:?}");
+        assert_eq!(rules().permits(&wanted), expected, "{wanted:?}");
     }
 
     #[test]
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn a_site_of_scripts_at_the_top_has_all_paths() {
-        let mut permit = Permit::default();
-        permit.add(b"/", &of_any_account());
-        assert!(permit.permits(&shell(c"")));
+        let mut rules = AccountRules::default();
+        rules.add(b"/", &of_any_account());
+        assert!(rules.permits(&shell(c"")));
     }
 
     #[test]
@@ -236,8 +236,9 @@ mod tests {
         let hosts = [host("/bin", named("shell")), host("/srv", named("other")), host("/own", None)];
         for (host, expected) in hosts.into_iter().zip([[true, false, false], [false; 3], [false; 3]]) {
             site.hosts = Hosts::only(host);
-            let permits = Permits::of(&site, |_| None);
-            let started = [c"shell", c"other", c""].map(|name| permits.permit(&shell(name)).is_some());
+            let allowlist = Allowlist::of(&site, |_| None);
+            let started =
+                [c"shell", c"other", c""].map(|name| allowlist.credentials_for(&shell(name)).is_some());
             assert_eq!(started, expected);
         }
     }

@@ -1,9 +1,9 @@
 //! Control groups of scripts (cgroups(7), version 2), one for each that runs: what all its processes may
 //! have together, and who they are, also those that have left their process group.
 //!
-//! They are made once, by who has the privilege, and used again and again. The runner has but descriptors:
+//! They are made once, by who has the privilege, and used again and again. The spawner has but descriptors:
 //! the kernel asks who has opened them. So where root has made them, a script, which is the same user as the
-//! runner, cannot change its own limits.
+//! spawner, cannot change its own limits.
 //!
 //! Knows nothing of process groups, and nothing of what a program is.
 
@@ -28,7 +28,7 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const MAGIC: u64 = 0x6367_7270;
 /// The group of the program's own processes, beside those of scripts.
 const OWN: &str = "taipan";
-/// Of a folder with the groups of one runner.
+/// Of a folder with the groups of one spawner.
 const PREFIX: &str = "scripts.";
 /// Bytes of a file that is read here.
 const SMALL: usize = 1024;
@@ -110,7 +110,7 @@ pub fn make(folder: &Path, wanted: &ControlGroups, count: usize) -> Result<Vec<C
     made
 }
 
-/// Removes the groups of runners that have ended, and whoever is still in them.
+/// Removes the groups of spawners that have ended, and whoever is still in them.
 pub fn sweep(folder: &Path) {
     let all = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in

@@ -1,4 +1,4 @@
-//! The runner: a process that starts scripts for the workers of one serving process, which is in a sandbox
+//! The spawner: a process that starts scripts for the workers of one serving process, which is in a sandbox
 //! and can execute nothing. It has the same account, and keeps what it takes to start scripts as others where the
 //! site names some. It has one thread for each worker, with a channel between the two (`message`).
 //!
@@ -8,10 +8,10 @@ pub mod message;
 
 pub mod process;
 
+pub mod allowlist;
 pub mod cgroup;
 pub mod groups;
-pub mod permits;
-pub mod spawn;
+pub mod launch;
 mod spool;
 
 #[cfg(test)]
@@ -29,16 +29,16 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use crate::channel::{Channel, Outbox, Received};
+use crate::ipc::{Channel, Received, SendQueue};
 use crate::{clock, sys};
 use message::{Answer, Request};
 
 /// How long processes that were killed may take to end, when nobody is there any more to be told.
-pub const ENDING: Duration = Duration::from_secs(2);
+pub const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is to be started. The block of the environment is `NAME=VALUE` and a NUL, one after the other.
 #[derive(Debug, Clone, Copy)]
-pub struct Launch<'a> {
+pub struct SpawnRequest<'a> {
     /// An absolute path.
     pub program: &'a CStr,
     /// The program's own name is the first of them.
@@ -52,48 +52,48 @@ pub struct Launch<'a> {
 
 /// How a program has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    Exited(u8),
+pub enum Exit {
+    Code(u8),
     /// By this signal.
-    Killed(i32),
+    Signal(i32),
     /// The kernel has killed it: its control group had no memory left.
     OutOfMemory,
     /// It was never there: the error of `execve` or of what comes before, as `errno(3)` counts them.
     NotStarted(i32),
-    /// Nobody can say: the runner has gone, and takes what it has started with it.
+    /// Nobody can say: the spawner has gone, and takes what it has started with it.
     Lost,
 }
 
 /// The worker's end. Dropping it ends everything that was started here.
-pub struct Runner {
+pub struct Spawner {
     channel: AsyncFd<Channel>,
     waiting: RefCell<HashMap<u64, Waiting>>,
     /// Each program that was started is told to end once.
-    outbox: Outbox<Request>,
+    send_queue: SendQueue<Request>,
     next: Cell<u64>,
 }
 
 /// Who waits for an answer, by the number of what was asked.
 enum Waiting {
-    End(oneshot::Sender<(Ended, Rest)>),
+    End(oneshot::Sender<(Exit, Descendants)>),
     File(oneshot::Sender<io::Result<OwnedFd>>),
 }
 
 /// What is left of a group when the program that was started has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
-    Nobody,
+pub enum Descendants {
+    None,
     /// Processes that it has started, and that have not left the group.
-    Others,
+    Alive,
 }
 
 /// A program on its way, and all that it starts: one process group. Dropping it ends whoever is left of
 /// the group.
 pub struct Started {
-    runner: Rc<Runner>,
+    spawner: Rc<Spawner>,
     number: u64,
-    end: oneshot::Receiver<(Ended, Rest)>,
-    ended: Option<(Ended, Rest)>,
+    end: oneshot::Receiver<(Exit, Descendants)>,
+    ended: Option<(Exit, Descendants)>,
     asked: Cell<Asked>,
 }
 
@@ -104,29 +104,29 @@ enum Asked {
     Yes,
 }
 
-impl Runner {
+impl Spawner {
     /// Within the worker's runtime, which has to run `listen`. The other end begins anew: what a worker
     /// before has started over the same channel is ended.
-    pub fn new(channel: Channel) -> io::Result<Rc<Runner>> {
+    pub fn new(channel: Channel) -> io::Result<Rc<Spawner>> {
         message::make_room(&channel)?;
         // Numbers of a worker before are not given again.
         let first = clock::micros() << 8;
-        let runner = Runner {
+        let spawner = Spawner {
             channel: sys::watch(channel, Interest::READABLE | Interest::WRITABLE)?,
             waiting: RefCell::default(),
-            outbox: Outbox::default(),
+            send_queue: SendQueue::default(),
             next: Cell::new(first),
         };
-        runner.outbox.say(&runner.channel, Request::Begin(first));
-        Ok(Rc::new(runner))
+        spawner.send_queue.send(&spawner.channel, Request::Begin(first));
+        Ok(Rc::new(spawner))
     }
 
     /// Starts a program in a process group of its own, with these descriptors as 0, 1 and 2. What keeps
     /// it from starting is told by `Started::ended`. Errors: `InvalidInput` for more than a message
-    /// holds, and `BrokenPipe` when the runner has gone.
+    /// holds, and `BrokenPipe` when the spawner has gone.
     pub async fn start(
-        self: &Rc<Runner>,
-        launch: &Launch<'_>,
+        self: &Rc<Spawner>,
+        launch: &SpawnRequest<'_>,
         stdin: OwnedFd,
         stdout: OwnedFd,
         stderr: OwnedFd,
@@ -138,10 +138,10 @@ impl Runner {
         let sent = |channel: &Channel| channel.send_bytes(&message, &fds);
         self.channel.async_io(Interest::WRITABLE, sent).await?;
         self.waiting.borrow_mut().insert(number, Waiting::End(tell));
-        Ok(Started { runner: self.clone(), number, end, ended: None, asked: Cell::new(Asked::No) })
+        Ok(Started { spawner: self.clone(), number, end, ended: None, asked: Cell::new(Asked::No) })
     }
 
-    /// An empty file without a name in the spool folder, to be written and read. Errors: of the runner's
+    /// An empty file without a name in the spool folder, to be written and read. Errors: of the spawner's
     /// `open`.
     pub async fn spool(&self) -> io::Result<OwnedFd> {
         let number = self.number();
@@ -152,15 +152,15 @@ impl Runner {
         file.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Hears what the runner says, for as long as it is there. Does not end: without a runner the master
+    /// Hears what the spawner says, for as long as it is there. Does not end: without a spawner the master
     /// replaces this process.
-    pub async fn listen(self: Rc<Runner>) -> io::Result<()> {
+    pub async fn listen(self: Rc<Spawner>) -> io::Result<()> {
         let mut buffer = [0; message::MAX_ANSWER];
         loop {
             let hear = |channel: &Channel| channel.receive_in(&mut buffer);
             let answer = tokio::select! {
                 answer = self.channel.async_io(Interest::READABLE, hear) => answer,
-                () = self.outbox.send_queued(&self.channel) => continue,
+                () = self.send_queue.send_queued(&self.channel) => continue,
             };
             match answer {
                 Ok(Received::Message(answer)) => self.pass_on(answer),
@@ -197,19 +197,20 @@ impl Runner {
 impl Started {
     /// How the program that was started has ended. Others of its group may live on, until this is
     /// dropped.
-    pub async fn ended(&mut self) -> Ended {
+    pub async fn ended(&mut self) -> Exit {
         if self.ended.is_none() {
-            let lost = (Ended::Lost, Rest::Nobody);
+            let lost = (Exit::Lost, Descendants::None);
             self.ended = Some((&mut self.end).await.unwrap_or(lost));
         }
-        self.ended.map_or(Ended::Lost, |(how, _)| how)
+        self.ended.map_or(Exit::Lost, |(how, _)| how)
     }
 
-    /// Ends the group: SIGTERM, and SIGKILL to whoever is left of it after the grace. The runner sees to
+    /// Ends the group: SIGTERM, and SIGKILL to whoever is left of it after the grace. The spawner sees to
     /// it, also when nobody asks again.
     pub fn end(&self) {
-        if self.asked.replace(Asked::Yes) == Asked::No && !matches!(self.ended, Some((_, Rest::Nobody))) {
-            self.runner.outbox.say(&self.runner.channel, Request::End(self.number));
+        if self.asked.replace(Asked::Yes) == Asked::No && !matches!(self.ended, Some((_, Descendants::None)))
+        {
+            self.spawner.send_queue.send(&self.spawner.channel, Request::End(self.number));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker and its runner say to one another: one message per datagram of a channel, with
+//! What a worker and its spawner say to one another: one message per datagram of a channel, with
 //! descriptors beside it. Both ends are the same program, so that there is no version.
 //!
 //! Knows what can be said and how large it may be, and nothing of what is done about it.
@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt;
 
-use super::{Ended, Launch, Rest};
-use crate::channel::{Channel, Descriptors, MAX_DESCRIPTORS, Message};
+use super::{Descendants, Exit, SpawnRequest};
+use crate::ipc::{Channel, Descriptors, MAX_DESCRIPTORS, Message};
 
 /// Bytes of the longest request: a start with an environment of 128 KiB, its arguments and paths.
 pub const MAX_REQUEST: usize = 160 * 1024;
 /// Bytes of the longest answer.
 pub const MAX_ANSWER: usize = 16;
 
-/// What a worker asks of its runner, but for a start.
+/// What a worker asks of its spawner, but for a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A worker begins, with this number: whatever has a lower one was asked by one before it, and is
@@ -42,7 +42,7 @@ pub enum Heard<'a> {
     Bare(u64),
 }
 
-/// A `Launch`, as it stands in a message.
+/// A `SpawnRequest`, as it stands in a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     pub program: &'a CStr,
@@ -53,10 +53,10 @@ pub struct Wanted<'a> {
     pub environment: &'a [u8],
 }
 
-/// What a runner says.
+/// What a spawner says.
 #[derive(Debug)]
 pub enum Answer {
-    Ended { number: u64, how: Ended, rest: Rest },
+    Ended { number: u64, how: Exit, rest: Descendants },
     Spooled { number: u64, file: io::Result<OwnedFd> },
 }
 
@@ -95,7 +95,7 @@ impl Message for Request {
 }
 
 /// The message that asks for a start; its descriptors go with it. Errors: it would be too long.
-pub fn start(number: u64, launch: &Launch<'_>) -> io::Result<Vec<u8>> {
+pub fn start(number: u64, launch: &SpawnRequest<'_>) -> io::Result<Vec<u8>> {
     let strings = [launch.program, launch.folder, launch.account];
     let paths: usize = strings.iter().map(|string| string.count_bytes()).sum();
     let mut bytes = Vec::with_capacity(256 + paths + launch.environment.len());
@@ -115,13 +115,13 @@ impl Message for Answer {
         let mut fds = Vec::new();
         let (tag, value) = match self {
             Answer::Ended { how, rest, .. } => {
-                let rest = i32::from(*rest == Rest::Others);
+                let rest = i32::from(*rest == Descendants::Alive);
                 let (tag, value) = match how {
-                    Ended::Exited(code) => (b'x', i32::from(*code)),
-                    Ended::Killed(signal) => (b'k', *signal),
-                    Ended::OutOfMemory => (b'm', 0),
-                    Ended::NotStarted(error) => (b'n', *error),
-                    Ended::Lost => (b'l', 0),
+                    Exit::Code(code) => (b'x', i32::from(*code)),
+                    Exit::Signal(signal) => (b'k', *signal),
+                    Exit::OutOfMemory => (b'm', 0),
+                    Exit::NotStarted(error) => (b'n', *error),
+                    Exit::Lost => (b'l', 0),
                 };
                 (tag, value << 1 | rest)
             }
@@ -138,14 +138,14 @@ impl Message for Answer {
     fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Answer> {
         let (tag, number, value) = parts(bytes)?;
         let value = i32::from_ne_bytes(value.try_into().ok()?);
-        let rest = if value & 1 == 0 { Rest::Nobody } else { Rest::Others };
+        let rest = if value & 1 == 0 { Descendants::None } else { Descendants::Alive };
         let ended = |how| Answer::Ended { number, how, rest };
         Some(match tag {
-            b'x' => ended(Ended::Exited((value >> 1) as u8)),
-            b'k' => ended(Ended::Killed(value >> 1)),
-            b'm' => ended(Ended::OutOfMemory),
-            b'n' => ended(Ended::NotStarted(value >> 1)),
-            b'l' => ended(Ended::Lost),
+            b'x' => ended(Exit::Code((value >> 1) as u8)),
+            b'k' => ended(Exit::Signal(value >> 1)),
+            b'm' => ended(Exit::OutOfMemory),
+            b'n' => ended(Exit::NotStarted(value >> 1)),
+            b'l' => ended(Exit::Lost),
             b'f' => Answer::Spooled { number, file: Ok(fds.pop()?) },
             b'e' => Answer::Spooled { number, file: Err(io::Error::from_raw_os_error(value)) },
             _ => return None,

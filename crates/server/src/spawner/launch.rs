@@ -1,4 +1,4 @@
-//! Starting a program, as fast as the kernel can: the new process shares the runner's memory until it
+//! Starting a program, as fast as the kernel can: the new process shares the spawner's memory until it
 //! executes, so that nothing is copied, and everything that it has to be is done in between.
 //!
 //! Knows nothing of workers, and nothing of what becomes of a process.
@@ -28,12 +28,12 @@ const STACK: usize = 32 * 1024 / 16;
 /// From SIGXCPU, which a program can be ready for, to SIGKILL.
 const CPU_GRACE: u64 = 1;
 /// How long a process may take from another account to its program, in whole seconds; then it is killed. Scripts
-/// of that account can stop it until it has the program, and the runner, which waits for it, with it.
+/// of that account can stop it until it has the program, and the spawner, which waits for it, with it.
 pub const EXECUTES: Duration = Duration::from_secs(2);
 const MAX_LIMITS: usize = 4;
 
 /// Starts programs, one at a time.
-pub struct Spawner {
+pub struct Launcher {
     stack: Box<[u128]>,
     limits: ArrayVec<(Resource, Rlimit), MAX_LIMITS>,
     umask: Option<Mode>,
@@ -41,20 +41,20 @@ pub struct Spawner {
 }
 
 /// A program that runs, the first of its group.
-pub struct Spawned {
+pub struct Process {
     pub pid: Pid,
     pub pidfd: OwnedFd,
 }
 
 /// What came of it.
-pub enum Outcome {
-    Runs(Spawned),
+pub enum Launched {
+    Running(Process),
     /// The program could not be executed. The process that was to do it has ended, and is not yet buried.
-    Failed(Spawned, Errno),
+    Failed(Process, Errno),
 }
 
-impl Spawner {
-    pub fn new(resources: &Resources) -> Spawner {
+impl Launcher {
+    pub fn new(resources: &Resources) -> Launcher {
         let equal = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
         let cpu = |limit| Rlimit { current: Some(limit), maximum: Some(limit + CPU_GRACE) };
         let wanted = [
@@ -64,7 +64,7 @@ impl Spawner {
             (Resource::Nproc, resources.tasks.map(equal)),
         ];
         let limits = wanted.into_iter().filter_map(|(what, limit)| Some((what, lower(what, limit?))));
-        Spawner {
+        Launcher {
             stack: vec![0; STACK].into(),
             limits: limits.collect(),
             umask: resources.umask.map(Mode::from_raw_mode),
@@ -72,7 +72,7 @@ impl Spawner {
         }
     }
 
-    /// In `cgroup`, or where the runner is; as the runner's own account, or with `credentials`. Errors: there
+    /// In `cgroup`, or where the spawner is; as the spawner's own account, or with `credentials`. Errors: there
     /// can be no more processes.
     pub fn start(
         &mut self,
@@ -80,10 +80,10 @@ impl Spawner {
         fds: &[OwnedFd; 3],
         cgroup: Option<&Cgroup>,
         credentials: Option<&Credentials>,
-    ) -> std::io::Result<Outcome> {
+    ) -> std::io::Result<Launched> {
         let arguments: Strings = message::strings(wanted.arguments).collect();
         let environment: Strings = message::strings(wanted.environment).collect();
-        let Spawner { stack, limits, umask: mask, nice: steps } = self;
+        let Launcher { stack, limits, umask: mask, nice: steps } = self;
         let mut failed = None;
         // Allocates nothing, takes no lock.
         let mut prepare = || {
@@ -106,7 +106,7 @@ impl Spawner {
                 sys::start_timer(sys::make_deadly_timer()?, EXECUTES.as_secs() as libc::time_t)?;
                 credentials.take_on()?;
             }
-            // A script has nobody who ends it when the runner is killed. Other credentials take this away.
+            // A script has nobody who ends it when the spawner is killed. Other credentials take this away.
             set_parent_process_death_signal(Some(Signal::KILL))?;
             chdir(wanted.folder)
         };
@@ -121,15 +121,15 @@ impl Spawner {
             };
         };
         let (pid, pidfd) = sys::clone_until_exec(stack, &mut child)?;
-        let spawned = Spawned { pid, pidfd };
+        let process = Process { pid, pidfd };
         Ok(match failed {
-            None => Outcome::Runs(spawned),
-            Some(errno) => Outcome::Failed(spawned, errno),
+            None => Launched::Running(process),
+            Some(errno) => Launched::Failed(process, errno),
         })
     }
 }
 
-/// No limit is higher than the runner's own: only root could raise it.
+/// No limit is higher than the spawner's own: only root could raise it.
 fn lower(resource: Resource, limit: Rlimit) -> Rlimit {
     let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let lower = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(most));

@@ -1,4 +1,4 @@
-//! The runner as a process: who it is, and a thread for each channel.
+//! The spawner as a process: who it is, and a thread for each channel.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use site::model::{Account, Sandbox, Site};
 
+use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
 use super::groups::{self, Settings};
-use super::permits::Permits;
-use crate::channel::Channel;
+use crate::ipc::Channel;
 use crate::privilege::{self, Accounts, Identity};
 use crate::{sandbox, sys, terminal};
 
@@ -26,12 +26,12 @@ const STACK: usize = 128 * 1024;
 const FIRST_OTHER: u32 = 3;
 const FAILED: u8 = 1;
 
-/// What a runner begins with.
+/// What a spawner begins with.
 pub struct Beginning {
     /// Of each worker.
     pub channels: Vec<Channel>,
     pub settings: Settings,
-    pub permits: Permits,
+    pub allowlist: Allowlist,
     /// Of which each worker gets as many. `None`: scripts are where this process is.
     pub cgroups: Option<Vec<Cgroup>>,
     pub chroot: Option<PathBuf>,
@@ -60,11 +60,11 @@ impl Beginning {
             Some(account) => scripts.iter().find(|(name, _)| name == account)?.1.as_ref(),
         };
         // Where it keeps capabilities, its own programs must be rid of them, too.
-        let permits = Permits::of(&inside, |account| {
+        let allowlist = Allowlist::of(&inside, |account| {
             of_account(account).filter(|_| !keeps.is_empty()).map(Identity::credentials)
         });
         let (chroot, identity) = (site.chroot.clone(), own.clone());
-        Beginning { channels, settings, permits, cgroups, chroot, identity, privileges, keeps }
+        Beginning { channels, settings, allowlist, cgroups, chroot, identity, privileges, keeps }
     }
 }
 
@@ -130,14 +130,14 @@ pub fn settle_in(
 }
 
 fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let Beginning { channels, settings, permits, mut cgroups, chroot, identity, privileges, keeps } =
+    let Beginning { channels, settings, allowlist, mut cgroups, chroot, identity, privileges, keeps } =
         beginning;
     settle_in(chroot, identity, privileges, keeps)?;
-    let permits = Arc::new(permits);
+    let allowlist = Arc::new(allowlist);
     let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
     let start = |(number, channel)| {
         let own = cgroups.as_mut().map(|all| all.split_off(all.len() - each));
-        start_thread(number, channel, settings.clone(), permits.clone(), own)
+        start_thread(number, channel, settings.clone(), allowlist.clone(), own)
     };
     let threads = channels.into_iter().enumerate().map(start).collect::<io::Result<_>>();
     threads.map_err(|e| format!("cannot start a thread: {e}"))
@@ -151,14 +151,14 @@ fn start_thread(
     number: usize,
     channel: Channel,
     settings: Settings,
-    permits: Arc<Permits>,
+    allowlist: Arc<Allowlist>,
     cgroups: Option<Vec<Cgroup>>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let serve = move || {
-        if let Err(error) = groups::serve_permitted(channel, settings, Some(permits), cgroups) {
+        if let Err(error) = groups::serve_allowed(channel, settings, Some(allowlist), cgroups) {
             // The master replaces it, and who was told nothing would wait for ever.
             std::process::exit(fail(&error.to_string()).into());
         }
     };
-    thread::Builder::new().name(format!("runner {number}")).stack_size(STACK).spawn(serve)
+    thread::Builder::new().name(format!("spawner {number}")).stack_size(STACK).spawn(serve)
 }

@@ -154,20 +154,20 @@ impl Channel {
 }
 
 /// What is said over a channel in a runtime's loop: at once, or as soon as the channel has room.
-pub struct Outbox<M> {
+pub struct SendQueue<M> {
     queue: RefCell<VecDeque<M>>,
     queued: Notify,
 }
 
-impl<M> Default for Outbox<M> {
-    fn default() -> Outbox<M> {
-        Outbox { queue: RefCell::default(), queued: Notify::new() }
+impl<M> Default for SendQueue<M> {
+    fn default() -> SendQueue<M> {
+        SendQueue { queue: RefCell::default(), queued: Notify::new() }
     }
 }
 
-impl<M: Message> Outbox<M> {
+impl<M: Message> SendQueue<M> {
     /// Whoever is not there is not told.
-    pub fn say(&self, channel: &AsyncFd<Channel>, message: M) {
+    pub fn send(&self, channel: &AsyncFd<Channel>, message: M) {
         let sent = match self.queue.borrow().is_empty() {
             true => channel.get_ref().send(&message),
             false => Err(io::ErrorKind::WouldBlock.into()),

@@ -19,10 +19,10 @@ use rustix::io::FdFlags;
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::environment::{Additions, Credentials};
-use server::channel::Channel;
+use server::ipc::Channel;
 use server::privilege::Accounts;
-use server::runner::process::{self, Beginning};
-use server::runner::{Ended, Launch, Runner, Started};
+use server::spawner::process::{self, Beginning};
+use server::spawner::{Exit, SpawnRequest, Spawner, Started};
 use server::sys::{self, Fork};
 use site::host::Hosts;
 use site::model::{Account, Action, Host, Listener, Route, Sandbox, Script, Site};
@@ -158,8 +158,8 @@ fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner()
                     process.text_as(account, "cat /proc/$PPID/environ 2>/dev/null || echo no").await;
                 assert_eq!(refused, "no\n");
             }
-            let runner = fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("it runs");
-            assert_eq!(field_of(&runner, "CapPrm:"), "00000000000000e0", "KILL, SETGID and SETUID alone");
+            let spawner = fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("it runs");
+            assert_eq!(field_of(&spawner, "CapPrm:"), "00000000000000e0", "KILL, SETGID and SETUID alone");
             let text = "kill -KILL $PPID 2>/dev/null || echo no";
             assert_eq!(process.text_as(&name, text).await, "no\n");
             // The spawner can end the script, finally by force.
@@ -168,7 +168,7 @@ fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner()
             let mut ready = [0; 6];
             output.read_exact(&mut ready).expect("it can be read");
             started.end();
-            assert_eq!(started.ended().await, Ended::Killed(libc::SIGKILL));
+            assert_eq!(started.ended().await, Exit::Signal(libc::SIGKILL));
             process.end().await;
         });
     }
@@ -205,8 +205,8 @@ fn kills_a_child_that_does_not_execute_in_time_even_when_stopped() {
 fn starts_only_scripts_of_the_site() {
     with(&site(), async |process| {
         let (mut started, _) = process.start(c"/usr/bin/env", &[c"env"]).await;
-        assert_eq!(started.ended().await, Ended::NotStarted(libc::EPERM));
-        let launch = |environment| Launch {
+        assert_eq!(started.ended().await, Exit::NotStarted(libc::EPERM));
+        let launch = |environment| SpawnRequest {
             program: SHELL,
             arguments: &[SHELL],
             environment,
@@ -215,10 +215,10 @@ fn starts_only_scripts_of_the_site() {
         };
         let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
         for (environment, expected) in [
-            (b"REQUEST_METHOD=GET\0" as &[u8], Ended::Exited(0)),
-            (b"LD_PRELOAD=/proc/self/fd/0\0", Ended::NotStarted(libc::EPERM)),
+            (b"REQUEST_METHOD=GET\0" as &[u8], Exit::Code(0)),
+            (b"LD_PRELOAD=/proc/self/fd/0\0", Exit::NotStarted(libc::EPERM)),
         ] {
-            let started = process.runner.start(&launch(environment), null(), null(), null()).await;
+            let started = process.spawner.start(&launch(environment), null(), null(), null()).await;
             assert_eq!(started.expect("it is sent").ended().await, expected);
         }
         process.end().await;
@@ -245,8 +245,8 @@ fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
         let [_, parent, group, session, terminal, ..] = stat.split(' ').collect::<Vec<_>>()[..] else {
             panic!("{stat}");
         };
-        let runner = process.pid.to_string();
-        assert_eq!([parent, group, session, terminal], [&runner, own, &runner, "0"]);
+        let spawner = process.pid.to_string();
+        assert_eq!([parent, group, session, terminal], [&spawner, own, &spawner, "0"]);
         process.end().await;
     });
 }
@@ -263,11 +263,11 @@ fn thousands_of_starts_leave_nothing_behind() {
                 scripts.push(process.start(c"/bin/true", &[c"true"]).await);
             }
             for (mut started, _) in scripts {
-                assert_eq!(started.ended().await, Ended::Exited(0));
+                assert_eq!(started.ended().await, Exit::Code(0));
             }
         }
         assert_eq!((count(getpid()), count(process.pid)), before);
-        assert_eq!(process.runner.waiting(), 0);
+        assert_eq!(process.spawner.waiting(), 0);
         let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).expect("it runs");
         for task in tasks {
             let children = task.expect("it can be read").path().join("children");
@@ -293,7 +293,7 @@ fn scripts_do_not_outlive_a_killed_spawner() {
             process.start(SHELL, &[SHELL, c"-c", c"trap '' TERM; echo; kill -STOP $$"]).await;
         output.read_exact(&mut [0]).expect("it writes a line");
         kill(process.pid, Signal::SIGKILL).expect("it runs");
-        assert_eq!(started.ended().await, Ended::Lost);
+        assert_eq!(started.ended().await, Exit::Lost);
         assert_eq!(output.read_to_end(&mut Vec::new()).expect("it can be read"), 0);
         waitpid(process.pid, None).expect("it is a child");
     });
@@ -333,7 +333,7 @@ fn site() -> Site {
 /// A spawner, as a worker sees it.
 struct Process {
     pid: Pid,
-    runner: Rc<Runner>,
+    spawner: Rc<Spawner>,
     channel: Channel,
 }
 
@@ -356,9 +356,9 @@ fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let runtime = Builder::new_current_thread().enable_io().build_local(Default::default());
     runtime.expect("a runtime can be made").block_on(async {
         let channel = ours.try_clone().expect("a descriptor is free");
-        let runner = Runner::new(ours).expect("it can be watched");
-        tokio::task::spawn_local(runner.clone().listen());
-        test(Process { pid, runner, channel }).await;
+        let spawner = Spawner::new(ours).expect("it can be watched");
+        tokio::task::spawn_local(spawner.clone().listen());
+        test(Process { pid, spawner, channel }).await;
     });
 }
 
@@ -370,10 +370,10 @@ impl Process {
     async fn start_as(&self, account: &CStr, program: &CStr, arguments: &[&CStr]) -> (Started, File) {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe can be made");
         let environment = b"PATH=/usr/bin:/bin\0";
-        let launch = Launch { program, arguments, environment, folder: c"/", account };
+        let launch = SpawnRequest { program, arguments, environment, folder: c"/", account };
         let null: OwnedFd = File::open("/dev/null").expect("it is there").into();
         let stderr = null.try_clone().expect("a descriptor is free");
-        let started = self.runner.start(&launch, null, write, stderr).await.expect("it is sent");
+        let started = self.spawner.start(&launch, null, write, stderr).await.expect("it is sent");
         (started, read.into())
     }
 

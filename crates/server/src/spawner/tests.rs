@@ -1,4 +1,4 @@
-//! What a worker may rely on, with real processes. The runner is a thread here; what it is as a process
+//! What a worker may rely on, with real processes. The spawner is a thread here; what it is as a process
 //! is tested from outside.
 
 use std::ffi::CString;
@@ -22,9 +22,9 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(120);
 const SHELL: &CStr = c"/bin/sh";
 
-/// A worker's runtime, with a runner.
+/// A worker's runtime, with a spawner.
 struct Worker {
-    runner: Rc<Runner>,
+    spawner: Rc<Spawner>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -50,11 +50,11 @@ fn with_cgroups<F: Future<Output = ()>>(
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
-    let thread = std::thread::spawn(move || groups::serve_permitted(theirs, settings, None, cgroups));
+    let thread = std::thread::spawn(move || groups::serve_allowed(theirs, settings, None, cgroups));
     runtime.expect("a runtime can be made").block_on(async {
-        let runner = Runner::new(ours).expect("it can be watched");
-        tokio::task::spawn_local(runner.clone().listen());
-        let worker = Worker { runner, thread };
+        let spawner = Spawner::new(ours).expect("it can be watched");
+        tokio::task::spawn_local(spawner.clone().listen());
+        let worker = Worker { spawner, thread };
         tokio::time::timeout(PATIENCE, test(worker)).await.expect("it comes to an end");
     });
 }
@@ -71,18 +71,18 @@ impl Worker {
 
     async fn run(&self, program: &CStr, arguments: &[&CStr], environment: &[u8], folder: &CStr) -> Script {
         let (read, write) = pipe();
-        let launch = Launch { program, arguments, environment, folder, account: c"" };
+        let launch = SpawnRequest { program, arguments, environment, folder, account: c"" };
         let nothing = File::open("/dev/null").expect("it is there").into();
         let stderr = write.try_clone().expect("a descriptor is free");
-        let started = self.runner.start(&launch, nothing, write, stderr).await.expect("it is sent");
+        let started = self.spawner.start(&launch, nothing, write, stderr).await.expect("it is sent");
         Script { started, output: read.into() }
     }
 
-    /// The worker ends; and so does its runner, when everything has that was started.
+    /// The worker ends; and so does its spawner, when everything has that was started.
     async fn leave(self) {
-        let Worker { runner, thread } = self;
+        let Worker { spawner, thread } = self;
         // As when the process has ended; here, whoever holds what was started has the channel, too.
-        shutdown(runner.channel.get_ref(), Shutdown::Both).expect("it is open");
+        shutdown(spawner.channel.get_ref(), Shutdown::Both).expect("it is open");
         let joined = tokio::task::spawn_blocking(|| thread.join().expect("it does not panic"));
         joined.await.expect("it does not panic").expect("it does not fail");
     }
@@ -115,13 +115,13 @@ impl Script {
 fn how_a_program_ends_is_told() {
     with(settings(), async |worker| {
         for (text, expected) in [
-            ("exit 0", Ended::Exited(0)),
-            ("exit 7", Ended::Exited(7)),
-            ("exit 255", Ended::Exited(255)),
-            ("kill -9 $$", Ended::Killed(9)),
-            ("kill -11 $$", Ended::Killed(11)),
+            ("exit 0", Exit::Code(0)),
+            ("exit 7", Exit::Code(7)),
+            ("exit 255", Exit::Code(255)),
+            ("kill -9 $$", Exit::Signal(9)),
+            ("kill -11 $$", Exit::Signal(11)),
             // It begins with signals as they are by default, and none blocked.
-            ("kill -15 $$; sleep 60", Ended::Killed(15)),
+            ("kill -15 $$; sleep 60", Exit::Signal(15)),
         ] {
             let mut script = worker.script(text).await;
             assert_eq!(script.started.ended().await, expected, "{text}");
@@ -147,14 +147,14 @@ fn what_cannot_be_started_is_told_with_its_error() {
         for (program, expected) in &cases {
             let mut script = worker.run(program, &[program], b"", c"/").await;
             // A process that another test is just starting may have the file open as it was written.
-            while script.started.ended().await == Ended::NotStarted(libc::ETXTBSY) {
+            while script.started.ended().await == Exit::NotStarted(libc::ETXTBSY) {
                 script = worker.run(program, &[program], b"", c"/").await;
             }
-            assert_eq!(script.started.ended().await, Ended::NotStarted(*expected), "{program:?}");
+            assert_eq!(script.started.ended().await, Exit::NotStarted(*expected), "{program:?}");
             assert_eq!(script.text().await, "", "{program:?}");
         }
         let mut script = worker.run(SHELL, &[SHELL], b"", c"/no/such/folder").await;
-        assert_eq!(script.started.ended().await, Ended::NotStarted(libc::ENOENT));
+        assert_eq!(script.started.ended().await, Exit::NotStarted(libc::ENOENT));
         worker.leave().await;
     });
 }
@@ -170,7 +170,7 @@ fn a_program_gets_what_it_was_started_with_and_nothing_else() {
         let expected =
             format!("{}\nname 2::two words\nONE=1\nPATH=/usr/bin:/bin\nTWO=\n", folder.0.display());
         assert_eq!(script.text().await, expected);
-        assert_eq!(script.started.ended().await, Ended::Exited(0));
+        assert_eq!(script.started.ended().await, Exit::Code(0));
         worker.leave().await;
     });
 }
@@ -193,7 +193,7 @@ fn limits_are_there_before_the_program_is() {
         assert_eq!(script.text().await, format!("0027\n65536\n2\n32\n50\n{nice}\n"));
         for text in ["x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0", "while :; do :; done"] {
             let mut script = worker.script(text).await;
-            assert_ne!(script.started.ended().await, Ended::Exited(0), "{text}");
+            assert_ne!(script.started.ended().await, Exit::Code(0), "{text}");
         }
         worker.leave().await;
     });
@@ -256,7 +256,7 @@ fn who_tidies_up_when_told_to_end_has_the_time() {
         script.line().await;
         script.started.end();
         assert_eq!(script.text().await, "tidy\n");
-        assert_eq!(script.started.ended().await, Ended::Exited(3));
+        assert_eq!(script.started.ended().await, Exit::Code(3));
         worker.leave().await;
     });
 }
@@ -282,7 +282,7 @@ fn a_fork_bomb_is_held_by_its_limit_and_ended() {
         assert!(script.line().await.contains("fork"));
         script.started.end();
         let ended = script.started.ended().await;
-        assert!(matches!(ended, Ended::Killed(_) | Ended::Exited(_)), "{ended:?}");
+        assert!(matches!(ended, Exit::Signal(_) | Exit::Code(_)), "{ended:?}");
         script.text().await;
         worker.leave().await;
     });
@@ -294,29 +294,34 @@ fn what_a_worker_before_has_started_ends_when_another_begins() {
         let before = worker.script("trap '' TERM; echo; while :; do sleep 60; done").await;
         let mut output = Script { output: before.output.try_clone().expect("one is free"), ..before };
         output.line().await;
-        let again = worker.runner.channel.get_ref().try_clone().expect("a descriptor is free");
-        let runner = Runner::new(again).expect("it can be watched");
+        let again = worker.spawner.channel.get_ref().try_clone().expect("a descriptor is free");
+        let spawner = Spawner::new(again).expect("it can be watched");
         assert_eq!(output.text().await, "");
-        drop((output, worker.runner, runner));
+        drop((output, worker.spawner, spawner));
     });
 }
 
 #[test]
-fn without_a_runner_everything_is_lost() {
+fn without_a_spawner_everything_is_lost() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.expect("a runtime can be made").block_on(async {
         let (ours, theirs) = Channel::pair().expect("a pair can be made");
-        let runner = Runner::new(ours).expect("it can be watched");
-        tokio::task::spawn_local(runner.clone().listen());
-        let launch =
-            Launch { program: SHELL, arguments: &[SHELL], environment: b"", folder: c"/", account: c"" };
+        let spawner = Spawner::new(ours).expect("it can be watched");
+        tokio::task::spawn_local(spawner.clone().listen());
+        let launch = SpawnRequest {
+            program: SHELL,
+            arguments: &[SHELL],
+            environment: b"",
+            folder: c"/",
+            account: c"",
+        };
         let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
-        let mut started = runner.start(&launch, null(), null(), null()).await.expect("it is sent");
+        let mut started = spawner.start(&launch, null(), null(), null()).await.expect("it is sent");
         drop(theirs);
-        assert_eq!(started.ended().await, Ended::Lost);
-        let refused = runner.start(&launch, null(), null(), null()).await.map(drop);
+        assert_eq!(started.ended().await, Exit::Lost);
+        let refused = spawner.start(&launch, null(), null(), null()).await.map(drop);
         assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
-        assert!(runner.spool().await.is_err());
+        assert!(spawner.spool().await.is_err());
     });
 }
 
@@ -334,7 +339,7 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
             }
             let (read, write) = pipe();
             let arguments = [SHELL, c"-c", c"env | wc -c"];
-            let launch = Launch {
+            let launch = SpawnRequest {
                 program: SHELL,
                 arguments: &arguments,
                 environment: &block,
@@ -342,7 +347,7 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
                 account: c"",
             };
             let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
-            let started = worker.runner.start(&launch, null(), write, null()).await;
+            let started = worker.spawner.start(&launch, null(), write, null()).await;
             assert_eq!(started.is_ok(), expected, "{length}");
             if let Ok(started) = started {
                 let mut script = Script { started, output: read.into() };
@@ -358,14 +363,14 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
 fn a_spool_file_has_no_name() {
     let folder = Folder::new("spool");
     with(Settings { spool: folder.0.clone(), ..settings() }, async |worker| {
-        let mut file = File::from(worker.runner.spool().await.expect("it can be made"));
+        let mut file = File::from(worker.spawner.spool().await.expect("it can be made"));
         file.write_all(b"a body").expect("it can be written");
         assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
         assert_eq!(file.metadata().expect("it is open").len(), 6);
         worker.leave().await;
     });
     with(Settings { spool: "/no/such/folder".into(), ..settings() }, async |worker| {
-        let refused = worker.runner.spool().await.map(drop);
+        let refused = worker.spawner.spool().await.map(drop);
         assert_eq!(refused.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOENT)));
         worker.leave().await;
     });
@@ -380,9 +385,9 @@ fn many_at_a_time_each_get_their_own_end() {
             scripts.push((code, worker.script(&format!("exit {code}")).await));
         }
         for (code, script) in &mut scripts {
-            assert_eq!(script.started.ended().await, Ended::Exited(*code));
+            assert_eq!(script.started.ended().await, Exit::Code(*code));
         }
-        assert_eq!(worker.runner.waiting(), 0);
+        assert_eq!(worker.spawner.waiting(), 0);
         drop(scripts);
         worker.leave().await;
     });
@@ -420,7 +425,7 @@ fn control_groups(name: &str, wanted: &ControlGroups, count: usize) -> Option<(P
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let mount = mount.filter(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| fields[1]).next();
-        let name = format!("taipan-runner-{}-{name}", std::process::id());
+        let name = format!("taipan-spawner-{}-{name}", std::process::id());
         let path = PathBuf::from(mount.ok_or("there is no version 2")?).join(name);
         fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         match cgroup::make(&path, wanted, count) {
@@ -443,7 +448,7 @@ fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
             let mut script = worker.script("setsid sleep 60 & grep ^0:: /proc/self/cgroup").await;
             assert!(script.line().await.contains("/scripts."), "it is in a group of its own");
             // Its job has its output.
-            assert_eq!(script.started.ended().await, Ended::Exited(0));
+            assert_eq!(script.started.ended().await, Exit::Code(0));
             script.started.end();
             script.text().await;
         }
@@ -454,12 +459,12 @@ fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
             one.line().await;
             other.line().await;
             let mut third = worker.script("exit 0").await;
-            assert_eq!(third.started.ended().await, Ended::NotStarted(libc::EAGAIN));
+            assert_eq!(third.started.ended().await, Exit::NotStarted(libc::EAGAIN));
             one.started.end();
             other.started.end();
             let mut third = worker.script("exit 0").await;
-            assert_eq!(third.started.ended().await, Ended::Exited(0));
-            assert_eq!(one.started.ended().await, Ended::Killed(9));
+            assert_eq!(third.started.ended().await, Exit::Code(0));
+            assert_eq!(one.started.ended().await, Exit::Signal(9));
             other.started.ended().await;
         }
         // With all that is left in them.
@@ -477,10 +482,10 @@ fn a_control_group_limits_all_its_processes_together() {
     with_cgroups(settings(), Some(groups), async |worker| {
         let hog = "x=$(head -c 24000000 /dev/zero | tr '\\0' x); sleep 60";
         for (text, expected) in [
-            (&*format!("({hog}) & {hog}"), Ended::OutOfMemory),
-            ("kill -9 $$", Ended::Killed(9)),
-            (&*format!("({hog}) & ({hog}) & exit 0"), Ended::Exited(0)),
-            ("kill -9 $$", Ended::Killed(9)),
+            (&*format!("({hog}) & {hog}"), Exit::OutOfMemory),
+            ("kill -9 $$", Exit::Signal(9)),
+            (&*format!("({hog}) & ({hog}) & exit 0"), Exit::Code(0)),
+            ("kill -9 $$", Exit::Signal(9)),
         ] {
             let mut script = worker.script(text).await;
             assert_eq!(script.started.ended().await, expected, "{text}");
@@ -503,7 +508,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("taipan-runner-{}-{name}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("taipan-spawner-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder can be made");
         Folder(folder.canonicalize().expect("it is there"))
     }
