@@ -138,8 +138,20 @@ enum Guard {
     Skipped,
 }
 
-/// Nothing stands under the path, which has this route; the status that says so.
-struct Absent<'a>(&'a Route, Status);
+/// There is no file under the path.
+struct Absent<'a> {
+    route: &'a Route,
+    /// The status that says so.
+    status: Status,
+    /// The fallback, where it is planned already.
+    fallback: Option<Box<Fallback<'a>>>,
+}
+
+impl<'a> Absent<'a> {
+    fn new(route: &'a Route, status: Status) -> Absent<'a> {
+        Absent { route, status, fallback: None }
+    }
+}
 
 /// What an entry does not answer by itself.
 enum Rest<'a> {
@@ -217,10 +229,15 @@ impl<'a> Exchange<'a> {
                 Some(self.finish(fixed::redirect(self.services, Some(route), status, &location)))
             }
             Plan::Status { route, status, why: Why::NoScript } => {
-                self.absent_at_once(path, Absent(route, status), told)
+                self.absent_at_once(path, Absent::new(route, status), told)
             }
             Plan::Status { route, status, .. } => self.status_at_once(route, status),
-            Plan::Files(planned) if told.is_none() && self.may_be_taken_instead(path, &planned) => None,
+            // The fallback may be a script or an application.
+            Plan::Files(planned)
+                if told.is_none() && !self.is_of_files() && planned.route.fallback.is_some() =>
+            {
+                None
+            }
             Plan::Files(planned) => match self.without_content(&planned) {
                 Some(Ok(response)) => Some(response),
                 Some(Err(status)) => self.status_at_once(planned.route, status),
@@ -237,7 +254,7 @@ impl<'a> Exchange<'a> {
     fn absent_at_once(
         &self,
         path: &SafePath<'_>,
-        Absent(route, status): Absent<'a>,
+        Absent { route, status, .. }: Absent<'a>,
         told: Option<&Told>,
     ) -> Option<Response> {
         if told.is_some() {
@@ -266,19 +283,23 @@ impl<'a> Exchange<'a> {
         if let Err(response) = self.pass(request, &path, plan.route()).await {
             return response;
         }
-        let Absent(route, status) = match self.follow(request, &path, plan, None).await {
+        let absent = match self.follow(request, &path, plan, None).await {
             Ok(response) => return response,
             Err(absent) => absent,
         };
-        let Some(Fallback { path, plan, told }) = self.fallback(&path, route) else {
-            return self.status(route, status).await;
+        let fallback = match absent.fallback {
+            Some(fallback) => Some(*fallback),
+            None => self.fallback(&path, absent.route),
+        };
+        let Some(Fallback { path, plan, told }) = fallback else {
+            return self.status(absent.route, absent.status).await;
         };
         if let Err(response) = self.pass(request, &path, plan.route()).await {
             return response;
         }
         match self.follow(request, &path, plan, Some(&told)).await {
             Ok(response) => response,
-            Err(Absent(route, _)) => self.status(route, Status::NOT_FOUND).await,
+            Err(absent) => self.status(absent.route, Status::NOT_FOUND).await,
         }
     }
 
@@ -324,7 +345,7 @@ impl<'a> Exchange<'a> {
                     Ok(Verdict::Denied(at)) => {
                         return Ok(self.status(routes.get(walk.steps[at].route), Status::FORBIDDEN).await);
                     }
-                    Ok(Verdict::Folder) => return Err(Absent(otherwise.route(), Status::FORBIDDEN)),
+                    Ok(Verdict::Folder) => return Err(Absent::new(otherwise.route(), Status::FORBIDDEN)),
                     Ok(Verdict::ToFolder) => return self.to_folder_of(path, told),
                     Ok(Verdict::Otherwise) => otherwise,
                     Err(status) => return Ok(self.status(otherwise.route(), status).await),
@@ -342,18 +363,24 @@ impl<'a> Exchange<'a> {
             Plan::Redirect { route, status, location } => {
                 self.finish(fixed::redirect(services, Some(route), status, &location))
             }
-            Plan::Status { route, status, why: Why::NoScript } => return Err(Absent(route, status)),
+            Plan::Status { route, status, why: Why::NoScript } => return Err(Absent::new(route, status)),
             Plan::Status { route, status, .. } => self.status(route, status).await,
             Plan::Files(planned) => {
-                if told.is_none() && self.may_be_taken_instead(path, &planned) {
+                let route = planned.route;
+                // A script or an application takes methods that files do not take.
+                if told.is_none()
+                    && !self.is_of_files()
+                    && let Some(fallback) = self.fallback(path, route).filter(|other| other.plan.may_run())
+                {
+                    let fallback = Box::new(fallback);
                     match self.find(path, &planned).await {
                         Ok(entry) => {
-                            let listing = planned.route.files.listing;
+                            let listing = route.files.listing;
                             if let Some(status) = decide::absent(as_asked(path), &entry.resource, listing) {
-                                return Err(Absent(planned.route, status));
+                                return Err(Absent { route, status, fallback: Some(fallback) });
                             }
                         }
-                        Err(status) => return Ok(self.status(planned.route, status).await),
+                        Err(status) => return Ok(self.status(route, status).await),
                     }
                 }
                 match self.without_content(&planned) {
@@ -368,11 +395,6 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// May a script or an application take a method that files do not, where no file is?
-    fn may_be_taken_instead(&self, path: &SafePath<'_>, planned: &PlannedFiles<'a, '_>) -> bool {
-        !self.is_of_files() && self.fallback(path, planned.route).is_some_and(|other| other.plan.may_run())
-    }
-
     fn fallback(&self, path: &SafePath<'_>, route: &'a Route) -> Option<Fallback<'a>> {
         let Head { target, authority, scheme, .. } = *self.head;
         let site = &self.services.site;
@@ -383,7 +405,7 @@ impl<'a> Exchange<'a> {
     fn to_folder_of(&self, path: &SafePath<'_>, told: Option<&Told>) -> Result<Response, Absent<'a>> {
         match told {
             None => Ok(self.finish(self.to_folder(path))),
-            Some(_) => Err(Absent(self.route(path), Status::NOT_FOUND)),
+            Some(_) => Err(Absent::new(self.route(path), Status::NOT_FOUND)),
         }
     }
 
@@ -593,7 +615,7 @@ impl<'a> Exchange<'a> {
                 fixed::unsatisfiable(services, Some(self.route(path)), entry.size(chosen))
             }
             Decision::ToFolder => return self.to_folder_of(path, told).map_err(Rest::Absent),
-            Decision::Absent(status) => return Err(Rest::Absent(Absent(self.route(path), status))),
+            Decision::Absent(status) => return Err(Rest::Absent(Absent::new(self.route(path), status))),
             Decision::List(preconditions) => return Err(Rest::List(preconditions)),
             Decision::Refuse(status) => return Err(Rest::Status(self.route(path), status)),
         }))
