@@ -34,8 +34,8 @@ use crate::request::body::{HowFar, RequestBody};
 use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
-use crate::upstream::turn::Turns;
-use crate::upstream::{self, Outcome, Run, Upstreams, What};
+use crate::upstream::concurrency::ConcurrencyLimit;
+use crate::upstream::{self, Handler, HandlerKind, Outcome, Upstreams};
 
 /// How often scripts may redirect one request internally (RFC 3875 leaves the number to the server).
 const MAX_INTERNAL_REDIRECTS: usize = 10;
@@ -53,8 +53,10 @@ impl Responder {
     /// For a site whose scripts and applications are not asked.
     pub fn of_files(services: Rc<Services>, roots: OpenRoots) -> Responder {
         let files = Files::new(services.clone(), roots);
-        let (turns, authorizes) = (Turns::new(&services.site), services.site.has_authorizers());
-        let upstreams = Upstreams { services: services.clone(), turns, spawner: None, pools: Vec::new() };
+        let (concurrency, authorizes) =
+            (ConcurrencyLimit::new(&services.site), services.site.has_authorizers());
+        let upstreams =
+            Upstreams { services: services.clone(), concurrency, spawner: None, pools: Vec::new() };
         Responder { services, files, upstreams, authorizes }
     }
 
@@ -339,7 +341,7 @@ impl<'a> Exchange<'a> {
                     Ok(Verdict::Run(at)) => {
                         let step = &walk.steps[at];
                         let told_step = told.map(|told| step.with_path_info(&told.path_info));
-                        let what = What::Script(told_step.unwrap_or_else(|| step.clone()));
+                        let what = HandlerKind::Script(told_step.unwrap_or_else(|| step.clone()));
                         return Ok(self.run(request, step.route, what, told).await);
                     }
                     Ok(Verdict::Denied(at)) => {
@@ -358,7 +360,7 @@ impl<'a> Exchange<'a> {
             Plan::Scripts(scripts) => self.status(scripts.otherwise.route(), Status::NOT_FOUND).await,
             Plan::Application(planned) => {
                 let plan::Application { at, name, path_info, .. } = *planned;
-                self.run(request, at, What::Application { name, path_info }, told).await
+                self.run(request, at, HandlerKind::Application { name, path_info }, told).await
             }
             Plan::Redirect { route, status, location } => {
                 self.finish(fixed::redirect(services, Some(route), status, &location))
@@ -410,7 +412,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// Has a script or an application answer.
-    async fn run(&mut self, request: Request<'_>, at: RouteId, what: What, told: Option<&Told>) -> Response {
+    async fn run(
+        &mut self,
+        request: Request<'_>,
+        at: RouteId,
+        what: HandlerKind,
+        told: Option<&Told>,
+    ) -> Response {
         let route = self.route_at(at);
         // A part of the path may have a route of its own.
         for &id in &route.authorizers {
@@ -426,10 +434,11 @@ impl<'a> Exchange<'a> {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
         let query = told.and_then(|told| told.query.clone());
-        let run = Run { host: self.host, route: at, what, query, max_body: route.max_body };
+        let run = Handler { host: self.host, route: at, what, query, max_body: route.max_body };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
-        let outcome = upstream::ask(&self.responder.upstreams, request, &run, &self.variables, body).await;
+        let outcome =
+            upstream::forward(&self.responder.upstreams, request, &run, &self.variables, body).await;
         self.of_outcome(request, &run, outcome).await
     }
 
@@ -445,12 +454,12 @@ impl<'a> Exchange<'a> {
         }
         // The body is for what answers then.
         let max_body = self.max_body;
-        let what = What::Authorizer(id);
-        let run = Run { host: self.host, route: at, what, query: None, max_body };
-        match upstream::ask(&self.responder.upstreams, request, &run, &self.variables, RequestBody::None)
+        let what = HandlerKind::Authorizer(id);
+        let run = Handler { host: self.host, route: at, what, query: None, max_body };
+        match upstream::forward(&self.responder.upstreams, request, &run, &self.variables, RequestBody::None)
             .await
         {
-            Outcome::Allowed(id, variables) => {
+            Outcome::Authorized(id, variables) => {
                 self.passed.push(id);
                 for (name, value) in variables {
                     // What cannot be set, or is already, is left out.
@@ -463,22 +472,24 @@ impl<'a> Exchange<'a> {
     }
 
     /// What the head that a script has written leads to.
-    async fn of_outcome(&mut self, request: Request<'_>, run: &Run, outcome: Outcome) -> Response {
+    async fn of_outcome(&mut self, request: Request<'_>, run: &Handler, outcome: Outcome) -> Response {
         let route = self.route_at(run.route);
         match outcome {
             Outcome::Response(response) => response,
             Outcome::Sendfile(file) => self.sendfile(route, &file).await,
-            Outcome::Elsewhere(target) => Box::pin(self.redirect_internally(request, run, &target)).await,
-            Outcome::Refused((status, rule)) => self.refusal(route, status, Some(rule)).await,
-            Outcome::Failed(status) | Outcome::Unanswered(status, _) | Outcome::Crowded(status, _) => {
-                self.status(route, status).await
+            Outcome::InternalRedirect(target) => {
+                Box::pin(self.redirect_internally(request, run, &target)).await
             }
-            Outcome::Allowed(..) => self.status(route, Status::BAD_GATEWAY).await,
+            Outcome::Refused((status, rule)) => self.refusal(route, status, Some(rule)).await,
+            Outcome::Failed(status)
+            | Outcome::NoResponse(status, _)
+            | Outcome::CannotMultiplex(status, _) => self.status(route, status).await,
+            Outcome::Authorized(..) => self.status(route, Status::BAD_GATEWAY).await,
         }
     }
 
     /// Answers as if `target` had been asked for with GET, as a script wants (RFC 3875 §6.2.2).
-    async fn redirect_internally(&mut self, request: Request<'_>, run: &Run, target: &str) -> Response {
+    async fn redirect_internally(&mut self, request: Request<'_>, run: &Handler, target: &str) -> Response {
         let (path, shown) = (run.name(), target.escape_default());
         let route = self.route_at(run.route);
         if self.redirects == MAX_INTERNAL_REDIRECTS {

@@ -242,8 +242,8 @@ impl Connections {
         snapshot.idle = self.table.idle() as u64;
         snapshot.active = self.table.len() as u64 - snapshot.idle;
         snapshot.parked = self.idle.len() as u64;
-        snapshot.scripts_running = self.responder.upstreams.turns.running() as u64;
-        snapshot.scripts_waiting = self.responder.upstreams.turns.waiting() as u64;
+        snapshot.scripts_running = self.responder.upstreams.concurrency.running() as u64;
+        snapshot.scripts_waiting = self.responder.upstreams.concurrency.waiting() as u64;
         snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
         snapshot

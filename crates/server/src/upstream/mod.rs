@@ -4,14 +4,14 @@
 //!
 //! Knows nothing of the client's connection.
 
-mod ask;
-pub mod collected;
-mod content;
-mod course;
-mod line;
-pub mod order;
-mod reply;
-pub mod turn;
+mod body;
+pub mod concurrency;
+mod forward;
+mod lifecycle;
+pub mod request;
+mod response;
+pub mod spool;
+mod transport;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -32,11 +32,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-use self::collected::Collected;
-use self::course::{Course, State, Watch};
-use self::line::{Came, Line, Speech};
-use self::order::{Order, Program};
-use self::turn::Turn;
+use self::concurrency::ScriptPermit;
+use self::lifecycle::{Lifecycle, Monitor, State};
+use self::request::{Program, UpstreamRequest};
+use self::spool::SpooledBody;
+use self::transport::{ApplicationExchange, BodySource, Received, Transport};
 use crate::pool;
 use crate::pool::message::ServerId;
 use crate::request::body::{Refused, RequestBody};
@@ -46,15 +46,15 @@ use crate::spawner::{Exit, Spawner};
 use crate::stats::Count;
 use crate::{log, sys};
 
-pub use ask::{Upstreams, ask};
-pub use content::Content;
-use order::Wanted;
-pub use order::{Run, What};
-pub use reply::Sendfile;
+pub use body::UpstreamBody;
+pub use forward::{Upstreams, forward};
+use request::Wanted;
+pub use request::{Handler, HandlerKind};
+pub use response::Sendfile;
 
 /// How long the end of a script's output is held back until it is known how the script has ended: one
 /// that is killed has not said all.
-const END_PATIENCE: Duration = Duration::from_millis(100);
+const END_TIMEOUT: Duration = Duration::from_millis(100);
 /// Bytes of an answer that nobody wants, which are read so that its connection can have another request.
 const UNWANTED: usize = 1024 * 1024;
 /// How long its last words are waited for, when it has ended and others have its output open.
@@ -66,15 +66,15 @@ pub enum Input {
     /// From a body, as it comes.
     Pipe,
     /// From a file that has it already.
-    File(Collected),
+    File(SpooledBody),
 }
 
 /// A script that is asked.
-pub struct Conversation {
+pub struct UpstreamExchange {
     services: Rc<Services>,
-    course: Rc<Course>,
-    line: Line,
-    patience: Patience,
+    lifecycle: Rc<Lifecycle>,
+    transport: Transport,
+    timeouts: Timeouts,
     who: Rc<str>,
     /// `the script`, or `the application "app"`.
     what: Rc<str>,
@@ -85,7 +85,7 @@ pub struct Conversation {
 
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct Timeouts {
     /// Until the server has taken the head of the request.
     connect: Duration,
     first_byte: Duration,
@@ -94,23 +94,23 @@ struct Patience {
 }
 
 /// The way of a request's body to what answers.
-pub struct Feed {
+pub struct RequestBodyWriter {
     way: Way,
-    course: Rc<Course>,
+    lifecycle: Rc<Lifecycle>,
 }
 
 enum Way {
     /// To a script's standard input.
     Pipe(AsyncFd<OwnedFd>),
-    Application(Rc<Speech>),
+    Application(Rc<ApplicationExchange>),
 }
 
-impl Feed {
+impl RequestBodyWriter {
     /// Waits until more is taken. Errors: no more is wanted.
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.way {
             Way::Pipe(pipe) => pipe.poll_write_ready(cx).map_ok(|_| ()),
-            Way::Application(speech) => speech.poll_ready(cx),
+            Way::Application(exchange) => exchange.poll_ready(cx),
         }
     }
 
@@ -118,7 +118,7 @@ impl Feed {
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let pipe = match &self.way {
             Way::Pipe(pipe) => pipe,
-            Way::Application(speech) => return speech.poll_write(cx, bytes),
+            Way::Application(exchange) => return exchange.poll_write(cx, bytes),
         };
         loop {
             let mut ready = ready!(pipe.poll_write_ready(cx))?;
@@ -135,14 +135,14 @@ impl Feed {
         match &self.way {
             // Its end is the end of the pipe, which is closed with this.
             Way::Pipe(_) => Poll::Ready(Ok(())),
-            Way::Application(speech) => speech.poll_end(cx),
+            Way::Application(exchange) => exchange.poll_end(cx),
         }
     }
 }
 
-impl Drop for Feed {
+impl Drop for RequestBodyWriter {
     fn drop(&mut self) {
-        self.course.resume();
+        self.lifecycle.resume();
     }
 }
 
@@ -150,15 +150,15 @@ impl Drop for Feed {
 pub struct Pump {
     body: RequestBody,
     limit: u64,
-    feed: Option<Feed>,
+    writer: Option<RequestBodyWriter>,
     /// What has been read, and from where on it is still to be handed on.
     piece: Vec<u8>,
     at: usize,
 }
 
 impl Pump {
-    fn new(body: RequestBody, limit: u64, feed: Feed) -> Pump {
-        Pump { body, limit, feed: Some(feed), piece: Vec::new(), at: 0 }
+    fn new(body: RequestBody, limit: u64, writer: RequestBodyWriter) -> Pump {
+        Pump { body, limit, writer: Some(writer), piece: Vec::new(), at: 0 }
     }
 
     /// Ready: all of the body has been read, or no more of it can be.
@@ -167,22 +167,22 @@ impl Pump {
         loop {
             let handed = ready!(self.poll_hand_on(cx));
             if handed.is_err() {
-                self.feed = None;
+                self.writer = None;
                 self.piece = Vec::new();
             }
-            if let Some(feed) = &self.feed {
+            if let Some(writer) = &self.writer {
                 // It is the client that is waited for.
-                feed.course.pause();
+                writer.lifecycle.pause();
             }
             let piece = ready!(self.body.poll_read(cx, self.limit));
-            if let Some(feed) = &self.feed {
-                feed.course.resume();
+            if let Some(writer) = &self.writer {
+                writer.lifecycle.resume();
             }
-            match (piece, &self.feed) {
+            match (piece, &self.writer) {
                 (Ok(Some(piece)), Some(_)) => (self.piece, self.at) = (piece, 0),
                 (Ok(Some(_)), None) => {}
-                (Ok(None), Some(feed)) => {
-                    _ = ready!(feed.poll_end(cx));
+                (Ok(None), Some(writer)) => {
+                    _ = ready!(writer.poll_end(cx));
                     return Poll::Ready(());
                 }
                 (Ok(None), None) | (Err(_), _) => return Poll::Ready(()),
@@ -192,11 +192,11 @@ impl Pump {
 
     /// Hands on what has been read, and waits until more is taken. Errors: no more is wanted.
     fn poll_hand_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(feed) = &self.feed else { return Poll::Ready(Ok(())) };
+        let Some(writer) = &self.writer else { return Poll::Ready(Ok(())) };
         while self.at < self.piece.len() {
-            self.at += ready!(feed.poll_write(cx, &self.piece[self.at..]))?;
+            self.at += ready!(writer.poll_write(cx, &self.piece[self.at..]))?;
         }
-        feed.poll_ready(cx)
+        writer.poll_ready(cx)
     }
 }
 
@@ -204,19 +204,19 @@ impl Pump {
 pub enum Outcome {
     Response(Response),
     /// As if this had been asked with GET: a path, and perhaps a query.
-    Elsewhere(String),
+    InternalRedirect(String),
     /// A file, with the other fields of the head.
-    Sendfile(Box<reply::Sendfile>),
+    Sendfile(Box<response::Sendfile>),
     /// The request may pass, as this application says, with these variables for whoever answers it.
-    Allowed(ApplicationId, Vec<(String, Vec<u8>)>),
+    Authorized(ApplicationId, Vec<(String, Vec<u8>)>),
     /// It has not answered. The error log says why.
     Failed(Status),
     /// The request's body is not one that it can have.
     Refused(Refused),
     /// Not a byte of an answer has come: another server may be asked. The error log does not say so yet.
-    Unanswered(Status, Unanswered),
-    /// As `Unanswered`: because others are on the connection. Nobody is to be blamed for that.
-    Crowded(Status, Unanswered),
+    NoResponse(Status, NoResponse),
+    /// As `NoResponse`: because others are on the connection. Nobody is to be blamed for that.
+    CannotMultiplex(Status, NoResponse),
 }
 
 impl From<Status> for Outcome {
@@ -233,7 +233,7 @@ impl From<Refused> for Outcome {
 
 /// Who has not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unanswered {
+pub struct NoResponse {
     pub server: Option<ServerId>,
     /// On a connection that had been kept.
     pub kept: bool,
@@ -242,18 +242,18 @@ pub struct Unanswered {
 
 /// Why there is no more output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum ReadError {
     /// It has taken too long.
     Late,
     /// It could not be read.
     Failed(io::ErrorKind),
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cut::Late => f.write_str("it has taken too long"),
-            Cut::Failed(kind) => write!(f, "its output cannot be read: {kind}"),
+            ReadError::Late => f.write_str("it has taken too long"),
+            ReadError::Failed(kind) => write!(f, "its output cannot be read: {kind}"),
         }
     }
 }
@@ -263,83 +263,114 @@ impl fmt::Display for Cut {
 async fn start(
     services: &Rc<Services>,
     spawner: &Rc<Spawner>,
-    order: &Order,
+    request: &UpstreamRequest,
     program: &Program,
     input: Input,
-    turn: Turn,
-) -> Result<(Conversation, Option<Feed>), Status> {
+    permit: ScriptPermit,
+) -> Result<(UpstreamExchange, Option<RequestBodyWriter>), Status> {
     let failed = |error: io::Error| {
         services.counts.add(Count::ScriptsFailed, 1);
-        log::error(format_args!("{}: cannot start the script: {error}", order.who));
+        log::error(format_args!("{}: cannot start the script: {error}", request.who));
         match error.kind() {
             io::ErrorKind::InvalidInput => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => Status::SERVICE_UNAVAILABLE,
         }
     };
     let pipes = || -> io::Result<_> {
-        let (stdin, feed, room) = match input {
-            Input::File(Collected { file, room, .. }) => (file.into(), None, Some(room)),
+        let (stdin, writer, room) = match input {
+            Input::File(SpooledBody { file, room, .. }) => (file.into(), None, Some(room)),
             // Whoever reads from it finds its end at once.
             Input::Nothing => (pipe_with(PipeFlags::CLOEXEC)?.0, None, None),
             Input::Pipe => {
-                let (stdin, feed) = pipe_with(PipeFlags::CLOEXEC)?;
-                (stdin, Some(sys::watch(unblocked(feed)?, Interest::WRITABLE)?), None)
+                let (stdin, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+                (stdin, Some(sys::watch(unblocked(writer)?, Interest::WRITABLE)?), None)
             }
         };
         let (stdout, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
         let stdout = sys::watch(unblocked(stdout)?, Interest::READABLE)?;
-        Ok((stdin, feed, room, stdout, writes, unblocked(stderr)?, complains))
+        Ok((stdin, writer, room, stdout, writes, unblocked(stderr)?, complains))
     };
-    let (stdin, feed, room, stdout, writes, stderr, complains) = pipes().map_err(failed)?;
+    let (stdin, writer, room, stdout, writes, stderr, complains) = pipes().map_err(failed)?;
     let arguments = program.arguments();
     let launched = spawner.start(&program.launch(&arguments), stdin, writes, complains).await;
     let started = launched.map_err(failed)?;
     services.counts.add(Count::Scripts, 1);
-    let who = order.who.clone();
-    let course = Course::new();
-    let held = (turn, room);
-    let watch =
-        Watch { services: services.clone(), course: course.clone(), started, stderr, who: who.clone(), held };
-    tokio::task::spawn_local(watch.run());
+    let who = request.who.clone();
+    let lifecycle = Lifecycle::new();
+    let held = (permit, room);
+    let monitor = Monitor {
+        services: services.clone(),
+        lifecycle: lifecycle.clone(),
+        started,
+        stderr,
+        who: who.clone(),
+        held,
+    };
+    tokio::task::spawn_local(monitor.run());
     let began = Instant::now();
-    let feed = feed.map(|pipe| Feed { way: Way::Pipe(pipe), course: course.clone() });
-    let patience = Patience::of_scripts(services);
-    let line = Line::Script(stdout);
-    let (what, pump) = (order.what.clone(), RefCell::default());
-    Ok((Conversation { services: services.clone(), course, line, patience, who, what, began, pump }, feed))
+    let writer = writer.map(|pipe| RequestBodyWriter { way: Way::Pipe(pipe), lifecycle: lifecycle.clone() });
+    let timeouts = Timeouts::of_scripts(services);
+    let transport = Transport::Script(stdout);
+    let (what, pump) = (request.what.clone(), RefCell::default());
+    Ok((
+        UpstreamExchange {
+            services: services.clone(),
+            lifecycle,
+            transport,
+            timeouts,
+            who,
+            what,
+            began,
+            pump,
+        },
+        writer,
+    ))
 }
 
 /// Asks an application. Also the way of the request's body, where that is still to come.
-fn converse(
+fn start_exchange(
     services: &Rc<Services>,
     application: &Application,
     way: pool::Way,
-    order: &Order,
-    content: line::Content,
-) -> (Conversation, Option<Feed>) {
-    let is_coming = matches!(content, line::Content::Coming);
-    let speech = Speech::begin(services, application, way, order, content);
+    request: &UpstreamRequest,
+    content: BodySource,
+) -> (UpstreamExchange, Option<RequestBodyWriter>) {
+    let is_coming = matches!(content, BodySource::Coming);
+    let exchange = ApplicationExchange::begin(services, application, way, request, content);
     services.counts.add(Count::Asked, 1);
-    let (course, began) = (Course::new(), Instant::now());
-    let (who, what) = (order.who.clone(), order.what.clone());
-    let feed = is_coming.then(|| Feed { way: Way::Application(speech.clone()), course: course.clone() });
-    let line = Line::Application(speech);
-    let patience = Patience::of(application);
+    let (lifecycle, began) = (Lifecycle::new(), Instant::now());
+    let (who, what) = (request.who.clone(), request.what.clone());
+    let writer = is_coming
+        .then(|| RequestBodyWriter { way: Way::Application(exchange.clone()), lifecycle: lifecycle.clone() });
+    let transport = Transport::Application(exchange);
+    let timeouts = Timeouts::of(application);
     let pump = RefCell::default();
-    (Conversation { services: services.clone(), course, line, patience, who, what, began, pump }, feed)
+    (
+        UpstreamExchange {
+            services: services.clone(),
+            lifecycle,
+            transport,
+            timeouts,
+            who,
+            what,
+            began,
+            pump,
+        },
+        writer,
+    )
 }
 
-impl Patience {
-    fn of_scripts(services: &Services) -> Patience {
+impl Timeouts {
+    fn of_scripts(services: &Services) -> Timeouts {
         let site::model::Scripts { first_byte, idle, .. } = services.site.scripts;
         // The watch sees to the whole.
-        Patience { connect: first_byte, first_byte, idle, total: Duration::MAX }
+        Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX }
     }
 
-    fn of(application: &Application) -> Patience {
+    fn of(application: &Application) -> Timeouts {
         let Application { connect, first_byte, idle, total, .. } = *application;
-        Patience { connect, first_byte, idle, total }
+        Timeouts { connect, first_byte, idle, total }
     }
 }
 
@@ -350,10 +381,15 @@ fn unblocked(end: OwnedFd) -> io::Result<OwnedFd> {
     Ok(end)
 }
 
-impl Conversation {
+impl UpstreamExchange {
     /// With the request's body, of which at most `limit` bytes are read.
-    fn fed_by(self, body: &RequestBody, limit: u64, feed: Option<Feed>) -> Conversation {
-        self.pump.replace(feed.map(|feed| Pump::new(body.clone(), limit, feed)));
+    fn with_body(
+        self,
+        body: &RequestBody,
+        limit: u64,
+        writer: Option<RequestBodyWriter>,
+    ) -> UpstreamExchange {
+        self.pump.replace(writer.map(|writer| Pump::new(body.clone(), limit, writer)));
         self
     }
 
@@ -374,19 +410,21 @@ impl Conversation {
     }
 
     /// Hears the script's head, and makes the response of it. Dropping this ends the script.
-    pub async fn outcome(self, run: &Run, wanted: Wanted) -> Outcome {
-        let speaks_http = self.application().is_some_and(|speech| speech.protocol() == Protocol::Http);
+    pub async fn outcome(self, handler: &Handler, wanted: Wanted) -> Outcome {
+        let speaks_http = self.application().is_some_and(|exchange| exchange.protocol() == Protocol::Http);
         let mut parser =
             if speaks_http { Parser::http(Limits::default()) } else { Parser::new(Limits::default()) };
         loop {
-            let bytes = match self.read(self.began, self.patience.first_byte).await {
+            let bytes = match self.read(self.began, self.timeouts.first_byte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return self.no_head(&parser.end()).await,
                 Err(cut) => return self.fail_cut(cut),
             };
             match parser.receive(&bytes) {
                 Step::More(more) => parser = more,
-                Step::Head(head, used) => return reply::of(self, run, wanted, &head, &bytes[used..]).await,
+                Step::Head(head, used) => {
+                    return response::of(self, handler, wanted, &head, &bytes[used..]).await;
+                }
                 Step::Refused(error) => {
                     log::error(format_args!(
                         "{}: the answer of {} cannot be read: {error}",
@@ -398,26 +436,26 @@ impl Conversation {
         }
     }
 
-    /// Some of its output, when there is some, within `patience` of `from`; `None` at the end.
-    async fn read(&self, from: Instant, patience: Duration) -> Result<Option<Vec<u8>>, Cut> {
-        let until = self.until(from, patience);
+    /// Some of its output, when there is some, within `timeout` of `from`; `None` at the end.
+    async fn read(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {
+        let until = self.until(from, timeout);
         // Others may have the output open when the script itself has ended.
-        let last_words = match self.course.ended().filter(|_| self.application().is_none()) {
+        let last_words = match self.lifecycle.ended().filter(|_| self.application().is_none()) {
             Some(_) => (Instant::now() + LAST_WORDS).min(until),
             None => until,
         };
         let mut over = std::pin::pin!(tokio::time::sleep_until(last_words));
         loop {
-            let change = self.course.change();
-            if self.course.state() == State::Late {
-                return Err(Cut::Late);
+            let change = self.lifecycle.change();
+            if self.lifecycle.state() == State::Late {
+                return Err(ReadError::Late);
             }
             tokio::select! {
                 biased;
                 read = self.receive() => match read {
-                    Ok(Came::End) => return Ok(None),
-                    Ok(Came::Bytes(bytes)) => return Ok(Some(bytes)),
-                    Err(error) => return Err(Cut::Failed(error.kind())),
+                    Ok(Received::End) => return Ok(None),
+                    Ok(Received::Bytes(bytes)) => return Ok(Some(bytes)),
+                    Err(error) => return Err(ReadError::Failed(error.kind())),
                 },
                 () = self.send_all() => {}
                 () = self.hand_body_on() => {}
@@ -425,14 +463,14 @@ impl Conversation {
                     let last_words = (Instant::now() + LAST_WORDS).min(until);
                     over.as_mut().reset(last_words);
                 }
-                () = &mut over => match self.course.ended() {
+                () = &mut over => match self.lifecycle.ended() {
                     Some(_) => return Ok(None),
-                    None if self.until(from, patience) > Instant::now() => {
-                        over.as_mut().reset(self.until(from, patience));
+                    None if self.until(from, timeout) > Instant::now() => {
+                        over.as_mut().reset(self.until(from, timeout));
                     }
                     None => {
                         self.services.counts.add(Count::ScriptsLate, 1);
-                        return Err(Cut::Late);
+                        return Err(ReadError::Late);
                     }
                 },
             }
@@ -440,31 +478,31 @@ impl Conversation {
     }
 
     /// Until when something is to have come.
-    fn until(&self, from: Instant, patience: Duration) -> Instant {
-        let patience = match self.application() {
-            Some(speech) if !speech.is_connected() => self.patience.connect.min(patience),
-            _ => patience,
+    fn until(&self, from: Instant, timeout: Duration) -> Instant {
+        let timeout = match self.application() {
+            Some(exchange) if !exchange.is_connected() => self.timeouts.connect.min(timeout),
+            _ => timeout,
         };
-        let until = self.course.until(from, patience);
-        self.began.checked_add(self.patience.total).map_or(until, |end| until.min(end))
+        let until = self.lifecycle.until(from, timeout);
+        self.began.checked_add(self.timeouts.total).map_or(until, |end| until.min(end))
     }
 
     /// As `read`, what is there at once. `None`: nothing.
-    fn read_at_once(&self) -> Option<Came> {
-        match &self.line {
-            Line::Script(stdout) => {
+    fn read_at_once(&self) -> Option<Received> {
+        match &self.transport {
+            Transport::Script(stdout) => {
                 stdout.try_io(Interest::READABLE, |pipe| self.read_pipe(pipe)).ok().map(came)
             }
-            Line::Application(speech) => speech.receive_at_once(),
+            Transport::Application(exchange) => exchange.receive_at_once(),
         }
     }
 
-    async fn receive(&self) -> io::Result<Came> {
-        match &self.line {
-            Line::Script(stdout) => {
+    async fn receive(&self) -> io::Result<Received> {
+        match &self.transport {
+            Transport::Script(stdout) => {
                 stdout.async_io(Interest::READABLE, |pipe| self.read_pipe(pipe)).await.map(came)
             }
-            Line::Application(speech) => speech.receive().await,
+            Transport::Application(exchange) => exchange.receive().await,
         }
     }
 
@@ -478,42 +516,42 @@ impl Conversation {
 
     /// What of the request is not on its way by itself; does not end.
     async fn send_all(&self) {
-        match &self.line {
-            Line::Script(_) => std::future::pending().await,
-            Line::Application(speech) => speech.send_all().await,
+        match &self.transport {
+            Transport::Script(_) => std::future::pending().await,
+            Transport::Application(exchange) => exchange.send_all().await,
         }
     }
 
     /// Does somebody else send what of the request is still to come?
-    fn is_fed(&self) -> bool {
-        self.application().is_some_and(|speech| speech.is_fed())
+    fn streams_body(&self) -> bool {
+        self.application().is_some_and(|exchange| exchange.streams_body())
     }
 
-    fn application(&self) -> Option<&Rc<Speech>> {
-        match &self.line {
-            Line::Script(_) => None,
-            Line::Application(speech) => Some(speech),
+    fn application(&self) -> Option<&Rc<ApplicationExchange>> {
+        match &self.transport {
+            Transport::Script(_) => None,
+            Transport::Application(exchange) => Some(exchange),
         }
     }
 
     /// How the script has ended, once its output has.
     async fn end(&self) -> Option<Exit> {
-        match &self.line {
-            Line::Script(_) => self.course.end(END_PATIENCE).await,
-            Line::Application(speech) => speech.ended(),
+        match &self.transport {
+            Transport::Script(_) => self.lifecycle.end(END_TIMEOUT).await,
+            Transport::Application(exchange) => exchange.ended(),
         }
     }
 
     /// It has ended, or closed its output, before its head was whole.
     async fn no_head(self, error: &script::reply::ReplyError) -> Outcome {
-        if let Some(ending) = self.application().map(|speech| speech.ending())
+        if let Some(ending) = self.application().map(|exchange| exchange.ending())
             && ending != Ending::Complete
         {
             let status = match ending {
                 Ending::Overloaded => Status::SERVICE_UNAVAILABLE,
                 _ => Status::BAD_GATEWAY,
             };
-            return self.unanswered(status, ending.to_string());
+            return self.no_response(status, ending.to_string());
         }
         match self.end().await {
             Some(Exit::NotStarted(errno)) => {
@@ -527,7 +565,7 @@ impl Conversation {
             }
             ended => {
                 let why = format!("{error}{}", self.told(ended));
-                self.unanswered(Status::BAD_GATEWAY, why)
+                self.no_response(Status::BAD_GATEWAY, why)
             }
         }
     }
@@ -537,30 +575,30 @@ impl Conversation {
         if self.application().is_some() { String::new() } else { told(ended) }
     }
 
-    fn fail_cut(self, cut: Cut) -> Outcome {
+    fn fail_cut(self, cut: ReadError) -> Outcome {
         match cut {
             // Another might take as long.
-            Cut::Late => {
+            ReadError::Late => {
                 log::error(format_args!("{}: {} did not answer: {cut}", self.who, self.what));
                 Outcome::Failed(Status::GATEWAY_TIMEOUT)
             }
-            Cut::Failed(_) => self.unanswered(Status::BAD_GATEWAY, cut.to_string()),
+            ReadError::Failed(_) => self.no_response(Status::BAD_GATEWAY, cut.to_string()),
         }
     }
 
     /// As `fail`, but where nothing has come, another server may know better.
-    fn unanswered(self, status: Status, why: String) -> Outcome {
+    fn no_response(self, status: Status, why: String) -> Outcome {
         match self.application() {
-            Some(speech) if speech.is_crowded() => {
-                let unanswered = Unanswered { server: speech.server(), kept: speech.was_used(), why };
-                Outcome::Crowded(status, unanswered)
+            Some(exchange) if exchange.cannot_multiplex() => {
+                let no_response = NoResponse { server: exchange.server(), kept: exchange.was_used(), why };
+                Outcome::CannotMultiplex(status, no_response)
             }
-            Some(speech) if !speech.has_answered() || speech.ending() == Ending::Overloaded => {
-                let unanswered = Unanswered { server: speech.server(), kept: speech.was_used(), why };
-                if !unanswered.kept {
-                    speech.blame();
+            Some(exchange) if !exchange.has_answered() || exchange.ending() == Ending::Overloaded => {
+                let no_response = NoResponse { server: exchange.server(), kept: exchange.was_used(), why };
+                if !no_response.kept {
+                    exchange.blame();
                 }
-                Outcome::Unanswered(status, unanswered)
+                Outcome::NoResponse(status, no_response)
             }
             _ => {
                 log::error(format_args!("{}: {} did not answer: {why}", self.who, self.what));
@@ -577,27 +615,27 @@ impl Conversation {
     /// Nothing more is wanted of it; it may finish what it does, and write what nobody reads.
     fn let_go(self, end: End) {
         self.pump.take();
-        self.course.becomes(State::Through);
-        if let (Some(speech), End::Head(stays)) = (self.application(), end)
-            && speech.protocol() == Protocol::Http
+        self.lifecycle.becomes(State::Through);
+        if let (Some(exchange), End::Head(stays)) = (self.application(), end)
+            && exchange.protocol() == Protocol::Http
         {
-            return speech.finish(stays);
+            return exchange.finish(stays);
         }
         tokio::task::spawn_local(async move {
             let mut left = UNWANTED;
             loop {
-                let change = self.course.change();
+                let change = self.lifecycle.change();
                 // The watch sees to it that it does end.
-                if self.course.ended().is_some() {
+                if self.lifecycle.ended().is_some() {
                     break;
                 }
-                let until = self.until(Instant::now(), self.patience.idle);
+                let until = self.until(Instant::now(), self.timeouts.idle);
                 tokio::select! {
                     came = self.receive() => match came {
-                        Ok(Came::Bytes(bytes)) => left = left.saturating_sub(bytes.len()),
-                        Ok(Came::End) | Err(_) => break,
+                        Ok(Received::Bytes(bytes)) => left = left.saturating_sub(bytes.len()),
+                        Ok(Received::End) | Err(_) => break,
                     },
-                    () = self.send_all(), if !self.is_fed() => {}
+                    () = self.send_all(), if !self.streams_body() => {}
                     () = change => {}
                     () = tokio::time::sleep_until(until), if self.application().is_some() => break,
                 }
@@ -612,9 +650,9 @@ impl Conversation {
     /// All its output that anybody wants has been read. `stays`: with HTTP, the connection can have another
     /// request.
     fn through(&self, stays: bool) {
-        self.course.becomes(State::Through);
-        if let Some(speech) = self.application() {
-            speech.finish(stays);
+        self.lifecycle.becomes(State::Through);
+        if let Some(exchange) = self.application() {
+            exchange.finish(stays);
         }
     }
 }
@@ -628,16 +666,16 @@ enum End {
 }
 
 /// Nothing is the end.
-fn came(bytes: Vec<u8>) -> Came {
-    if bytes.is_empty() { Came::End } else { Came::Bytes(bytes) }
+fn came(bytes: Vec<u8>) -> Received {
+    if bytes.is_empty() { Received::End } else { Received::Bytes(bytes) }
 }
 
-impl Drop for Conversation {
+impl Drop for UpstreamExchange {
     fn drop(&mut self) {
         // Nothing changes where all has been heard.
-        self.course.becomes(State::Unwanted);
-        if let Some(speech) = self.application() {
-            speech.abort();
+        self.lifecycle.becomes(State::Unwanted);
+        if let Some(exchange) = self.application() {
+            exchange.abort();
         }
     }
 }

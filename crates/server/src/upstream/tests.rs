@@ -331,7 +331,7 @@ fn what_takes_too_long_is_ended() {
         let drip = "printf 'A: b\n\n'; while :; do printf y; sleep 0.1; done";
         let found = answer(&connections, &folder, drip, get).await;
         assert!(found.starts_with("200 OK|A: b|y") && found.ends_with("y(cut)"), "{found}");
-        while connections.responder.upstreams.turns.running() > 0 {
+        while connections.responder.upstreams.concurrency.running() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(connections.services.counts.get(Count::Scripts), 3);
@@ -354,11 +354,11 @@ fn a_client_that_leaves_takes_its_script_with_it() {
             folder.script("a.cgi", text);
             let mut client = connect(&connections);
             client.write_all(request.as_bytes()).unwrap();
-            while connections.responder.upstreams.turns.running() == 0 {
+            while connections.responder.upstreams.concurrency.running() == 0 {
                 tokio::task::yield_now().await;
             }
             drop(client);
-            while connections.responder.upstreams.turns.running() > 0 {
+            while connections.responder.upstreams.concurrency.running() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }

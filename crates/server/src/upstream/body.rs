@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use script::reply::Head;
 
-use super::Conversation;
+use super::UpstreamExchange;
 use crate::log;
 use crate::response::{BodyStream, NextPiece};
 use crate::services::Services;
@@ -18,17 +18,17 @@ use crate::spawner::Exit;
 use crate::stats::Count;
 
 /// What is still to come.
-pub struct Content {
-    conversation: Conversation,
+pub struct UpstreamBody {
+    exchange: UpstreamExchange,
     /// What has come with the head, as it was written.
     ready: Vec<u8>,
-    shape: Shape,
+    framed: Framed,
     /// With HTTP: whether the connection can have another request behind this.
     stays: bool,
 }
 
 /// How the end of the body is found.
-enum Shape {
+enum Framed {
     /// So many bytes are to come.
     Sized(u64),
     /// Where the output ends.
@@ -42,50 +42,50 @@ enum Shape {
 const SCRIPT_CUT: &str = "script ended early";
 const APPLICATION_CUT: &str = "application ended early";
 /// Behind what has done so.
-pub(super) const TOO_LONG: &str = "wrote more than its Content-Length says; that is left out";
+pub(super) const TOO_LONG: &str = "wrote more than its UpstreamBody-Length says; that is left out";
 
-impl BodyStream for Content {
+impl BodyStream for UpstreamBody {
     fn next<'a>(&'a mut self, _: &'a Services) -> NextPiece<'a> {
         Box::pin(self.next_piece())
     }
 
     fn why_cut(&self) -> &'static str {
-        match self.conversation.application() {
+        match self.exchange.application() {
             Some(_) => APPLICATION_CUT,
             None => SCRIPT_CUT,
         }
     }
 
     fn ready(&mut self) -> Vec<u8> {
-        match self.shape {
-            Shape::Sized(_) | Shape::Open => {
+        match self.framed {
+            Framed::Sized(_) | Framed::Open => {
                 let raw = std::mem::take(&mut self.ready);
-                self.shape.take(raw).unwrap_or_default()
+                self.framed.take(raw).unwrap_or_default()
             }
-            Shape::Chunked(_) | Shape::Done => Vec::new(),
+            Framed::Chunked(_) | Framed::Done => Vec::new(),
         }
     }
 
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.conversation.poll_request_body(cx)
+        self.exchange.poll_request_body(cx)
     }
 }
 
-impl Content {
-    pub fn new(conversation: Conversation, head: &Head, ready: Vec<u8>) -> Content {
-        let shape = match head.framing {
-            Framing::Sized(bytes) => Shape::Sized(bytes),
-            Framing::None => Shape::Open,
-            Framing::Chunked => Shape::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
+impl UpstreamBody {
+    pub fn new(exchange: UpstreamExchange, head: &Head, ready: Vec<u8>) -> UpstreamBody {
+        let framed = match head.framing {
+            Framing::Sized(bytes) => Framed::Sized(bytes),
+            Framing::None => Framed::Open,
+            Framing::Chunked => Framed::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
         };
-        Content { conversation, ready, shape, stays: head.persists() }
+        UpstreamBody { exchange, ready, framed, stays: head.persists() }
     }
 
     /// Errors: the body cannot be completed. The error log says why.
     async fn next_piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            let raw = match (std::mem::take(&mut self.ready), &self.shape) {
-                (_, Shape::Done | Shape::Sized(0)) => return self.through(),
+            let raw = match (std::mem::take(&mut self.ready), &self.framed) {
+                (_, Framed::Done | Framed::Sized(0)) => return self.through(),
                 (ready, _) if !ready.is_empty() => ready,
                 _ => match self.read().await? {
                     Some(raw) => raw,
@@ -93,8 +93,8 @@ impl Content {
                 },
             };
             let came = raw.len() as u64;
-            let before = self.shape.left();
-            let piece = self.shape.take(raw).map_err(|why| self.fail(why))?;
+            let before = self.framed.left();
+            let piece = self.framed.take(raw).map_err(|why| self.fail(why))?;
             self.stays &= before.is_none_or(|before| came <= before);
             if !piece.is_empty() {
                 return Ok(Some(piece));
@@ -103,59 +103,59 @@ impl Content {
     }
 
     async fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        let idle = self.conversation.patience.idle;
-        let read = self.conversation.read(Instant::now(), idle).await;
+        let idle = self.exchange.timeouts.idle;
+        let read = self.exchange.read(Instant::now(), idle).await;
         read.map_err(|cut| self.fail(&cut.to_string()))
     }
 
     /// The output has ended.
     async fn at_end(&mut self) -> io::Result<Option<Vec<u8>>> {
-        match self.shape {
-            Shape::Open => match self.conversation.end().await {
+        match self.framed {
+            Framed::Open => match self.exchange.end().await {
                 Some(Exit::Signal(_)) => Err(self.fail("it was ended by a signal")),
                 Some(Exit::OutOfMemory) => Err(self.fail("it took more memory than `cgroup_memory`")),
                 Some(Exit::Lost) => Err(self.fail("it has broken off")),
                 Some(Exit::Code(_) | Exit::NotStarted(_)) | None => self.through(),
             },
-            Shape::Sized(_) => Err(self.fail("it wrote less than its Content-Length says")),
-            Shape::Chunked(_) => Err(self.fail("its last chunk is missing")),
-            Shape::Done => self.through(),
+            Framed::Sized(_) => Err(self.fail("it wrote less than its UpstreamBody-Length says")),
+            Framed::Chunked(_) => Err(self.fail("its last chunk is missing")),
+            Framed::Done => self.through(),
         }
     }
 
     fn through(&mut self) -> io::Result<Option<Vec<u8>>> {
-        self.shape = Shape::Done;
-        self.conversation.through(self.stays);
+        self.framed = Framed::Done;
+        self.exchange.through(self.stays);
         Ok(None)
     }
 
     fn fail(&self, why: &str) -> io::Error {
-        self.conversation.services.counts.add(Count::ScriptsFailed, 1);
-        let Conversation { who, what, .. } = &self.conversation;
+        self.exchange.services.counts.add(Count::ScriptsFailed, 1);
+        let UpstreamExchange { who, what, .. } = &self.exchange;
         log::error(format_args!("{who}: the answer of {what} is incomplete: {why}"));
         io::Error::other(self.why_cut())
     }
 }
 
-impl Shape {
+impl Framed {
     fn left(&self) -> Option<u64> {
         match self {
-            Shape::Sized(left) => Some(*left),
-            Shape::Open | Shape::Chunked(_) | Shape::Done => None,
+            Framed::Sized(left) => Some(*left),
+            Framed::Open | Framed::Chunked(_) | Framed::Done => None,
         }
     }
 
     /// What of the output belongs to the body. Errors: what is wrong with it.
     fn take(&mut self, mut raw: Vec<u8>) -> Result<Vec<u8>, &'static str> {
         match self {
-            Shape::Open => Ok(raw),
-            Shape::Done => Ok(Vec::new()),
-            Shape::Sized(left) => {
+            Framed::Open => Ok(raw),
+            Framed::Done => Ok(Vec::new()),
+            Framed::Sized(left) => {
                 raw.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= raw.len() as u64;
                 Ok(raw)
             }
-            Shape::Chunked(decoder) => {
+            Framed::Chunked(decoder) => {
                 let (mut body, mut used) = (Vec::new(), 0);
                 loop {
                     let (n, event) = decoder.next(&raw[used..]).map_err(|_| "its chunks cannot be read")?;
@@ -164,7 +164,7 @@ impl Shape {
                         Event::NeedMore => return Ok(body),
                         Event::Data(data) => body.extend_from_slice(data),
                         Event::End => {
-                            *self = Shape::Done;
+                            *self = Framed::Done;
                             return Ok(body);
                         }
                     }
@@ -180,15 +180,15 @@ mod tests {
 
     /// What is sent of these pieces of output, and whether the end has been found.
     fn check(framing: Framing, pieces: &[&str], expected: Result<(&str, bool), &str>) {
-        let mut shape = match framing {
-            Framing::Sized(bytes) => Shape::Sized(bytes),
-            Framing::None => Shape::Open,
-            Framing::Chunked => Shape::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
+        let mut framed = match framing {
+            Framing::Sized(bytes) => Framed::Sized(bytes),
+            Framing::None => Framed::Open,
+            Framing::Chunked => Framed::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
         };
         let taken: Result<Vec<Vec<u8>>, _> =
-            pieces.iter().map(|piece| shape.take(piece.as_bytes().to_vec())).collect();
+            pieces.iter().map(|piece| framed.take(piece.as_bytes().to_vec())).collect();
         let found = taken.map(|taken| taken.concat());
-        let has_end = matches!(shape, Shape::Done | Shape::Sized(0));
+        let has_end = matches!(framed, Framed::Done | Framed::Sized(0));
         let found = found.as_deref().map(|found| (std::str::from_utf8(found).unwrap(), has_end));
         assert_eq!(found.map_err(|why| *why), expected, "{framing:?} {pieces:?}");
     }

@@ -1,4 +1,4 @@
-//! Asking a script or an application: whether it may run, how its request goes out with the body, and which
+//! Asking a script or an application: whether it may handler, how its request goes out with the body, and which
 //! server is asked again.
 
 use std::os::fd::OwnedFd;
@@ -10,10 +10,11 @@ use site::application::Application;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 
-use super::collected::{Collected, NoRoom, Room};
-use super::order::{Call, Order, Repeats, Run};
-use super::turn::Turns;
-use super::{Input, Outcome, converse, line, start};
+use super::concurrency::ConcurrencyLimit;
+use super::request::{Call, Handler, Repeats, UpstreamRequest};
+use super::spool::{NoSpace, SpoolSpace, SpooledBody};
+use super::transport::BodySource;
+use super::{Input, Outcome, start, start_exchange};
 use crate::buffer::append;
 use crate::disk::Work;
 use crate::log;
@@ -24,113 +25,119 @@ use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
 
-/// A collected body is written when there is this much of it; the next read brings it to what an answer may have
+/// A spooled body is written when there is this much of it; the next read brings it to what an answer may have
 /// at most, for which there is no need yet.
-const COLLECT: usize = 32 * 1024;
+const SPOOL_CHUNK: usize = 32 * 1024;
 
 /// What starts scripts, and what has connections to applications.
 pub struct Upstreams {
     pub services: Rc<Services>,
-    /// Which requests may have a script run.
-    pub turns: Turns,
+    /// Which requests may have a script handler.
+    pub concurrency: ConcurrencyLimit,
     /// `None`: the site has no scripts.
     pub spawner: Option<Rc<Spawner>>,
-    /// Of the applications of the site, in their order.
+    /// Of the applications of the site, in their request.
     pub pools: Vec<Rc<Pool>>,
 }
 
 /// Has a script or an application answer `request`, with `variables` besides those of its route.
-pub async fn ask(
+pub async fn forward(
     upstreams: &Upstreams,
     request: Request<'_>,
-    run: &Run,
+    handler: &Handler,
     variables: &Additions,
     body: RequestBody,
 ) -> Outcome {
-    try_ask(upstreams, request, run, variables, &body).await.unwrap_or_else(|failed| failed)
+    try_forward(upstreams, request, handler, variables, &body).await.unwrap_or_else(|failed| failed)
 }
 
-async fn try_ask(
+async fn try_forward(
     upstreams: &Upstreams,
     request: Request<'_>,
-    run: &Run,
+    handler: &Handler,
     variables: &Additions,
     body: &RequestBody,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
-    let (collected, length) = match body.length() {
+    let (spooled, length) = match body.length() {
         Length::Unknown => {
-            let collected = collect(upstreams, run, body).await?;
-            let length = collected.length;
-            (Some(collected), Some(length))
+            let spooled = spool_body(upstreams, handler, body).await?;
+            let length = spooled.length;
+            (Some(spooled), Some(length))
         }
-        Length::Sized(bytes) if bytes > run.max_body => {
+        Length::Sized(bytes) if bytes > handler.max_body => {
             return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
         }
         Length::Sized(bytes) => (None, Some(bytes)),
         Length::None => (None, None),
     };
-    let order = run.order(services, request.head, request.ends, length, variables)?;
-    let Call::Program(program) = &order.call else {
-        return ask_application(upstreams, run, &order, body, collected).await;
+    let request = handler.request(services, request.head, request.ends, length, variables)?;
+    let Call::Program(program) = &request.call else {
+        return forward_to_application(upstreams, handler, &request, body, spooled).await;
     };
     let spawner = upstreams.spawner.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
-    let turn = upstreams.turns.take(run.route(services), run.processes(services)).await.map_err(|_| {
-        services.counts.add(Count::ScriptsRefused, 1);
-        Status::SERVICE_UNAVAILABLE
-    })?;
-    let input = match (collected, length) {
-        (Some(collected), _) => Input::File(collected),
+    let permit =
+        upstreams.concurrency.take(handler.route(services), handler.processes(services)).await.map_err(
+            |_| {
+                services.counts.add(Count::ScriptsRefused, 1);
+                Status::SERVICE_UNAVAILABLE
+            },
+        )?;
+    let input = match (spooled, length) {
+        (Some(spooled), _) => Input::File(spooled),
         (None, Some(_)) => Input::Pipe,
         (None, None) => Input::Nothing,
     };
-    let (conversation, feed) = start(services, spawner, &order, program, input, turn).await?;
-    Ok(conversation.fed_by(body, run.max_body, feed).outcome(run, order.wanted).await)
+    let (exchange, writer) = start(services, spawner, &request, program, input, permit).await?;
+    Ok(exchange.with_body(body, handler.max_body, writer).outcome(handler, request.wanted).await)
 }
 
 /// Asks an application, and another one of its servers if the first has not answered.
-async fn ask_application(
+async fn forward_to_application(
     upstreams: &Upstreams,
-    run: &Run,
-    order: &Order,
+    handler: &Handler,
+    request: &UpstreamRequest,
     body: &RequestBody,
-    collected: Option<Collected>,
+    spooled: Option<SpooledBody>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
-    let found = run
+    let found = handler
         .application(services)
         .and_then(|id| Some((services.site.applications.get(id)?, upstreams.pools.get(id)?)));
     let (application, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
-    let collected = collected.map(Rc::new);
-    let (mut failed, mut again, mut crowded) = (None, true, false);
+    let spooled = spooled.map(Rc::new);
+    let (mut failed, mut again, mut repeated_alone) = (None, true, false);
     loop {
         let way = pool.connection(failed).await;
-        let way = way.map_err(|refusal| refused(services, order, application, refusal))?;
-        let content = match (&collected, body.length()) {
-            (Some(collected), _) => line::Content::File(collected.clone()),
-            (None, Length::Sized(_)) => line::Content::Coming,
-            (None, _) => line::Content::Nothing,
+        let way = way.map_err(|refusal| refused(services, request, application, refusal))?;
+        let content = match (&spooled, body.length()) {
+            (Some(spooled), _) => BodySource::File(spooled.clone()),
+            (None, Length::Sized(_)) => BodySource::Coming,
+            (None, _) => BodySource::Nothing,
         };
-        let (conversation, feed) = converse(services, application, way, order, content);
+        let (exchange, writer) = start_exchange(services, application, way, request, content);
         // What has been handed on cannot be handed on again.
-        let repeats = feed.is_none() && order.repeats == Repeats::Yes && again;
-        let outcome = conversation.fed_by(body, run.max_body, feed).outcome(run, order.wanted).await;
-        let Order { who, what, .. } = order;
+        let repeats = writer.is_none() && request.repeats == Repeats::Yes && again;
+        let outcome =
+            exchange.with_body(body, handler.max_body, writer).outcome(handler, request.wanted).await;
+        let UpstreamRequest { who, what, .. } = request;
         match outcome {
-            Outcome::Unanswered(_, unanswered) if repeats => {
-                (failed, again) = (unanswered.server, unanswered.kept);
+            Outcome::NoResponse(_, no_response) if repeats => {
+                (failed, again) = (no_response.server, no_response.kept);
                 // That a kept connection is closed says little. The next one is new.
-                if !unanswered.kept {
-                    let why = unanswered.why;
+                if !no_response.kept {
+                    let why = no_response.why;
                     log::warn(format_args!(
                         "{who}: {what} gave nothing on a new connection ({why}); asked again"
                     ));
                 }
             }
             // The application has not looked at it: it may be made again, if all of it is still there.
-            Outcome::Crowded(..) if (collected.is_some() || body.is_whole()) && !crowded => crowded = true,
-            Outcome::Unanswered(status, unanswered) | Outcome::Crowded(status, unanswered) => {
-                log::error(format_args!("{who}: {what} did not answer: {}", unanswered.why));
+            Outcome::CannotMultiplex(..) if (spooled.is_some() || body.is_whole()) && !repeated_alone => {
+                repeated_alone = true
+            }
+            Outcome::NoResponse(status, no_response) | Outcome::CannotMultiplex(status, no_response) => {
+                log::error(format_args!("{who}: {what} did not answer: {}", no_response.why));
                 services.counts.add(Count::ScriptsFailed, 1);
                 return Err(status.into());
             }
@@ -139,8 +146,13 @@ async fn ask_application(
     }
 }
 
-fn refused(services: &Services, order: &Order, application: &Application, refusal: Refusal) -> Status {
-    log::error(format_args!("{}: {application} cannot be asked: {}", order.who, refusal.why()));
+fn refused(
+    services: &Services,
+    request: &UpstreamRequest,
+    application: &Application,
+    refusal: Refusal,
+) -> Status {
+    log::error(format_args!("{}: {application} cannot be asked: {}", request.who, refusal.why()));
     services.counts.add(Count::ScriptsRefused, 1);
     match refusal {
         Refusal::Unreachable => Status::BAD_GATEWAY,
@@ -149,7 +161,11 @@ fn refused(services: &Services, order: &Order, application: &Application, refusa
 }
 
 /// Collects a body whose length is not known in a file: a script is told how much it will read.
-async fn collect(upstreams: &Upstreams, run: &Run, body: &RequestBody) -> Result<Collected, Outcome> {
+async fn spool_body(
+    upstreams: &Upstreams,
+    handler: &Handler,
+    body: &RequestBody,
+) -> Result<SpooledBody, Outcome> {
     let services = &upstreams.services;
     let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
     let folder = services.site.scripts.spool.display();
@@ -157,24 +173,24 @@ async fn collect(upstreams: &Upstreams, run: &Run, body: &RequestBody) -> Result
         log::error(format_args!("cannot make a file in {folder} for a chunked body: {error}"));
         Status::LENGTH_REQUIRED
     })?;
-    let (mut room, limit) = (Room::none(), services.site.scripts.spool_bytes);
+    let (mut room, limit) = (SpoolSpace::none(), services.site.scripts.spool_bytes);
     loop {
         let mut bytes = Vec::new();
         let mut is_through = false;
-        while bytes.len() < COLLECT && !is_through {
-            match body.read(run.max_body).await? {
+        while bytes.len() < SPOOL_CHUNK && !is_through {
+            match body.read(handler.max_body).await? {
                 Some(more) => append(&mut bytes, &more),
                 None => is_through = true,
             }
         }
         match room.grow(bytes.len() as u64, limit) {
             Ok(()) => {}
-            Err(NoRoom::TooLong) => return Err(Status::CONTENT_TOO_LARGE.into()),
-            Err(NoRoom::Taken) => return Err(no_room(services, limit).into()),
+            Err(NoSpace::TooLong) => return Err(Status::CONTENT_TOO_LARGE.into()),
+            Err(NoSpace::Taken) => return Err(no_room(services, limit).into()),
         }
         file = spool(services, file, bytes).await?;
         if is_through {
-            return Ok(Collected::new(file, room));
+            return Ok(SpooledBody::new(file, room));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is: so many scripts run at one time, of one route and of a worker, so many requests
+//! The concurrency limit of scripts: so many scripts run at one time, of one route and of a worker, so many requests
 //! wait for that, and none of them for long. Whoever stops waiting is out of the queue.
 
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use tokio::sync::{self, OwnedSemaphorePermit};
 use crate::semaphore::{Permit, Semaphore};
 
 /// One worker's share of what may run, and of what may wait.
-pub struct Turns {
+pub struct ConcurrencyLimit {
     all: Arc<sync::Semaphore>,
     routes: RefCell<HashMap<(usize, RouteId), Arc<sync::Semaphore>>>,
     running: Semaphore,
@@ -23,26 +23,26 @@ pub struct Turns {
 }
 
 /// Leave for one script to run, given back when dropped.
-pub struct Turn {
+pub struct ScriptPermit {
     _of_all: OwnedSemaphorePermit,
     _of_the_route: OwnedSemaphorePermit,
     _running: Option<Permit>,
 }
 
-/// Why there is no turn.
+/// Why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoTurn {
+pub enum NoPermit {
     /// As many wait already as may.
     Full,
     /// It has not come in time.
     Late,
 }
 
-impl Turns {
-    pub fn new(site: &Site) -> Turns {
+impl ConcurrencyLimit {
+    pub fn new(site: &Site) -> ConcurrencyLimit {
         let workers = site.workers.map_or(1, usize::from);
         let share = |of: usize| (of / workers).max(1);
-        Turns {
+        ConcurrencyLimit {
             all: Arc::new(sync::Semaphore::new(share(site.scripts.processes))),
             routes: RefCell::default(),
             running: Semaphore::new(usize::MAX),
@@ -53,23 +53,23 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn of a script of this route, of which `processes` may run over all workers.
-    pub async fn take(&self, route: (usize, RouteId), processes: usize) -> Result<Turn, NoTurn> {
+    /// Waits for a permit of a script of this route, of which `processes` may run over all workers.
+    pub async fn take(&self, route: (usize, RouteId), processes: usize) -> Result<ScriptPermit, NoPermit> {
         let of_route = self.of_route(route, processes);
-        if let Some(turn) = self.take_at_once(&of_route) {
-            return Ok(turn);
+        if let Some(permit) = self.take_at_once(&of_route) {
+            return Ok(permit);
         }
-        let _place = self.waiting.take().ok_or(NoTurn::Full)?;
+        let _place = self.waiting.take().ok_or(NoPermit::Full)?;
         let both = async {
             // The route's first: whoever waits for it must not keep others from running.
-            let route = of_route.acquire_owned().await.map_err(|_| NoTurn::Late)?;
-            let all = self.all.clone().acquire_owned().await.map_err(|_| NoTurn::Late)?;
-            Ok(self.turn(route, all))
+            let route = of_route.acquire_owned().await.map_err(|_| NoPermit::Late)?;
+            let all = self.all.clone().acquire_owned().await.map_err(|_| NoPermit::Late)?;
+            Ok(self.permit(route, all))
         };
-        tokio::time::timeout(self.wait, both).await.unwrap_or(Err(NoTurn::Late))
+        tokio::time::timeout(self.wait, both).await.unwrap_or(Err(NoPermit::Late))
     }
 
-    /// Scripts that have a turn.
+    /// Scripts that have a permit.
     pub fn running(&self) -> usize {
         self.running.taken()
     }
@@ -79,14 +79,14 @@ impl Turns {
         self.waiting.taken()
     }
 
-    fn take_at_once(&self, of_route: &Arc<sync::Semaphore>) -> Option<Turn> {
+    fn take_at_once(&self, of_route: &Arc<sync::Semaphore>) -> Option<ScriptPermit> {
         let route = of_route.clone().try_acquire_owned().ok()?;
         let all = self.all.clone().try_acquire_owned().ok()?;
-        Some(self.turn(route, all))
+        Some(self.permit(route, all))
     }
 
-    fn turn(&self, of_the_route: OwnedSemaphorePermit, of_all: OwnedSemaphorePermit) -> Turn {
-        Turn { _of_all: of_all, _of_the_route: of_the_route, _running: self.running.take() }
+    fn permit(&self, of_the_route: OwnedSemaphorePermit, of_all: OwnedSemaphorePermit) -> ScriptPermit {
+        ScriptPermit { _of_all: of_all, _of_the_route: of_the_route, _running: self.running.take() }
     }
 
     fn of_route(&self, route: (usize, RouteId), processes: usize) -> Arc<sync::Semaphore> {
@@ -102,10 +102,10 @@ mod tests {
     const ROUTE: (usize, RouteId) = (0, RouteId::FALLBACK);
     const OTHER: (usize, RouteId) = (1, RouteId::FALLBACK);
 
-    fn turns(processes: usize, queue: usize, wait: Duration) -> Turns {
+    fn concurrency(processes: usize, queue: usize, wait: Duration) -> ConcurrencyLimit {
         let mut site = Site::folder("/".into(), Vec::new());
         (site.scripts.processes, site.scripts.queue, site.scripts.wait) = (processes, queue, wait);
-        Turns::new(&site)
+        ConcurrencyLimit::new(&site)
     }
 
     fn block_on(test: impl Future<Output = ()>) {
@@ -116,14 +116,14 @@ mod tests {
     #[test]
     fn as_many_run_as_may_and_as_many_wait_as_may() {
         block_on(async {
-            let turns = turns(2, 1, Duration::from_secs(60));
-            let first = turns.take(ROUTE, 2).await.ok();
-            let second = turns.take(OTHER, 2).await.ok();
-            assert_eq!((turns.running(), turns.waiting()), (2, 0));
-            let mut third = Box::pin(turns.take(ROUTE, 2));
+            let concurrency = concurrency(2, 1, Duration::from_secs(60));
+            let first = concurrency.take(ROUTE, 2).await.ok();
+            let second = concurrency.take(OTHER, 2).await.ok();
+            assert_eq!((concurrency.running(), concurrency.waiting()), (2, 0));
+            let mut third = Box::pin(concurrency.take(ROUTE, 2));
             tokio::select! { biased; _ = &mut third => panic!("a third"), () = std::future::ready(()) => {} }
-            assert_eq!((turns.running(), turns.waiting()), (2, 1));
-            assert_eq!(turns.take(ROUTE, 2).await.err(), Some(NoTurn::Full));
+            assert_eq!((concurrency.running(), concurrency.waiting()), (2, 1));
+            assert_eq!(concurrency.take(ROUTE, 2).await.err(), Some(NoPermit::Full));
             drop(second);
             assert!(third.await.is_ok());
             drop(first);
@@ -133,26 +133,26 @@ mod tests {
     #[test]
     fn a_route_leaves_the_others_room() {
         block_on(async {
-            let turns = turns(9, 9, Duration::ZERO);
-            let _one = turns.take(ROUTE, 1).await.ok();
-            assert_eq!(turns.take(ROUTE, 1).await.err(), Some(NoTurn::Late));
-            assert!(turns.take(OTHER, 1).await.is_ok());
+            let concurrency = concurrency(9, 9, Duration::ZERO);
+            let _one = concurrency.take(ROUTE, 1).await.ok();
+            assert_eq!(concurrency.take(ROUTE, 1).await.err(), Some(NoPermit::Late));
+            assert!(concurrency.take(OTHER, 1).await.is_ok());
         });
     }
 
     #[test]
     fn whoever_stops_waiting_is_out_of_the_queue() {
         block_on(async {
-            let turns = turns(1, 1, Duration::from_secs(60));
-            let one = turns.take(ROUTE, 1).await.ok();
+            let concurrency = concurrency(1, 1, Duration::from_secs(60));
+            let one = concurrency.take(ROUTE, 1).await.ok();
             {
-                let mut waits = Box::pin(turns.take(ROUTE, 1));
+                let mut waits = Box::pin(concurrency.take(ROUTE, 1));
                 tokio::select! { biased; _ = &mut waits => panic!("one"), () = std::future::ready(()) => {} }
-                assert_eq!(turns.waiting(), 1);
+                assert_eq!(concurrency.waiting(), 1);
             }
-            assert_eq!(turns.waiting(), 0);
+            assert_eq!(concurrency.waiting(), 0);
             drop(one);
-            assert!(turns.take(ROUTE, 1).await.is_ok());
+            assert!(concurrency.take(ROUTE, 1).await.is_ok());
         });
     }
 }

@@ -49,17 +49,17 @@ const OWN_FIELDS: [&str; 11] = [
 ];
 
 /// What a request has led to that answers it: a script that is there, or an application.
-pub struct Run {
+pub struct Handler {
     pub host: usize,
     pub route: RouteId,
-    pub what: What,
+    pub what: HandlerKind,
     /// What it is told as its query, in place of that of the request.
     pub query: Option<String>,
     /// Bytes of the request's body; more is 413.
     pub max_body: u64,
 }
 
-pub enum What {
+pub enum HandlerKind {
     Script(Step),
     /// The whole of a route.
     Application {
@@ -87,7 +87,7 @@ pub enum Repeats {
 }
 
 /// What is to be said, and who has asked for it.
-pub struct Order {
+pub struct UpstreamRequest {
     pub call: Call,
     /// With FastCGI.
     pub role: Role,
@@ -116,8 +116,8 @@ pub struct Program {
     account: CString,
 }
 
-impl Run {
-    /// Whose turn it has to be: that of the route as it is written, however many it is part of.
+impl Handler {
+    /// Whose permit it has to be: that of the route as it is written, however many it is part of.
     pub fn route(&self, services: &Services) -> (usize, RouteId) {
         (self.host, services.site.hosts.at(self.host).routes.written(self.route))
     }
@@ -125,13 +125,13 @@ impl Run {
     /// The application that answers; `None`: a program is started.
     pub fn application(&self, services: &Services) -> Option<ApplicationId> {
         match self.what {
-            What::Authorizer(id) => Some(id),
+            HandlerKind::Authorizer(id) => Some(id),
             _ => services.site.hosts.at(self.host).routes.get(self.route).application(),
         }
     }
 
     pub fn is_authorizer(&self) -> bool {
-        matches!(self.what, What::Authorizer(_))
+        matches!(self.what, HandlerKind::Authorizer(_))
     }
 
     /// Scripts of the route that may run at one time, over all workers.
@@ -142,9 +142,9 @@ impl Run {
     /// SCRIPT_NAME.
     pub fn name(&self) -> String {
         match &self.what {
-            What::Script(step) => format!("/{}", step.name.as_str()),
-            What::Application { name, .. } => name.clone(),
-            What::Authorizer(_) => String::new(),
+            HandlerKind::Script(step) => format!("/{}", step.name.as_str()),
+            HandlerKind::Application { name, .. } => name.clone(),
+            HandlerKind::Authorizer(_) => String::new(),
         }
     }
 
@@ -154,9 +154,9 @@ impl Run {
 
     fn path_info(&self) -> &str {
         match &self.what {
-            What::Script(step) => &step.path_info,
-            What::Application { path_info, .. } => path_info,
-            What::Authorizer(_) => "",
+            HandlerKind::Script(step) => &step.path_info,
+            HandlerKind::Application { path_info, .. } => path_info,
+            HandlerKind::Authorizer(_) => "",
         }
     }
 
@@ -166,20 +166,20 @@ impl Run {
 
     /// What is to be said for `head`, whose body has `body` bytes. Errors: the status of the answer to a
     /// request that cannot be told to a script.
-    pub fn order(
+    pub fn request(
         &self,
         services: &Services,
         head: &Head<'_>,
         ends: Ends,
         body: Option<u64>,
         variables: &Additions,
-    ) -> Result<Order, Status> {
+    ) -> Result<UpstreamRequest, Status> {
         let own = self.script(services);
         let script = Script {
             interpreter: own.and_then(|own| own.interpreter.clone()),
             environment: additions(own, variables, self.application(services)),
             credentials: match self.what {
-                What::Authorizer(_) => Credentials::Passed,
+                HandlerKind::Authorizer(_) => Credentials::Passed,
                 _ => own.map_or(Credentials::Withheld, |own| own.credentials),
             },
             processes: 1,
@@ -211,7 +211,7 @@ impl Run {
         let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
         let what =
             application.map_or_else(|| "the script".into(), |application| application.to_string().into());
-        Ok(Order { call, role, wanted, repeats, who, what })
+        Ok(UpstreamRequest { call, role, wanted, repeats, who, what })
     }
 
     fn environment(
@@ -236,12 +236,12 @@ impl Run {
         let translated = walk::translated(host, self.path_info()).unwrap_or_default();
         let script_name = self.name();
         let (file, root) = match &self.what {
-            What::Script(step) => (step.file(), walk::document_root(host, &step.root)),
-            What::Application { name, .. } => {
+            HandlerKind::Script(step) => (step.file(), walk::document_root(host, &step.root)),
+            HandlerKind::Application { name, .. } => {
                 let root = walk::document_root(host, Path::new("/"));
                 (root.join(name.trim_start_matches('/')), root)
             }
-            What::Authorizer(_) => {
+            HandlerKind::Authorizer(_) => {
                 let root = walk::document_root(host, Path::new("/"));
                 (root.to_owned(), root)
             }
@@ -288,7 +288,7 @@ impl Run {
         head: &Head<'_>,
         environment: &Environment,
     ) -> Result<Program, Status> {
-        let What::Script(step) = &self.what else { return Err(Status::NOT_FOUND) };
+        let HandlerKind::Script(step) = &self.what else { return Err(Status::NOT_FOUND) };
         let query = match services.site.scripts.query_arguments {
             QueryArguments::Passed => self.query(head),
             QueryArguments::Withheld => None,

@@ -1,4 +1,4 @@
-//! The course of a script that runs: how far it has come, for whoever talks with it, and the watch over
+//! The lifecycle of a script that runs: how far it has come, for whoever talks with it, and the watch over
 //! it, which goes on when nobody does: it logs what the script writes to its error stream, ends a script
 //! that nobody waits for or that takes too long, and knows how it has ended.
 
@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::collected::Room;
-use super::turn::Turn;
+use super::concurrency::ScriptPermit;
+use super::spool::SpoolSpace;
 use crate::log;
 use crate::log::stderr::Errors;
 use crate::services::Services;
@@ -31,8 +31,8 @@ pub enum State {
     Late,
 }
 
-/// What a conversation and the watch know of one another.
-pub struct Course {
+/// What a exchange and the watch know of one another.
+pub struct Lifecycle {
     state: Cell<State>,
     ended: Cell<Option<Exit>>,
     changed: Notify,
@@ -40,10 +40,10 @@ pub struct Course {
     since: Cell<Option<Instant>>,
 }
 
-impl Course {
-    pub fn new() -> Rc<Course> {
+impl Lifecycle {
+    pub fn new() -> Rc<Lifecycle> {
         let (state, ended) = (Cell::new(State::Wanted), Cell::new(None));
-        Rc::new(Course { state, ended, changed: Notify::new(), since: Cell::new(Some(Instant::now())) })
+        Rc::new(Lifecycle { state, ended, changed: Notify::new(), since: Cell::new(Some(Instant::now())) })
     }
 
     pub fn state(&self) -> State {
@@ -60,7 +60,7 @@ impl Course {
     }
 
     /// Waits for its end, but not for long.
-    pub async fn end(&self, patience: Duration) -> Option<Exit> {
+    pub async fn end(&self, timeout: Duration) -> Option<Exit> {
         let end = async {
             loop {
                 let change = self.change();
@@ -70,7 +70,7 @@ impl Course {
                 change.await;
             }
         };
-        tokio::time::timeout(patience, end).await.ok()
+        tokio::time::timeout(timeout, end).await.ok()
     }
 
     /// It waits for its client.
@@ -85,9 +85,9 @@ impl Course {
         }
     }
 
-    /// Until when something is expected of it that was to come within `patience` of `from`.
-    pub fn until(&self, from: Instant, patience: Duration) -> Instant {
-        self.since.get().map_or_else(Instant::now, |since| since.max(from)) + patience
+    /// Until when something is expected of it that was to come within `timeout` of `from`.
+    pub fn until(&self, from: Instant, timeout: Duration) -> Instant {
+        self.since.get().map_or_else(Instant::now, |since| since.max(from)) + timeout
     }
 
     /// Only what is wanted can become anything else.
@@ -104,48 +104,48 @@ impl Course {
 }
 
 /// Watches over a script until it has ended and nobody wants anything of it.
-pub struct Watch {
+pub struct Monitor {
     pub services: Rc<Services>,
-    pub course: Rc<Course>,
+    pub lifecycle: Rc<Lifecycle>,
     pub started: Started,
     pub stderr: OwnedFd,
     pub who: Rc<str>,
     /// Until the script has ended: it runs, and has its body's file open.
-    pub held: (Turn, Option<Room>),
+    pub held: (ScriptPermit, Option<SpoolSpace>),
 }
 
-impl Watch {
+impl Monitor {
     pub async fn run(self) {
-        let Watch { services, course, mut started, stderr, who, held } = self;
+        let Monitor { services, lifecycle, mut started, stderr, who, held } = self;
         let mut errors = Errors::new(stderr, who.clone(), &services.site.scripts);
         let mut held = Some(held);
         let mut late = std::pin::pin!(tokio::time::sleep_until(Instant::now() + services.site.scripts.total));
         loop {
-            let change = course.change();
-            if course.is_over() {
+            let change = lifecycle.change();
+            if lifecycle.is_over() {
                 break;
             }
-            match course.state() {
+            match lifecycle.state() {
                 State::Unwanted | State::Late => started.end(),
                 State::Wanted | State::Through => {}
             }
-            let runs = course.ended.get().is_none();
+            let runs = lifecycle.ended.get().is_none();
             tokio::select! {
                 ended = started.ended(), if runs => {
                     errors.take_all();
                     held.take();
                     let killed = matches!(ended, Exit::Signal(_) | Exit::OutOfMemory);
                     services.counts.add(Count::ScriptsKilled, u64::from(killed));
-                    course.ended.set(Some(ended));
-                    course.changed.notify_waiters();
+                    lifecycle.ended.set(Some(ended));
+                    lifecycle.changed.notify_waiters();
                 }
                 () = errors.take() => {}
                 () = change => {}
-                () = &mut late, if matches!(course.state(), State::Wanted | State::Through) => {
+                () = &mut late, if matches!(lifecycle.state(), State::Wanted | State::Through) => {
                     services.counts.add(Count::ScriptsLate, 1);
                     log::warn(format_args!("{who}: the script has run for as long as it may, and is ended"));
-                    course.state.set(State::Late);
-                    course.changed.notify_waiters();
+                    lifecycle.state.set(State::Late);
+                    lifecycle.changed.notify_waiters();
                 }
             }
         }

@@ -9,9 +9,9 @@ use taipan_http::framing::Framing;
 use taipan_http::head::Field;
 use taipan_http::status::Status;
 
-use super::content::{Content, TOO_LONG};
-use super::line::Came;
-use super::{Conversation, End, Outcome, Run, Wanted, What};
+use super::body::{TOO_LONG, UpstreamBody};
+use super::transport::Received;
+use super::{End, Handler, HandlerKind, Outcome, UpstreamExchange, Wanted};
 use crate::buffer::append;
 use crate::log;
 use crate::response::{Body, Response};
@@ -31,29 +31,35 @@ pub struct Sendfile {
 }
 
 /// What `head` leads to, behind which `rest` has come.
-pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &Head, rest: &[u8]) -> Outcome {
-    if let What::Authorizer(id) = run.what
+pub async fn of(
+    exchange: UpstreamExchange,
+    handler: &Handler,
+    wanted: Wanted,
+    head: &Head,
+    rest: &[u8],
+) -> Outcome {
+    if let HandlerKind::Authorizer(id) = handler.what
         && head.status == Status::OK
     {
         let text =
             |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
         let variables = head.variables().filter_map(text).collect();
-        conversation.let_go(End::Later);
-        return Outcome::Allowed(id, variables);
+        exchange.let_go(End::Later);
+        return Outcome::Authorized(id, variables);
     }
     if head.kind == Kind::LocalRedirect {
         let target =
             head.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/").to_owned();
-        conversation.let_go(End::Later);
-        return Outcome::Elsewhere(target);
+        exchange.let_go(End::Later);
+        return Outcome::InternalRedirect(target);
     }
     if let Some(path) = sendfile(head) {
         let fields = fields(head).map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
-        conversation.let_go(End::Later);
+        exchange.let_go(End::Later);
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
-    let services = conversation.services.clone();
-    let route = services.site.hosts.at(run.host).routes.get(run.route);
+    let services = exchange.services.clone();
+    let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
     for (name, value) in fields(head) {
         writer = writer.field(name, value);
@@ -65,38 +71,38 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
         };
         // Content that only one side believes in would be read as the next answer.
         let stays = head.persists() && !head.announces_content() && rest.is_empty();
-        conversation.let_go(End::Head(stays));
+        exchange.let_go(End::Head(stays));
         return Outcome::Response(Response::from_head(writer.finish()));
     }
     let mut ready = rest.to_vec();
     match head.framing {
         Framing::Sized(bytes) if ready.len() as u64 >= bytes => {
             if ready.len() as u64 > bytes {
-                log::warn(format_args!("{}: {} {TOO_LONG}", conversation.who, conversation.what));
+                log::warn(format_args!("{}: {} {TOO_LONG}", exchange.who, exchange.what));
             }
-            conversation.through(head.persists() && ready.len() as u64 == bytes);
+            exchange.through(head.persists() && ready.len() as u64 == bytes);
             ready.truncate(bytes as usize);
             Outcome::Response(Response::from_head(writer.length(bytes).finish_with(&ready)))
         }
         Framing::Sized(bytes) => {
-            let content = Content::new(conversation, head, ready);
+            let content = UpstreamBody::new(exchange, head, ready);
             let body = Body::Sized(Box::new(content), bytes);
             Outcome::Response(Response { body, ..Response::from_head(writer.length(bytes).finish()) })
         }
-        Framing::None if gather(&conversation, &mut ready) => match conversation.end().await {
+        Framing::None if gather(&exchange, &mut ready) => match exchange.end().await {
             ended @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                let Conversation { who, what, .. } = &conversation;
-                let how = conversation.told(ended);
+                let UpstreamExchange { who, what, .. } = &exchange;
+                let how = exchange.told(ended);
                 log::error(format_args!("{who}: {what} has not ended its answer by itself{how}"));
-                conversation.fail(Status::BAD_GATEWAY)
+                exchange.fail(Status::BAD_GATEWAY)
             }
             _ => {
-                conversation.through(false);
+                exchange.through(false);
                 Outcome::Response(Response::from_head(writer.length(ready.len() as u64).finish_with(&ready)))
             }
         },
         Framing::None | Framing::Chunked => {
-            let content = Content::new(conversation, head, ready);
+            let content = UpstreamBody::new(exchange, head, ready);
             let body = Body::Stream(Box::new(content));
             Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
         }
@@ -104,11 +110,11 @@ pub async fn of(conversation: Conversation, run: &Run, wanted: Wanted, head: &He
 }
 
 /// Takes what is there already. Is that all, and can it be sent at once?
-fn gather(conversation: &Conversation, ready: &mut Vec<u8>) -> bool {
+fn gather(exchange: &UpstreamExchange, ready: &mut Vec<u8>) -> bool {
     while ready.len() < GATHER {
-        match conversation.read_at_once() {
-            Some(Came::End) => return ready.len() <= GATHER,
-            Some(Came::Bytes(more)) => append(ready, &more),
+        match exchange.read_at_once() {
+            Some(Received::End) => return ready.len() <= GATHER,
+            Some(Received::Bytes(more)) => append(ready, &more),
             None => return false,
         }
     }

@@ -20,8 +20,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
-use super::collected::Collected;
-use super::order::{Call, Order};
+use super::request::{Call, UpstreamRequest};
+use super::spool::SpooledBody;
 use crate::disk::Work;
 use crate::log;
 use crate::log::stderr::Lines;
@@ -31,28 +31,28 @@ use crate::pool::{Connection, Way};
 use crate::services::Services;
 use crate::spawner::Exit;
 
-/// Bytes of a collected body that are read at once.
+/// Bytes of a spooled body that are read at once.
 const PIECE: usize = site::memory::SCRIPT as usize;
 /// Reads at one go: an application that says nothing but what is for the log is not waited for.
 const READS: usize = 16;
 /// How long the end of an answer is waited for that has been read, on a connection that others are on.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where an answer comes from.
-pub enum Line {
+pub enum Transport {
     Script(AsyncFd<OwnedFd>),
-    Application(Rc<Speech>),
+    Application(Rc<ApplicationExchange>),
 }
 
 /// What has come.
-pub enum Came {
+pub enum Received {
     /// Never empty.
     Bytes(Vec<u8>),
     End,
 }
 
 /// One request to an application, and its answer.
-pub struct Speech {
+pub struct ApplicationExchange {
     services: Rc<Services>,
     way: RefCell<Option<Way>>,
     state: RefCell<State>,
@@ -79,7 +79,7 @@ struct State {
 
 /// In the buffer, behind what was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum ReadRoom {
     Left,
     None,
 }
@@ -88,43 +88,43 @@ enum Room {
 enum Body {
     /// Somebody has it, and sends it.
     Coming,
-    /// It has been collected: at so many bytes, and so many more.
-    File(Rc<Collected>, u64, u64),
+    /// It has been spooled: at so many bytes, and so many more.
+    File(Rc<SpooledBody>, u64, u64),
     Sent,
 }
 
 /// Where the body of a request comes from.
-pub enum Content {
+pub enum BodySource {
     Nothing,
     Coming,
-    File(Rc<Collected>),
+    File(Rc<SpooledBody>),
 }
 
-impl Speech {
+impl ApplicationExchange {
     /// Says what comes before the body. Nothing of it has been sent yet.
     pub fn begin(
         services: &Rc<Services>,
         application: &Application,
         mut way: Way,
-        order: &Order,
-        content: Content,
-    ) -> Rc<Speech> {
+        request: &UpstreamRequest,
+        content: BodySource,
+    ) -> Rc<ApplicationExchange> {
         let (mut out, mut id) = (Vec::new(), None);
-        match &order.call {
+        match &request.call {
             Call::Records(environment) => {
                 way = way.shared(services);
-                let is_empty = matches!(content, Content::Nothing);
+                let is_empty = matches!(content, BodySource::Nothing);
                 match &mut way {
                     Way::Own(connection) => {
                         let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
                         let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
-                        id = client.begin(order.role, keep, environment, &mut out);
+                        id = client.begin(request.role, keep, environment, &mut out);
                         if let Some(id) = id.filter(|_| is_empty) {
                             client.end_stdin(id, &mut out);
                         }
                     }
                     Way::Shared(share) => {
-                        share.begin(order.role, environment);
+                        share.begin(request.role, environment);
                         if is_empty {
                             share.end_stdin();
                         }
@@ -135,19 +135,19 @@ impl Speech {
             Call::Program(_) => {}
         }
         let body = match content {
-            Content::Nothing => Body::Sent,
-            Content::Coming => Body::Coming,
-            Content::File(collected) => Body::File(collected.clone(), 0, collected.length),
+            BodySource::Nothing => Body::Sent,
+            BodySource::Coming => Body::Coming,
+            BodySource::File(spooled) => Body::File(spooled.clone(), 0, spooled.length),
         };
         let limits = &services.site.scripts;
         let errors = Lines::new(limits.stderr_line, limits.stderr_lines);
         let (protocol, ended, ending) = (application.protocol, None, Ending::Complete);
         let state = State { protocol, id, out, sent: 0, body, ended, ending, errors };
-        Rc::new(Speech {
+        Rc::new(ApplicationExchange {
             services: services.clone(),
             way: RefCell::new(Some(way)),
             state: RefCell::new(state),
-            who: order.who.clone(),
+            who: request.who.clone(),
             answered: Cell::new(false),
             connected: Cell::new(false),
         })
@@ -164,7 +164,7 @@ impl Speech {
     }
 
     /// Does somebody hand the body on as it comes?
-    pub fn is_fed(&self) -> bool {
+    pub fn streams_body(&self) -> bool {
         matches!(self.state.borrow().body, Body::Coming)
     }
 
@@ -182,7 +182,7 @@ impl Speech {
     }
 
     /// Has the application refused it because there are others on the connection?
-    pub fn is_crowded(&self) -> bool {
+    pub fn cannot_multiplex(&self) -> bool {
         let is_shared = matches!(&*self.way.borrow(), Some(Way::Shared(_)));
         is_shared && self.ending() == Ending::CannotMultiplex
     }
@@ -210,7 +210,7 @@ impl Speech {
     }
 
     /// The answer is over; with HTTP, whoever has read it knows whether the connection can have another.
-    pub fn finish(self: &Rc<Speech>, stays: bool) {
+    pub fn finish(self: &Rc<ApplicationExchange>, stays: bool) {
         let connection = match self.way.take() {
             Some(Way::Own(connection)) => connection,
             Some(Way::Shared(share)) if self.ended().is_none() => {
@@ -246,22 +246,22 @@ impl Speech {
         connection.close();
     }
 
-    /// Sends what is to be sent, and what there is of a collected body, until all of it has left.
+    /// Sends what is to be sent, and what there is of a spooled body, until all of it has left.
     pub async fn send_all(&self) {
         loop {
             if std::future::poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
                 // Whoever reads finds out what is the matter.
                 return std::future::pending().await;
             }
-            let Some((collected, at, left)) = self.collected() else { return std::future::pending().await };
+            let Some((spooled, at, left)) = self.spooled() else { return std::future::pending().await };
             let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
-            let file = collected.file.try_clone();
+            let file = spooled.file.try_clone();
             // It has been written by this machine, wherever that is kept.
             let read = move || file.and_then(|file| file.read_exact_at(&mut piece, at)).map(|()| piece);
             let piece = match self.services.disk.run((0, 0), Work::File, read).await {
                 Ok(Ok(piece)) => piece,
                 Ok(Err(_)) | Err(_) => {
-                    log::error(format_args!("{}: the collected body cannot be read", self.who));
+                    log::error(format_args!("{}: the spooled body cannot be read", self.who));
                     return self.fail();
                 }
             };
@@ -306,10 +306,10 @@ impl Speech {
         Poll::Ready(Ok(()))
     }
 
-    /// What is left of a collected body, and where.
-    fn collected(&self) -> Option<(Rc<Collected>, u64, u64)> {
+    /// What is left of a spooled body, and where.
+    fn spooled(&self) -> Option<(Rc<SpooledBody>, u64, u64)> {
         match &self.state.borrow().body {
-            Body::File(collected, at, left) => Some((collected.clone(), *at, *left)),
+            Body::File(spooled, at, left) => Some((spooled.clone(), *at, *left)),
             Body::Coming | Body::Sent => None,
         }
     }
@@ -364,18 +364,18 @@ impl Speech {
     }
 
     /// More of the answer.
-    pub async fn receive(&self) -> io::Result<Came> {
+    pub async fn receive(&self) -> io::Result<Received> {
         std::future::poll_fn(|cx| self.poll_receive(cx)).await
     }
 
-    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Came>> {
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Received>> {
         for _ in 0..READS {
             if self.state.borrow().ended.is_some() {
-                return Poll::Ready(Ok(Came::End));
+                return Poll::Ready(Ok(Received::End));
             }
             let way = self.way.borrow();
             let came = match &*way {
-                None => return Poll::Ready(Ok(Came::End)),
+                None => return Poll::Ready(Ok(Received::End)),
                 Some(Way::Shared(share)) => self.hear(ready!(share.poll_receive(cx))),
                 Some(Way::Own(connection)) => {
                     let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
@@ -383,7 +383,7 @@ impl Speech {
                         Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                         Ok(read) => {
                             let (length, room) = read?;
-                            if room == Room::Left && length > 0 {
+                            if room == ReadRoom::Left && length > 0 {
                                 // That was all there is; what comes later is told of.
                                 ready.clear_ready();
                             }
@@ -404,7 +404,7 @@ impl Speech {
     }
 
     /// What is there at once; `None`: nothing.
-    pub fn receive_at_once(&self) -> Option<Came> {
+    pub fn receive_at_once(&self) -> Option<Received> {
         match self.poll_receive(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(came) => came.ok(),
             Poll::Pending => None,
@@ -412,17 +412,17 @@ impl Speech {
     }
 
     /// Into the services's buffer: nothing is held by those who wait.
-    fn read(&self, fd: &OwnedFd) -> io::Result<(usize, Room)> {
+    fn read(&self, fd: &OwnedFd) -> io::Result<(usize, ReadRoom)> {
         let scratch = &mut *self.services.scratch.borrow_mut();
         let space = scratch.space();
         let n = rustix::net::recv(fd, &mut *space, rustix::net::RecvFlags::DONTWAIT)?.0;
-        let room = if n < space.len() { Room::Left } else { Room::None };
+        let room = if n < space.len() { ReadRoom::Left } else { ReadRoom::None };
         Ok((n, room))
     }
 
     /// What so many bytes of the services's buffer are of the answer; none of them is the end of the connection.
     /// `None`: nothing.
-    fn take(&self, length: usize) -> io::Result<Option<Came>> {
+    fn take(&self, length: usize) -> io::Result<Option<Received>> {
         let scratch = self.services.scratch.borrow();
         let bytes = &scratch.buffer[..length];
         let mut state = self.state.borrow_mut();
@@ -432,13 +432,13 @@ impl Speech {
             if bytes.is_empty() {
                 // It is the answer's end, unless whoever reads it knows better.
                 state.ended = Some(Exit::Code(0));
-                return Ok(Some(Came::End));
+                return Ok(Some(Received::End));
             }
-            return Ok(Some(Came::Bytes(bytes.to_vec())));
+            return Ok(Some(Received::Bytes(bytes.to_vec())));
         };
         if bytes.is_empty() {
             state.ended = Some(Exit::Lost);
-            return Ok(Some(Came::End));
+            return Ok(Some(Received::End));
         }
         let (mut rest, mut heard) = (bytes, Heard::default());
         loop {
@@ -472,7 +472,7 @@ impl Speech {
     }
 
     /// What has come in records. `None`: nothing of the answer.
-    fn hear(&self, heard: Heard) -> Option<Came> {
+    fn hear(&self, heard: Heard) -> Option<Received> {
         let who = &self.who;
         let state = &mut *self.state.borrow_mut();
         let log = |line: &str| log::error(format_args!("{who}: {line}"));
@@ -499,19 +499,19 @@ impl Speech {
         let is_whole = matches!(heard.end, Some(End::Whole(..)));
         self.answered.set(self.answered.get() || has_come || is_whole);
         match (heard.stdout.is_empty(), state.ended) {
-            (false, _) => Some(Came::Bytes(heard.stdout)),
-            (true, Some(_)) => Some(Came::End),
+            (false, _) => Some(Received::Bytes(heard.stdout)),
+            (true, Some(_)) => Some(Received::End),
             (true, None) => None,
         }
     }
 
     /// Of an answer that has been read: what is behind it is for the log.
-    async fn hear_end(self: Rc<Speech>, share: Share) {
+    async fn hear_end(self: Rc<ApplicationExchange>, share: Share) {
         let end = async {
             while self.ended().is_none() {
                 self.hear(std::future::poll_fn(|cx| share.poll_receive(cx)).await);
             }
         };
-        _ = timeout(END_PATIENCE, end).await;
+        _ = timeout(END_TIMEOUT, end).await;
     }
 }
