@@ -1,7 +1,7 @@
 //! The chunked coding. However the bytes are cut, they say the same; a reader that looks for lines
 //! agrees on what is a body; and what is encoded is decoded.
 
-use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST, encode_head};
+use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST_CHUNK, write_size_line};
 use taipan_http::fields::unquoted;
 
 use crate::cuts::cuts;
@@ -25,11 +25,11 @@ pub fn chunked(data: &[u8]) {
     let mut coded = Vec::new();
     for piece in [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]] {
         if !piece.is_empty() {
-            encode_head(piece.len(), &mut coded);
+            write_size_line(piece.len(), &mut coded);
             coded.extend([piece, CRLF].concat());
         }
     }
-    coded.extend_from_slice(LAST);
+    coded.extend_from_slice(LAST_CHUNK);
     let len = coded.len();
     coded.extend_from_slice(data);
     assert_eq!(read([&*coded], ChunkLimits::default()), (data.to_vec(), Outcome::Ended(len)));

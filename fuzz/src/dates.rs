@@ -9,7 +9,7 @@ use taipan_http::head::{FieldStore, Head, Limits, Method, Names};
 use crate::cuts::{first_line, number};
 
 /// 9999-12-31T23:59:59Z
-const LAST: i64 = 253_402_300_799;
+const LAST_CHUNK: i64 = 253_402_300_799;
 
 /// The first line is the time, the time of the last change and an entity tag, with spaces between
 /// them; the rest are field lines.
@@ -33,8 +33,8 @@ fn written(time: i64, now: i64) {
     assert!((1..=12).contains(&at.month) && (1..=31).contains(&at.day) && at.weekday < 7);
     assert!(at.hour < 24 && at.minute < 60 && at.second < 60 && at.year <= 9999);
     let text = format(time);
-    assert_eq!(parse(&text, now), Some(time.clamp(0, LAST)));
-    if !(0..=LAST).contains(&time) {
+    assert_eq!(parse(&text, now), Some(time.clamp(0, LAST_CHUNK)));
+    if !(0..=LAST_CHUNK).contains(&time) {
         return;
     }
     let [fixed, rfc850, asctime] = forms(&at);

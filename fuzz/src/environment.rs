@@ -1,9 +1,9 @@
-//! The environment of a script. Whatever a client sends, each name stands there once and can be said in a
-//! shell, nobody is given a proxy, every string is whole, and what walks down a path loses nothing of it.
+//! The environment of a script. Whatever a client sends, each name is there once and is valid in a shell, there
+//! is no `HTTP_PROXY`, every string is whole, and the script name and the path info together are the path.
 
 use script::arguments::arguments;
-use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits};
-use script::walk::{Stands, Verdict, splits, walk};
+use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits};
+use script::walk::splits;
 use taipan_http::head::Field;
 use taipan_http::target::{SafePath, Scheme};
 
@@ -28,7 +28,7 @@ pub fn environment(data: &[u8]) {
         additions.add(name, b"ours").expect("a name");
     }
     for credentials in [Credentials::Withheld, Credentials::Passed] {
-        let asked = Asked {
+        let request = CgiRequest {
             method: "GET",
             protocol: "HTTP/1.1",
             scheme: Scheme::Https,
@@ -42,8 +42,6 @@ pub fn environment(data: &[u8]) {
             server: None,
             remote: None,
             remote_port: None,
-            remote_host: None,
-            user: None,
             script_name: &script_name,
             path_info: &path_info,
             path_translated: b"/t",
@@ -54,7 +52,7 @@ pub fn environment(data: &[u8]) {
             credentials,
             claims: Claims::Withheld,
         };
-        let found = script::environment::environment(&asked, &additions, Limits::default());
+        let found = script::environment::environment(&request, &additions, Limits::default());
         let has_nul = data.contains(&0);
         match found {
             Ok(found) => sound(&found, credentials),
@@ -66,25 +64,17 @@ pub fn environment(data: &[u8]) {
     }
 }
 
+/// The script name and path info of a walk that finds a script at the first name that ends with `cgi`.
 fn walked(safe: &SafePath) -> (String, String) {
-    let whole: Vec<_> = splits(safe, 0).collect();
-    for split in &whole {
+    let mut found = (safe.to_string(), String::new());
+    for split in splits(safe, 0).collect::<Vec<_>>().into_iter().rev() {
         assert_eq!([split.script.as_str(), split.path_info].concat(), safe.as_str());
         assert!(!split.script.is_folder());
-    }
-    let mut looks = 0;
-    let verdict = walk(safe, 0, |path| {
-        looks += 1;
-        if path.as_str().ends_with("cgi") { Stands::Script } else { Stands::Folder }
-    });
-    assert!(looks <= whole.len());
-    match verdict {
-        Verdict::Script(split) => (split.script.to_string(), split.path_info.to_owned()),
-        other => {
-            assert_eq!(other, Verdict::Folder);
-            (safe.to_string(), String::new())
+        if split.script.as_str().ends_with("cgi") {
+            found = (split.script.to_string(), split.path_info.to_owned());
         }
     }
+    found
 }
 
 fn sound(environment: &Environment, credentials: Credentials) {

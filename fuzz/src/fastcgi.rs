@@ -4,7 +4,7 @@
 use script::environment::Environment;
 use script::fastcgi::application::{Application, ApplicationError, Event as Asked, Limits};
 use script::fastcgi::client::{Client, ClientError, Event as Told};
-use script::fastcgi::{Keep, Role};
+use script::fastcgi::{Persistence, Role};
 
 use crate::cuts::cuts;
 
@@ -46,9 +46,9 @@ struct ToldAll {
 fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ToldAll {
     let mut client = Client::new(2);
     for _ in 0..2 {
-        client.begin(Role::Responder, Keep::Open, &Environment::default(), &mut Vec::new());
+        client.begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new());
     }
-    client.ask_abilities(&mut Vec::new());
+    client.query_capabilities(&mut Vec::new());
     let mut all = ToldAll::default();
     for mut piece in pieces {
         loop {
@@ -70,7 +70,7 @@ fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ToldAll {
                     all.output[usize::from(id.number()) - 1].extend_from_slice(bytes);
                 }
                 Told::End(id, ..) => all.ended.push(id.number()),
-                Told::Stderr(..) | Told::Abilities(_) | Told::Unknown(_) => {}
+                Told::Stderr(..) | Told::Capabilities(_) | Told::Unknown(_) => {}
             }
         }
     }
@@ -132,7 +132,7 @@ fn asked<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> AskedAll {
                     application.finish(id, 0, &mut all.out);
                 }
                 Asked::EndStdin(id) => application.finish(id, 7, &mut all.out),
-                Asked::Answered => {}
+                Asked::OutputAppended => {}
             }
         }
     }

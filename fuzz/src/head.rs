@@ -15,6 +15,18 @@ use crate::cuts::cuts;
 /// So that inputs of few bytes meet them.
 const SMALL: Limits = Limits { head: 128, fields: 4, target: 24 };
 
+const METHODS: [Method; 9] = [
+    Method::Get,
+    Method::Head,
+    Method::Post,
+    Method::Put,
+    Method::Delete,
+    Method::Options,
+    Method::Trace,
+    Method::Connect,
+    Method::Patch,
+];
+
 /// The bytes are what a client sends.
 pub fn head(data: &[u8]) {
     cuts(data).into_iter().for_each(|cut| lengths(&data[cut..]));
@@ -105,7 +117,8 @@ fn accepted(head: &Head, bytes: &[u8], limits: &Limits) {
     assert!(bytes.len() <= limits.head && bytes.ends_with(b"\r\n\r\n"));
     assert!(head.fields.len() <= limits.fields && head.raw_target.len() <= limits.target);
     assert!(is_token(head.token.as_bytes()));
-    assert_eq!(Method::from_token(head.token), head.method);
+    let known = METHODS.into_iter().find(|method| method.as_str() == head.token);
+    assert_eq!(known.unwrap_or(Method::Unknown), head.method);
     assert_eq!(Target::parse(head.method, head.raw_target), Ok(head.target));
     for field in head.fields {
         assert!(is_token(field.name));

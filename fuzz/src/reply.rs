@@ -1,7 +1,7 @@
 //! Heads of replies that scripts write. However the bytes are cut, they say the same; a reader that looks
 //! for lines agrees on where a head ends; what passes is fit for a client, and what does not, for a log.
 
-use script::reply::{Head, Kind, Limits, Parser, ReplyError, Step};
+use script::response::{Head, Kind, Limits, Parser, ResponseError, Step};
 use taipan_http::fields::{is_name, is_token, text_len};
 
 use crate::cuts::cuts;
@@ -31,10 +31,10 @@ pub fn reply(data: &[u8]) {
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// What it would mean if nothing more came.
-    Unfinished(ReplyError),
+    Unfinished(ResponseError),
     /// So many bytes were the head.
     Head(Head, usize),
-    Refused(ReplyError),
+    Refused(ResponseError),
 }
 
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Outcome {
@@ -83,7 +83,7 @@ fn fit_for_a_client(head: &Head, limits: Limits) {
     }
 }
 
-fn fit_for_a_log(error: &ReplyError) {
+fn fit_for_a_log(error: &ResponseError) {
     let line = error.to_string();
     assert!(!line.is_empty() && line.len() < 400 && line.bytes().all(|byte| matches!(byte, b' '..=b'~')));
 }

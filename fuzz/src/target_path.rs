@@ -94,13 +94,13 @@ fn path(raw: &str) {
     assert!(safe.as_folder().is_folder());
     let count = safe.segments().count();
     for depth in [0, 1, count] {
-        let below = safe.beneath(depth);
+        let below = safe.skip_segments(depth);
         assert!(below.is_some() || depth > count);
         below.iter().for_each(is_safe);
     }
     for name in [&name, ".", "..", "", raw, "a b", "%2e%2e", "..."] {
         safe.join(name).iter().for_each(is_safe);
-        safe.beside(name).iter().for_each(is_safe);
+        safe.with_suffix(name).iter().for_each(is_safe);
     }
 }
 
@@ -115,7 +115,7 @@ fn is_safe(path: &SafePath) {
     assert_eq!(path.is_folder(), text.is_empty() || text.ends_with('/'));
     let hidden =
         |(at, segment): (usize, &str)| segment.starts_with('.') && !(at == 0 && segment == ".well-known");
-    assert_eq!(path.hidden(), path.segments().enumerate().any(hidden));
+    assert_eq!(path.is_hidden(), path.segments().enumerate().any(hidden));
 }
 
 /// The same path, read without haste.

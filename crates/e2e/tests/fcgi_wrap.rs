@@ -17,7 +17,7 @@ use e2e::{
 };
 use script::environment::{Environment, Limits};
 use script::fastcgi::client::{Client, Event};
-use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
+use script::fastcgi::{Capabilities, Multiplexing, Persistence, ProtocolStatus, RequestId, Role};
 
 /// Longer than the grace of a script between SIGTERM and SIGKILL.
 const LONG: Duration = Duration::from_secs(20);
@@ -104,7 +104,7 @@ struct Connection {
 struct Response {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    ending: Ending,
+    ending: ProtocolStatus,
     exit: u32,
 }
 
@@ -129,7 +129,7 @@ impl Connection {
         self.stream.write_all(bytes).expect("the wrapper reads");
     }
 
-    fn begin_as(&mut self, role: Role, keep: Keep, pairs: &[(&str, &str)]) -> RequestId {
+    fn begin_as(&mut self, role: Role, keep: Persistence, pairs: &[(&str, &str)]) -> RequestId {
         let pairs = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let environment = Environment::received(pairs, Limits::default()).expect("it is small");
         let mut out = Vec::new();
@@ -138,7 +138,7 @@ impl Connection {
         id
     }
 
-    fn begin(&mut self, script: &str, keep: Keep) -> RequestId {
+    fn begin(&mut self, script: &str, keep: Persistence) -> RequestId {
         self.begin_as(Role::Responder, keep, &[("SCRIPT_FILENAME", script), ("REQUEST_METHOD", "POST")])
     }
 
@@ -151,7 +151,7 @@ impl Connection {
 
     /// A whole request on a kept connection. The body is sent while the response is read.
     fn request(&mut self, script: &str, body: &[u8]) -> Response {
-        let id = self.begin(script, Keep::Open);
+        let id = self.begin(script, Persistence::KeepAlive);
         let mut out = Vec::new();
         self.client.stdin(id, body, &mut out);
         self.client.end_stdin(id, &mut out);
@@ -236,7 +236,7 @@ fn responds_with_the_output_of_a_script() {
         ("HTTP_PROXY", "evil"),
         ("BAD-NAME", "x"),
     ];
-    let id = connection.begin_as(Role::Responder, Keep::Close, &pairs);
+    let id = connection.begin_as(Role::Responder, Persistence::Close, &pairs);
     connection.body(id, b"");
     let response = connection.response(id);
     let folder = wrapper.path("scripts");
@@ -244,7 +244,7 @@ fn responds_with_the_output_of_a_script() {
         format!("Content-Type: text/plain\n\na=b|RESPONDER|/usr/local/bin:/usr/bin:/bin|||{folder}\n");
     assert_eq!(response.text(), expected);
     assert_eq!((response.stderr.as_slice(), response.exit), (&b"trouble\n"[..], 7));
-    assert_eq!(response.ending, Ending::Complete);
+    assert_eq!(response.ending, ProtocolStatus::Complete);
     assert!(connection.is_closed(), "the request said not to keep the connection");
     assert_eq!(fs::metadata(wrapper.socket()).expect("it is there").mode() & 0o777, 0o660);
 }
@@ -294,7 +294,7 @@ fn does_not_stall_when_a_script_reads_nothing() {
 fn streams_output_while_the_script_runs() {
     let wrapper = Wrapper::of("#!/bin/sh\necho\nwhile read -r line; do echo \"<$line>\"; done\n");
     let mut connection = wrapper.connect();
-    let id = connection.begin(&wrapper.script(), Keep::Open);
+    let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
     assert_eq!(connection.beginning(id), b"\n");
     for word in ["one", "two"] {
         let mut out = Vec::new();
@@ -310,7 +310,7 @@ fn streams_output_while_the_script_runs() {
 fn stops_reading_a_script_when_the_server_does_not_read() {
     let wrapper = Wrapper::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
     let mut connection = wrapper.connect();
-    let id = connection.begin(&wrapper.script(), Keep::Open);
+    let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
     thread::sleep(Duration::from_millis(500));
     let status = fs::read_to_string(format!("/proc/{}/status", wrapper.child.id())).expect("it runs");
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
@@ -383,7 +383,7 @@ fn one_program_can_answer_every_request() {
     let mut connection = wrapper.connect();
     let response = connection.request("/anything", b"body");
     assert_eq!(response.text(), "\n-x --help /anything RESPONDER\nbody");
-    let id = connection.begin_as(Role::Authorizer, Keep::Open, &[("REQUEST_METHOD", "GET")]);
+    let id = connection.begin_as(Role::Authorizer, Persistence::KeepAlive, &[("REQUEST_METHOD", "GET")]);
     assert_eq!(connection.response(id).text(), "\n-x --help  AUTHORIZER\n", "no body is waited for");
 }
 
@@ -410,7 +410,7 @@ fn an_abort_ends_the_script() {
     {
         let wrapper = Wrapper::of(script);
         let mut connection = wrapper.connect();
-        let id = connection.begin(&wrapper.script(), Keep::Open);
+        let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
         let mut first_output = connection.beginning(id);
         if first_output == b"\n" {
             first_output = connection.beginning(id);
@@ -421,7 +421,7 @@ fn an_abort_ends_the_script() {
         connection.client.abort(id, &mut out);
         connection.send(&out);
         let response = connection.response(id);
-        assert_eq!((response.ending, response.exit), (Ending::Complete, expected));
+        assert_eq!((response.ending, response.exit), (ProtocolStatus::Complete, expected));
         assert!(!is_there(&pid));
         assert_eq!(wrapper.home.path().join("scripts/tidy").exists(), expected == 3);
         let missing = connection.request(&wrapper.path("scripts/none"), b"");
@@ -435,7 +435,7 @@ fn ends_the_script_when_the_server_disconnects() {
     for body in [0, 1 << 16, 1 << 18] {
         let wrapper = Wrapper::of(TIDY);
         let mut connection = wrapper.connect();
-        let id = connection.begin(&wrapper.script(), Keep::Open);
+        let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
         let mut first_output = connection.beginning(id);
         if first_output == b"\n" {
             first_output = connection.beginning(id);
@@ -459,10 +459,10 @@ fn keeps_the_connection_for_one_request_at_a_time() {
     for word in ["one", "two"] {
         assert_eq!(connection.request(&wrapper.script(), word.as_bytes()).text(), format!("\n{word}"));
     }
-    let first = connection.begin(&wrapper.script(), Keep::Open);
+    let first = connection.begin(&wrapper.script(), Persistence::KeepAlive);
     assert_eq!(connection.beginning(first), b"\n");
-    let second = connection.begin(&wrapper.script(), Keep::Open);
-    assert_eq!(connection.response(second).ending, Ending::CannotMultiplex);
+    let second = connection.begin(&wrapper.script(), Persistence::KeepAlive);
+    assert_eq!(connection.response(second).ending, ProtocolStatus::CannotMultiplex);
     connection.body(first, b"three");
     assert_eq!(connection.response(first).text(), "three");
 }
@@ -472,13 +472,13 @@ fn reports_its_capabilities() {
     let wrapper = Wrapper::start(Folder::new(), &["--processes", "5", "true"]);
     let mut connection = wrapper.connect();
     let mut out = Vec::new();
-    connection.client.ask_abilities(&mut out);
+    connection.client.query_capabilities(&mut out);
     connection.send(&out);
     let expected =
-        Abilities { connections: Some(5), requests: Some(5), multiplexing: Some(Multiplexing::No) };
+        Capabilities { connections: Some(5), requests: Some(5), multiplexing: Some(Multiplexing::No) };
     loop {
         connection.read_more();
-        if let (_, Event::Abilities(found)) =
+        if let (_, Event::Capabilities(found)) =
             connection.client.receive(&connection.input).expect("it speaks FastCGI")
         {
             assert_eq!(found, expected);
@@ -492,7 +492,7 @@ fn reports_its_capabilities() {
 fn invalid_fastcgi_closes_only_its_connection() {
     let wrapper = Wrapper::of("#!/bin/sh\necho\ncat\n");
     let mut other = wrapper.connect();
-    let id = other.begin(&wrapper.script(), Keep::Open);
+    let id = other.begin(&wrapper.script(), Persistence::KeepAlive);
     let mut rows = Rows::new();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[255; 64], b"\x01\x06\0\x01\0\0\0\0"] {
         let mut connection = wrapper.connect();
@@ -501,7 +501,7 @@ fn invalid_fastcgi_closes_only_its_connection() {
     }
     // Also in the middle of a request.
     let mut connection = wrapper.connect();
-    let id_in_progress = connection.begin(&wrapper.script(), Keep::Open);
+    let id_in_progress = connection.begin(&wrapper.script(), Persistence::KeepAlive);
     assert_eq!(connection.beginning(id_in_progress), b"\n");
     connection.send(b"garbage!");
     rows.holds("in a request", "it is closed", connection.is_closed());
@@ -558,7 +558,8 @@ fn listens_on_tcp_addresses() {
     let mut client = Client::new(1);
     let mut out = Vec::new();
     let environment = Environment::default();
-    let id = client.begin(Role::Responder, Keep::Close, &environment, &mut out).expect("it is the first");
+    let id =
+        client.begin(Role::Responder, Persistence::Close, &environment, &mut out).expect("it is the first");
     client.end_stdin(id, &mut out);
     stream.write_all(&out).expect("it takes all");
     let mut response = Vec::new();
@@ -575,10 +576,10 @@ fn accepts_as_many_connections_as_processes() {
     let wrapper = Wrapper::start(home, &["--processes", "1", "--folder", "scripts"]);
     // The connection that tested the socket may still hold the place.
     let mut first = wrapper.connect();
-    let id = first.begin(&wrapper.script(), Keep::Open);
+    let id = first.begin(&wrapper.script(), Persistence::KeepAlive);
     assert_eq!(first.beginning(id)[0], b'\n');
     let mut second = wrapper.connect();
-    let waits = second.begin(&wrapper.script(), Keep::Open);
+    let waits = second.begin(&wrapper.script(), Persistence::KeepAlive);
     second.body(waits, b"second\n");
     second.stream.set_read_timeout(Some(Duration::from_millis(1500))).expect("it is a socket");
     assert!(second.stream.read(&mut [0; 1]).is_err(), "it waits until the first request has ended");
@@ -621,7 +622,7 @@ fn a_signal_ends_the_wrapper_with_all_its_scripts() {
     for signal in [Signal::TERM, Signal::INT] {
         let wrapper = Wrapper::of(TIDY);
         let mut connection = wrapper.connect();
-        let id = connection.begin(&wrapper.script(), Keep::Open);
+        let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
         let mut first_output = connection.beginning(id);
         if first_output == b"\n" {
             first_output = connection.beginning(id);

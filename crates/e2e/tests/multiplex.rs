@@ -131,7 +131,7 @@ impl Connection {
                         self.peer.aborted.lock().unwrap().push(path);
                         input.push(Input::Abort(id));
                     }
-                    Event::Answered => {
+                    Event::OutputAppended => {
                         let name = b"FCGI_MPXS_CONNS";
                         let response = &mut self.out[before..];
                         match response.windows(name.len()).position(|bytes| bytes == name) {

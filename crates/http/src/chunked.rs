@@ -11,7 +11,7 @@ use crate::status::Status;
 pub const CRLF: &[u8] = b"\r\n";
 
 /// The last chunk, and no trailer.
-pub const LAST: &[u8] = b"0\r\n\r\n";
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// 16 hexadecimal digits are 64 bits.
 const MAX_SIZE_DIGITS: u8 = 16;
@@ -170,8 +170,8 @@ impl Decoder {
 }
 
 /// Appends the size line of a chunk of `len` bytes. Behind the data goes `CRLF`. Nothing for 0, as that
-/// would be the last chunk: see `LAST`.
-pub fn encode_head(len: usize, out: &mut Vec<u8>) {
+/// would be the last chunk: see `LAST_CHUNK`.
+pub fn write_size_line(len: usize, out: &mut Vec<u8>) {
     let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
     for digit in (0..digits).rev() {
         out.push(b"0123456789abcdef"[len >> (4 * digit) & 15]);
@@ -505,7 +505,7 @@ mod tests {
     fn size_lines_are_written_in_hexadecimal() {
         let check = |len: usize, expected: &str| {
             let mut out = Vec::new();
-            encode_head(len, &mut out);
+            write_size_line(len, &mut out);
             assert_eq!(out, expected.as_bytes());
         };
         check(0, "");
@@ -519,11 +519,11 @@ mod tests {
     fn encoded(chunks: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
         for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
-            encode_head(chunk.len(), &mut out);
+            write_size_line(chunk.len(), &mut out);
             out.extend_from_slice(chunk);
             out.extend_from_slice(CRLF);
         }
-        out.extend_from_slice(LAST);
+        out.extend_from_slice(LAST_CHUNK);
         out
     }
 

@@ -50,7 +50,7 @@ const PREFIX: &[u8] = b"x-forwarded";
 
 /// Whether the field is one of the four that are read from a trusted proxy. What it says is told in other words
 /// then, and never passed on as it came.
-pub fn is_read(name: &[u8]) -> bool {
+pub fn is_interpreted(name: &[u8]) -> bool {
     READ.iter().any(|known| is_name(name, known))
 }
 
@@ -67,7 +67,7 @@ const MAX_ELEMENTS: usize = 32;
 
 /// What proxies say of one request; what they do not say is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Said<'a> {
+pub struct Forwarded<'a> {
     /// The nearest address that is not a trusted proxy's; if all are, the first of them. Its port may be unknown.
     pub client: Option<(IpAddr, Option<u16>)>,
     pub scheme: Option<Scheme>,
@@ -80,7 +80,7 @@ pub struct Said<'a> {
 ///
 /// The addresses are read from the last to the first, up to the first one that is not trusted, or not an address. Of
 /// several schemes and hosts the last counts, for that is the nearest proxy's.
-pub fn x_forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Said<'a>> {
+pub fn x_forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Forwarded<'a>> {
     let [mut addresses, mut schemes, mut hosts] =
         ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
             .map(|name| members(head.fields, name).peekable());
@@ -96,18 +96,18 @@ pub fn x_forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Opti
         }
     }
     let scheme = schemes.next().and_then(Scheme::from_bytes);
-    Some(Said { client, scheme, host: hosts.next().filter(|host| is_authority(host)) })
+    Some(Forwarded { client, scheme, host: hosts.next().filter(|host| is_authority(host)) })
 }
 
 /// What `Forwarded` says (RFC 7239); `None`: there is none. `trusts` as for [`x_forwarded`].
 ///
 /// Elements are read from the last to the first, up to the first one whose address is not trusted, or that names none:
 /// it is absent, `unknown` or obfuscated. Scheme and host are those of the element that is reached.
-pub fn forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Said<'a>> {
+pub fn forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Forwarded<'a>> {
     if !head.names.contains(Names::FORWARDED) {
         return None;
     }
-    let mut said = Said::default();
+    let mut said = Forwarded::default();
     for line in lines(head.fields, "forwarded") {
         let Some(elements) = elements(line) else { break };
         for Element { client, scheme, host } in elements.into_iter().rev() {
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use crate::head::{FieldStore, Limits, parse};
 
-    type Read = for<'a> fn(&Head<'a>, fn(IpAddr) -> bool) -> Option<Said<'a>>;
+    type Read = for<'a> fn(&Head<'a>, fn(IpAddr) -> bool) -> Option<Forwarded<'a>>;
 
     /// What is said in these lines to one who trusts all of 10.0.0.0/8: `192.0.2.1:80 https host`, or `-` for what
     /// is not said.
@@ -245,7 +245,7 @@ mod tests {
         let bytes = format!("GET / HTTP/1.1\r\nHost: own\r\n{lines}\r\n");
         let mut store = FieldStore::new();
         let (head, _) = parse(bytes.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
-        let Some(Said { client, scheme, host }) = read(&head, trusts) else { return "none".to_owned() };
+        let Some(Forwarded { client, scheme, host }) = read(&head, trusts) else { return "none".to_owned() };
         let client = match client {
             None => "-".to_owned(),
             Some((address, None)) => address.to_string(),
@@ -434,7 +434,7 @@ mod tests {
             ("", false, false),
         ] {
             assert_eq!(
-                (is_claim(name.as_bytes()), is_read(name.as_bytes())),
+                (is_claim(name.as_bytes()), is_interpreted(name.as_bytes())),
                 (claims, is_read_here),
                 "{name}"
             );

@@ -19,7 +19,7 @@ pub mod chunked;
 
 pub mod rule;
 
-pub mod reply;
+pub mod response;
 
 pub mod status;
 

@@ -96,14 +96,6 @@ pub fn closing(boundary: &str) -> String {
     format!("\r\n--{boundary}--\r\n")
 }
 
-/// The `Content-Length` of a reply in parts, in bytes.
-pub fn multipart_length(boundary: &str, content_type: Option<&str>, ranges: &[ByteRange], size: u64) -> u64 {
-    let head = |range: &ByteRange| part_head(boundary, content_type, *range, size).len() as u64;
-    let part = |range: &ByteRange| head(range).saturating_add(range.len);
-    let parts = ranges.iter().map(part).fold(0, u64::saturating_add);
-    parts.saturating_add(closing(boundary).len() as u64)
-}
-
 /// One range costs no allocation.
 enum Wanted {
     /// Not one member.
@@ -316,8 +308,6 @@ mod tests {
         );
         assert_eq!(part_head("B", None, range, 100), "\r\n--B\r\nContent-Range: bytes 5-14/100\r\n\r\n");
         assert_eq!(closing("B"), "\r\n--B--\r\n");
-        let everything = ByteRange { from: 0, len: u64::MAX };
-        assert_eq!(multipart_length("B", None, &[everything], u64::MAX), u64::MAX);
     }
 
     /// Which bytes are asked for, one by one. `None`: the field does not count.
@@ -377,23 +367,6 @@ mod tests {
             // No two parts touch: there are as many as runs of bytes.
             let runs = map.iter().enumerate().filter(|(at, set)| **set && (*at == 0 || !map[at - 1])).count();
             prop_assert_eq!(ranges.len(), runs);
-        }
-
-        #[test]
-        fn the_length_is_that_of_what_is_written(
-            parts in prop::collection::vec((any::<u32>(), 1..1000u64), 2..5),
-            content_type in prop::option::of("[a-z]{3}/[a-z]{3}"),
-        ) {
-            let range = |(from, len): (u32, u64)| ByteRange { from: u64::from(from), len };
-            let ranges: Vec<_> = parts.into_iter().map(range).collect();
-            let content_type = content_type.as_deref();
-            let mut body = String::new();
-            for range in &ranges {
-                body.push_str(&part_head("bound", content_type, *range, 1 << 33));
-                body.extend(std::iter::repeat_n('x', range.len as usize));
-            }
-            body.push_str(&closing("bound"));
-            prop_assert_eq!(multipart_length("bound", content_type, &ranges, 1 << 33), body.len() as u64);
         }
 
         #[test]

@@ -93,11 +93,6 @@ impl Status {
         self.0 >= 400
     }
 
-    /// 3xx, 304 among them.
-    pub const fn is_redirection(self) -> bool {
-        self.0 / 100 == 3
-    }
-
     /// Not so for 1xx, 204 and 304: such a reply ends with its head (RFC 9112 §6.3).
     pub const fn allows_body(self) -> bool {
         !matches!(self.0, 100..=199 | 204 | 304)
@@ -162,7 +157,6 @@ mod tests {
     #[test]
     fn classes() {
         assert!(Status::BAD_REQUEST.is_error() && Status::HTTP_VERSION_NOT_SUPPORTED.is_error());
-        assert!(!Status::NOT_MODIFIED.is_error() && Status::NOT_MODIFIED.is_redirection());
-        assert!(!Status::OK.is_redirection() && !Status::BAD_REQUEST.is_redirection());
+        assert!(!Status::OK.is_error() && !Status::NOT_MODIFIED.is_error());
     }
 }

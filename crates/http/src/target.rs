@@ -84,7 +84,7 @@ impl Scheme {
     }
 
     /// The port of a URL that names none.
-    pub const fn port(self) -> u16 {
+    pub const fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
             Scheme::Https => 443,
@@ -182,7 +182,7 @@ impl<'a> SafePath<'a> {
     }
 
     /// Whether any segment begins with a dot, but for `.well-known` as the first (RFC 8615).
-    pub fn hidden(&self) -> bool {
+    pub fn is_hidden(&self) -> bool {
         let mut segments = self.segments();
         segments.next().is_some_and(|first| first.starts_with('.') && first != ".well-known")
             || segments.any(|segment| segment.starts_with('.'))
@@ -202,7 +202,7 @@ impl<'a> SafePath<'a> {
 
     /// The file beside this one whose name is longer by `suffix`, as `logo.svg.gz` to `.gz`. `None` for
     /// a folder, and if `suffix` could not be part of a segment.
-    pub fn beside(&self, suffix: &str) -> Option<SafePath<'static>> {
+    pub fn with_suffix(&self, suffix: &str) -> Option<SafePath<'static>> {
         (!self.is_folder() && is_within_segment(suffix))
             .then(|| SafePath(Cow::Owned([&self.0, suffix].concat())))
     }
@@ -214,7 +214,7 @@ impl<'a> SafePath<'a> {
     }
 
     /// The folder that the first `count` segments name; `None` if there are fewer.
-    pub fn first(&self, count: usize) -> Option<SafePath<'_>> {
+    pub fn first_segments(&self, count: usize) -> Option<SafePath<'_>> {
         let end = match count {
             0 => 0,
             _ => self.0.match_indices('/').nth(count - 1)?.0 + 1,
@@ -223,7 +223,7 @@ impl<'a> SafePath<'a> {
     }
 
     /// The path beneath its first `count` segments; `None` if it has fewer. A folder stays a folder.
-    pub fn beneath(&self, count: usize) -> Option<SafePath<'_>> {
+    pub fn skip_segments(&self, count: usize) -> Option<SafePath<'_>> {
         let mut path = &*self.0;
         for _ in 0..count {
             path = match path.split_once('/') {
@@ -715,7 +715,7 @@ mod tests {
         for (raw, folder, name, extension, hidden) in rows {
             let path = SafePath::parse(raw).unwrap();
             assert_eq!(
-                (path.is_folder(), path.name(), path.extension(), path.hidden()),
+                (path.is_folder(), path.name(), path.extension(), path.is_hidden()),
                 (folder, name, extension, hidden),
                 "{raw}"
             );
@@ -738,17 +738,17 @@ mod tests {
     #[test]
     fn neighbours_folders_and_what_is_beneath() {
         let path = SafePath::parse("/a/b/c.svg").unwrap();
-        assert_eq!(path.beside(".gz").unwrap().as_str(), "a/b/c.svg.gz");
-        assert_eq!(path.beside("/x"), None);
-        assert_eq!(path.beside("\0"), None);
+        assert_eq!(path.with_suffix(".gz").unwrap().as_str(), "a/b/c.svg.gz");
+        assert_eq!(path.with_suffix("/x"), None);
+        assert_eq!(path.with_suffix("\0"), None);
         assert_eq!(path.as_folder().as_str(), "a/b/c.svg/");
-        assert_eq!(path.as_folder().beside(".gz"), None);
-        assert_eq!(SafePath::parse("/").unwrap().beside(".gz"), None);
-        assert_eq!(path.beneath(0).unwrap().as_str(), "a/b/c.svg");
-        assert_eq!(path.beneath(2).unwrap().as_str(), "c.svg");
-        assert_eq!(path.beneath(3).unwrap().as_str(), "");
-        assert_eq!(path.beneath(4), None);
-        let first = |count| path.first(count).map(|path| path.as_str().to_owned());
+        assert_eq!(path.as_folder().with_suffix(".gz"), None);
+        assert_eq!(SafePath::parse("/").unwrap().with_suffix(".gz"), None);
+        assert_eq!(path.skip_segments(0).unwrap().as_str(), "a/b/c.svg");
+        assert_eq!(path.skip_segments(2).unwrap().as_str(), "c.svg");
+        assert_eq!(path.skip_segments(3).unwrap().as_str(), "");
+        assert_eq!(path.skip_segments(4), None);
+        let first = |count| path.first_segments(count).map(|path| path.as_str().to_owned());
         assert_eq!([0, 1, 2, 3].map(first), [Some("".into()), Some("a/".into()), Some("a/b/".into()), None]);
         assert_eq!(path.to_string(), "/a/b/c.svg");
     }

@@ -19,7 +19,7 @@ pub mod fastcgi;
 
 pub mod scgi;
 
-pub mod reply;
+pub mod response;
 
 /// `bytes` in pieces, for the law that all readers keep.
 #[cfg(test)]

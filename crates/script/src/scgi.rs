@@ -1,5 +1,5 @@
 //! A request as SCGI has it: all variables in one netstring, and the body behind it. A connection has one
-//! request, and its end is the end of the reply, whose head `crate::reply` reads.
+//! request, and its end is the end of the reply, whose head `crate::response` reads.
 
 use std::fmt;
 

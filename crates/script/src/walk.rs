@@ -15,25 +15,14 @@ pub struct Split<'p> {
 
 /// What stands under a path, as far as the walk needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stands {
+pub enum FileKind {
     /// A regular file that may be run.
     Script,
     /// A regular file that may not.
-    Locked,
+    NotExecutable,
     Folder,
     /// A device, a socket, a pipe.
     Other,
-    Nothing,
-}
-
-/// Where the walk ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<'p> {
-    Script(Split<'p>),
-    /// What is there may not be run.
-    Denied(Split<'p>),
-    /// Every segment is a folder; an index script may stand in it.
-    Folder,
     Missing,
 }
 
@@ -44,27 +33,8 @@ pub fn splits<'p>(path: &'p SafePath, count: usize) -> impl Iterator<Item = Spli
     let ends = text.match_indices('/').map(|(at, _)| at).chain((!path.is_folder()).then_some(text.len()));
     ends.enumerate().skip(count).filter_map(move |(at, end)| {
         let name = text[..end].rsplit('/').next()?;
-        Some(Split { script: path.first(at)?.join(name)?, path_info: &text[end..] })
+        Some(Split { script: path.first_segments(at)?.join(name)?, path_info: &text[end..] })
     })
-}
-
-/// Walks down to the first thing that is no folder.
-pub fn walk<'p>(path: &'p SafePath, count: usize, mut look: impl FnMut(&SafePath) -> Stands) -> Verdict<'p> {
-    for split in splits(path, count) {
-        match look(&split.script) {
-            Stands::Folder => continue,
-            Stands::Script => return Verdict::Script(split),
-            Stands::Locked | Stands::Other => return Verdict::Denied(split),
-            Stands::Nothing => return Verdict::Missing,
-        }
-    }
-    Verdict::Folder
-}
-
-/// Whether a script of this name says that it writes the whole reply itself (RFC 3875 §5: how a server
-/// tells is its own affair; all of them have taken `nph-`).
-pub fn is_nph(name: &str) -> bool {
-    name.starts_with("nph-")
 }
 
 #[cfg(test)]
@@ -72,77 +42,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn walked(raw: &str, count: usize, disk: &[(&str, Stands)]) -> String {
-        let path = SafePath::parse(raw).unwrap();
-        let look = |path: &SafePath| {
-            let stands = disk.iter().find(|(name, _)| *name == path.as_str());
-            stands.map_or(Stands::Nothing, |(_, stands)| *stands)
-        };
-        match walk(&path, count, look) {
-            Verdict::Script(split) => format!("{} + {}", split.script.as_str(), split.path_info),
-            Verdict::Denied(split) => format!("denied {}", split.script.as_str()),
-            Verdict::Folder => "folder".into(),
-            Verdict::Missing => "missing".into(),
-        }
-    }
-
-    #[test]
-    fn the_first_that_is_no_folder_is_the_script() {
-        let disk = [
-            ("bin", Stands::Folder),
-            ("bin/a.cgi", Stands::Script),
-            ("bin/text", Stands::Locked),
-            ("bin/pipe", Stands::Other),
-            ("bin/more", Stands::Folder),
-            ("bin/more/b", Stands::Script),
-        ];
-        let check = |raw, expected: &str| assert_eq!(walked(raw, 0, &disk), expected, "{raw}");
-        check("/bin/a.cgi", "bin/a.cgi + ");
-        check("/bin/a.cgi/", "bin/a.cgi + /");
-        check("/bin/a.cgi/x", "bin/a.cgi + /x");
-        check("/bin/a.cgi/x/y/", "bin/a.cgi + /x/y/");
-        check("/bin/a.cgi//x%2520/../y", "bin/a.cgi + /y");
-        check("/bin/more/b/more/b", "bin/more/b + /more/b");
-        check("/bin/text", "denied bin/text");
-        check("/bin/text/x", "denied bin/text");
-        check("/bin/pipe", "denied bin/pipe");
-        check("/bin", "folder");
-        check("/bin/", "folder");
-        check("/bin/more/", "folder");
-        check("/", "folder");
-        check("/bin/none", "missing");
-        check("/bin/none/a.cgi", "missing");
-        check("/none/bin/a.cgi", "missing");
-    }
-
-    #[test]
-    fn the_folders_of_a_route_are_not_looked_at() {
-        let disk = [("bin", Stands::Script), ("bin/a", Stands::Script)];
-        assert_eq!(walked("/bin/a/b", 0, &disk), "bin + /a/b");
-        assert_eq!(walked("/bin/a/b", 1, &disk), "bin/a + /b");
-        assert_eq!(walked("/bin/a/b", 3, &disk), "folder");
-        assert_eq!(walked("/bin/a/b", 9, &disk), "folder");
-    }
-
-    #[test]
-    fn one_look_for_each_folder_and_one_more() {
-        let path = format!("/{}", "a/".repeat(2000));
-        let path = SafePath::parse(&path).unwrap();
-        let mut looks = 0;
-        let verdict = walk(&path, 0, |path| {
-            looks += 1;
-            if path.as_str() == "a" { Stands::Folder } else { Stands::Nothing }
-        });
-        assert_eq!((verdict, looks), (Verdict::Missing, 2));
-    }
-
-    #[test]
-    fn names_of_whole_replies() {
-        for (name, whole) in [("nph-a.cgi", true), ("nph-", true), ("nph", false), ("a-nph-", false)] {
-            assert_eq!(is_nph(name), whole, "{name}");
-        }
-    }
 
     proptest! {
         #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use script::environment::{self, Environment};
 use script::fastcgi::client::{Client, Event};
-use script::fastcgi::{Abilities, Ending, Keep, Multiplexing, RequestId, Role};
-use script::reply::{self, Parser, Step};
+use script::fastcgi::{Capabilities, Multiplexing, Persistence, ProtocolStatus, RequestId, Role};
+use script::response::{self, Parser, Step};
 
 /// Longer than any program takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -121,7 +121,7 @@ fn answers_many_requests_on_one_connection(command: Command) {
     for _ in 0..50 {
         connection.check("hello", b"", b"Hello!\n");
     }
-    let response = connection.ask(&[("QUERY_STRING", "hello")], b"", Keep::Close);
+    let response = connection.ask(&[("QUERY_STRING", "hello")], b"", Persistence::Close);
     assert_eq!(body_of(&response.stdout), b"Hello!\n");
     connection.is_closed();
     application.connect().check("hello", b"", b"Hello!\n");
@@ -168,7 +168,7 @@ fn an_unread_body_does_not_disturb_the_next_request(command: Command) {
 fn sends_flushed_output_at_once(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
-    let id = connection.begin(&[("QUERY_STRING", "step")], Keep::Open);
+    let id = connection.begin(&[("QUERY_STRING", "step")], Persistence::KeepAlive);
     let mut response = Response::default();
     while !response.stdout.ends_with(b"\r\n\r\n1") {
         assert!(connection.receive(&mut response), "the end comes after the requested byte");
@@ -186,7 +186,7 @@ fn each_request_has_its_own_environment(command: Command) {
     let mut connection = application.connect();
     let mut check = |variables: &[(&str, &str)], expected: &str| {
         let variables = [&[("QUERY_STRING", "environment")], variables].concat();
-        let response = connection.ask(&variables, b"", Keep::Open);
+        let response = connection.ask(&variables, b"", Persistence::KeepAlive);
         assert_eq!(String::from_utf8_lossy(body_of(&response.stdout)), expected);
     };
     let long = "long".repeat(10_000);
@@ -214,7 +214,7 @@ fn each_request_has_its_own_environment(command: Command) {
 fn sends_stderr_to_the_server(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
-    let response = connection.ask(&[("QUERY_STRING", "stderr")], b"", Keep::Open);
+    let response = connection.ask(&[("QUERY_STRING", "stderr")], b"", Persistence::KeepAlive);
     assert_eq!(body_of(&response.stdout), b"Hello!\n");
     assert_eq!(response.stderr, b"oops\n");
     connection.check("hello", b"", b"Hello!\n");
@@ -223,7 +223,7 @@ fn sends_stderr_to_the_server(command: Command) {
 fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
-    let id = connection.begin(&[("QUERY_STRING", "endless")], Keep::Open);
+    let id = connection.begin(&[("QUERY_STRING", "endless")], Persistence::KeepAlive);
     let mut out = Vec::new();
     connection.client.end_stdin(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
@@ -235,18 +235,18 @@ fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
     connection.client.abort(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
     while connection.receive(&mut response) {}
-    assert_eq!(response.ending, Some(Ending::Complete));
+    assert_eq!(response.ending, Some(ProtocolStatus::Complete));
     connection.check("hello", b"", b"Hello!\n");
 
     // A program that waits for its body sees the end.
-    let id = connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
+    let id = connection.begin(&[("QUERY_STRING", "echo")], Persistence::KeepAlive);
     let mut out = Vec::new();
     connection.client.stdin(id, b"a part", &mut out);
     connection.client.abort(id, &mut out);
     connection.stream.write_all(&out).expect("a connection");
     let mut response = Response::default();
     while connection.receive(&mut response) {}
-    assert_eq!((response.ending, response.stdout.len()), (Some(Ending::Complete), 0));
+    assert_eq!((response.ending, response.stdout.len()), (Some(ProtocolStatus::Complete), 0));
     connection.check("hello", b"", b"Hello!\n");
 }
 
@@ -255,9 +255,9 @@ fn an_exit_ends_the_request(command: Command) {
     let mut application = Application::start(command);
     let mut connection = application.connect();
     connection.check("hello", b"", b"Hello!\n");
-    let response = connection.ask(&[("QUERY_STRING", "exit")], b"", Keep::Open);
+    let response = connection.ask(&[("QUERY_STRING", "exit")], b"", Persistence::KeepAlive);
     assert_eq!(body_of(&response.stdout), b"partial");
-    assert_eq!(response.ending, Some(Ending::Complete));
+    assert_eq!(response.ending, Some(ProtocolStatus::Complete));
     assert!(matches!(response.exit, 1 | 3), "{}", response.exit);
     connection.is_closed();
     drop(connection);
@@ -290,7 +290,7 @@ fn closes_the_connection_of_a_server_that_errs_or_disconnects(command: Command) 
     let mut whole = Vec::new();
     let id = connection.client.begin(
         Role::Responder,
-        Keep::Open,
+        Persistence::KeepAlive,
         &variables(&[("QUERY_STRING", "echo")]),
         &mut whole,
     );
@@ -305,25 +305,25 @@ fn answers_protocol_records(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let mut out = Vec::new();
-    connection.client.ask_abilities(&mut out);
+    connection.client.query_capabilities(&mut out);
     connection.stream.write_all(&out).expect("a connection");
     let mut response = Response::default();
     while response.abilities.is_none() {
         connection.receive(&mut response);
     }
     let abilities =
-        Abilities { connections: Some(1), requests: Some(1), multiplexing: Some(Multiplexing::No) };
+        Capabilities { connections: Some(1), requests: Some(1), multiplexing: Some(Multiplexing::No) };
     assert_eq!(response.abilities, Some(abilities));
     connection.check("hello", b"", b"Hello!\n");
 
     // A second concurrent request is rejected, and the first continues. Padding and small records are read
     // like any others.
     let mut connection = Connection { client: Client::new(2), ..application.connect() };
-    let first = connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
-    connection.begin(&[("QUERY_STRING", "echo")], Keep::Open);
+    let first = connection.begin(&[("QUERY_STRING", "echo")], Persistence::KeepAlive);
+    connection.begin(&[("QUERY_STRING", "echo")], Persistence::KeepAlive);
     let mut response = Response::default();
     while connection.receive(&mut response) {}
-    assert_eq!(response.ending, Some(Ending::CannotMultiplex));
+    assert_eq!(response.ending, Some(ProtocolStatus::CannotMultiplex));
     let padded = [&[1, 5, 0, first.number() as u8, 0, 2, 255, 0], &b"hi"[..], &[7; 255]].concat();
     for byte in padded {
         connection.stream.write_all(&[byte]).expect("a connection");
@@ -338,7 +338,7 @@ fn answers_protocol_records(command: Command) {
     // An authorizer has no body, and no record that ends it.
     let id = connection.client.begin(
         Role::Authorizer,
-        Keep::Open,
+        Persistence::KeepAlive,
         &variables(&[("QUERY_STRING", "echo")]),
         &mut out,
     );
@@ -475,7 +475,7 @@ fn variables(pairs: &[(&str, &str)]) -> Environment {
 /// The output after the head.
 #[track_caller]
 fn body_of(output: &[u8]) -> &[u8] {
-    match Parser::new(reply::Limits::default()).receive(output) {
+    match Parser::new(response::Limits::default()).receive(output) {
         Step::Head(head, used) => {
             assert_eq!(head.value("content-type"), Some(&b"text/plain"[..]));
             &output[used..]
@@ -531,24 +531,24 @@ struct Connection {
 struct Response {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    ending: Option<Ending>,
+    ending: Option<ProtocolStatus>,
     exit: u32,
-    abilities: Option<Abilities>,
+    abilities: Option<Capabilities>,
 }
 
 impl Connection {
     #[track_caller]
     fn check(&mut self, query: &str, body: &[u8], expected: &[u8]) {
-        let response = self.ask(&[("QUERY_STRING", query)], body, Keep::Open);
+        let response = self.ask(&[("QUERY_STRING", query)], body, Persistence::KeepAlive);
         let found = body_of(&response.stdout);
         // Not `assert_eq`, which would print megabytes.
         assert!(found == expected, "{query}: {} bytes, expected {}", found.len(), expected.len());
-        assert_eq!((response.ending, response.exit), (Some(Ending::Complete), 0));
+        assert_eq!((response.ending, response.exit), (Some(ProtocolStatus::Complete), 0));
         assert_eq!(response.stderr, b"");
     }
 
     /// Sends while it reads, as a server does.
-    fn ask(&mut self, variables: &[(&str, &str)], body: &[u8], keep: Keep) -> Response {
+    fn ask(&mut self, variables: &[(&str, &str)], body: &[u8], keep: Persistence) -> Response {
         let id = self.begin(variables, keep);
         let mut out = Vec::new();
         self.client.stdin(id, body, &mut out);
@@ -562,7 +562,7 @@ impl Connection {
         response
     }
 
-    fn begin(&mut self, pairs: &[(&str, &str)], keep: Keep) -> RequestId {
+    fn begin(&mut self, pairs: &[(&str, &str)], keep: Persistence) -> RequestId {
         let mut out = Vec::new();
         let id = self.client.begin(Role::Responder, keep, &variables(pairs), &mut out).expect("an id");
         self.stream.write_all(&out).expect("a connection");
@@ -571,7 +571,10 @@ impl Connection {
 
     /// The beginning of a request whose parameters are incomplete.
     fn begin_without(&mut self, out: &mut Vec<u8>) -> RequestId {
-        let id = self.client.begin(Role::Responder, Keep::Open, &Environment::default(), out).expect("an id");
+        let id = self
+            .client
+            .begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), out)
+            .expect("an id");
         out.truncate(out.len() - 8);
         id
     }
@@ -591,7 +594,7 @@ impl Connection {
                 }
                 Event::Stdout(_, bytes) => response.stdout.extend_from_slice(bytes),
                 Event::Stderr(_, bytes) => response.stderr.extend_from_slice(bytes),
-                Event::Abilities(found) => response.abilities = Some(found),
+                Event::Capabilities(found) => response.abilities = Some(found),
                 Event::Unknown(kind) => panic!("{kind} is unknown"),
                 Event::End(_, ending, exit) => (response.ending, response.exit) = (Some(ending), exit),
             }

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use taipan_http::reply::Block;
+use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
@@ -19,7 +19,7 @@ use crate::services::Services;
 
 /// An answer: a head with, often, the whole body right behind it, and what follows.
 pub struct Response {
-    pub head: Rc<Block>,
+    pub head: Rc<ResponseHead>,
     /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
     pub end: usize,
     pub body: Body,
@@ -89,7 +89,7 @@ impl Body {
 
 impl Response {
     /// The whole block and nothing behind it.
-    pub fn from_head(head: impl Into<Rc<Block>>) -> Response {
+    pub fn from_head(head: impl Into<Rc<ResponseHead>>) -> Response {
         let head = head.into();
         Response { end: head.bytes().len(), head, body: Body::Nothing, start: 0, broken: None }
     }

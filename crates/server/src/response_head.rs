@@ -5,7 +5,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use site::model::{HeaderRule, Route, Site};
-use taipan_http::reply::{Block, Builder};
+use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 
 use crate::clock::Clock;
@@ -77,7 +77,7 @@ impl<'a> HeadWriter<'a> {
     }
 
     /// The head, followed by `body`.
-    pub fn finish_with(self, body: &[u8]) -> Block {
+    pub fn finish_with(self, body: &[u8]) -> ResponseHead {
         let mut builder = self.builder;
         for rule in self.rules {
             if let HeaderRule::Set(name, value) = rule
@@ -90,7 +90,7 @@ impl<'a> HeadWriter<'a> {
         builder.finish_with(body)
     }
 
-    pub fn finish(self) -> Block {
+    pub fn finish(self) -> ResponseHead {
         self.finish_with(&[])
     }
 }
@@ -101,18 +101,18 @@ fn is_framing(name: &str) -> bool {
 
 /// A block that is sent again and again, with the `Date` of the second.
 pub struct Dated {
-    block: RefCell<Rc<Block>>,
+    block: RefCell<Rc<ResponseHead>>,
     second: Cell<i64>,
 }
 
 impl Dated {
     /// Of a block that was written in this second.
-    pub fn new(block: Block, clock: &Clock) -> Dated {
+    pub fn new(block: ResponseHead, clock: &Clock) -> Dated {
         Dated { block: RefCell::new(Rc::new(block)), second: Cell::new(clock.now()) }
     }
 
     #[inline]
-    pub fn at(&self, clock: &Clock) -> Rc<Block> {
+    pub fn at(&self, clock: &Clock) -> Rc<ResponseHead> {
         if self.second.get() != clock.now() {
             self.second.set(clock.now());
             // Copies only if an answer with the old date is still on its way.
@@ -122,7 +122,7 @@ impl Dated {
     }
 
     /// With whatever date it has.
-    pub fn block(&self) -> Ref<'_, Block> {
+    pub fn block(&self) -> Ref<'_, ResponseHead> {
         Ref::map(self.block.borrow(), Rc::as_ref)
     }
 }

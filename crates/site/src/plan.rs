@@ -133,7 +133,7 @@ impl Files<'_, '_> {
     /// The path beneath `root`.
     pub fn below(&self) -> SafePath<'_> {
         // The pattern of an alias has all the segments that are taken away, and so has the path.
-        self.path.beneath(self.strip).unwrap_or_else(|| self.path.clone())
+        self.path.skip_segments(self.strip).unwrap_or_else(|| self.path.clone())
     }
 }
 
@@ -296,7 +296,7 @@ fn files<'s, 'p>(
 ) -> Plan<'s, 'p> {
     // The request's path and not the one below: an alias can give a dot folder another name, and what
     // was hidden by the request's is not to be found there either.
-    if route.files.dotfiles == Dotfiles::Deny && path.hidden() {
+    if route.files.dotfiles == Dotfiles::Deny && path.is_hidden() {
         return Plan::Status { route, status: Status::NOT_FOUND, why: Why::Dotfile };
     }
     let index = index(host, route, &path);

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use taipan_http::forwarded::{self, Said};
+use taipan_http::forwarded::{self, Forwarded};
 use taipan_http::head::Head;
 use taipan_http::target::Scheme;
 
@@ -84,13 +84,13 @@ impl Proxies {
             return None;
         }
         let trusts = |address| self.trust(Some(address));
-        let of = |said: Said<'a>| Origin {
+        let of = |said: Forwarded<'a>| Origin {
             client: said.client,
             scheme: said.scheme.unwrap_or(head.scheme),
             authority: said.host.unwrap_or(head.authority),
         };
         match (forwarded::x_forwarded(head, trusts), forwarded::forwarded(head, trusts)) {
-            (None, None) => Some(of(Said::default())),
+            (None, None) => Some(of(Forwarded::default())),
             (Some(said), None) | (None, Some(said)) => Some(of(said)),
             (Some(said), Some(other)) => {
                 let origin = of(said);

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use script::walk::{Stands, splits};
+use script::walk::{FileKind, splits};
 use taipan_http::target::SafePath;
 
 use crate::model::{Action, Dotfiles, Host, Route, Script, Symlinks};
@@ -146,30 +146,32 @@ pub fn is_script(host: &Host, path: &SafePath) -> bool {
 
 impl Walk {
     /// Where it ends. `look` says what stands at a step; its error ends it.
-    pub fn end<E>(&self, mut look: impl FnMut(&Step) -> Result<Stands, E>) -> Result<Verdict, E> {
+    pub fn end<E>(&self, mut look: impl FnMut(&Step) -> Result<FileKind, E>) -> Result<Verdict, E> {
         let mut missing: Option<&Step> = None;
-        let mut own = Stands::Nothing;
+        let mut own = FileKind::Missing;
         for (at, step) in self.steps.iter().enumerate() {
             // Beneath what is not there is nothing.
             let stands = match missing {
-                Some(above) if step.is_below(above) => Stands::Nothing,
+                Some(above) if step.is_below(above) => FileKind::Missing,
                 _ => look(step)?,
             };
             match (stands, step.kind, step.runs) {
-                (Stands::Script | Stands::Locked, Kind::Index, Runs::Not) => return Ok(Verdict::Otherwise),
-                (Stands::Script, Kind::Index, _) if !self.path.is_folder() => return Ok(Verdict::ToFolder),
-                (Stands::Script, _, _) => return Ok(Verdict::Run(at)),
-                (Stands::Other | Stands::Folder, Kind::Index, _) => {}
-                (Stands::Locked | Stands::Other, _, _) => return Ok(Verdict::Denied(at)),
-                (Stands::Folder, Kind::Split, _) if matches!(step.path_info.as_str(), "" | "/") => {
-                    own = Stands::Folder;
+                (FileKind::Script | FileKind::NotExecutable, Kind::Index, Runs::Not) => {
+                    return Ok(Verdict::Otherwise);
                 }
-                (Stands::Nothing, Kind::Split, _) => missing = Some(step),
-                (Stands::Folder | Stands::Nothing, _, _) => {}
+                (FileKind::Script, Kind::Index, _) if !self.path.is_folder() => return Ok(Verdict::ToFolder),
+                (FileKind::Script, _, _) => return Ok(Verdict::Run(at)),
+                (FileKind::Other | FileKind::Folder, Kind::Index, _) => {}
+                (FileKind::NotExecutable | FileKind::Other, _, _) => return Ok(Verdict::Denied(at)),
+                (FileKind::Folder, Kind::Split, _) if matches!(step.path_info.as_str(), "" | "/") => {
+                    own = FileKind::Folder;
+                }
+                (FileKind::Missing, Kind::Split, _) => missing = Some(step),
+                (FileKind::Folder | FileKind::Missing, _, _) => {}
             }
         }
         Ok(match (self.own, own) {
-            (Own::Script, Stands::Folder) => Verdict::Folder,
+            (Own::Script, FileKind::Folder) => Verdict::Folder,
             (Own::Folder, _) => Verdict::Folder,
             (Own::Script | Own::Files, _) => Verdict::Otherwise,
         })
@@ -214,7 +216,7 @@ impl Step {
         Some(Step {
             route: id,
             root: root.to_owned(),
-            below: name.beneath(strip)?.into_owned(),
+            below: name.skip_segments(strip)?.into_owned(),
             symlinks: route.files.symlinks,
             path_info: path_info.to_owned(),
             name,
@@ -268,7 +270,7 @@ fn is_folder_of(route: &Route, path: &SafePath) -> bool {
 
 /// What is behind a script is for the script to judge; the path to it must not be hidden.
 fn is_hidden(route: &Route, name: &SafePath) -> bool {
-    route.files.dotfiles == Dotfiles::Deny && name.hidden()
+    route.files.dotfiles == Dotfiles::Deny && name.is_hidden()
 }
 
 /// The file that PATH_INFO would be, were it a path of its own (RFC 3875 §4.1.6).
@@ -280,7 +282,7 @@ pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
     taipan_http::target::encode_path(path_info, &mut encoded);
     let path = SafePath::parse(&encoded).ok()?;
     match &host.routes.get(host.routes.find(&path)).action {
-        Action::Files { root, strip } => Some(root.join(path.beneath(*strip)?.as_str())),
+        Action::Files { root, strip } => Some(root.join(path.skip_segments(*strip)?.as_str())),
         Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
     }
 }

@@ -5,7 +5,7 @@ use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
 use taipan_http::head::Field;
 
-use super::{Asked, Claims, Credentials, EnvironmentError, Writer};
+use super::{CgiRequest, Claims, Credentials, EnvironmentError, Writer};
 
 /// What becomes of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ const FATES: [(&str, Fate); 17] = [
     ("proxy-authenticate", Fate::Drop),
 ];
 
-pub(super) fn write(asked: &Asked, writer: &mut Writer) -> Result<(), EnvironmentError> {
+pub(super) fn write(asked: &CgiRequest, writer: &mut Writer) -> Result<(), EnvironmentError> {
     if !asked.host.is_empty() {
         writer.set("HTTP_HOST", asked.host)?;
     }
@@ -77,7 +77,7 @@ fn fate(name: &[u8], claims: Claims) -> Fate {
         // one of them only. What else may be in a token, no shell can say.
         None if name.is_empty() => Fate::Drop,
         // REMOTE_ADDR, HTTPS and HTTP_HOST have it.
-        None if forwarded::is_read(name) => Fate::Drop,
+        None if forwarded::is_interpreted(name) => Fate::Drop,
         None if claims == Claims::Withheld && forwarded::is_claim(name) => Fate::Drop,
         None if name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') => Fate::Pass(b", "),
         None => Fate::Drop,

@@ -6,8 +6,8 @@
 //! written from the same variables. Knows nothing of where a script runs.
 
 mod additions;
-mod asked;
 mod fields;
+mod request;
 
 use std::ffi::CStr;
 use std::fmt;
@@ -18,7 +18,7 @@ use taipan_http::status::Status;
 use taipan_http::target::Scheme;
 
 pub use additions::{AdditionError, Additions};
-pub use asked::{Asked, Claims, Credentials, User};
+pub use request::{CgiRequest, Claims, Credentials};
 
 /// How large an environment gets. Linux ends one string at 128 KiB, and many a FastCGI application
 /// all parameters at 64 KiB.
@@ -56,7 +56,7 @@ pub enum EnvironmentError {
 
 /// The environment in which a script is asked. `additions` replace what is set otherwise.
 pub fn environment(
-    asked: &Asked,
+    asked: &CgiRequest,
     additions: &Additions,
     limits: Limits,
 ) -> Result<Environment, EnvironmentError> {
@@ -164,7 +164,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// What was sent in the request line and of the body.
-    fn request(&mut self, asked: &Asked) -> Result<(), EnvironmentError> {
+    fn request(&mut self, asked: &CgiRequest) -> Result<(), EnvironmentError> {
         self.set("GATEWAY_INTERFACE", "CGI/1.1")?;
         self.set("REQUEST_METHOD", asked.method)?;
         self.set("SERVER_PROTOCOL", asked.protocol)?;
@@ -193,7 +193,7 @@ impl Writer<'_> {
     }
 
     /// Which script is asked.
-    fn script(&mut self, asked: &Asked) -> Result<(), EnvironmentError> {
+    fn script(&mut self, asked: &CgiRequest) -> Result<(), EnvironmentError> {
         self.set("SCRIPT_NAME", asked.script_name)?;
         self.set("SCRIPT_FILENAME", asked.script_filename)?;
         self.set("DOCUMENT_ROOT", asked.document_root)?;
@@ -207,7 +207,7 @@ impl Writer<'_> {
     }
 
     /// Both ends of the connection, and who is at the other.
-    fn ends(&mut self, asked: &Asked) -> Result<(), EnvironmentError> {
+    fn ends(&mut self, asked: &CgiRequest) -> Result<(), EnvironmentError> {
         self.set("SERVER_SOFTWARE", asked.software)?;
         self.set("SERVER_NAME", asked.server_name)?;
         self.make("SERVER_PORT", |block| write_number(asked.server_port.into(), block))?;
@@ -221,13 +221,6 @@ impl Writer<'_> {
         }
         if let Some(port) = asked.remote_port {
             self.make("REMOTE_PORT", |block| write_number(port.into(), block))?;
-        }
-        if let Some(name) = asked.remote_host {
-            self.set("REMOTE_HOST", name)?;
-        }
-        if let Some(user) = asked.user {
-            self.set("AUTH_TYPE", user.how)?;
-            self.set("REMOTE_USER", user.name)?;
         }
         Ok(())
     }

@@ -5,8 +5,11 @@
 use std::fmt;
 
 use super::pairs::{self, PairCut};
-use super::record::{self, Decoder, HEADER_LEN, Header, Kind, WrongVersion};
-use super::{Ending, Keep, MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, RequestId, Role, stream};
+use super::record::{self, Decoder, Header, Kind, WrongVersion};
+use super::{
+    MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, Persistence, ProtocolStatus, RequestId, Role, persistence,
+    stream,
+};
 use crate::environment::{self, Environment, EnvironmentError};
 
 /// Bytes of FCGI_BEGIN_REQUEST.
@@ -33,7 +36,7 @@ pub struct Application {
     limits: Limits,
     requests: Vec<Request>,
     /// As the latest request has it.
-    keep: Keep,
+    keep: Persistence,
     /// The content of a record that is read as a whole.
     content: Vec<u8>,
     refused: Option<ApplicationError>,
@@ -52,7 +55,7 @@ pub enum Event<'a> {
     /// Nobody waits for the answer any more: it is to be finished all the same.
     Abort(RequestId),
     /// Something was appended to the output, which is to be sent.
-    Answered,
+    OutputAppended,
 }
 
 /// The parameters of a request, complete and readable.
@@ -110,7 +113,7 @@ impl Application {
             decoder: Decoder::default(),
             limits,
             requests: Vec::new(),
-            keep: Keep::Open,
+            keep: Persistence::KeepAlive,
             content: Vec::new(),
             refused: None,
         }
@@ -134,12 +137,6 @@ impl Application {
         stream::write(Kind::Stdout, id, bytes, out);
     }
 
-    /// What goes before a piece of the answer that is sent from where it is, and for how many of its
-    /// `len` bytes it stands.
-    pub fn stdout_header(id: RequestId, len: usize) -> ([u8; HEADER_LEN], usize) {
-        stream::header(Kind::Stdout, id, len)
-    }
-
     /// Appends a piece for the server's log.
     pub fn stderr(&self, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) {
         stream::write(Kind::Stderr, id, bytes, out);
@@ -150,12 +147,12 @@ impl Application {
     pub fn finish(&mut self, id: RequestId, exit: u32, out: &mut Vec<u8>) {
         self.requests.retain(|request| request.id != id.0);
         stream::end(Kind::Stdout, id, out);
-        end_request(id.0, exit, Ending::Complete, out);
+        end_request(id.0, exit, ProtocolStatus::Complete, out);
     }
 
     /// Whether the connection stays, now that what is appended has been sent.
-    pub fn keep(&self) -> Keep {
-        if self.requests.is_empty() { self.keep } else { Keep::Open }
+    pub fn keep(&self) -> Persistence {
+        if self.requests.is_empty() { self.keep } else { Persistence::KeepAlive }
     }
 
     /// Requests that have not been finished.
@@ -256,7 +253,7 @@ impl Application {
             // Nobody has heard of it yet, so nobody needs to finish it.
             (Kind::AbortRequest, Some(Phase::Parameters)) => {
                 self.finish(RequestId(id), 0, out);
-                Ok(Some(Event::Answered))
+                Ok(Some(Event::OutputAppended))
             }
             (Kind::AbortRequest, Some(Phase::Stdin | Phase::Answer)) => {
                 self.set(id, Phase::Aborted);
@@ -266,7 +263,7 @@ impl Application {
             (Kind::Other(number), _) => {
                 out.extend(Header::new(Kind::UnknownType, 0, 8).to_bytes());
                 out.extend([number, 0, 0, 0, 0, 0, 0, 0]);
-                Ok(Some(Event::Answered))
+                Ok(Some(Event::OutputAppended))
             }
             _ => Ok(None),
         }
@@ -277,20 +274,24 @@ impl Application {
             return None;
         };
         let refusal = match Role::of(u16::from_be_bytes([role_high, role_low])) {
-            None => Ending::UnknownRole,
-            Some(_) if !self.requests.is_empty() && self.limits.requests <= 1 => Ending::CannotMultiplex,
-            Some(_) if self.requests.len() >= usize::from(self.limits.requests.max(1)) => Ending::Overloaded,
+            None => ProtocolStatus::UnknownRole,
+            Some(_) if !self.requests.is_empty() && self.limits.requests <= 1 => {
+                ProtocolStatus::CannotMultiplex
+            }
+            Some(_) if self.requests.len() >= usize::from(self.limits.requests.max(1)) => {
+                ProtocolStatus::Overloaded
+            }
             Some(role) => {
-                self.keep = Keep::of(flags);
+                self.keep = persistence(flags);
                 self.requests.push(Request { id, role, phase: Phase::Parameters, parameters: Vec::new() });
                 return None;
             }
         };
         if self.requests.is_empty() {
-            self.keep = Keep::of(flags);
+            self.keep = persistence(flags);
         }
         end_request(id, 0, refusal, out);
-        Some(Event::Answered)
+        Some(Event::OutputAppended)
     }
 
     fn parameters_end(&mut self, id: u16) -> Result<Option<Event<'static>>, ApplicationError> {
@@ -320,7 +321,7 @@ impl Application {
         }
         out.extend(Header::new(Kind::GetValuesResult, 0, answer.len() as u16).to_bytes());
         out.extend(answer);
-        Ok(Event::Answered)
+        Ok(Event::OutputAppended)
     }
 
     fn request(&mut self, id: u16) -> Option<&mut Request> {
@@ -350,7 +351,7 @@ impl Parameters {
     }
 }
 
-fn end_request(id: u16, exit: u32, ending: Ending, out: &mut Vec<u8>) {
+fn end_request(id: u16, exit: u32, ending: ProtocolStatus, out: &mut Vec<u8>) {
     let [a, b, c, d] = exit.to_be_bytes();
     out.extend(Header::new(Kind::EndRequest, id, 8).to_bytes());
     out.extend([a, b, c, d, ending.number(), 0, 0, 0]);

@@ -3,14 +3,14 @@
 //!
 //! A peer that breaks a rule is refused, and then nothing on the connection can be believed. An id is
 //! not given again at once, so that a late record of an ended request is not taken for the next one's.
-//! Knows nothing of what is in a reply: that is `crate::reply`.
+//! Knows nothing of what is in a reply: that is `crate::response`.
 
 use std::fmt;
 
-use super::record::{self, Decoder, HEADER_LEN, Header, Kind, WrongVersion};
+use super::record::{self, Decoder, Header, Kind, WrongVersion};
 use super::{
-    Abilities, Ending, Keep, MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, Multiplexing, RequestId, Role,
-    pairs, stream,
+    Capabilities, MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, Multiplexing, Persistence, ProtocolStatus,
+    RequestId, Role, flags, pairs, stream,
 };
 use crate::environment::Environment;
 
@@ -52,9 +52,9 @@ pub enum Event<'a> {
     /// A piece for the log, never empty.
     Stderr(RequestId, &'a [u8]),
     /// Nothing more comes of this request. The number is what a program would have exited with.
-    End(RequestId, Ending, u32),
-    /// What was asked by `ask_abilities`.
-    Abilities(Abilities),
+    End(RequestId, ProtocolStatus, u32),
+    /// What was asked by `query_capabilities`.
+    Capabilities(Capabilities),
     /// The application does not know this type of record; a reply to a question.
     Unknown(Kind),
 }
@@ -128,7 +128,7 @@ impl Client {
     pub fn begin(
         &mut self,
         role: Role,
-        keep: Keep,
+        keep: Persistence,
         environment: &Environment,
         out: &mut Vec<u8>,
     ) -> Option<RequestId> {
@@ -136,7 +136,7 @@ impl Client {
         let [role_high, role_low] = role.number().to_be_bytes();
         out.reserve(environment.block().len() + 64);
         out.extend(Header::new(Kind::BeginRequest, id.0, BODY_LEN).to_bytes());
-        out.extend([role_high, role_low, keep.flags(), 0, 0, 0, 0, 0]);
+        out.extend([role_high, role_low, flags(keep), 0, 0, 0, 0, 0]);
         stream::write_made(Kind::Params, id, out, |out| {
             let told = |name: &[u8]| role == Role::Responder || !NOT_FOR_AUTHORIZERS.contains(&name);
             for (name, value) in environment.iter().filter(|(name, _)| told(name)) {
@@ -159,12 +159,6 @@ impl Client {
         matches!(self.slot(id.0), Slot::Open | Slot::OutputEnded)
     }
 
-    /// What goes before a piece of the body that is sent from where it is, and for how many of its `len`
-    /// bytes it stands.
-    pub fn stdin_header(id: RequestId, len: usize) -> ([u8; HEADER_LEN], usize) {
-        stream::header(Kind::Stdin, id, len)
-    }
-
     /// Appends the end of the body, which a responder waits for even if there is none.
     pub fn end_stdin(&self, id: RequestId, out: &mut Vec<u8>) {
         if self.takes_input(id) {
@@ -181,7 +175,7 @@ impl Client {
     }
 
     /// Appends the question what the application can do (§4.1).
-    pub fn ask_abilities(&mut self, out: &mut Vec<u8>) {
+    pub fn query_capabilities(&mut self, out: &mut Vec<u8>) {
         let mut content = Vec::new();
         for name in [MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES] {
             pairs::encode(name.as_bytes(), b"", &mut content);
@@ -192,7 +186,7 @@ impl Client {
     }
 
     /// So many requests at a time from now on, but no more than it was made for.
-    pub fn allow(&mut self, concurrent: u16) {
+    pub fn set_concurrency(&mut self, concurrent: u16) {
         self.concurrent = concurrent.clamp(1, (self.slots.len() / 2) as u16);
     }
 
@@ -299,7 +293,9 @@ impl Client {
             Kind::EndRequest => self.end_of_request(id).map(Some),
             Kind::GetValuesResult => {
                 self.question = Question::None;
-                abilities(&self.content).ok_or(ClientError::Values).map(|found| Some(Event::Abilities(found)))
+                abilities(&self.content)
+                    .ok_or(ClientError::Values)
+                    .map(|found| Some(Event::Capabilities(found)))
             }
             Kind::UnknownType => {
                 self.question = Question::None;
@@ -314,7 +310,7 @@ impl Client {
         let &[a, b, c, d, ending, ..] = self.content.as_slice() else {
             return Err(ClientError::Length(Kind::EndRequest, BODY_LEN));
         };
-        let ending = Ending::of(ending).ok_or(ClientError::Status(ending))?;
+        let ending = ProtocolStatus::of(ending).ok_or(ClientError::Status(ending))?;
         self.set(id, Slot::Ended);
         self.running -= 1;
         Ok(Event::End(RequestId(id), ending, u32::from_be_bytes([a, b, c, d])))
@@ -348,8 +344,8 @@ impl Client {
 }
 
 /// A name that nobody knows is passed over.
-fn abilities(content: &[u8]) -> Option<Abilities> {
-    let mut found = Abilities::default();
+fn abilities(content: &[u8]) -> Option<Capabilities> {
+    let mut found = Capabilities::default();
     for pair in pairs::decode(content) {
         let (name, value) = pair.ok()?;
         let number =

@@ -14,6 +14,8 @@ pub mod application;
 
 use std::fmt;
 
+pub use taipan_http::head::Persistence;
+
 /// Which request of a connection a record belongs to; never 0, which is the connection itself (§3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(u16);
@@ -27,18 +29,9 @@ pub enum Role {
     Authorizer,
 }
 
-/// What becomes of a connection when its last request has ended (§5.1, FCGI_KEEP_CONN).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Keep {
-    /// The application closes it.
-    Close,
-    /// It waits for the next request.
-    Open,
-}
-
 /// How a request has ended (§5.5, protocolStatus).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ending {
+pub enum ProtocolStatus {
     Complete,
     /// The application answers one request at a time on a connection.
     CannotMultiplex,
@@ -49,7 +42,7 @@ pub enum Ending {
 
 /// What an application can do (§4.1); `None` where it has not said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Abilities {
+pub struct Capabilities {
     /// Connections at a time.
     pub connections: Option<u32>,
     /// Requests at a time.
@@ -92,49 +85,49 @@ impl Role {
     }
 }
 
-impl Keep {
-    /// The flags of FCGI_BEGIN_REQUEST; all other bits are reserved.
-    const fn flags(self) -> u8 {
-        match self {
-            Keep::Close => 0,
-            Keep::Open => 1,
-        }
-    }
-
-    const fn of(flags: u8) -> Keep {
-        if flags & 1 == 1 { Keep::Open } else { Keep::Close }
+/// The flags of FCGI_BEGIN_REQUEST (§5.1); all bits but FCGI_KEEP_CONN are reserved.
+const fn flags(persistence: Persistence) -> u8 {
+    match persistence {
+        Persistence::Close => 0,
+        Persistence::KeepAlive => 1,
     }
 }
 
-impl Ending {
+const fn persistence(flags: u8) -> Persistence {
+    if flags & 1 == 1 { Persistence::KeepAlive } else { Persistence::Close }
+}
+
+impl ProtocolStatus {
     const fn number(self) -> u8 {
         match self {
-            Ending::Complete => 0,
-            Ending::CannotMultiplex => 1,
-            Ending::Overloaded => 2,
-            Ending::UnknownRole => 3,
+            ProtocolStatus::Complete => 0,
+            ProtocolStatus::CannotMultiplex => 1,
+            ProtocolStatus::Overloaded => 2,
+            ProtocolStatus::UnknownRole => 3,
         }
     }
 
-    const fn of(number: u8) -> Option<Ending> {
+    const fn of(number: u8) -> Option<ProtocolStatus> {
         match number {
-            0 => Some(Ending::Complete),
-            1 => Some(Ending::CannotMultiplex),
-            2 => Some(Ending::Overloaded),
-            3 => Some(Ending::UnknownRole),
+            0 => Some(ProtocolStatus::Complete),
+            1 => Some(ProtocolStatus::CannotMultiplex),
+            2 => Some(ProtocolStatus::Overloaded),
+            3 => Some(ProtocolStatus::UnknownRole),
             _ => None,
         }
     }
 }
 
 /// As an administrator reads it where it is no `Complete`.
-impl fmt::Display for Ending {
+impl fmt::Display for ProtocolStatus {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
-            Ending::Complete => "complete",
-            Ending::CannotMultiplex => "the application answers one request at a time on a connection",
-            Ending::Overloaded => "the application is overloaded",
-            Ending::UnknownRole => "the application does not play this role",
+            ProtocolStatus::Complete => "complete",
+            ProtocolStatus::CannotMultiplex => {
+                "the application answers one request at a time on a connection"
+            }
+            ProtocolStatus::Overloaded => "the application is overloaded",
+            ProtocolStatus::UnknownRole => "the application does not play this role",
         })
     }
 }

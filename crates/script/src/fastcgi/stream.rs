@@ -12,13 +12,6 @@ pub(super) fn write(kind: Kind, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) 
     }
 }
 
-/// The header of one record, for whoever sends the content itself from where it is. At most
-/// `MAX_CONTENT` bytes; the number is how many it is for.
-pub(super) fn header(kind: Kind, id: RequestId, len: usize) -> ([u8; HEADER_LEN], usize) {
-    let len = len.min(MAX_CONTENT);
-    (Header::new(kind, id.0, len as u16).to_bytes(), len)
-}
-
 pub(super) fn end(kind: Kind, id: RequestId, out: &mut Vec<u8>) {
     out.extend(Header::new(kind, id.0, 0).to_bytes());
 }
@@ -81,6 +74,5 @@ mod tests {
         assert_eq!(out, b"");
         write(Kind::Stdin, ID, &[b'x'; MAX_CONTENT + 1], &mut out);
         assert_eq!(lengths(&out), [MAX_CONTENT, 1]);
-        assert_eq!(header(Kind::Stdin, ID, 70_000), ([1, 5, 0, 7, 255, 255, 0, 0], MAX_CONTENT));
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::application::{Application, ApplicationError, Event as Asked, Limits, Parameters};
+use super::application::{Application, ApplicationError, Event as Received, Limits, Parameters};
 use super::client::{Client, ClientError, Event as Told};
 use super::pairs::PairCut;
 use super::record::{Header, Kind, WrongVersion};
@@ -44,7 +44,7 @@ fn hear<'a>(
                 Told::Stdout(id, bytes) => (format!("out {}:", id.0), String::from_utf8_lossy(bytes)),
                 Told::Stderr(id, bytes) => (format!("err {}:", id.0), String::from_utf8_lossy(bytes)),
                 Told::End(id, ending, exit) => (format!("end {} {ending:?} {exit}", id.0), "".into()),
-                Told::Abilities(found) => (format!("{found:?}"), "".into()),
+                Told::Capabilities(found) => (format!("{found:?}"), "".into()),
                 Told::Unknown(kind) => (format!("unknown {kind}"), "".into()),
             };
             match heard.last_mut() {
@@ -60,7 +60,9 @@ fn hear<'a>(
 fn two() -> Client {
     let mut client = Client::new(2);
     for _ in 0..2 {
-        client.begin(Role::Responder, Keep::Open, &Environment::default(), &mut Vec::new()).unwrap();
+        client
+            .begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new())
+            .unwrap();
     }
     client
 }
@@ -130,7 +132,7 @@ fn an_application_that_lies_is_refused() {
 fn abilities_are_told_when_asked() {
     let check = |content: &[u8], expected: Result<&str, ClientError>| {
         let mut client = Client::new(1);
-        client.ask_abilities(&mut Vec::new());
+        client.query_capabilities(&mut Vec::new());
         let heard = hear(&mut client, [&*record(Kind::GetValuesResult, 0, content)]);
         assert_eq!(heard, expected.map(|text| vec![text.to_owned()]));
     };
@@ -143,19 +145,19 @@ fn abilities_are_told_when_asked() {
     };
     check(
         &pairs(&[("FCGI_MPXS_CONNS", "1"), ("FCGI_MAX_REQS", "20"), ("ELSE", "x")]),
-        Ok("Abilities { connections: None, requests: Some(20), multiplexing: Some(Yes) }"),
+        Ok("Capabilities { connections: None, requests: Some(20), multiplexing: Some(Yes) }"),
     );
     check(
         &pairs(&[("FCGI_MPXS_CONNS", "0"), ("FCGI_MAX_CONNS", "99999999999")]),
-        Ok("Abilities { connections: Some(4294967295), requests: None, multiplexing: Some(No) }"),
+        Ok("Capabilities { connections: Some(4294967295), requests: None, multiplexing: Some(No) }"),
     );
-    check(b"", Ok("Abilities { connections: None, requests: None, multiplexing: None }"));
+    check(b"", Ok("Capabilities { connections: None, requests: None, multiplexing: None }"));
     check(&pairs(&[("FCGI_MAX_REQS", "many")]), Err(ClientError::Values));
     check(b"\x05", Err(ClientError::Values));
     check(&[0; 1025], Err(ClientError::Length(Kind::GetValuesResult, 1025)));
 
     let mut client = Client::new(1);
-    client.ask_abilities(&mut Vec::new());
+    client.query_capabilities(&mut Vec::new());
     let unknown = record(Kind::UnknownType, 0, &[9, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(hear(&mut client, [&*unknown]), Ok(vec!["unknown FCGI_GET_VALUES".to_owned()]));
     assert_eq!(hear(&mut client, [&*unknown]), Err(ClientError::Unasked(Kind::UnknownType)));
@@ -179,14 +181,19 @@ fn an_id_rests_before_it_is_given_again() {
     let mut client = Client::new(1);
     let mut ids = Vec::new();
     for _ in 0..4 {
-        let id = client.begin(Role::Responder, Keep::Open, &Environment::default(), &mut Vec::new()).unwrap();
-        assert_eq!(client.begin(Role::Responder, Keep::Open, &Environment::default(), &mut Vec::new()), None);
+        let id = client
+            .begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new())
+            .unwrap();
+        assert_eq!(
+            client.begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new()),
+            None
+        );
         ids.push(id.number());
         hear(&mut client, [&*end(id.number(), 0, 0)]).unwrap();
     }
     assert_eq!(ids, [1, 2, 1, 2]);
     let late = record(Kind::Stdout, 2, b"late");
-    client.begin(Role::Responder, Keep::Open, &Environment::default(), &mut Vec::new()).unwrap();
+    client.begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new()).unwrap();
     assert_eq!(hear(&mut client, [&*late]), Err(ClientError::AfterEnd(2)));
 }
 
@@ -209,7 +216,7 @@ fn a_request_as_it_is_sent() {
     let environment = variables(&[("A", "b"), ("PATH_INFO", "/"), ("CONTENT_LENGTH", "2")]);
     let mut client = Client::new(2);
     let mut out = Vec::new();
-    let id = client.begin(Role::Responder, Keep::Open, &environment, &mut out).unwrap();
+    let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, &mut out).unwrap();
     client.stdin(id, b"", &mut out);
     client.stdin(id, b"hi", &mut out);
     client.end_stdin(id, &mut out);
@@ -223,7 +230,7 @@ fn a_request_as_it_is_sent() {
     assert_eq!(out, expected.concat());
 
     out.clear();
-    client.begin(Role::Authorizer, Keep::Close, &environment, &mut out).unwrap();
+    client.begin(Role::Authorizer, Persistence::Close, &environment, &mut out).unwrap();
     let expected = [
         &b"\x01\x01\0\x02\0\x08\0\0\0\x02\0\0\0\0\0\0"[..],
         b"\x01\x04\0\x02\0\x04\0\0\x01\x01Ab",
@@ -248,12 +255,14 @@ fn ask<'a>(
             let (used, event) = application.receive(piece, &mut out)?;
             piece = &piece[used..];
             let (word, text) = match &event {
-                Asked::NeedMore => break,
-                Asked::Request(id, role, parameters) => (format!("{role:?} {}: ", id.0), text(parameters)),
-                Asked::Stdin(id, bytes) => (format!("in {}:", id.0), String::from_utf8_lossy(bytes).into()),
-                Asked::EndStdin(id) => (format!("end {}", id.0), String::new()),
-                Asked::Abort(id) => (format!("abort {}", id.0), String::new()),
-                Asked::Answered => ("answered".into(), String::new()),
+                Received::NeedMore => break,
+                Received::Request(id, role, parameters) => (format!("{role:?} {}: ", id.0), text(parameters)),
+                Received::Stdin(id, bytes) => {
+                    (format!("in {}:", id.0), String::from_utf8_lossy(bytes).into())
+                }
+                Received::EndStdin(id) => (format!("end {}", id.0), String::new()),
+                Received::Abort(id) => (format!("abort {}", id.0), String::new()),
+                Received::OutputAppended => ("answered".into(), String::new()),
             };
             match asked.last_mut() {
                 Some(last) if word.starts_with("in") && last.starts_with(&word) => last.push_str(&text),
@@ -385,14 +394,18 @@ fn a_connection_stays_as_long_as_it_should() {
     };
     run(&mut application, &[begin(1, 1, 1), begin(2, 1, 0)]);
     application.finish(RequestId(2), 0, &mut Vec::new());
-    assert_eq!((application.keep(), application.running()), (Keep::Open, 1), "one is still running");
+    assert_eq!(
+        (application.keep(), application.running()),
+        (Persistence::KeepAlive, 1),
+        "one is still running"
+    );
     application.finish(RequestId(1), 0, &mut Vec::new());
-    assert_eq!(application.keep(), Keep::Close);
+    assert_eq!(application.keep(), Persistence::Close);
     run(&mut application, &[begin(1, 1, 1)]);
     application.finish(RequestId(1), 0, &mut Vec::new());
-    assert_eq!(application.keep(), Keep::Open);
+    assert_eq!(application.keep(), Persistence::KeepAlive);
     run(&mut application, &[begin(1, 9, 0)]);
-    assert_eq!(application.keep(), Keep::Close, "a refusal ends a connection, too");
+    assert_eq!(application.keep(), Persistence::Close, "a refusal ends a connection, too");
 }
 
 /// Records of both directions, mostly good ones.
@@ -424,7 +437,7 @@ proptest! {
     ) {
         let asked = || {
             let mut client = two();
-            client.ask_abilities(&mut Vec::new());
+            client.query_capabilities(&mut Vec::new());
             client
         };
         let whole = hear(&mut asked(), [&*records]);
@@ -452,7 +465,7 @@ proptest! {
             pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())), limits).unwrap();
 
         let (mut client, mut sent) = (Client::new(1), Vec::new());
-        let id = client.begin(Role::Responder, Keep::Open, &environment, &mut sent).unwrap();
+        let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, &mut sent).unwrap();
         body.iter().for_each(|piece| client.stdin(id, piece, &mut sent));
         client.end_stdin(id, &mut sent);
 
@@ -462,12 +475,12 @@ proptest! {
             let (used, event) = application.receive(rest, &mut out).unwrap();
             rest = &rest[used..];
             match event {
-                Asked::NeedMore => break,
-                Asked::Request(_, _, parameters) => {
+                Received::NeedMore => break,
+                Received::Request(_, _, parameters) => {
                     prop_assert_eq!(parameters.environment(limits), Ok(environment.clone()));
                 }
-                Asked::Stdin(_, bytes) => received.extend_from_slice(bytes),
-                Asked::EndStdin(_) => {}
+                Received::Stdin(_, bytes) => received.extend_from_slice(bytes),
+                Received::EndStdin(_) => {}
                 other => prop_assert!(false, "{:?}", other),
             }
         }
@@ -489,12 +502,13 @@ proptest! {
 fn as_many_are_under_way_as_are_allowed_now() {
     let (mut client, mut out) = (Client::new(3), Vec::new());
     let environment = Environment::default();
-    let mut begins =
-        |client: &mut Client| client.begin(Role::Responder, Keep::Open, &environment, &mut out).is_some();
+    let mut begins = |client: &mut Client| {
+        client.begin(Role::Responder, Persistence::KeepAlive, &environment, &mut out).is_some()
+    };
     for (allowed, expected) in
         [(1, [true, false]), (0, [false, false]), (2, [true, false]), (99, [true, false])]
     {
-        client.allow(allowed);
+        client.set_concurrency(allowed);
         assert_eq!([begins(&mut client), begins(&mut client)], expected, "{allowed}");
     }
     assert_eq!((client.concurrent(), client.running()), (3, 3));

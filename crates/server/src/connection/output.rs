@@ -59,7 +59,7 @@ impl Coding {
         match self {
             Coding::None => out.extend_from_slice(&piece),
             Coding::Chunked => {
-                taipan_http::chunked::encode_head(piece.len(), out);
+                taipan_http::chunked::write_size_line(piece.len(), out);
                 out.extend_from_slice(&piece);
                 out.extend_from_slice(taipan_http::chunked::CRLF);
             }
@@ -266,7 +266,7 @@ impl Output {
             (Some(piece), Coding::None) => self.out = piece,
             (Some(piece), Coding::Chunked) => Coding::Chunked.write(piece, &mut self.out),
             (None, Coding::Chunked) => {
-                self.out.extend_from_slice(taipan_http::chunked::LAST);
+                self.out.extend_from_slice(taipan_http::chunked::LAST_CHUNK);
                 self.response = None;
             }
             (None, Coding::None) => self.response = None,

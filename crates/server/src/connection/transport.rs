@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::RecvFlags;
 use taipan_http::head::Head;
-use taipan_http::reply::CONTINUE;
+use taipan_http::response::CONTINUE;
 
 use super::h1::body::{Progress, Rest};
 use super::stream::{self, More, Stream, Wire};

@@ -3,7 +3,7 @@
 use site::decide::ALLOW;
 use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use site::model::{Route, Site};
-use taipan_http::reply::Block;
+use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
@@ -34,7 +34,7 @@ pub fn refusal(
 }
 
 /// The answer where there is no room for a connection.
-pub fn no_room(site: &Site, clock: &Clock) -> Block {
+pub fn no_room(site: &Site, clock: &Clock) -> ResponseHead {
     let status = Status::SERVICE_UNAVAILABLE;
     let head = HeadWriter::of(site, clock, None, status).field("Retry-After", "1");
     with_page(head, &error_page::error(status, None))
@@ -67,7 +67,7 @@ fn finish(head: HeadWriter<'_>, status: Status, page: impl FnOnce() -> String) -
     }
 }
 
-fn with_page(head: HeadWriter<'_>, page: &str) -> Block {
+fn with_page(head: HeadWriter<'_>, page: &str) -> ResponseHead {
     let head = head.field("Content-Type", CONTENT_TYPE).policy(CONTENT_SECURITY_POLICY);
     head.length(page.len() as u64).finish_with(page.as_bytes())
 }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 use rustix::net::{Shutdown, shutdown};
 use script::fastcgi::application::{Application, ApplicationError, Event, Limits, Parameters};
-use script::fastcgi::{Keep, RequestId, Role};
+use script::fastcgi::{Persistence, RequestId, Role};
 use site::model::Resources;
 use taipan_http::status::Status;
 
@@ -131,7 +131,7 @@ impl Connection<'_> {
             if let Some(asked) = self.asked.take() {
                 return Ok(Some(asked));
             }
-            if self.application.keep() == Keep::Close && self.out.is_empty() {
+            if self.application.keep() == Persistence::Close && self.out.is_empty() {
                 return Ok(None);
             }
             let mut fds = [
@@ -274,7 +274,7 @@ impl Connection<'_> {
                 Event::Stdin(_, piece) => self.body.extend_from_slice(piece),
                 Event::EndStdin(_) => self.stage = Stage::Whole,
                 Event::Abort(_) => self.stage = Stage::Aborted,
-                Event::Answered => {}
+                Event::OutputAppended => {}
             }
         }
     }

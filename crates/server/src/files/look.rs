@@ -117,7 +117,7 @@ pub fn device(query: &Query) -> Device {
     // A path has fewer segments than bytes, and those are limited.
     while folders > 0 {
         folders -= 1;
-        let known = query.path.first(folders).and_then(|path| stat(query, &path, Wait::Never).ok());
+        let known = query.path.first_segments(folders).and_then(|path| stat(query, &path, Wait::Never).ok());
         if let Some((_, stamp)) = known {
             return stamp.device;
         }
@@ -229,7 +229,7 @@ fn see_files(
         None => &[],
     };
     for &coding in wanted {
-        let Some(beside) = path.beside(coding.extension()) else { continue };
+        let Some(beside) = path.with_suffix(coding.extension()) else { continue };
         match stat(query, &beside, wait) {
             Ok((FileType::RegularFile, stamp)) if plain.is_none_or(|plain| is_of(&stamp, &plain)) => {
                 files.push(Sight { path: beside, coding, stamp });

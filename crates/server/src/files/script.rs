@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
-use script::walk::Stands;
+use script::walk::FileKind;
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::status::Status;
 
@@ -60,22 +60,22 @@ impl Query {
             at.and_then(|at| self.roots.get(at))
         };
         self.walk.end(|step| match root(step).map(|root| stands(root, step, wait)) {
-            None | Some(Err(OpenError::Missing)) => Ok(Stands::Nothing),
-            Some(Err(OpenError::Denied)) => Ok(Stands::Other),
+            None | Some(Err(OpenError::Missing)) => Ok(FileKind::Missing),
+            Some(Err(OpenError::Denied)) => Ok(FileKind::Other),
             Some(result) => result,
         })
     }
 }
 
-fn stands(root: &Root, step: &Step, wait: Wait) -> Result<Stands, OpenError> {
+fn stands(root: &Root, step: &Step, wait: Wait) -> Result<FileKind, OpenError> {
     let fd = beneath::open(root, &step.below, step.symlinks, OFlags::PATH, wait)?;
     let sync = if wait == Wait::Never { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
     let seen = fs::statx(&fd, "", AtFlags::EMPTY_PATH | sync, StatxFlags::TYPE | StatxFlags::MODE)?;
     let mode = u32::from(seen.stx_mode);
     Ok(match FileType::from_raw_mode(mode) {
-        FileType::RegularFile if mode & step.mode() != 0 => Stands::Script,
-        FileType::RegularFile => Stands::Locked,
-        FileType::Directory => Stands::Folder,
-        _ => Stands::Other,
+        FileType::RegularFile if mode & step.mode() != 0 => FileKind::Script,
+        FileType::RegularFile => FileKind::NotExecutable,
+        FileType::Directory => FileKind::Folder,
+        _ => FileKind::Other,
     })
 }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use rustix::net::{RecvFlags, recv};
 use script::environment::Environment;
 use script::fastcgi::client::{Client, ClientError, Event};
-use script::fastcgi::{Ending, Keep, Multiplexing, RequestId, Role};
+use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role};
 use site::memory;
 use tokio::task::spawn_local;
 
@@ -95,7 +95,7 @@ pub struct Heard {
 #[derive(Clone, Copy)]
 pub enum End {
     /// With what a program would have exited with.
-    Whole(Ending, u32),
+    Whole(ProtocolStatus, u32),
     /// The connection has broken, or this rule of FastCGI has been.
     Broken(Option<ClientError>),
 }
@@ -107,8 +107,8 @@ impl Shared {
         let (mut out, kept) = (Out::default(), Cell::new(connection.is_used()));
         connection.records.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
-            client.allow(1);
-            client.ask_abilities(&mut out.bytes);
+            client.set_concurrency(1);
+            client.query_capabilities(&mut out.bytes);
             Box::new(client)
         });
         let shared = Rc::new(Shared {
@@ -224,17 +224,17 @@ impl Shared {
                 Event::Stdout(id, piece) => (id, piece, &[][..], None),
                 Event::Stderr(id, piece) => (id, &[][..], piece, None),
                 Event::End(id, ending, code) => {
-                    if ending == Ending::CannotMultiplex {
+                    if ending == ProtocolStatus::CannotMultiplex {
                         self.pool.multiplex.set(1);
                     }
                     (id, &[][..], &[][..], Some(End::Whole(ending, code)))
                 }
-                Event::Abilities(found) if found.multiplexing == Some(Multiplexing::Yes) => {
-                    client.allow(found.requests.map_or(u16::MAX, |most| most.min(1024) as u16));
+                Event::Capabilities(found) if found.multiplexing == Some(Multiplexing::Yes) => {
+                    client.set_concurrency(found.requests.map_or(u16::MAX, |most| most.min(1024) as u16));
                     continue;
                 }
                 // It need not be asked again.
-                Event::Abilities(_) | Event::Unknown(_) => {
+                Event::Capabilities(_) | Event::Unknown(_) => {
                     self.pool.multiplex.set(1);
                     continue;
                 }
@@ -366,7 +366,7 @@ impl Share {
             && let Some(client) = &mut connection.records
         {
             // Whether it stays is not the application's business, which would close it under others.
-            id = client.begin(role, Keep::Open, environment, &mut out.bytes);
+            id = client.begin(role, Persistence::KeepAlive, environment, &mut out.bytes);
             connection.requests += u64::from(id.is_some());
         }
         let head = out.before + out.bytes.len() as u64;

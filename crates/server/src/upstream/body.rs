@@ -8,7 +8,7 @@ use taipan_http::chunked::{ChunkLimits, Decoder, Event};
 use taipan_http::framing::Framing;
 use tokio::time::Instant;
 
-use script::reply::Head;
+use script::response::Head;
 
 use super::UpstreamExchange;
 use crate::log;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use script::arguments::arguments;
-use script::environment::{Additions, Asked, Claims, Credentials, Environment, Limits, environment};
+use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
 use site::application::{ApplicationId, Protocol};
 use site::model::{Account, Interpreter, QueryArguments, Script};
@@ -231,7 +231,7 @@ impl Handler {
         let server_port = match (ends.via, ends.local) {
             (Via::Nothing, Some(local)) => local.port(),
             // The port that the client knows is the proxy's, or is not known.
-            _ => port.unwrap_or(head.scheme.port()),
+            _ => port.unwrap_or(head.scheme.default_port()),
         };
         let translated = walk::translated(host, self.path_info()).unwrap_or_default();
         let script_name = self.name();
@@ -246,7 +246,7 @@ impl Handler {
                 (root.to_owned(), root)
             }
         };
-        let asked = Asked {
+        let request = CgiRequest {
             method: head.token,
             protocol: head.version.as_str(),
             scheme: head.scheme,
@@ -260,8 +260,6 @@ impl Handler {
             server: ends.local,
             remote: ends.client.ip(),
             remote_port: ends.client.port(),
-            remote_host: None,
-            user: None,
             script_name: &script_name,
             path_info: self.path_info(),
             path_translated: translated.as_os_str().as_bytes(),
@@ -275,7 +273,7 @@ impl Handler {
                 Via::TrustedProxy => Claims::Passed,
             },
         };
-        environment(&asked, &script.environment, Limits::default()).map_err(|error| {
+        environment(&request, &script.environment, Limits::default()).map_err(|error| {
             log::warn(format_args!("{who}: {error}"));
             error.status()
         })
@@ -356,7 +354,7 @@ fn request(head: &Head<'_>, ends: Ends, body: Option<u64>, persists: bool) -> Ve
         let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
         let is_claim = match ends.via {
             Via::Nothing => forwarded::is_claim(field.name),
-            Via::TrustedProxy => forwarded::is_read(field.name),
+            Via::TrustedProxy => forwarded::is_interpreted(field.name),
         };
         let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
         if !is_own && !is_claim && !field.name.contains(&b'_') && !is_named() {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use script::reply::{Head, Kind};
+use script::response::{Head, Kind};
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::Field;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use script::fastcgi::client::{Client, Event};
 use script::fastcgi::record::MAX_CONTENT;
-use script::fastcgi::{Ending, Keep, RequestId};
+use script::fastcgi::{Persistence, ProtocolStatus, RequestId};
 use site::application::{Application, Protocol};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -73,7 +73,7 @@ struct State {
     body: Body,
     /// How the answer has ended, as far as that can be known.
     ended: Option<Exit>,
-    ending: Ending,
+    ending: ProtocolStatus,
     errors: Lines,
 }
 
@@ -117,8 +117,17 @@ impl ApplicationExchange {
                 match &mut way {
                     Way::Own(connection) => {
                         let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
+<<<<<<< HEAD:crates/server/src/upstream/transport.rs
                         let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
                         id = client.begin(request.role, keep, environment, &mut out);
+=======
+                        let keep = if application.keep.is_zero() {
+                            Persistence::Close
+                        } else {
+                            Persistence::KeepAlive
+                        };
+                        id = client.begin(order.role, keep, environment, &mut out);
+>>>>>>> b8a3091 (http, script: name types by RFC 9110, RFC 3875 and the FastCGI specification):crates/server/src/upstream/line.rs
                         if let Some(id) = id.filter(|_| is_empty) {
                             client.end_stdin(id, &mut out);
                         }
@@ -141,7 +150,7 @@ impl ApplicationExchange {
         };
         let limits = &services.site.scripts;
         let errors = Lines::new(limits.stderr_line, limits.stderr_lines);
-        let (protocol, ended, ending) = (application.protocol, None, Ending::Complete);
+        let (protocol, ended, ending) = (application.protocol, None, ProtocolStatus::Complete);
         let state = State { protocol, id, out, sent: 0, body, ended, ending, errors };
         Rc::new(ApplicationExchange {
             services: services.clone(),
@@ -184,7 +193,7 @@ impl ApplicationExchange {
     /// Has the application refused it because there are others on the connection?
     pub fn cannot_multiplex(&self) -> bool {
         let is_shared = matches!(&*self.way.borrow(), Some(Way::Shared(_)));
-        is_shared && self.ending() == Ending::CannotMultiplex
+        is_shared && self.ending() == ProtocolStatus::CannotMultiplex
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -197,7 +206,7 @@ impl ApplicationExchange {
     }
 
     /// What the application says of the request itself.
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self) -> ProtocolStatus {
         self.state.borrow().ending
     }
 
@@ -464,7 +473,7 @@ impl ApplicationExchange {
                     }
                     break;
                 }
-                Event::Abilities(_) | Event::Unknown(_) => {}
+                Event::Capabilities(_) | Event::Unknown(_) => {}
             }
         }
         drop(state);
@@ -484,7 +493,7 @@ impl ApplicationExchange {
                 state.ending = ending;
                 // One that does not complete it has not said all.
                 state.ended = Some(match ending {
-                    Ending::Complete => Exit::Code(code as u8),
+                    ProtocolStatus::Complete => Exit::Code(code as u8),
                     _ => Exit::Lost,
                 });
                 state.errors.finish(log);

@@ -35,15 +35,15 @@ struct Disk {
 }
 
 impl Disk {
-    fn stands(&self, step: &Step) -> Stands {
+    fn stands(&self, step: &Step) -> FileKind {
         let file = step.file();
         let is = |paths: &[&str]| paths.iter().any(|path| Path::new(path) == file);
         match () {
-            () if is(self.scripts) => Stands::Script,
-            () if is(self.locked) => Stands::Locked,
-            () if is(self.folders) => Stands::Folder,
-            () if is(self.others) => Stands::Other,
-            () => Stands::Nothing,
+            () if is(self.scripts) => FileKind::Script,
+            () if is(self.locked) => FileKind::NotExecutable,
+            () if is(self.folders) => FileKind::Folder,
+            () if is(self.others) => FileKind::Other,
+            () => FileKind::Missing,
         }
     }
 }
@@ -354,7 +354,7 @@ fn a_path_of_any_depth_takes_few_looks() {
         let mut looks = 0;
         let verdict = walk.end(|_| {
             looks += 1;
-            Ok::<_, ()>(Stands::Nothing)
+            Ok::<_, ()>(FileKind::Missing)
         });
         assert_eq!(verdict, Ok(Verdict::Otherwise));
         assert!(walk.steps.len() <= MAX_SPLITS + 2 && looks <= most, "{looks} looks");

@@ -8,7 +8,7 @@
 mod error;
 mod head;
 
-pub use error::{Cause, ReplyError};
+pub use error::{Cause, ResponseError};
 pub use head::{Head, Kind};
 
 use head::Lines;
@@ -51,7 +51,7 @@ pub enum Step {
     More(Parser),
     /// So many bytes of the last input belonged to it. What follows is the body.
     Head(Head, usize),
-    Refused(ReplyError),
+    Refused(ResponseError),
 }
 
 /// What the next byte belongs to.
@@ -102,7 +102,7 @@ impl Parser {
     }
 
     /// What it means that nothing more comes.
-    pub fn end(self) -> ReplyError {
+    pub fn end(self) -> ResponseError {
         match self.size {
             0 => self.lines.error(Cause::Nothing),
             _ => self.lines.error(Cause::Half),

@@ -8,7 +8,7 @@ use super::*;
 const SMALL: Limits = Limits { head: 80, line: 30, fields: 4 };
 
 /// A head in one line and what is left of the input, or the error.
-type Outcome = Result<(String, usize), Option<ReplyError>>;
+type Outcome = Result<(String, usize), Option<ResponseError>>;
 
 /// Hands in one piece after the other. `Err(None)`: more must come.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Outcome {

@@ -5,7 +5,7 @@ use taipan_http::framing::{self, Framing};
 use taipan_http::head::{Field, Version};
 use taipan_http::status::Status;
 
-use super::{Cause, Manner, ReplyError};
+use super::{Cause, Manner, ResponseError};
 
 /// For the next hop and not for the client (RFC 9110 §7.6.1): the server writes its own.
 const HOP_BY_HOP: [&str; 8] = [
@@ -139,8 +139,8 @@ impl Lines {
         self.bytes.push(byte);
     }
 
-    pub(super) fn error(&self, cause: Cause) -> ReplyError {
-        ReplyError::new(cause, self.count + 1, self.line())
+    pub(super) fn error(&self, cause: Cause) -> ResponseError {
+        ResponseError::new(cause, self.count + 1, self.line())
     }
 
     /// The present line is complete. A script answers once, and has no answer on the way to that.
@@ -185,7 +185,7 @@ impl Lines {
     }
 
     /// The empty line has come.
-    pub(super) fn finish(self, manner: Manner) -> Result<Head, ReplyError> {
+    pub(super) fn finish(self, manner: Manner) -> Result<Head, ResponseError> {
         match self.sense(manner) {
             Ok((kind, status, framing)) => {
                 let version = self.status_line.map(|(version, _)| version);
@@ -249,13 +249,13 @@ impl Lines {
         }
     }
 
-    fn error_at(&self, cause: Cause, field: Option<usize>) -> ReplyError {
+    fn error_at(&self, cause: Cause, field: Option<usize>) -> ResponseError {
         match field.and_then(|at| Some((at, self.fields.get(at)?))) {
             Some((at, place)) => {
                 let line = at + 1 + usize::from(self.status_line.is_some());
-                ReplyError::new(cause, line, &self.bytes[place.start..place.end])
+                ResponseError::new(cause, line, &self.bytes[place.start..place.end])
             }
-            None => ReplyError::new(cause, 1, b""),
+            None => ResponseError::new(cause, 1, b""),
         }
     }
 }

@@ -8,7 +8,7 @@ use taipan_http::target::Scheme;
 /// One request for one script. What is empty or `None` is not set in the environment, except where
 /// RFC 3875 §4.1 wants a variable in any case.
 #[derive(Debug, Clone)]
-pub struct Asked<'a> {
+pub struct CgiRequest<'a> {
     /// The method as sent.
     pub method: &'a str,
     /// `HTTP/1.1`, as the client speaks it.
@@ -32,9 +32,6 @@ pub struct Asked<'a> {
     /// The client's address, and its port if that is known.
     pub remote: Option<IpAddr>,
     pub remote_port: Option<u16>,
-    /// The client's name, where a look-up is switched on.
-    pub remote_host: Option<&'a str>,
-    pub user: Option<User<'a>>,
     /// The decoded path that leads to the script: empty, or it begins with a slash.
     pub script_name: &'a str,
     /// What is behind it, decoded: empty, or it begins with a slash.
@@ -48,14 +45,6 @@ pub struct Asked<'a> {
     pub fields: &'a [Field<'a>],
     pub credentials: Credentials,
     pub claims: Claims,
-}
-
-/// Somebody who has proved a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct User<'a> {
-    pub name: &'a str,
-    /// `Basic`, `Digest`.
-    pub how: &'a str,
 }
 
 /// Whether a script sees the `Authorization` field (RFC 3875 §4.1.18: it should not). One that asks for

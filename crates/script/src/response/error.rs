@@ -10,7 +10,7 @@ const QUOTED: usize = 60;
 
 /// A broken rule, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplyError {
+pub struct ResponseError {
     pub cause: Cause,
     /// From 1.
     pub line: usize,
@@ -51,9 +51,9 @@ pub enum Cause {
     TooLarge,
 }
 
-impl ReplyError {
-    pub(super) fn new(cause: Cause, line: usize, text: &[u8]) -> ReplyError {
-        ReplyError { cause, line, text: text[..text.len().min(QUOTED)].into() }
+impl ResponseError {
+    pub(super) fn new(cause: Cause, line: usize, text: &[u8]) -> ResponseError {
+        ResponseError { cause, line, text: text[..text.len().min(QUOTED)].into() }
     }
 }
 
@@ -81,7 +81,7 @@ impl Cause {
 }
 
 /// `line 2: not a field: ...: "Hello\x00"`, on one line whatever the script wrote.
-impl fmt::Display for ReplyError {
+impl fmt::Display for ResponseError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self.cause {
             Cause::Nothing => return out.write_str(self.cause.reason()),
@@ -95,4 +95,4 @@ impl fmt::Display for ReplyError {
     }
 }
 
-impl std::error::Error for ReplyError {}
+impl std::error::Error for ResponseError {}

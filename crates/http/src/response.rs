@@ -17,7 +17,7 @@ const CRLF: &[u8] = b"\r\n";
 /// A reply head ready for the wire, and a body behind it if that is small. Whole or not at all: it is
 /// made by a `Builder`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct ResponseHead {
     bytes: Vec<u8>,
     head: usize,
     date_at: usize,
@@ -68,18 +68,18 @@ impl Builder {
     }
 
     /// With the empty line, and no body behind it.
-    pub fn finish(self) -> Block {
+    pub fn finish(self) -> ResponseHead {
         self.finish_with(b"")
     }
 
     /// With the empty line and this body. That `Content-Length` says how long it is, is the caller's
     /// doing.
-    pub fn finish_with(mut self, body: &[u8]) -> Block {
+    pub fn finish_with(mut self, body: &[u8]) -> ResponseHead {
         self.bytes.reserve_exact(CRLF.len() + body.len());
         self.bytes.extend_from_slice(CRLF);
         let head = self.bytes.len();
         self.bytes.extend_from_slice(body);
-        Block { bytes: self.bytes, head, date_at: self.date_at, status: self.status }
+        ResponseHead { bytes: self.bytes, head, date_at: self.date_at, status: self.status }
     }
 
     fn name(&mut self, name: &str) {
@@ -89,7 +89,7 @@ impl Builder {
     }
 }
 
-impl Block {
+impl ResponseHead {
     pub const fn status(&self) -> Status {
         self.status
     }
