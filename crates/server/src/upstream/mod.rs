@@ -543,15 +543,9 @@ impl UpstreamExchange {
     }
 
     /// It has ended, or closed its output, before its head was whole.
-<<<<<<< HEAD
-    async fn no_head(self, error: &script::reply::ReplyError) -> Outcome {
-        if let Some(ending) = self.application().map(|exchange| exchange.ending())
-            && ending != Ending::Complete
-=======
     async fn no_head(self, error: &script::response::ResponseError) -> Outcome {
-        if let Some(ending) = self.application().map(|speech| speech.ending())
+        if let Some(ending) = self.application().map(|exchange| exchange.ending())
             && ending != ProtocolStatus::Complete
->>>>>>> b8a3091 (http, script: name types by RFC 9110, RFC 3875 and the FastCGI specification)
         {
             let status = match ending {
                 ProtocolStatus::Overloaded => Status::SERVICE_UNAVAILABLE,
@@ -599,17 +593,10 @@ impl UpstreamExchange {
                 let no_response = NoResponse { server: exchange.server(), kept: exchange.was_used(), why };
                 Outcome::CannotMultiplex(status, no_response)
             }
-<<<<<<< HEAD
-            Some(exchange) if !exchange.has_answered() || exchange.ending() == Ending::Overloaded => {
+            Some(exchange) if !exchange.has_answered() || exchange.ending() == ProtocolStatus::Overloaded => {
                 let no_response = NoResponse { server: exchange.server(), kept: exchange.was_used(), why };
                 if !no_response.kept {
                     exchange.blame();
-=======
-            Some(speech) if !speech.has_answered() || speech.ending() == ProtocolStatus::Overloaded => {
-                let unanswered = Unanswered { server: speech.server(), kept: speech.was_used(), why };
-                if !unanswered.kept {
-                    speech.blame();
->>>>>>> b8a3091 (http, script: name types by RFC 9110, RFC 3875 and the FastCGI specification)
                 }
                 Outcome::NoResponse(status, no_response)
             }

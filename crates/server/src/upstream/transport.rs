@@ -117,17 +117,12 @@ impl ApplicationExchange {
                 match &mut way {
                     Way::Own(connection) => {
                         let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
-<<<<<<< HEAD:crates/server/src/upstream/transport.rs
-                        let keep = if application.keep.is_zero() { Keep::Close } else { Keep::Open };
-                        id = client.begin(request.role, keep, environment, &mut out);
-=======
                         let keep = if application.keep.is_zero() {
                             Persistence::Close
                         } else {
                             Persistence::KeepAlive
                         };
-                        id = client.begin(order.role, keep, environment, &mut out);
->>>>>>> b8a3091 (http, script: name types by RFC 9110, RFC 3875 and the FastCGI specification):crates/server/src/upstream/line.rs
+                        id = client.begin(request.role, keep, environment, &mut out);
                         if let Some(id) = id.filter(|_| is_empty) {
                             client.end_stdin(id, &mut out);
                         }
