@@ -20,6 +20,8 @@ pub mod route;
 
 pub mod walk;
 
+pub mod template;
+
 pub mod plan;
 
 pub mod decide;

@@ -20,9 +20,9 @@ use taipan_http::target::SafePath;
 use crate::application::{Application, ApplicationId};
 use crate::host::Hosts;
 use crate::mime::Types;
-use crate::plan::Template;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
+use crate::template::Template;
 
 /// Everything the server does, in one value.
 #[derive(Debug, Clone)]

@@ -17,8 +17,9 @@ use super::value;
 use crate::application::Application;
 use crate::host::Hosts;
 use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Route, Script, Scripts};
-use crate::plan::{MAX_REWRITES, Template, TemplateError, Variable};
+use crate::plan::MAX_REWRITES;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
+use crate::template::{Template, TemplateError, Variable};
 
 /// The keys of which a host needs one, for something to answer with.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];

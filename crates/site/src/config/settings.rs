@@ -16,8 +16,8 @@ use crate::mime::{TypeError, Types};
 use crate::model::{
     Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
 };
-use crate::plan::{Template, Variable};
 use crate::route::Pattern;
+use crate::template::{Template, Variable};
 
 /// Fields that the server alone can decide, and what to do instead.
 const OWN_FIELDS: [(&str, &str); 12] = [

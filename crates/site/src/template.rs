@@ -1,0 +1,442 @@
+//! Templates: where a redirect, a rewrite or a fallback leads, with variables for parts of the request.
+//!
+//! Knows nothing of which route a template belongs to.
+
+use std::fmt;
+
+use taipan_http::target::{SafePath, Scheme, encode_path};
+
+use crate::host::name_of;
+use crate::model::{Host, Route};
+use crate::route::Pattern;
+
+/// Variables in one template.
+pub const MAX_VARIABLES: usize = 8;
+/// Bytes of a path after a rewrite.
+const MAX_REWRITTEN: usize = 16 * 1024;
+
+/// The target of a redirect or a rewrite, with variables: `$path`, `$rest`, `$query`, `$host`, `$scheme`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Variable(Variable),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variable {
+    /// The whole path, with its leading slash.
+    Path,
+    /// What follows the pattern's prefix, without a leading slash.
+    Rest,
+    /// The query with its `?`, or nothing when it is absent or empty.
+    Query,
+    /// The name that was asked for, without port.
+    Host,
+    Scheme,
+}
+
+impl Variable {
+    const ALL: [(&str, Variable); 5] = [
+        ("path", Variable::Path),
+        ("rest", Variable::Rest),
+        ("query", Variable::Query),
+        ("host", Variable::Host),
+        ("scheme", Variable::Scheme),
+    ];
+}
+
+/// Why a text is no target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateError {
+    /// Neither a path nor an `http` or `https` URL.
+    RedirectStart,
+    RewriteStart,
+    /// Of the path of a fallback.
+    FallbackStart,
+    FallbackPath,
+    FallbackQuery,
+    Control,
+    Percent,
+    UnknownVariable,
+    /// In a rewrite.
+    OnlyInRedirect,
+    TooManyVariables,
+    /// Where a request could change the host that a redirect leads to.
+    RestInAuthority,
+    /// `.` or `..` that lead above the root.
+    NoPath,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TemplateError::RedirectStart => {
+                "begin it with \"/\", \"$path\", \"http://\", \"https://\" or \"$scheme://\" and a host"
+            }
+            TemplateError::RewriteStart => "begin it with \"/\" or \"$path\": a rewrite stays in its host",
+            TemplateError::FallbackStart => "begin it with \"/\": it is a path of the same host",
+            TemplateError::FallbackPath => {
+                "variables can only stand in its query, behind a question mark; a dollar sign is $$"
+            }
+            TemplateError::FallbackQuery => {
+                "its query knows only $path and $rest; that of the request follows"
+            }
+            TemplateError::Control => "leave out the control character",
+            TemplateError::Percent => "write a percent sign as %25",
+            TemplateError::UnknownVariable => {
+                "the variables are $path, $rest, $query, $host and $scheme; a dollar sign is $$"
+            }
+            TemplateError::OnlyInRedirect => "a rewrite knows only $path and $rest",
+            TemplateError::TooManyVariables => "use at most eight variables",
+            TemplateError::RestInAuthority => {
+                "put a slash before $rest, or a client could redirect to another host"
+            }
+            TemplateError::NoPath => "the path must not lead above the root",
+        })
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl Template {
+    /// A URL, or a path with query, as it stands in `Location`. What no URL may have in it is
+    /// percent-encoded.
+    pub fn redirect(text: &str) -> Result<Template, TemplateError> {
+        let template = Template::parse(text)?;
+        if template.has_bad_percent() {
+            return Err(TemplateError::Percent);
+        }
+        if !template.starts_as_path() {
+            template.check_authority()?;
+        }
+        Ok(template)
+    }
+
+    /// A path of the same host, written decoded.
+    pub fn rewrite(text: &str) -> Result<Template, TemplateError> {
+        let template = Template::parse(text)?;
+        if !template.starts_as_path() {
+            return Err(TemplateError::RewriteStart);
+        }
+        if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| template.uses(*name)) {
+            return Err(TemplateError::OnlyInRedirect);
+        }
+        match template.path("x", &Pattern::EVERYTHING) {
+            Some(_) => Ok(template),
+            None => Err(TemplateError::NoPath),
+        }
+    }
+
+    /// A path of the same host, written decoded and without variables, and perhaps a query in which they stand
+    /// percent-encoded.
+    pub fn fallback(text: &str) -> Result<(SafePath<'static>, Option<Template>), TemplateError> {
+        let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+        let path = Template::parse(path)?;
+        if !path.is_constant() {
+            return Err(TemplateError::FallbackPath);
+        }
+        if !path.starts_as_path() {
+            return Err(TemplateError::FallbackStart);
+        }
+        let path = path.path("", &Pattern::EVERYTHING).ok_or(TemplateError::NoPath)?;
+        let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok((path, None)) };
+        let query = Template::parse(query)?;
+        if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| query.uses(*name)) {
+            return Err(TemplateError::FallbackQuery);
+        }
+        if query.has_bad_percent() {
+            return Err(TemplateError::Percent);
+        }
+        Ok((path, Some(query)))
+    }
+
+    /// The query for `path`, with what the variables stand for percent-encoded.
+    pub fn query(&self, path: &str, pattern: &Pattern) -> String {
+        let mut query = String::with_capacity(self.text.len() + path.len());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => encode_url(text, &mut query),
+                Piece::Variable(Variable::Path) => encode_value(&["/", path].concat(), &mut query),
+                Piece::Variable(Variable::Rest) => encode_value(pattern.rest(path), &mut query),
+                Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+            }
+        }
+        query
+    }
+
+    fn has_bad_percent(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Literal(text) if !is_encoded(text)))
+    }
+
+    pub fn uses(&self, variable: Variable) -> bool {
+        self.pieces.contains(&Piece::Variable(variable))
+    }
+
+    /// Whether every request is led to the same place.
+    pub fn is_constant(&self) -> bool {
+        !self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(_)))
+    }
+
+    /// The path that a rewrite of `path` leads to.
+    pub fn path(&self, path: &str, pattern: &Pattern) -> Option<SafePath<'static>> {
+        let mut decoded = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => decoded.push_str(text),
+                Piece::Variable(Variable::Path) => decoded.extend(["/", path]),
+                Piece::Variable(Variable::Rest) => decoded.push_str(pattern.rest(path)),
+                Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+            }
+        }
+        (decoded.len() <= MAX_REWRITTEN).then(|| safe_path(&decoded))?
+    }
+
+    pub fn location(&self, values: &Values) -> String {
+        let mut location = String::with_capacity(self.text.len() + values.path.len() + 16);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => encode_url(text, &mut location),
+                Piece::Variable(variable) => values.write(*variable, &mut location),
+            }
+        }
+        // Two slashes in front would make the first segment a host (RFC 3986 §4.2).
+        if self.starts_as_path() {
+            let path = location.trim_start_matches('/').len();
+            location.drain(..location.len() - path);
+            location.insert(0, '/');
+        }
+        location
+    }
+
+    fn parse(text: &str) -> Result<Template, TemplateError> {
+        if text.chars().any(char::is_control) {
+            return Err(TemplateError::Control);
+        }
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((literal, after)) = rest.split_once('$') {
+            push_literal(&mut pieces, literal);
+            rest = match after.strip_prefix('$') {
+                Some(after) => {
+                    push_literal(&mut pieces, "$");
+                    after
+                }
+                None => {
+                    let (variable, after) = variable(after).ok_or(TemplateError::UnknownVariable)?;
+                    pieces.push(Piece::Variable(variable));
+                    after
+                }
+            };
+        }
+        push_literal(&mut pieces, rest);
+        let variables = pieces.iter().filter(|piece| matches!(piece, Piece::Variable(_))).count();
+        if variables > MAX_VARIABLES {
+            return Err(TemplateError::TooManyVariables);
+        }
+        Ok(Template { text: text.to_owned(), pieces })
+    }
+
+    fn starts_as_path(&self) -> bool {
+        match self.pieces.first() {
+            Some(Piece::Literal(text)) => text.starts_with('/') && !text.starts_with("//"),
+            Some(Piece::Variable(variable)) => *variable == Variable::Path,
+            None => false,
+        }
+    }
+
+    /// `http://`, `https://` or `$scheme://`, and then a host that the configuration alone, or the
+    /// request's own host, decides.
+    fn check_authority(&self) -> Result<(), TemplateError> {
+        let after_scheme = match &self.pieces[..] {
+            [Piece::Literal(text), ..] => text.strip_prefix("http://").or(text.strip_prefix("https://")),
+            [Piece::Variable(Variable::Scheme), Piece::Literal(text), ..] => text.strip_prefix("://"),
+            _ => None,
+        };
+        let first = after_scheme.ok_or(TemplateError::RedirectStart)?;
+        let skip = 1 + usize::from(matches!(self.pieces[0], Piece::Variable(_)));
+        let mut has_host = !first.is_empty();
+        if first.starts_with(['/', '?', '#', '\\']) {
+            return Err(TemplateError::RedirectStart);
+        }
+        if first.contains(['/', '?', '#']) {
+            return Ok(());
+        }
+        for piece in &self.pieces[skip..] {
+            match piece {
+                Piece::Literal(text) if text.starts_with(['/', '?', '#']) && !has_host => break,
+                Piece::Literal(text) if text.contains(['/', '?', '#']) => return Ok(()),
+                Piece::Literal(_) | Piece::Variable(Variable::Host) => has_host = true,
+                Piece::Variable(Variable::Path | Variable::Query) => break,
+                Piece::Variable(Variable::Rest | Variable::Scheme) => {
+                    return Err(TemplateError::RestInAuthority);
+                }
+            }
+        }
+        if has_host { Ok(()) } else { Err(TemplateError::RedirectStart) }
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn push_literal(pieces: &mut Vec<Piece>, text: &str) {
+    match pieces.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Literal(before)) => before.push_str(text),
+        _ => pieces.push(Piece::Literal(text.to_owned())),
+    }
+}
+
+/// `name` or `{name}` at the start, and what follows.
+fn variable(text: &str) -> Option<(Variable, &str)> {
+    let (name, after) = match text.strip_prefix('{') {
+        Some(braced) => braced.split_once('}')?,
+        None => {
+            text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len()))
+        }
+    };
+    Variable::ALL.iter().find(|(own, _)| *own == name).map(|(_, variable)| (*variable, after))
+}
+
+/// Whether each percent sign begins an encoded byte.
+fn is_encoded(text: &str) -> bool {
+    let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    bytes
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte != b'%' || hex(bytes.get(at + 1)) && hex(bytes.get(at + 2)))
+}
+
+/// The characters of a URL stay as they are, `%` among them; every other byte is percent-encoded.
+fn encode_url(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => encode_byte(byte, out),
+            b'!'..=b'~' => out.push(char::from(byte)),
+            _ => encode_byte(byte, out),
+        }
+    }
+}
+
+/// A value within a query: unreserved characters, `/` and `:` stay, every other byte is percent-encoded.
+fn encode_value(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'/' | b':' | b'_' | b'~' => out.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => encode_byte(byte, out),
+        }
+    }
+}
+
+fn encode_byte(byte: u8, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    out.extend(['%', digit(byte >> 4), digit(byte)]);
+}
+
+/// What the variables of a redirect stand for.
+pub struct Values<'a> {
+    pub host: &'a Host,
+    pub authority: &'a [u8],
+    pub scheme: Scheme,
+    pub query: Option<&'a str>,
+    /// Decoded, without the leading slash.
+    pub path: &'a str,
+    pub route: &'a Route,
+}
+
+impl Values<'_> {
+    fn write(&self, variable: Variable, out: &mut String) {
+        match variable {
+            Variable::Path => {
+                out.push('/');
+                encode_path(self.path, out);
+            }
+            Variable::Rest => encode_path(self.route.base().rest(self.path), out),
+            Variable::Query => {
+                if let Some(query) = self.query.filter(|query| !query.is_empty()) {
+                    out.push('?');
+                    encode_url(query, out);
+                }
+            }
+            Variable::Host => out.push_str(self.host_name()),
+            Variable::Scheme => out.push_str(self.scheme.as_str()),
+        }
+    }
+
+    /// The name that was asked for; the host's own where there was none, as HTTP/1.0 may leave it out.
+    fn host_name(&self) -> &str {
+        let sent = std::str::from_utf8(name_of(self.authority)).unwrap_or_default();
+        if !sent.is_empty() && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b)) {
+            return sent;
+        }
+        let plain = self.host.names.iter().find(|name| !name.starts_with('*'));
+        plain.map_or("localhost", String::as_str)
+    }
+}
+
+fn safe_path(decoded: &str) -> Option<SafePath<'static>> {
+    let mut encoded = String::from("/");
+    encode_path(decoded, &mut encoded);
+    SafePath::parse(&encoded).ok().map(SafePath::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_leads_astray_is_refused() {
+        fn check(made: Result<Template, TemplateError>, expected: TemplateError) {
+            assert_eq!(made, Err(expected));
+        }
+        use TemplateError::*;
+        for to in
+            ["", "x", "//x", "ftp://x/", "$host/", "http://", "http:///x", "https://$path", "https://$query"]
+        {
+            check(Template::redirect(to), RedirectStart);
+        }
+        check(Template::redirect("/a\r\nSet-Cookie: b"), Control);
+        check(Template::redirect("/100%"), Percent);
+        check(Template::redirect("/%2"), Percent);
+        for to in ["/$", "/$x", "/$pathx", "/${path", "/$ rest"] {
+            check(Template::redirect(to), UnknownVariable);
+        }
+        check(Template::redirect("https://example.org$rest"), RestInAuthority);
+        check(Template::redirect("https://$rest/"), RestInAuthority);
+        check(Template::redirect(&"/$path".repeat(9)), TooManyVariables);
+        check(Template::rewrite("x"), RewriteStart);
+        check(Template::rewrite("https://x/"), RewriteStart);
+        check(Template::rewrite("/x$query"), OnlyInRedirect);
+        check(Template::rewrite("/$host/x"), OnlyInRedirect);
+        check(Template::rewrite("/../x"), NoPath);
+        let fallback = |text: &str| Template::fallback(text).map(|_| Template::rewrite("/").unwrap());
+        check(fallback("index.php"), FallbackStart);
+        check(fallback("https://x/"), FallbackStart);
+        check(fallback("//x"), FallbackStart);
+        check(fallback("/$rest"), FallbackPath);
+        check(fallback("/x?$query"), FallbackQuery);
+        check(fallback("/x?$host"), FallbackQuery);
+        check(fallback("/x?%"), Percent);
+        check(fallback("/x?$nothing"), UnknownVariable);
+        check(fallback("/x?a\n"), Control);
+        check(fallback("/../x"), NoPath);
+        for to in
+            ["https://$host/$rest", "https://a.example$path", "http://$host", "$scheme://a.example/$rest"]
+        {
+            assert!(Template::redirect(to).is_ok(), "{to}");
+        }
+    }
+}
