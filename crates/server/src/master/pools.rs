@@ -15,8 +15,8 @@ use super::process::{Circumstances, PoolProcess, State};
 use super::{Master, Phase};
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
-use crate::pool::message::Order;
-use crate::pool::process::{self, Beginning};
+use crate::pool::message::PoolCommand;
+use crate::pool::process::{self, PoolSetup};
 use crate::privilege::Identity;
 use crate::sys::{self, Fork};
 
@@ -46,7 +46,7 @@ impl Master {
             let Some(channel) = pool.and_then(|pool| pool.channel.as_ref()) else { continue };
             for channels in &mut all {
                 let (ours, theirs) = Channel::pair()?;
-                channel.send_until(&Order::Join(theirs.into()), Instant::now() + super::GRACE)?;
+                channel.send_until(&PoolCommand::Join(theirs.into()), Instant::now() + super::GRACE)?;
                 channels.push(ours);
             }
         }
@@ -62,7 +62,7 @@ impl Master {
     fn start_pool(&mut self, site: &Site, place: usize, circumstances: Circumstances) -> io::Result<Pid> {
         let (ours, theirs) = Channel::pair()?;
         let identity = circumstances.identity.clone();
-        let beginning = Beginning::of(site, place, theirs, identity);
+        let beginning = PoolSetup::of(site, place, theirs, identity);
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let application = site.applications[place].clone();
@@ -103,7 +103,7 @@ impl Master {
         let Ok(Some(file)) = OpenSink::open(&log.error).map(OpenSink::into_file) else { return };
         for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
             if let Ok(file) = file.as_fd().try_clone_to_owned().map(File::from) {
-                _ = channel.send(&Order::Log(file.into()));
+                _ = channel.send(&PoolCommand::Log(file.into()));
             }
         }
     }

@@ -5,28 +5,28 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use super::Refusal;
+use super::PoolError;
 use crate::ipc::{Descriptors, Message};
 
-/// A server of the application: an address, or a process.
-pub type ServerId = u64;
+/// A endpoint of the application: an address, or a process.
+pub type EndpointId = u64;
 
 /// What a worker asks of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
-    /// A connection to the server that has least to do, and not to `avoid` if there is another.
-    Ask { number: u64, avoid: Option<ServerId> },
+pub enum PoolRequest {
+    /// A connection to the endpoint that has least to do, and not to `avoid` if there is another.
+    Acquire { number: u64, avoid: Option<EndpointId> },
     /// Nobody waits for this one any more.
-    Forget { number: u64 },
+    Cancel { number: u64 },
     /// All connections are in use; one of them will be given back.
-    Busy,
+    NothingIdle,
     /// A connection is closed, after so many requests, and so long after the last of them.
-    Return { lease: u64, requests: u64, idle: Duration, outcome: Outcome },
+    Return { lease: u64, requests: u64, idle: Duration, outcome: LeaseOutcome },
 }
 
-/// Was the server there?
+/// Was the endpoint there?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LeaseOutcome {
     Served,
     /// It could not be reached, or has not answered.
     Failed,
@@ -34,20 +34,20 @@ pub enum Outcome {
 
 /// What a pool says.
 #[derive(Debug)]
-pub enum Answer {
-    Lease {
+pub enum PoolEvent {
+    Leased {
         number: u64,
         lease: Lease,
         stream: OwnedFd,
     },
-    Refused {
+    Rejected {
         number: u64,
-        why: Refusal,
+        why: PoolError,
     },
-    /// Somebody else waits: a connection that is not in use is to be given back, of this server if one
+    /// Somebody else waits: a connection that is not in use is to be given back, of this endpoint if one
     /// is named, and then none is to be kept.
     Recall {
-        server: Option<ServerId>,
+        endpoint: Option<EndpointId>,
     },
 }
 
@@ -55,83 +55,87 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub number: u64,
-    pub server: ServerId,
+    pub endpoint: EndpointId,
     /// After so many requests it has to be given back.
     pub requests: u64,
 }
 
 /// What the master says to a pool.
-pub enum Order {
+pub enum PoolCommand {
     /// The pool's end of a channel to a worker.
     Join(OwnedFd),
     /// The error log goes there from now on.
     Log(OwnedFd),
 }
 
-impl Message for Request {
+impl Message for PoolRequest {
     fn write(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
         let bytes = match *self {
-            Request::Ask { number, avoid } => words(b'A', &[number, avoid.unwrap_or(0)]),
-            Request::Forget { number } => words(b'F', &[number]),
-            Request::Busy => words(b'B', &[]),
-            Request::Return { lease, requests, idle, outcome } => {
-                let failed = u64::from(outcome == Outcome::Failed);
+            PoolRequest::Acquire { number, avoid } => words(b'A', &[number, avoid.unwrap_or(0)]),
+            PoolRequest::Cancel { number } => words(b'F', &[number]),
+            PoolRequest::NothingIdle => words(b'B', &[]),
+            PoolRequest::Return { lease, requests, idle, outcome } => {
+                let failed = u64::from(outcome == LeaseOutcome::Failed);
                 words(b'R', &[lease, requests, idle.as_millis() as u64, failed])
             }
         };
         (bytes, Vec::new())
     }
 
-    fn read(bytes: &[u8], _: Descriptors) -> Option<Request> {
+    fn read(bytes: &[u8], _: Descriptors) -> Option<PoolRequest> {
         Some(match parse(bytes)? {
-            (b'A', [number, avoid, ..]) => Request::Ask { number, avoid: (avoid != 0).then_some(avoid) },
-            (b'F', [number, ..]) => Request::Forget { number },
-            (b'B', _) => Request::Busy,
+            (b'A', [number, avoid, ..]) => {
+                PoolRequest::Acquire { number, avoid: (avoid != 0).then_some(avoid) }
+            }
+            (b'F', [number, ..]) => PoolRequest::Cancel { number },
+            (b'B', _) => PoolRequest::NothingIdle,
             (b'R', [lease, requests, idle, failed]) => {
-                let outcome = if failed == 0 { Outcome::Served } else { Outcome::Failed };
-                Request::Return { lease, requests, idle: Duration::from_millis(idle), outcome }
+                let outcome = if failed == 0 { LeaseOutcome::Served } else { LeaseOutcome::Failed };
+                PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle), outcome }
             }
             _ => return None,
         })
     }
 }
 
-impl Message for Answer {
+impl Message for PoolEvent {
     fn write(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
         match self {
-            Answer::Lease { number, lease, stream } => {
-                let bytes = words(b'L', &[*number, lease.number, lease.server, lease.requests]);
+            PoolEvent::Leased { number, lease, stream } => {
+                let bytes = words(b'L', &[*number, lease.number, lease.endpoint, lease.requests]);
                 (bytes, vec![stream.as_fd()])
             }
-            Answer::Refused { number, why } => (words(b'N', &[*number, why.number()]), Vec::new()),
-            Answer::Recall { server } => (words(b'C', &[server.unwrap_or(0)]), Vec::new()),
+            PoolEvent::Rejected { number, why } => (words(b'N', &[*number, why.number()]), Vec::new()),
+            PoolEvent::Recall { endpoint } => (words(b'C', &[endpoint.unwrap_or(0)]), Vec::new()),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Answer> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<PoolEvent> {
         Some(match parse(bytes)? {
-            (b'L', [number, lease, server, requests]) => {
-                Answer::Lease { number, lease: Lease { number: lease, server, requests }, stream: fds.pop()? }
-            }
-            (b'N', [number, why, ..]) => Answer::Refused { number, why: Refusal::of(why) },
-            (b'C', [server, ..]) => Answer::Recall { server: (server != 0).then_some(server) },
+            (b'L', [number, lease, endpoint, requests]) => PoolEvent::Leased {
+                number,
+                lease: Lease { number: lease, endpoint, requests },
+                stream: fds.pop()?,
+            },
+            (b'N', [number, why, ..]) => PoolEvent::Rejected { number, why: PoolError::of(why) },
+            (b'C', [endpoint, ..]) => PoolEvent::Recall { endpoint: (endpoint != 0).then_some(endpoint) },
             _ => return None,
         })
     }
 }
 
-impl Message for Order {
+impl Message for PoolCommand {
     fn write(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
         match self {
-            Order::Join(fd) => (words(b'J', &[]), vec![fd.as_fd()]),
-            Order::Log(fd) => (words(b'O', &[]), vec![fd.as_fd()]),
+            PoolCommand::Join(fd) => (words(b'J', &[]), vec![fd.as_fd()]),
+            PoolCommand::Log(fd) => (words(b'O', &[]), vec![fd.as_fd()]),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Order> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<PoolCommand> {
         match parse(bytes)?.0 {
-            b'J' => Some(Order::Join(fds.pop()?)),
-            b'O' => Some(Order::Log(fds.pop()?)),
+            b'J' => Some(PoolCommand::Join(fds.pop()?)),
+            b'O' => Some(PoolCommand::Log(fds.pop()?)),
             _ => None,
         }
     }
@@ -161,24 +165,34 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for request in [
-            Request::Ask { number: 7, avoid: None },
-            Request::Ask { number: u64::MAX, avoid: Some(3) },
-            Request::Forget { number: 1 },
-            Request::Busy,
-            Request::Return { lease: 5, requests: 9, idle: Duration::ZERO, outcome: Outcome::Failed },
-            Request::Return { lease: 5, requests: 0, idle: Duration::from_secs(7), outcome: Outcome::Served },
+            PoolRequest::Acquire { number: 7, avoid: None },
+            PoolRequest::Acquire { number: u64::MAX, avoid: Some(3) },
+            PoolRequest::Cancel { number: 1 },
+            PoolRequest::NothingIdle,
+            PoolRequest::Return {
+                lease: 5,
+                requests: 9,
+                idle: Duration::ZERO,
+                outcome: LeaseOutcome::Failed,
+            },
+            PoolRequest::Return {
+                lease: 5,
+                requests: 0,
+                idle: Duration::from_secs(7),
+                outcome: LeaseOutcome::Served,
+            },
         ] {
             let (bytes, _) = request.write();
-            assert_eq!(Request::read(&bytes, Descriptors::new()), Some(request));
+            assert_eq!(PoolRequest::read(&bytes, Descriptors::new()), Some(request));
             for end in 1..bytes.len() {
                 // Cut within a word, or with words missing: never a panic.
-                _ = Request::read(&bytes[..end], Descriptors::new());
+                _ = PoolRequest::read(&bytes[..end], Descriptors::new());
             }
         }
-        let why = Answer::Refused { number: 4, why: Refusal::Failing };
-        let read = Answer::read(&why.write().0, Descriptors::new());
-        assert!(matches!(read, Some(Answer::Refused { number: 4, why: Refusal::Failing })));
-        assert!(Answer::read(b"L", Descriptors::new()).is_none(), "without its descriptor");
-        assert!(Answer::read(b"", Descriptors::new()).is_none());
+        let why = PoolEvent::Rejected { number: 4, why: PoolError::Failing };
+        let read = PoolEvent::read(&why.write().0, Descriptors::new());
+        assert!(matches!(read, Some(PoolEvent::Rejected { number: 4, why: PoolError::Failing })));
+        assert!(PoolEvent::read(b"L", Descriptors::new()).is_none(), "without its descriptor");
+        assert!(PoolEvent::read(b"", Descriptors::new()).is_none());
     }
 }

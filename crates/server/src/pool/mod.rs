@@ -1,4 +1,4 @@
-//! The pool of an application: a process that has its servers, which it has started or whose addresses it
+//! The pool of an application: a process that has its endpoints, which it has started or whose addresses it
 //! knows, and gives workers connections to them. A worker can neither connect nor execute; and who has least
 //! to do is known only where all workers ask.
 //!
@@ -9,11 +9,11 @@ pub mod message;
 
 pub mod process;
 
-pub mod shared;
+pub mod multiplexed;
 
-mod hub;
-mod servers;
-mod started;
+mod application_process;
+mod balancer;
+mod endpoints;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,8 +33,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::ipc::{Channel, Received, SendQueue};
 use crate::services::Services;
 use crate::sys;
-use message::{Answer, Lease, Outcome, Request, ServerId};
-use shared::{Share, Shared};
+use message::{EndpointId, Lease, LeaseOutcome, PoolEvent, PoolRequest};
+use multiplexed::{FastCgiStream, SharedConnection};
 
 /// How long a connection that others wait for may still be used by whoever has it, so that not every
 /// request needs a connection of its own.
@@ -50,11 +50,11 @@ const SWEEP_LEAST: Duration = Duration::from_millis(50);
 
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PoolError {
     /// As many wait already as may.
     Full,
     /// Its turn has not come in time.
-    Late,
+    TimedOut,
     /// The application does not start, or ends again and again.
     Failing,
     /// Nobody listens at its addresses.
@@ -63,25 +63,25 @@ pub enum Refusal {
     Lost,
 }
 
-impl Refusal {
-    const ALL: [Refusal; 5] =
-        [Refusal::Full, Refusal::Late, Refusal::Failing, Refusal::Unreachable, Refusal::Lost];
+impl PoolError {
+    const ALL: [PoolError; 5] =
+        [PoolError::Full, PoolError::TimedOut, PoolError::Failing, PoolError::Unreachable, PoolError::Lost];
 
     fn number(self) -> u64 {
         self as u64
     }
 
-    fn of(number: u64) -> Refusal {
-        Refusal::ALL.into_iter().find(|why| why.number() == number).unwrap_or(Refusal::Lost)
+    fn of(number: u64) -> PoolError {
+        PoolError::ALL.into_iter().find(|why| why.number() == number).unwrap_or(PoolError::Lost)
     }
 
     pub fn why(self) -> &'static str {
         match self {
-            Refusal::Full => "too many requests wait for it already",
-            Refusal::Late => "it has had no room in time",
-            Refusal::Failing => "its processes end again and again",
-            Refusal::Unreachable => "nothing listens at its address",
-            Refusal::Lost => "the process that manages it has gone",
+            PoolError::Full => "too many requests wait for it already",
+            PoolError::TimedOut => "it has had no room in time",
+            PoolError::Failing => "its processes end again and again",
+            PoolError::Unreachable => "nothing listens at its address",
+            PoolError::Lost => "the process that manages it has gone",
         }
     }
 }
@@ -94,18 +94,18 @@ pub struct Pool {
     waiting: RefCell<VecDeque<Waiting>>,
     /// What the pool is asked for: for those who wait, whoever gets it.
     asked: RefCell<VecDeque<u64>>,
-    idle: RefCell<Vec<Connection>>,
+    idle: RefCell<Vec<PooledConnection>>,
     /// Is it about to be said that less is asked for? As `listen` has it.
     lingers: Cell<bool>,
     /// Requests at a time on one connection: 1 as soon as it is known that the application cannot.
     multiplex: Cell<u16>,
     /// Connections that several requests may be on.
-    shared: RefCell<Vec<Rc<Shared>>>,
+    shared: RefCell<Vec<Rc<SharedConnection>>>,
     /// Is a connection to be given back, because others wait?
     recalled: Cell<bool>,
     /// Servers that are to end.
-    retired: RefCell<VecDeque<ServerId>>,
-    send_queue: SendQueue<Request>,
+    retired: RefCell<VecDeque<EndpointId>>,
+    send_queue: SendQueue<PoolRequest>,
     changed: Notify,
     next: Cell<u64>,
     /// Has the pool gone?
@@ -114,27 +114,27 @@ pub struct Pool {
 
 struct Waiting {
     number: u64,
-    avoid: Option<ServerId>,
-    tell: oneshot::Sender<Result<Way, Refusal>>,
+    avoid: Option<EndpointId>,
+    tell: oneshot::Sender<Result<Checkout, PoolError>>,
 }
 
-/// The way of one request to a server.
-pub enum Way {
+/// The way of one request to a endpoint.
+pub enum Checkout {
     /// Nobody else is on it.
-    Own(Connection),
+    Exclusive(PooledConnection),
     /// Others may be on it, too.
-    Shared(Share),
+    Multiplexed(FastCgiStream),
 }
 
-/// A connection to a server. Dropping it closes it.
-pub struct Connection {
+/// A connection to a endpoint. Dropping it closes it.
+pub struct PooledConnection {
     pub stream: AsyncFd<OwnedFd>,
     /// What is known of it by who speaks FastCGI.
     pub records: Option<Box<Client>>,
     lease: Lease,
     /// Requests that it has had.
     requests: u64,
-    outcome: Outcome,
+    outcome: LeaseOutcome,
     /// Is it between two requests, and since when?
     kept: bool,
     since: Instant,
@@ -169,21 +169,21 @@ impl Pool {
     }
 
     /// A connection for one request: one that others are on and that has room, one that was kept, or a new
-    /// one. `avoid` is a server that has failed just now.
-    pub async fn connection(self: &Rc<Pool>, avoid: Option<ServerId>) -> Result<Way, Refusal> {
-        let can = |shared: &&Rc<Shared>| Some(shared.server()) != avoid && shared.has_room();
+    /// one. `avoid` is a endpoint that has failed just now.
+    pub async fn connection(self: &Rc<Pool>, avoid: Option<EndpointId>) -> Result<Checkout, PoolError> {
+        let can = |shared: &&Rc<SharedConnection>| Some(shared.endpoint()) != avoid && shared.has_room();
         if let Some(shared) = self.shared.borrow().iter().find(can) {
-            return Ok(Way::Shared(shared.share()));
+            return Ok(Checkout::Multiplexed(shared.share()));
         }
-        // Bounded: each is taken out. Those to a server that is avoided go back to the pool.
+        // Bounded: each is taken out. Those to a endpoint that is avoided go back to the pool.
         while let Some(connection) = self.take_idle() {
             let is_fresh = connection.since.elapsed() < self.keep;
-            if Some(connection.server()) != avoid && is_fresh && connection.is_open() {
-                return Ok(Way::Own(Connection::taken(connection)));
+            if Some(connection.endpoint()) != avoid && is_fresh && connection.is_open() {
+                return Ok(Checkout::Exclusive(PooledConnection::taken(connection)));
             }
         }
         if self.lost.get() {
-            return Err(Refusal::Lost);
+            return Err(PoolError::Lost);
         }
         let number = self.next.get();
         self.next.set(number + 1);
@@ -193,13 +193,13 @@ impl Pool {
         // Those before may have left something that was asked for.
         if avoid.is_some() || self.asked.borrow().len() < self.waiting() {
             self.asked.borrow_mut().push_back(number);
-            self.say(Request::Ask { number, avoid });
+            self.say(PoolRequest::Acquire { number, avoid });
         }
         let told = tokio::time::timeout(self.wait, told).await;
         drop(place);
         match told {
-            Ok(told) => told.unwrap_or(Err(Refusal::Lost)),
-            Err(_) => Err(Refusal::Late),
+            Ok(told) => told.unwrap_or(Err(PoolError::Lost)),
+            Err(_) => Err(PoolError::TimedOut),
         }
     }
 
@@ -216,7 +216,7 @@ impl Pool {
             let has_idle = !self.idle.borrow().is_empty();
             self.lingers.set(self.surplus() > 0);
             tokio::select! {
-                answer = self.channel.async_io(Interest::READABLE, Channel::receive::<Answer>) => match answer {
+                answer = self.channel.async_io(Interest::READABLE, Channel::receive::<PoolEvent>) => match answer {
                     Ok(Received::Message(answer)) => self.hear(answer),
                     Ok(Received::End) | Err(_) => break,
                 },
@@ -241,30 +241,30 @@ impl Pool {
         self.waiting.borrow_mut().clear();
     }
 
-    fn hear(self: &Rc<Pool>, answer: Answer) {
+    fn hear(self: &Rc<Pool>, answer: PoolEvent) {
         match answer {
-            Answer::Lease { number, lease, stream } => {
+            PoolEvent::Leased { number, lease, stream } => {
                 self.asked.borrow_mut().retain(|asked| *asked != number);
                 let Ok(stream) = sys::watch(stream, Interest::READABLE | Interest::WRITABLE) else {
-                    return self.give_back(lease, 0, Duration::ZERO, Outcome::Served);
+                    return self.give_back(lease, 0, Duration::ZERO, LeaseOutcome::Served);
                 };
                 let now = Instant::now();
-                let connection = Connection {
+                let connection = PooledConnection {
                     stream,
                     records: None,
                     lease,
                     requests: 0,
-                    outcome: Outcome::Served,
+                    outcome: LeaseOutcome::Served,
                     kept: false,
                     since: now,
                     began: now,
                     pool: self.clone(),
                 };
-                // Whoever would rather have another server has been told that there is none.
+                // Whoever would rather have another endpoint has been told that there is none.
                 let own = self.take_waiting_if(number, |waiting| waiting.avoid.is_some());
                 self.give(connection, own);
             }
-            Answer::Refused { number, why } => {
+            PoolEvent::Rejected { number, why } => {
                 self.asked.borrow_mut().retain(|asked| *asked != number);
                 if let Some(waiting) = self.take_waiting(number) {
                     // Whoever has left need not be told.
@@ -273,19 +273,19 @@ impl Pool {
                     self.ask_for_the_first();
                 }
             }
-            Answer::Recall { server: None } => match self.take_idle() {
+            PoolEvent::Recall { endpoint: None } => match self.take_idle() {
                 Some(connection) => drop(connection),
                 None => {
                     self.recalled.set(true);
-                    self.say(Request::Busy);
+                    self.say(PoolRequest::NothingIdle);
                 }
             },
-            Answer::Recall { server: Some(server) } => {
+            PoolEvent::Recall { endpoint: Some(endpoint) } => {
                 let of_it: Vec<_> =
-                    self.idle.borrow_mut().extract_if(.., |idle| idle.lease.server == server).collect();
+                    self.idle.borrow_mut().extract_if(.., |idle| idle.lease.endpoint == endpoint).collect();
                 drop(of_it);
                 let mut retired = self.retired.borrow_mut();
-                retired.push_back(server);
+                retired.push_back(endpoint);
                 if retired.len() > RETIRED {
                     retired.pop_front();
                 }
@@ -294,27 +294,28 @@ impl Pool {
     }
 
     /// To `own`, or else to who has waited longest.
-    fn give(&self, connection: Connection, own: Option<Waiting>) {
-        let next = own.or_else(|| self.take_first(connection.server()));
+    fn give(&self, connection: PooledConnection, own: Option<Waiting>) {
+        let next = own.or_else(|| self.take_first(connection.endpoint()));
         self.look_at_surplus();
         let Some(next) = next else {
-            // Whoever waits for another server may get this one after all, from the pool.
+            // Whoever waits for another endpoint may get this one after all, from the pool.
             return if self.waiting.borrow().is_empty() { self.keep(connection) } else { drop(connection) };
         };
-        if let Err(Ok(Way::Own(connection))) = next.tell.send(Ok(Way::Own(connection))) {
+        if let Err(Ok(Checkout::Exclusive(connection))) = next.tell.send(Ok(Checkout::Exclusive(connection)))
+        {
             self.keep(connection);
         }
     }
 
-    /// Somebody waits for another server, and may get this one when nothing else is on it.
-    fn is_avoided(&self, server: ServerId) -> bool {
-        self.waiting.borrow().iter().any(|waiting| waiting.avoid == Some(server))
+    /// Somebody waits for another endpoint, and may get this one when nothing else is on it.
+    fn is_avoided(&self, endpoint: EndpointId) -> bool {
+        self.waiting.borrow().iter().any(|waiting| waiting.avoid == Some(endpoint))
     }
 
-    /// Who has waited longest, and does not avoid this server.
-    fn take_first(&self, server: ServerId) -> Option<Waiting> {
+    /// Who has waited longest, and does not avoid this endpoint.
+    fn take_first(&self, endpoint: EndpointId) -> Option<Waiting> {
         let mut waiting = self.waiting.borrow_mut();
-        let at = waiting.iter().position(|waiting| waiting.avoid != Some(server))?;
+        let at = waiting.iter().position(|waiting| waiting.avoid != Some(endpoint))?;
         waiting.remove(at)
     }
 
@@ -333,7 +334,7 @@ impl Pool {
     fn forget(&self) {
         for _ in 0..self.surplus() {
             if let Some(number) = self.asked.borrow_mut().pop_back() {
-                self.say(Request::Forget { number });
+                self.say(PoolRequest::Cancel { number });
             }
         }
     }
@@ -342,11 +343,11 @@ impl Pool {
         let first = self.waiting.borrow().front().map(|waiting| (waiting.number, waiting.avoid));
         if let Some((number, avoid)) = first {
             self.asked.borrow_mut().push_back(number);
-            self.say(Request::Ask { number, avoid });
+            self.say(PoolRequest::Acquire { number, avoid });
         }
     }
 
-    fn keep(&self, connection: Connection) {
+    fn keep(&self, connection: PooledConnection) {
         if !self.keep.is_zero() && connection.requests > 0 && !self.lost.get() {
             let mut connection = connection;
             (connection.kept, connection.since) = (true, Instant::now());
@@ -355,7 +356,7 @@ impl Pool {
         }
     }
 
-    fn take_idle(&self) -> Option<Connection> {
+    fn take_idle(&self) -> Option<PooledConnection> {
         self.idle.borrow_mut().pop()
     }
 
@@ -369,18 +370,18 @@ impl Pool {
         waiting.remove(at)
     }
 
-    /// Closes connections that were not used for long, or that the server has closed.
+    /// Closes connections that were not used for long, or that the endpoint has closed.
     fn sweep(&self) {
-        let over = |idle: &mut Connection| idle.since.elapsed() >= self.keep || !idle.is_open();
+        let over = |idle: &mut PooledConnection| idle.since.elapsed() >= self.keep || !idle.is_open();
         let old: Vec<_> = self.idle.borrow_mut().extract_if(.., over).collect();
         drop(old);
     }
 
-    fn give_back(&self, lease: Lease, requests: u64, idle: Duration, outcome: Outcome) {
-        self.say(Request::Return { lease: lease.number, requests, idle, outcome });
+    fn give_back(&self, lease: Lease, requests: u64, idle: Duration, outcome: LeaseOutcome) {
+        self.say(PoolRequest::Return { lease: lease.number, requests, idle, outcome });
     }
 
-    fn say(&self, request: Request) {
+    fn say(&self, request: PoolRequest) {
         self.send_queue.send(&self.channel, request);
     }
 }
@@ -408,51 +409,51 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Way {
+impl Checkout {
     /// So that others may be on it as well, where they might.
-    pub fn shared(self, services: &Rc<Services>) -> Way {
+    pub fn shared(self, services: &Rc<Services>) -> Checkout {
         match self {
-            Way::Own(connection) if connection.pool.multiplex.get() > 1 => {
-                Way::Shared(Shared::open(connection, services))
+            Checkout::Exclusive(connection) if connection.pool.multiplex.get() > 1 => {
+                Checkout::Multiplexed(SharedConnection::open(connection, services))
             }
             way => way,
         }
     }
 
-    pub fn server(&self) -> ServerId {
+    pub fn endpoint(&self) -> EndpointId {
         match self {
-            Way::Own(connection) => connection.server(),
-            Way::Shared(share) => share.server(),
+            Checkout::Exclusive(connection) => connection.endpoint(),
+            Checkout::Multiplexed(share) => share.endpoint(),
         }
     }
 
-    /// Had it been kept since another request? Then its server may have closed it meanwhile.
+    /// Had it been kept since another request? Then its endpoint may have closed it meanwhile.
     pub fn is_used(&self) -> bool {
         match self {
-            Way::Own(connection) => connection.is_used(),
-            Way::Shared(share) => share.is_used(),
+            Checkout::Exclusive(connection) => connection.is_used(),
+            Checkout::Multiplexed(share) => share.is_used(),
         }
     }
 }
 
-impl Connection {
-    fn taken(mut self) -> Connection {
+impl PooledConnection {
+    fn taken(mut self) -> PooledConnection {
         self.kept = false;
         self
     }
 
-    pub fn server(&self) -> ServerId {
-        self.lease.server
+    pub fn endpoint(&self) -> EndpointId {
+        self.lease.endpoint
     }
 
-    /// Has it had a request before? Then its server may have closed it meanwhile.
+    /// Has it had a request before? Then its endpoint may have closed it meanwhile.
     pub fn is_used(&self) -> bool {
         self.requests > 0
     }
 
-    /// The server could not be reached, or has not answered.
+    /// The endpoint could not be reached, or has not answered.
     pub fn has_failed(&mut self) {
-        self.outcome = Outcome::Failed;
+        self.outcome = LeaseOutcome::Failed;
     }
 
     /// A request is over, and the connection can have another.
@@ -474,9 +475,9 @@ impl Connection {
         pool.give(self, None);
     }
 
-    /// Its server takes no more, or not from it.
+    /// Its endpoint takes no more, or not from it.
     fn is_to_end(&self) -> bool {
-        self.requests >= self.lease.requests || self.pool.retired.borrow().contains(&self.lease.server)
+        self.requests >= self.lease.requests || self.pool.retired.borrow().contains(&self.lease.endpoint)
     }
 
     /// Others wait for one, and it has been here for its time.
@@ -504,7 +505,7 @@ impl Connection {
         self.requests += 1;
     }
 
-    /// Has the server neither closed it nor said anything that nobody has asked?
+    /// Has the endpoint neither closed it nor said anything that nobody has asked?
     fn is_open(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -519,7 +520,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let idle = if self.kept { self.since.elapsed() } else { Duration::ZERO };
         self.pool.give_back(self.lease, self.requests, idle, self.outcome);

@@ -8,8 +8,8 @@ use site::application::Application;
 use site::model::{Scripts, Site};
 use tokio::io::Interest;
 
-use super::hub::Hub;
-use super::message::Order;
+use super::balancer::Balancer;
+use super::message::PoolCommand;
 use crate::ipc::{Channel, Received};
 use crate::privilege::Identity;
 use crate::spawner::process::{Privileges, settle_in};
@@ -18,7 +18,7 @@ use crate::{log, sys, terminal};
 const FAILED: u8 = 1;
 
 /// What a pool begins with.
-pub struct Beginning {
+pub struct PoolSetup {
     pub application: Application,
     pub scripts: Scripts,
     pub master: Channel,
@@ -28,12 +28,12 @@ pub struct Beginning {
     pub privileges: Privileges,
 }
 
-impl Beginning {
+impl PoolSetup {
     /// For an application of the site, by its place in it.
-    pub fn of(site: &Site, place: usize, master: Channel, identity: Option<Identity>) -> Beginning {
+    pub fn of(site: &Site, place: usize, master: Channel, identity: Option<Identity>) -> PoolSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
-        Beginning {
+        PoolSetup {
             application: inside.applications.swap_remove(place),
             scripts: inside.scripts,
             master,
@@ -46,7 +46,7 @@ impl Beginning {
 
 /// Until nobody is there whom it could serve; gives the exit code. To be called while there is one thread
 /// only.
-pub fn run(beginning: Beginning) -> u8 {
+pub fn run(beginning: PoolSetup) -> u8 {
     let name = beginning.application.name.clone();
     match begin(beginning) {
         Ok(()) => 0,
@@ -57,8 +57,8 @@ pub fn run(beginning: Beginning) -> u8 {
     }
 }
 
-fn begin(beginning: Beginning) -> Result<(), String> {
-    let Beginning { application, scripts, master, chroot, identity, privileges } = beginning;
+fn begin(beginning: PoolSetup) -> Result<(), String> {
+    let PoolSetup { application, scripts, master, chroot, identity, privileges } = beginning;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -67,29 +67,29 @@ fn begin(beginning: Beginning) -> Result<(), String> {
 }
 
 async fn serve(application: Application, scripts: Scripts, master: Channel) -> io::Result<()> {
-    let hub = Hub::new(application, scripts)?;
+    let balancer = Balancer::new(application, scripts)?;
     let mut master = Some(sys::watch(master, Interest::READABLE)?);
     loop {
-        let until = hub.tend();
-        if hub.is_over() {
+        let until = balancer.tend();
+        if balancer.is_over() {
             return Ok(());
         }
         let order = async {
             match &master {
-                Some(master) => master.async_io(Interest::READABLE, Channel::receive::<Order>).await,
+                Some(master) => master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             order = order => match order {
-                Ok(Received::Message(Order::Join(channel))) => hub.join(channel),
-                Ok(Received::Message(Order::Log(file))) => log::replace(0, file),
+                Ok(Received::Message(PoolCommand::Join(channel))) => balancer.join(channel),
+                Ok(Received::Message(PoolCommand::Log(file))) => log::replace(0, file),
                 Ok(Received::End) | Err(_) => {
                     master = None;
-                    hub.master_has_gone();
+                    balancer.master_has_gone();
                 }
             },
-            () = hub.changed(until) => {}
+            () = balancer.changed(until) => {}
         }
     }
 }

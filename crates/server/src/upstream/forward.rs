@@ -18,7 +18,7 @@ use super::{Input, Outcome, start, start_exchange};
 use crate::buffer::append;
 use crate::disk::Work;
 use crate::log;
-use crate::pool::{Pool, Refusal};
+use crate::pool::{Pool, PoolError};
 use crate::request::Request;
 use crate::request::body::{Length, RequestBody};
 use crate::services::Services;
@@ -123,7 +123,7 @@ async fn forward_to_application(
         let UpstreamRequest { who, what, .. } = request;
         match outcome {
             Outcome::NoResponse(_, no_response) if repeats => {
-                (failed, again) = (no_response.server, no_response.kept);
+                (failed, again) = (no_response.endpoint, no_response.kept);
                 // That a kept connection is closed says little. The next one is new.
                 if !no_response.kept {
                     let why = no_response.why;
@@ -150,13 +150,15 @@ fn refused(
     services: &Services,
     request: &UpstreamRequest,
     application: &Application,
-    refusal: Refusal,
+    refusal: PoolError,
 ) -> Status {
     log::error(format_args!("{}: {application} cannot be asked: {}", request.who, refusal.why()));
     services.counts.add(Count::ScriptsRefused, 1);
     match refusal {
-        Refusal::Unreachable => Status::BAD_GATEWAY,
-        Refusal::Full | Refusal::Late | Refusal::Failing | Refusal::Lost => Status::SERVICE_UNAVAILABLE,
+        PoolError::Unreachable => Status::BAD_GATEWAY,
+        PoolError::Full | PoolError::TimedOut | PoolError::Failing | PoolError::Lost => {
+            Status::SERVICE_UNAVAILABLE
+        }
     }
 }
 

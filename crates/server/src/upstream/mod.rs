@@ -38,7 +38,7 @@ use self::request::{Program, UpstreamRequest};
 use self::spool::SpooledBody;
 use self::transport::{ApplicationExchange, BodySource, Received, Transport};
 use crate::pool;
-use crate::pool::message::ServerId;
+use crate::pool::message::EndpointId;
 use crate::request::body::{Refused, RequestBody};
 use crate::response::Response;
 use crate::services::Services;
@@ -234,7 +234,7 @@ impl From<Refused> for Outcome {
 /// Who has not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoResponse {
-    pub server: Option<ServerId>,
+    pub endpoint: Option<EndpointId>,
     /// On a connection that had been kept.
     pub kept: bool,
     pub why: String,
@@ -332,7 +332,7 @@ async fn start(
 fn start_exchange(
     services: &Rc<Services>,
     application: &Application,
-    way: pool::Way,
+    way: pool::Checkout,
     request: &UpstreamRequest,
     content: BodySource,
 ) -> (UpstreamExchange, Option<RequestBodyWriter>) {
@@ -590,11 +590,13 @@ impl UpstreamExchange {
     fn no_response(self, status: Status, why: String) -> Outcome {
         match self.application() {
             Some(exchange) if exchange.cannot_multiplex() => {
-                let no_response = NoResponse { server: exchange.server(), kept: exchange.was_used(), why };
+                let no_response =
+                    NoResponse { endpoint: exchange.endpoint(), kept: exchange.was_used(), why };
                 Outcome::CannotMultiplex(status, no_response)
             }
             Some(exchange) if !exchange.has_answered() || exchange.ending() == ProtocolStatus::Overloaded => {
-                let no_response = NoResponse { server: exchange.server(), kept: exchange.was_used(), why };
+                let no_response =
+                    NoResponse { endpoint: exchange.endpoint(), kept: exchange.was_used(), why };
                 if !no_response.kept {
                     exchange.blame();
                 }

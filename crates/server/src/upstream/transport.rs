@@ -25,9 +25,9 @@ use super::spool::SpooledBody;
 use crate::disk::Work;
 use crate::log;
 use crate::log::stderr::Lines;
-use crate::pool::message::ServerId;
-use crate::pool::shared::{End, Heard, Share};
-use crate::pool::{Connection, Way};
+use crate::pool::message::EndpointId;
+use crate::pool::multiplexed::{FastCgiStream, StreamData, StreamEnd};
+use crate::pool::{Checkout, PooledConnection};
 use crate::services::Services;
 use crate::spawner::Exit;
 
@@ -54,7 +54,7 @@ pub enum Received {
 /// One request to an application, and its answer.
 pub struct ApplicationExchange {
     services: Rc<Services>,
-    way: RefCell<Option<Way>>,
+    way: RefCell<Option<Checkout>>,
     state: RefCell<State>,
     who: Rc<str>,
     /// Has anything of the answer come?
@@ -105,7 +105,7 @@ impl ApplicationExchange {
     pub fn begin(
         services: &Rc<Services>,
         application: &Application,
-        mut way: Way,
+        mut way: Checkout,
         request: &UpstreamRequest,
         content: BodySource,
     ) -> Rc<ApplicationExchange> {
@@ -115,7 +115,7 @@ impl ApplicationExchange {
                 way = way.shared(services);
                 let is_empty = matches!(content, BodySource::Nothing);
                 match &mut way {
-                    Way::Own(connection) => {
+                    Checkout::Exclusive(connection) => {
                         let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
                         let keep = if application.keep.is_zero() {
                             Persistence::Close
@@ -127,10 +127,10 @@ impl ApplicationExchange {
                             client.end_stdin(id, &mut out);
                         }
                     }
-                    Way::Shared(share) => {
-                        share.begin(request.role, environment);
+                    Checkout::Multiplexed(stream) => {
+                        stream.begin(request.role, environment);
                         if is_empty {
-                            share.end_stdin();
+                            stream.end_stdin();
                         }
                     }
                 }
@@ -158,13 +158,13 @@ impl ApplicationExchange {
     }
 
     /// What has answered, or should have.
-    pub fn server(&self) -> Option<ServerId> {
-        self.way.borrow().as_ref().map(Way::server)
+    pub fn endpoint(&self) -> Option<EndpointId> {
+        self.way.borrow().as_ref().map(Checkout::endpoint)
     }
 
     /// Has its connection had a request before? Then its server may have closed it since.
     pub fn was_used(&self) -> bool {
-        self.way.borrow().as_ref().is_some_and(Way::is_used)
+        self.way.borrow().as_ref().is_some_and(Checkout::is_used)
     }
 
     /// Does somebody hand the body on as it comes?
@@ -180,14 +180,14 @@ impl ApplicationExchange {
     /// Has the server taken the head of the request?
     pub fn is_connected(&self) -> bool {
         match &*self.way.borrow() {
-            Some(Way::Shared(share)) => share.is_connected(),
+            Some(Checkout::Multiplexed(stream)) => stream.is_connected(),
             _ => self.connected.get(),
         }
     }
 
     /// Has the application refused it because there are others on the connection?
     pub fn cannot_multiplex(&self) -> bool {
-        let is_shared = matches!(&*self.way.borrow(), Some(Way::Shared(_)));
+        let is_shared = matches!(&*self.way.borrow(), Some(Checkout::Multiplexed(_)));
         is_shared && self.ending() == ProtocolStatus::CannotMultiplex
     }
 
@@ -208,7 +208,7 @@ impl ApplicationExchange {
     /// The server could not be reached, or has not answered.
     pub fn blame(&self) {
         // Where others are on it, that is known already.
-        if let Some(Way::Own(connection)) = &mut *self.way.borrow_mut() {
+        if let Some(Checkout::Exclusive(connection)) = &mut *self.way.borrow_mut() {
             connection.has_failed();
         }
     }
@@ -216,13 +216,13 @@ impl ApplicationExchange {
     /// The answer is over; with HTTP, whoever has read it knows whether the connection can have another.
     pub fn finish(self: &Rc<ApplicationExchange>, stays: bool) {
         let connection = match self.way.take() {
-            Some(Way::Own(connection)) => connection,
-            Some(Way::Shared(share)) if self.ended().is_none() => {
-                let end = self.clone().hear_end(share);
+            Some(Checkout::Exclusive(connection)) => connection,
+            Some(Checkout::Multiplexed(stream)) if self.ended().is_none() => {
+                let end = self.clone().hear_end(stream);
                 spawn_local(end);
                 return;
             }
-            Some(Way::Shared(_)) | None => return,
+            Some(Checkout::Multiplexed(_)) | None => return,
         };
         let state = self.state.borrow();
         let all_sent = state.sent == state.out.len() && matches!(state.body, Body::Sent);
@@ -237,7 +237,7 @@ impl ApplicationExchange {
     /// Nobody wants the answer any more.
     pub fn abort(&self) {
         // Dropping a share aborts it.
-        let Some(Way::Own(mut connection)) = self.way.take() else { return };
+        let Some(Checkout::Exclusive(mut connection)) = self.way.take() else { return };
         let state = self.state.borrow();
         // In the middle of a record nothing else can be said; the end of the connection says it, too.
         if let (Some(id), Some(client), true) =
@@ -322,8 +322,8 @@ impl ApplicationExchange {
         let mut state = self.state.borrow_mut();
         let State { id, out, .. } = &mut *state;
         match (id, &*self.way.borrow()) {
-            (_, Some(Way::Shared(share))) => share.stdin(bytes),
-            (Some(id), Some(Way::Own(Connection { records: Some(client), .. }))) => {
+            (_, Some(Checkout::Multiplexed(stream))) => stream.stdin(bytes),
+            (Some(id), Some(Checkout::Exclusive(PooledConnection { records: Some(client), .. }))) => {
                 client.stdin(*id, bytes, out);
             }
             (Some(_), _) => {}
@@ -340,8 +340,8 @@ impl ApplicationExchange {
         state.body = Body::Sent;
         let State { id, out, .. } = &mut *state;
         match (id, &*self.way.borrow()) {
-            (_, Some(Way::Shared(share))) => share.end_stdin(),
-            (Some(id), Some(Way::Own(Connection { records: Some(client), .. }))) => {
+            (_, Some(Checkout::Multiplexed(stream))) => stream.end_stdin(),
+            (Some(id), Some(Checkout::Exclusive(PooledConnection { records: Some(client), .. }))) => {
                 client.end_stdin(*id, out);
             }
             _ => {}
@@ -355,8 +355,8 @@ impl ApplicationExchange {
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let way = self.way.borrow();
         let connection = match &*way {
-            Some(Way::Own(connection)) => connection,
-            Some(Way::Shared(share)) => return share.poll_room(cx),
+            Some(Checkout::Exclusive(connection)) => connection,
+            Some(Checkout::Multiplexed(stream)) => return stream.poll_room(cx),
             None => return Poll::Ready(Ok(())),
         };
         let State { out, sent, .. } = &mut *self.state.borrow_mut();
@@ -380,8 +380,8 @@ impl ApplicationExchange {
             let way = self.way.borrow();
             let came = match &*way {
                 None => return Poll::Ready(Ok(Received::End)),
-                Some(Way::Shared(share)) => self.hear(ready!(share.poll_receive(cx))),
-                Some(Way::Own(connection)) => {
+                Some(Checkout::Multiplexed(stream)) => self.hear(ready!(stream.poll_receive(cx))),
+                Some(Checkout::Exclusive(connection)) => {
                     let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
                     let length = match ready.try_io(|fd| self.read(fd.get_ref())) {
                         Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -432,7 +432,7 @@ impl ApplicationExchange {
         let mut state = self.state.borrow_mut();
         self.answered.set(self.answered.get() || !bytes.is_empty());
         let mut way = self.way.borrow_mut();
-        let Some(Way::Own(Connection { records: Some(client), .. })) = &mut *way else {
+        let Some(Checkout::Exclusive(PooledConnection { records: Some(client), .. })) = &mut *way else {
             if bytes.is_empty() {
                 // It is the answer's end, unless whoever reads it knows better.
                 state.ended = Some(Exit::Code(0));
@@ -444,7 +444,7 @@ impl ApplicationExchange {
             state.ended = Some(Exit::Lost);
             return Ok(Some(Received::End));
         }
-        let (mut rest, mut heard) = (bytes, Heard::default());
+        let (mut rest, mut heard) = (bytes, StreamData::default());
         loop {
             let (used, event) = client.receive(rest).map_err(|error| {
                 log::error(format_args!("{}: {error}", self.who));
@@ -461,7 +461,7 @@ impl ApplicationExchange {
                 }
                 Event::Stderr(_, bytes) => heard.stderr.extend_from_slice(bytes),
                 Event::End(_, ending, code) => {
-                    heard.end = Some(End::Whole(ending, code));
+                    heard.end = Some(StreamEnd::Whole(ending, code));
                     // What comes behind it belongs to nothing, and there is no other request after that.
                     if !rest.is_empty() {
                         state.body = Body::Coming;
@@ -476,7 +476,7 @@ impl ApplicationExchange {
     }
 
     /// What has come in records. `None`: nothing of the answer.
-    fn hear(&self, heard: Heard) -> Option<Received> {
+    fn hear(&self, heard: StreamData) -> Option<Received> {
         let who = &self.who;
         let state = &mut *self.state.borrow_mut();
         let log = |line: &str| log::error(format_args!("{who}: {line}"));
@@ -484,7 +484,7 @@ impl ApplicationExchange {
             state.errors.receive(&heard.stderr, Instant::now(), log);
         }
         match heard.end {
-            Some(End::Whole(ending, code)) => {
+            Some(StreamEnd::Whole(ending, code)) => {
                 state.ending = ending;
                 // One that does not complete it has not said all.
                 state.ended = Some(match ending {
@@ -493,14 +493,14 @@ impl ApplicationExchange {
                 });
                 state.errors.finish(log);
             }
-            Some(End::Broken(error)) => {
+            Some(StreamEnd::Broken(error)) => {
                 error.iter().for_each(|error| log::error(format_args!("{who}: {error}")));
                 state.ended = Some(Exit::Lost);
             }
             None => {}
         }
         let has_come = !heard.stdout.is_empty() || !heard.stderr.is_empty();
-        let is_whole = matches!(heard.end, Some(End::Whole(..)));
+        let is_whole = matches!(heard.end, Some(StreamEnd::Whole(..)));
         self.answered.set(self.answered.get() || has_come || is_whole);
         match (heard.stdout.is_empty(), state.ended) {
             (false, _) => Some(Received::Bytes(heard.stdout)),
@@ -510,10 +510,10 @@ impl ApplicationExchange {
     }
 
     /// Of an answer that has been read: what is behind it is for the log.
-    async fn hear_end(self: Rc<ApplicationExchange>, share: Share) {
+    async fn hear_end(self: Rc<ApplicationExchange>, stream: FastCgiStream) {
         let end = async {
             while self.ended().is_none() {
-                self.hear(std::future::poll_fn(|cx| share.poll_receive(cx)).await);
+                self.hear(std::future::poll_fn(|cx| stream.poll_receive(cx)).await);
             }
         };
         _ = timeout(END_TIMEOUT, end).await;

@@ -29,7 +29,7 @@ const BACKLOG: i32 = 128;
 const ATTEMPTS: u64 = 8;
 
 /// Starts processes of one application.
-pub struct Starter {
+pub struct ProcessStarter {
     launcher: Launcher,
     program: CString,
     folder: CString,
@@ -41,7 +41,7 @@ pub struct Starter {
 }
 
 /// A process that runs, or is about to.
-pub struct Started {
+pub struct ApplicationProcess {
     pub process: Process,
     pub began: Instant,
     listener: OwnedFd,
@@ -49,9 +49,9 @@ pub struct Started {
     socket: OwnedFd,
 }
 
-impl Starter {
+impl ProcessStarter {
     /// Errors: what no program can be started with.
-    pub fn new(managed: &Managed, resources: &Resources, spool: &Path) -> io::Result<Starter> {
+    pub fn new(managed: &Managed, resources: &Resources, spool: &Path) -> io::Result<ProcessStarter> {
         let string =
             |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
         let program = managed.command.first().map_or("", String::as_str);
@@ -67,7 +67,7 @@ impl Starter {
             environment.extend_from_slice(b"LISTEN_FDS=1\0LISTEN_FDNAMES=connection\0");
         }
         let limits = Resources { memory: None, cpu: None, ..*resources };
-        Ok(Starter {
+        Ok(ProcessStarter {
             launcher: Launcher::new(&limits),
             program: string(words.first().map_or(program, |first| first).as_bytes())?,
             folder: string(managed.folder.as_os_str().as_bytes())?,
@@ -79,17 +79,17 @@ impl Starter {
 
     /// Also the end of what it writes to its standard output and error streams. Errors: why it could not be
     /// started.
-    pub fn start(&mut self) -> io::Result<(Started, OwnedFd)> {
+    pub fn start(&mut self) -> io::Result<(ApplicationProcess, OwnedFd)> {
         let (listener, socket) = self.listen()?;
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         // It is new, and has no other flag that this could take away.
         fcntl_setfl(&reads, OFlags::NONBLOCK)?;
-        let Starter { launcher, program, folder, arguments, environment, .. } = self;
+        let ProcessStarter { launcher, program, folder, arguments, environment, .. } = self;
         let wanted = Wanted { program, folder, account: c"", arguments, environment };
         let fds = [listener.try_clone()?, writes.try_clone()?, writes];
         match launcher.start(&wanted, &fds, None, None)? {
             Launched::Running(process) => {
-                Ok((Started { process, began: Instant::now(), listener, socket }, reads))
+                Ok((ApplicationProcess { process, began: Instant::now(), listener, socket }, reads))
             }
             Launched::Failed(process, errno) => {
                 groups::wait(&process);
@@ -141,7 +141,7 @@ const SHELL: &str = "/bin/sh";
 const SHIFT: &str =
     r#"LISTEN_PID=$$; export LISTEN_PID; unset PWD OLDPWD SHLVL _; exec "$@" 3<&0 </dev/null"#;
 
-impl Started {
+impl ApplicationProcess {
     /// A connection, which it need not have accepted yet. Errors: `WouldBlock` when too many wait for that.
     pub fn connect(&self) -> io::Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.socket.as_raw_fd());

@@ -1,4 +1,4 @@
-//! Where all comes together in the process of a pool: workers that ask, servers that answer, and what is to
+//! Where all comes together in the process of a pool: workers that ask, endpoints that answer, and what is to
 //! be done when.
 
 use std::cell::{Cell, RefCell};
@@ -15,10 +15,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use super::Refusal;
-use super::message::{Answer, Lease, Outcome, Request, ServerId};
-use super::servers::{Server, Standing, back_off, choose, lacking, next_try, superfluous};
-use super::started::{Started, Starter, connect_tcp, connect_unix};
+use super::PoolError;
+use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
+use super::endpoints::{Endpoint, Standing, back_off, choose, lacking, next_try, superfluous};
+use super::message::{EndpointId, Lease, LeaseOutcome, PoolEvent, PoolRequest};
 use crate::ipc::{Channel, Received, SendQueue};
 use crate::log::stderr::Errors;
 use crate::spawner::Exit;
@@ -40,15 +40,15 @@ const MEMORY_LOOK: Duration = Duration::from_secs(1);
 /// A process that has run for so long can be started, and what happens to it later is another matter.
 const SETTLED: Duration = Duration::from_secs(2);
 
-pub struct Hub {
+pub struct Balancer {
     application: Application,
     limits: Scripts,
-    starter: RefCell<Option<Starter>>,
-    servers: RefCell<Vec<Server>>,
-    reach: RefCell<HashMap<ServerId, Reach>>,
-    members: RefCell<HashMap<u64, Rc<Member>>>,
+    starter: RefCell<Option<ProcessStarter>>,
+    endpoints: RefCell<Vec<Endpoint>>,
+    reach: RefCell<HashMap<EndpointId, Reach>>,
+    members: RefCell<HashMap<u64, Rc<WorkerConnection>>>,
     waiting: RefCell<VecDeque<Asked>>,
-    leases: RefCell<HashMap<u64, (ServerId, u64)>>,
+    leases: RefCell<HashMap<u64, (EndpointId, u64)>>,
     /// In a row.
     failures: Cell<u32>,
     not_before: Cell<Option<Instant>>,
@@ -56,7 +56,7 @@ pub struct Hub {
     changed: Notify,
     next: Cell<u64>,
     master: Cell<Master>,
-    me: Weak<Hub>,
+    me: Weak<Balancer>,
 }
 
 /// Is there anybody who may send more workers?
@@ -66,14 +66,14 @@ pub enum Master {
     Gone,
 }
 
-/// How a server is reached.
+/// How a endpoint is reached.
 enum Reach {
     At(Address),
     Process(Process),
 }
 
 struct Process {
-    started: Started,
+    started: ApplicationProcess,
     accepts: Accepts,
     /// When it is killed if it has not ended.
     kill: Option<Instant>,
@@ -100,35 +100,37 @@ impl Process {
 }
 
 /// A worker.
-struct Member {
+struct WorkerConnection {
     channel: AsyncFd<Channel>,
     /// No more than it has asked for, and recalls.
-    send_queue: SendQueue<Answer>,
+    send_queue: SendQueue<PoolEvent>,
 }
 
 struct Asked {
     member: u64,
     number: u64,
-    avoid: Option<ServerId>,
-    tried: Vec<ServerId>,
+    avoid: Option<EndpointId>,
+    tried: Vec<EndpointId>,
     since: Instant,
     /// When others were asked last to give back what they do not use, and who has not answered.
     recalled: Option<Instant>,
     hope: Vec<u64>,
 }
 
-impl Hub {
+impl Balancer {
     /// Within the runtime of the process. Errors: its processes cannot be started at all.
-    pub fn new(application: Application, limits: Scripts) -> io::Result<Rc<Hub>> {
+    pub fn new(application: Application, limits: Scripts) -> io::Result<Rc<Balancer>> {
         let starter = match &application.servers {
-            Servers::Managed(managed) => Some(Starter::new(managed, &limits.resources, &limits.spool)?),
+            Servers::Managed(managed) => {
+                Some(ProcessStarter::new(managed, &limits.resources, &limits.spool)?)
+            }
             Servers::Elsewhere(_) => None,
         };
-        let hub = Rc::new_cyclic(|me| Hub {
+        let balancer = Rc::new_cyclic(|me| Balancer {
             application,
             limits,
             starter: RefCell::new(starter),
-            servers: RefCell::default(),
+            endpoints: RefCell::default(),
             reach: RefCell::default(),
             members: RefCell::default(),
             waiting: RefCell::default(),
@@ -141,12 +143,12 @@ impl Hub {
             master: Cell::new(Master::There),
             me: me.clone(),
         });
-        if let Servers::Elsewhere(elsewhere) = &hub.application.servers {
+        if let Servers::Elsewhere(elsewhere) = &balancer.application.servers {
             for address in &elsewhere.addresses {
-                hub.add(Reach::At(address.clone()));
+                balancer.add(Reach::At(address.clone()));
             }
         }
-        Ok(hub)
+        Ok(balancer)
     }
 
     /// Waits until something is to be done, but not beyond `until`.
@@ -173,20 +175,20 @@ impl Hub {
     /// Takes a worker in.
     pub fn join(&self, channel: OwnedFd) {
         let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
-        let (Ok(channel), Some(hub)) = (watched, self.me.upgrade()) else { return };
+        let (Ok(channel), Some(balancer)) = (watched, self.me.upgrade()) else { return };
         let number = self.number();
-        let member = Rc::new(Member { channel, send_queue: SendQueue::default() });
+        let member = Rc::new(WorkerConnection { channel, send_queue: SendQueue::default() });
         self.members.borrow_mut().insert(number, member.clone());
         spawn_local(async move {
-            hub.listen(number, &member).await;
-            hub.leave(number);
+            balancer.listen(number, &member).await;
+            balancer.leave(number);
         });
     }
 
-    async fn listen(&self, number: u64, member: &Member) {
+    async fn listen(&self, number: u64, member: &WorkerConnection) {
         loop {
             let heard = tokio::select! {
-                heard = member.channel.async_io(Interest::READABLE, Channel::receive::<Request>) => heard,
+                heard = member.channel.async_io(Interest::READABLE, Channel::receive::<PoolRequest>) => heard,
                 () = member.send_queue.send_queued(&member.channel) => continue,
             };
             match heard {
@@ -196,9 +198,9 @@ impl Hub {
         }
     }
 
-    fn hear(&self, member: u64, request: Request) {
+    fn hear(&self, member: u64, request: PoolRequest) {
         match request {
-            Request::Ask { number, avoid } => {
+            PoolRequest::Acquire { number, avoid } => {
                 let (tried, since) = (Vec::new(), Instant::now());
                 let asked = Asked { member, number, avoid, tried, since, recalled: None, hope: Vec::new() };
                 self.waiting.borrow_mut().push_back(asked);
@@ -208,18 +210,18 @@ impl Hub {
                 if waits > self.application.queue
                     && let Some(last) = self.waiting.borrow_mut().pop_back()
                 {
-                    self.tell(last.member, Answer::Refused { number: last.number, why: Refusal::Full });
+                    self.tell(last.member, PoolEvent::Rejected { number: last.number, why: PoolError::Full });
                 }
             }
-            Request::Forget { number } => {
+            PoolRequest::Cancel { number } => {
                 self.waiting.borrow_mut().retain(|asked| (asked.member, asked.number) != (member, number));
             }
-            Request::Busy => {
+            PoolRequest::NothingIdle => {
                 if let Some(asked) = self.waiting.borrow_mut().front_mut() {
                     asked.hope.retain(|other| *other != member);
                 }
             }
-            Request::Return { lease, requests, idle, outcome } => {
+            PoolRequest::Return { lease, requests, idle, outcome } => {
                 let since = Instant::now().checked_sub(idle).unwrap_or_else(Instant::now);
                 self.take_back(lease, requests, since, outcome);
             }
@@ -238,31 +240,31 @@ impl Hub {
             .filter(|(_, (_, of))| *of == member)
             .map(|(lease, _)| *lease)
             .collect();
-        leases.into_iter().for_each(|lease| self.take_back(lease, 0, Instant::now(), Outcome::Served));
+        leases.into_iter().for_each(|lease| self.take_back(lease, 0, Instant::now(), LeaseOutcome::Served));
         self.changed.notify_one();
     }
 
     /// `since` then it was not in use.
-    fn take_back(&self, lease: u64, requests: u64, since: Instant, outcome: Outcome) {
+    fn take_back(&self, lease: u64, requests: u64, since: Instant, outcome: LeaseOutcome) {
         let Some((id, _)) = self.leases.borrow_mut().remove(&lease) else { return };
         let now = Instant::now();
-        let mut servers = self.servers.borrow_mut();
-        let Some(server) = servers.iter_mut().find(|server| server.id == id) else { return };
-        server.leases -= 1;
-        server.requests += requests;
-        if server.leases == 0 {
-            server.unused = since;
+        let mut endpoints = self.endpoints.borrow_mut();
+        let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
+        endpoint.leases -= 1;
+        endpoint.requests += requests;
+        if endpoint.leases == 0 {
+            endpoint.unused = since;
         }
         let most = self.application.managed().and_then(|managed| managed.requests);
-        let retires = most.is_some_and(|most| server.requests >= most);
+        let retires = most.is_some_and(|most| endpoint.requests >= most);
         match outcome {
-            Outcome::Failed => server.fails(now),
-            Outcome::Served if requests > 0 => self.failures.set(0),
-            Outcome::Served => {}
+            LeaseOutcome::Failed => endpoint.fails(now),
+            LeaseOutcome::Served if requests > 0 => self.failures.set(0),
+            LeaseOutcome::Served => {}
         }
-        drop(servers);
+        drop(endpoints);
         if retires {
-            self.retire_where(|server| server.id == id);
+            self.retire_where(|endpoint| endpoint.id == id);
         }
     }
 
@@ -275,14 +277,14 @@ impl Hub {
         let managed = self.application.managed().and_then(|managed| self.manage(managed, now));
         self.serve_waiting();
         let waits = (!self.waiting.borrow().is_empty()).then_some(now + RECALL_AGAIN);
-        let full = next_try(&self.servers.borrow(), now).filter(|_| waits.is_some());
+        let full = next_try(&self.endpoints.borrow(), now).filter(|_| waits.is_some());
         [managed, full, waits].into_iter().flatten().min()
     }
 
     fn manage(&self, managed: &Managed, now: Instant) -> Option<Instant> {
         let lacking = match self.is_left() {
             true => 0,
-            false => lacking(&self.servers.borrow(), managed.processes, managed.spare),
+            false => lacking(&self.endpoints.borrow(), managed.processes, managed.spare),
         };
         for _ in 0..lacking {
             if !self.start(now) {
@@ -291,9 +293,9 @@ impl Hub {
         }
         let superfluous = loop {
             let (least, _) = managed.processes;
-            let found = superfluous(&self.servers.borrow(), least, managed.spare, managed.unused, now);
+            let found = superfluous(&self.endpoints.borrow(), least, managed.spare, managed.unused, now);
             match found {
-                Ok(at) => self.servers.borrow_mut()[at].standing = Standing::Retires,
+                Ok(at) => self.endpoints.borrow_mut()[at].standing = Standing::Retires,
                 Err(next) => break next,
             }
         };
@@ -306,7 +308,7 @@ impl Hub {
 
     /// Gives connections to those who wait, as far as there are any.
     fn serve_waiting(&self) {
-        // Bounded: each turn answers somebody, starts a process, marks a server as tried or full, or ends it.
+        // Bounded: each turn answers somebody, starts a process, marks a endpoint as tried or full, or ends it.
         loop {
             let now = Instant::now();
             let (avoid, tried) = match self.waiting.borrow().front() {
@@ -317,21 +319,21 @@ impl Hub {
                 }
                 None => return,
             };
-            let at = choose(&self.servers.borrow(), self.most(), avoid, &tried, now);
+            let at = choose(&self.endpoints.borrow(), self.most(), avoid, &tried, now);
             let Some(at) = at else {
                 match self.has_no_server(&tried, now) {
                     true => continue,
                     false => return,
                 }
             };
-            let id = self.servers.borrow()[at].id;
+            let id = self.endpoints.borrow()[at].id;
             match self.connect(id) {
                 Ok(stream) => self.lease(at, stream, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.servers.borrow_mut()[at].is_full(now);
+                    self.endpoints.borrow_mut()[at].is_full(now);
                 }
                 Err(error) => {
-                    self.servers.borrow_mut()[at].fails(now);
+                    self.endpoints.borrow_mut()[at].fails(now);
                     self.tell_unreachable(id, &error);
                     if let Some(asked) = self.waiting.borrow_mut().front_mut() {
                         asked.tried.push(id);
@@ -342,19 +344,19 @@ impl Hub {
     }
 
     /// Nobody can take the request that waits first. `true`: something was done about that.
-    fn has_no_server(&self, tried: &[ServerId], now: Instant) -> bool {
+    fn has_no_server(&self, tried: &[EndpointId], now: Instant) -> bool {
         let (serving, untried) = {
-            let servers = self.servers.borrow();
-            let serving = || servers.iter().filter(|server| server.serves());
-            (serving().count(), serving().any(|server| !tried.contains(&server.id)))
+            let endpoints = self.endpoints.borrow();
+            let serving = || endpoints.iter().filter(|endpoint| endpoint.serves());
+            (serving().count(), serving().any(|endpoint| !tried.contains(&endpoint.id)))
         };
         match self.application.managed() {
             // What others keep and do not use is had sooner than another process.
             Some(_) if serving > 0 && self.recalls(now) => false,
             Some(managed) if serving < managed.processes.1 && self.start(now) => true,
-            Some(_) if serving == 0 && self.failures.get() >= FAILING => self.refuse(Refusal::Failing),
+            Some(_) if serving == 0 && self.failures.get() >= FAILING => self.refuse(PoolError::Failing),
             Some(_) => false,
-            None if !untried => self.refuse(Refusal::Unreachable),
+            None if !untried => self.refuse(PoolError::Unreachable),
             None => {
                 self.recalls(now);
                 false
@@ -362,30 +364,30 @@ impl Hub {
         }
     }
 
-    fn refuse(&self, why: Refusal) -> bool {
+    fn refuse(&self, why: PoolError) -> bool {
         let Some(asked) = self.waiting.borrow_mut().pop_front() else { return false };
-        self.tell(asked.member, Answer::Refused { number: asked.number, why });
+        self.tell(asked.member, PoolEvent::Rejected { number: asked.number, why });
         true
     }
 
     fn lease(&self, at: usize, stream: OwnedFd, now: Instant) {
         let Some(asked) = self.waiting.borrow_mut().pop_front() else { return };
         let number = self.number();
-        let mut servers = self.servers.borrow_mut();
-        let server = &mut servers[at];
-        server.leases += 1;
+        let mut endpoints = self.endpoints.borrow_mut();
+        let endpoint = &mut endpoints[at];
+        endpoint.leases += 1;
         let most = self.application.managed().and_then(|managed| managed.requests).unwrap_or(u64::MAX);
-        let left = most.saturating_sub(server.requests).div_ceil(self.most() as u64).max(1);
-        let lease = Lease { number, server: server.id, requests: left };
-        if let Some(Reach::Process(process)) = self.reach.borrow_mut().get_mut(&server.id)
+        let left = most.saturating_sub(endpoint.requests).div_ceil(self.most() as u64).max(1);
+        let lease = Lease { number, endpoint: endpoint.id, requests: left };
+        if let Some(Reach::Process(process)) = self.reach.borrow_mut().get_mut(&endpoint.id)
             && process.accepts == Accepts::Untried
         {
             process.accepts = Accepts::Tried(now);
             self.changed.notify_one();
         }
-        self.leases.borrow_mut().insert(number, (server.id, asked.member));
-        drop(servers);
-        self.tell(asked.member, Answer::Lease { number: asked.number, lease, stream });
+        self.leases.borrow_mut().insert(number, (endpoint.id, asked.member));
+        drop(endpoints);
+        self.tell(asked.member, PoolEvent::Leased { number: asked.number, lease, stream });
     }
 
     /// Asks others to give back what they do not use. Is there any hope of that, so soon?
@@ -408,13 +410,13 @@ impl Hub {
         let mut waiting = self.waiting.borrow_mut();
         let Some(asked) = waiting.front_mut() else { return false };
         if again {
-            others.iter().for_each(|other| self.tell(*other, Answer::Recall { server: None }));
+            others.iter().for_each(|other| self.tell(*other, PoolEvent::Recall { endpoint: None }));
             asked.hope = others;
         }
         !asked.hope.is_empty() && now < since + RECALL
     }
 
-    /// Connections to one server.
+    /// Connections to one endpoint.
     fn most(&self) -> usize {
         match &self.application.servers {
             Servers::Elsewhere(elsewhere) => elsewhere.connections,
@@ -422,7 +424,7 @@ impl Hub {
         }
     }
 
-    fn connect(&self, id: ServerId) -> io::Result<OwnedFd> {
+    fn connect(&self, id: EndpointId) -> io::Result<OwnedFd> {
         match self.reach.borrow().get(&id) {
             Some(Reach::At(Address::Unix(path))) => connect_unix(path),
             Some(Reach::At(Address::Tcp(address))) => connect_tcp(*address),
@@ -431,7 +433,7 @@ impl Hub {
         }
     }
 
-    fn tell_unreachable(&self, id: ServerId, error: &io::Error) {
+    fn tell_unreachable(&self, id: EndpointId, error: &io::Error) {
         let name = &self.application.name;
         match self.reach.borrow().get(&id) {
             Some(Reach::At(Address::Unix(path))) => {
@@ -451,10 +453,10 @@ impl Hub {
         }
     }
 
-    fn add(&self, reach: Reach) -> ServerId {
+    fn add(&self, reach: Reach) -> EndpointId {
         let id = self.number();
         self.reach.borrow_mut().insert(id, reach);
-        self.servers.borrow_mut().push(Server::new(id, Instant::now()));
+        self.endpoints.borrow_mut().push(Endpoint::new(id, Instant::now()));
         id
     }
 
@@ -463,7 +465,7 @@ impl Hub {
         if self.not_before.get().is_some_and(|at| now < at) {
             return false;
         }
-        let started = self.starter.borrow_mut().as_mut().map(Starter::start);
+        let started = self.starter.borrow_mut().as_mut().map(ProcessStarter::start);
         match started {
             None => false,
             Some(Ok((started, output))) => {
@@ -471,9 +473,9 @@ impl Hub {
                 let who: Rc<str> = format!("application \"{}\", process {pid}", self.application.name).into();
                 let Ok(ends) = started.process.pidfd.try_clone() else { return false };
                 let id = self.add(Reach::Process(Process { started, accepts: Accepts::Untried, kill: None }));
-                if let Some(hub) = self.me.upgrade() {
+                if let Some(balancer) = self.me.upgrade() {
                     let errors = Errors::new(output, who, &self.limits);
-                    spawn_local(async move { hub.watch(id, ends, errors).await });
+                    spawn_local(async move { balancer.watch(id, ends, errors).await });
                 }
                 self.changed.notify_one();
                 true
@@ -488,7 +490,7 @@ impl Hub {
     }
 
     /// Until the process has ended.
-    async fn watch(&self, id: ServerId, pidfd: OwnedFd, mut errors: Errors) {
+    async fn watch(&self, id: EndpointId, pidfd: OwnedFd, mut errors: Errors) {
         let Ok(pidfd) = sys::watch(pidfd, Interest::READABLE) else { return };
         loop {
             tokio::select! {
@@ -506,25 +508,25 @@ impl Hub {
         }
     }
 
-    fn ended(&self, id: ServerId) -> Option<Exit> {
+    fn ended(&self, id: EndpointId) -> Option<Exit> {
         match self.reach.borrow().get(&id) {
             Some(Reach::Process(process)) => process.started.ended(),
             _ => Some(Exit::Lost),
         }
     }
 
-    fn bury(&self, id: ServerId, how: Exit) {
+    fn bury(&self, id: EndpointId, how: Exit) {
         let reach = self.reach.borrow_mut().remove(&id);
-        let at = self.servers.borrow().iter().position(|server| server.id == id);
-        let server = at.map(|at| self.servers.borrow_mut().remove(at));
+        let at = self.endpoints.borrow().iter().position(|endpoint| endpoint.id == id);
+        let endpoint = at.map(|at| self.endpoints.borrow_mut().remove(at));
         // Connections to it are of no use, and not everybody has seen that.
         self.recall_of(id);
-        self.leases.borrow_mut().retain(|_, (server, _)| *server != id);
+        self.leases.borrow_mut().retain(|_, (endpoint, _)| *endpoint != id);
         self.changed.notify_one();
-        let (Some(Reach::Process(process)), Some(server)) = (reach, server) else { return };
+        let (Some(Reach::Process(process)), Some(endpoint)) = (reach, endpoint) else { return };
         // Whoever it has left behind.
         process.started.signal(libc::SIGKILL);
-        if !server.serves() {
+        if !endpoint.serves() {
             return;
         }
         let (pid, age) = (process.started.process.pid, process.started.began.elapsed());
@@ -553,27 +555,29 @@ impl Hub {
         ));
     }
 
-    fn retire_where(&self, which: impl Fn(&Server) -> bool) {
+    fn retire_where(&self, which: impl Fn(&Endpoint) -> bool) {
         let mut retired = Vec::new();
-        for server in self.servers.borrow_mut().iter_mut().filter(|server| server.serves() && which(server)) {
-            server.standing = Standing::Retires;
-            retired.push(server.id);
+        for endpoint in
+            self.endpoints.borrow_mut().iter_mut().filter(|endpoint| endpoint.serves() && which(endpoint))
+        {
+            endpoint.standing = Standing::Retires;
+            retired.push(endpoint.id);
         }
         retired.into_iter().for_each(|id| self.recall_of(id));
     }
 
-    /// Has connections to this server given back when they are not in use.
-    fn recall_of(&self, id: ServerId) {
+    /// Has connections to this endpoint given back when they are not in use.
+    fn recall_of(&self, id: EndpointId) {
         let mut members: Vec<u64> = self
             .leases
             .borrow()
             .values()
-            .filter(|(server, _)| *server == id)
+            .filter(|(endpoint, _)| *endpoint == id)
             .map(|(_, member)| *member)
             .collect();
         members.sort_unstable();
         members.dedup();
-        members.into_iter().for_each(|member| self.tell(member, Answer::Recall { server: Some(id) }));
+        members.into_iter().for_each(|member| self.tell(member, PoolEvent::Recall { endpoint: Some(id) }));
     }
 
     fn look_at_memory(&self, most: u64, now: Instant) -> Option<Instant> {
@@ -587,9 +591,9 @@ impl Hub {
             _ => false,
         };
         let reach = self.reach.borrow();
-        let large: Vec<ServerId> = reach.keys().copied().filter(|id| is_large(reach.get(id))).collect();
+        let large: Vec<EndpointId> = reach.keys().copied().filter(|id| is_large(reach.get(id))).collect();
         drop(reach);
-        self.retire_where(|server| large.contains(&server.id));
+        self.retire_where(|endpoint| large.contains(&endpoint.id));
         let runs = !self.reach.borrow().is_empty();
         runs.then_some(now + MEMORY_LOOK)
     }
@@ -621,10 +625,10 @@ impl Hub {
     fn end_retired(&self, managed: &Managed, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         let mut reach = self.reach.borrow_mut();
-        for server in self.servers.borrow_mut().iter_mut() {
-            let Some(Reach::Process(process)) = reach.get_mut(&server.id) else { continue };
-            if server.standing == Standing::Retires && server.leases == 0 {
-                server.standing = Standing::Ends;
+        for endpoint in self.endpoints.borrow_mut().iter_mut() {
+            let Some(Reach::Process(process)) = reach.get_mut(&endpoint.id) else { continue };
+            if endpoint.standing == Standing::Retires && endpoint.leases == 0 {
+                endpoint.standing = Standing::Ends;
                 process.started.signal(libc::SIGTERM);
                 process.kill = Some(now + managed.grace);
             }
@@ -640,7 +644,7 @@ impl Hub {
         next
     }
 
-    fn tell(&self, member: u64, answer: Answer) {
+    fn tell(&self, member: u64, answer: PoolEvent) {
         if let Some(member) = self.members.borrow().get(&member) {
             member.send_queue.send(&member.channel, answer);
         }

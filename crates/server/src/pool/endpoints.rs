@@ -1,18 +1,18 @@
-//! Who of an application's servers is asked next, and who may end. Pure: the time is handed in.
+//! Who of an application's endpoints is asked next, and who may end. Pure: the time is handed in.
 
 use std::time::{Duration, Instant};
 
-use super::message::ServerId;
+use super::message::EndpointId;
 
-/// How long a server that could not be reached is left alone, where there is another.
+/// How long a endpoint that could not be reached is left alone, where there is another.
 const DOWN: Duration = Duration::from_secs(1);
 /// How long one is whose queue is full.
 const FULL: Duration = Duration::from_millis(10);
 
-/// What is known of a server.
+/// What is known of a endpoint.
 #[derive(Debug, Clone)]
-pub struct Server {
-    pub id: ServerId,
+pub struct Endpoint {
+    pub id: EndpointId,
     /// Connections that workers have to it.
     pub leases: usize,
     /// That it has had.
@@ -33,10 +33,10 @@ pub enum Standing {
     Ends,
 }
 
-impl Server {
-    pub fn new(id: ServerId, now: Instant) -> Server {
+impl Endpoint {
+    pub fn new(id: EndpointId, now: Instant) -> Endpoint {
         let standing = Standing::Serves;
-        Server { id, leases: 0, requests: 0, standing, unused: now, down: None, full: None }
+        Endpoint { id, leases: 0, requests: 0, standing, unused: now, down: None, full: None }
     }
 
     pub fn serves(&self) -> bool {
@@ -57,7 +57,7 @@ impl Server {
         self.leases == 0 && self.serves()
     }
 
-    fn rank(&self, avoid: Option<ServerId>, now: Instant) -> (bool, bool, usize, u64) {
+    fn rank(&self, avoid: Option<EndpointId>, now: Instant) -> (bool, bool, usize, u64) {
         let is_down = self.down.is_some_and(|until| now < until);
         (Some(self.id) == avoid, is_down, self.leases, self.requests)
     }
@@ -66,31 +66,31 @@ impl Server {
 /// The place of the one that has least to do, of those that can take `most` at a time and were not
 /// `tried`; `avoid`, and whoever could not be reached a moment ago, only if there is nobody else.
 pub fn choose(
-    servers: &[Server],
+    endpoints: &[Endpoint],
     most: usize,
-    avoid: Option<ServerId>,
-    tried: &[ServerId],
+    avoid: Option<EndpointId>,
+    tried: &[EndpointId],
     now: Instant,
 ) -> Option<usize> {
-    let can = |server: &Server| {
-        server.serves()
-            && server.leases < most
-            && !tried.contains(&server.id)
-            && server.full.is_none_or(|until| now >= until)
+    let can = |endpoint: &Endpoint| {
+        endpoint.serves()
+            && endpoint.leases < most
+            && !tried.contains(&endpoint.id)
+            && endpoint.full.is_none_or(|until| now >= until)
     };
-    let able = servers.iter().enumerate().filter(|(_, server)| can(server));
-    able.min_by_key(|(_, server)| server.rank(avoid, now)).map(|(at, _)| at)
+    let able = endpoints.iter().enumerate().filter(|(_, endpoint)| can(endpoint));
+    able.min_by_key(|(_, endpoint)| endpoint.rank(avoid, now)).map(|(at, _)| at)
 }
 
-/// When a server whose queue is full is to be tried again.
-pub fn next_try(servers: &[Server], now: Instant) -> Option<Instant> {
-    servers.iter().filter_map(|server| server.full).filter(|until| *until > now).min()
+/// When a endpoint whose queue is full is to be tried again.
+pub fn next_try(endpoints: &[Endpoint], now: Instant) -> Option<Instant> {
+    endpoints.iter().filter_map(|endpoint| endpoint.full).filter(|until| *until > now).min()
 }
 
 /// How many more are to be started, of at least and at most so many, with so many `spare` ones.
-pub fn lacking(servers: &[Server], (least, most): (usize, usize), spare: usize) -> usize {
-    let serving = servers.iter().filter(|server| server.serves()).count();
-    let unused = servers.iter().filter(|server| server.is_unused()).count();
+pub fn lacking(endpoints: &[Endpoint], (least, most): (usize, usize), spare: usize) -> usize {
+    let serving = endpoints.iter().filter(|endpoint| endpoint.serves()).count();
+    let unused = endpoints.iter().filter(|endpoint| endpoint.is_unused()).count();
     let wanted = least.saturating_sub(serving).max(spare.saturating_sub(unused));
     wanted.min(most.saturating_sub(serving))
 }
@@ -98,20 +98,20 @@ pub fn lacking(servers: &[Server], (least, most): (usize, usize), spare: usize) 
 /// The place of one that nobody has needed for `patience`, beyond those that are to be there; or when there
 /// will be one.
 pub fn superfluous(
-    servers: &[Server],
+    endpoints: &[Endpoint],
     least: usize,
     spare: usize,
     patience: Duration,
     now: Instant,
 ) -> Result<usize, Option<Instant>> {
-    let serving = servers.iter().filter(|server| server.serves()).count();
-    let unused = || servers.iter().enumerate().filter(|(_, server)| server.is_unused());
+    let serving = endpoints.iter().filter(|endpoint| endpoint.serves()).count();
+    let unused = || endpoints.iter().enumerate().filter(|(_, endpoint)| endpoint.is_unused());
     if serving <= least || unused().count() <= spare {
         return Err(None);
     }
-    match unused().min_by_key(|(_, server)| server.unused) {
-        Some((at, server)) if server.unused + patience <= now => Ok(at),
-        other => Err(other.map(|(_, server)| server.unused + patience)),
+    match unused().min_by_key(|(_, endpoint)| endpoint.unused) {
+        Some((at, endpoint)) if endpoint.unused + patience <= now => Ok(at),
+        other => Err(other.map(|(_, endpoint)| endpoint.unused + patience)),
     }
 }
 
@@ -129,17 +129,17 @@ pub fn back_off(failures: u32) -> Duration {
 mod tests {
     use super::*;
 
-    fn servers(leases: &[usize], now: Instant) -> Vec<Server> {
-        let server =
-            |(at, leases): (usize, &usize)| Server { leases: *leases, ..Server::new(at as u64 + 1, now) };
-        leases.iter().enumerate().map(server).collect()
+    fn endpoints(leases: &[usize], now: Instant) -> Vec<Endpoint> {
+        let endpoint =
+            |(at, leases): (usize, &usize)| Endpoint { leases: *leases, ..Endpoint::new(at as u64 + 1, now) };
+        leases.iter().enumerate().map(endpoint).collect()
     }
 
     #[test]
     fn whoever_has_least_to_do_is_next() {
         let now = Instant::now();
         let check = |leases: &[usize], avoid, tried: &[u64], expected| {
-            assert_eq!(choose(&servers(leases, now), 2, avoid, tried, now), expected, "{leases:?}");
+            assert_eq!(choose(&endpoints(leases, now), 2, avoid, tried, now), expected, "{leases:?}");
         };
         check(&[], None, &[], None);
         check(&[1, 0, 1], None, &[], Some(1));
@@ -148,7 +148,7 @@ mod tests {
         check(&[0, 2], Some(1), &[], Some(0));
         check(&[0, 1], None, &[1], Some(1));
         check(&[0, 2], None, &[1], None);
-        let mut three = servers(&[0, 0, 0], now);
+        let mut three = endpoints(&[0, 0, 0], now);
         three[0].fails(now);
         three[1].standing = Standing::Retires;
         assert_eq!(choose(&three, 1, None, &[], now), Some(2));
@@ -164,7 +164,7 @@ mod tests {
     fn as_many_are_started_as_are_to_be_there() {
         let now = Instant::now();
         let check = |leases: &[usize], spare, expected| {
-            assert_eq!(lacking(&servers(leases, now), (2, 4), spare), expected, "{leases:?} {spare}");
+            assert_eq!(lacking(&endpoints(leases, now), (2, 4), spare), expected, "{leases:?} {spare}");
         };
         check(&[], 0, 2);
         check(&[1], 0, 1);
@@ -178,7 +178,7 @@ mod tests {
     fn whoever_is_not_needed_ends_the_longest_unused_first() {
         let now = Instant::now();
         let later = now + Duration::from_secs(60);
-        let mut three = servers(&[0, 0, 1], now);
+        let mut three = endpoints(&[0, 0, 1], now);
         three[0].unused = now + Duration::from_secs(1);
         let check = |least, spare, at, expected| {
             assert_eq!(superfluous(&three, least, spare, Duration::from_secs(60), at), expected);

@@ -18,8 +18,8 @@ use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role
 use site::memory;
 use tokio::task::spawn_local;
 
-use super::message::ServerId;
-use super::{Connection, Pool, Way};
+use super::message::EndpointId;
+use super::{Checkout, Pool, PooledConnection};
 use crate::buffer::append;
 use crate::services::Services;
 
@@ -30,11 +30,11 @@ const OUT: usize = memory::SCRIPT as usize;
 /// Reads at one go.
 const READS: usize = 16;
 
-pub struct Shared {
-    server: ServerId,
+pub struct SharedConnection {
+    endpoint: EndpointId,
     pool: Rc<Pool>,
     /// `None`: it is over.
-    connection: RefCell<Option<Connection>>,
+    connection: RefCell<Option<PooledConnection>>,
     out: RefCell<Out>,
     /// Of requests that are under way and wanted.
     inboxes: RefCell<Vec<Rc<Inbox>>>,
@@ -60,8 +60,8 @@ struct Out {
 }
 
 /// One request's part of it. Dropping it aborts what has not ended.
-pub struct Share {
-    shared: Rc<Shared>,
+pub struct FastCgiStream {
+    shared: Rc<SharedConnection>,
     part: Part,
 }
 
@@ -79,31 +79,31 @@ struct Inbox {
     head: u64,
     /// It was the first on a connection that had been kept.
     is_used: bool,
-    heard: RefCell<Heard>,
+    heard: RefCell<StreamData>,
     has_answered: Cell<bool>,
     reader: RefCell<Option<Waker>>,
 }
 
 /// What has come for one request.
 #[derive(Default)]
-pub struct Heard {
+pub struct StreamData {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    pub end: Option<End>,
+    pub end: Option<StreamEnd>,
 }
 
 #[derive(Clone, Copy)]
-pub enum End {
+pub enum StreamEnd {
     /// With what a program would have exited with.
     Whole(ProtocolStatus, u32),
     /// The connection has broken, or this rule of FastCGI has been.
     Broken(Option<ClientError>),
 }
 
-impl Shared {
+impl SharedConnection {
     /// Asks the application what it can do, unless it has been asked on this connection.
-    pub fn open(mut connection: Connection, services: &Rc<Services>) -> Share {
-        let (server, pool) = (connection.server(), connection.pool.clone());
+    pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
+        let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
         let (mut out, kept) = (Out::default(), Cell::new(connection.is_used()));
         connection.records.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
@@ -111,8 +111,8 @@ impl Shared {
             client.query_capabilities(&mut out.bytes);
             Box::new(client)
         });
-        let shared = Rc::new(Shared {
-            server,
+        let shared = Rc::new(SharedConnection {
+            endpoint,
             pool,
             connection: RefCell::new(Some(connection)),
             out: RefCell::new(out),
@@ -129,8 +129,8 @@ impl Shared {
         share
     }
 
-    pub fn server(&self) -> ServerId {
-        self.server
+    pub fn endpoint(&self) -> EndpointId {
+        self.endpoint
     }
 
     /// Can another request be on it?
@@ -144,18 +144,18 @@ impl Shared {
             && u64::from(unbegun) < left
             && !connection.is_to_end()
             && !connection.is_wanted_back()
-            && !self.pool.is_avoided(self.server)
+            && !self.pool.is_avoided(self.endpoint)
             && self.out.borrow().has_room()
     }
 
     /// Where there is room.
-    pub fn share(self: &Rc<Shared>) -> Share {
+    pub fn share(self: &Rc<SharedConnection>) -> FastCgiStream {
         self.unbegun.set(self.unbegun.get() + 1);
-        Share { shared: self.clone(), part: Part::Kept }
+        FastCgiStream { shared: self.clone(), part: Part::Kept }
     }
 
     /// Ready when the connection is over.
-    fn poll(self: &Rc<Shared>, cx: &mut Context<'_>, services: &Services) -> Poll<()> {
+    fn poll(self: &Rc<SharedConnection>, cx: &mut Context<'_>, services: &Services) -> Poll<()> {
         *self.driver.borrow_mut() = Some(cx.waker().clone());
         self.poll_send(cx);
         if let Err(error) = self.poll_read(cx, services) {
@@ -191,7 +191,9 @@ impl Shared {
                 return Ok(());
             }
             let mut place = self.connection.borrow_mut();
-            let Some(Connection { stream, records: Some(client), .. }) = &mut *place else { return Ok(()) };
+            let Some(PooledConnection { stream, records: Some(client), .. }) = &mut *place else {
+                return Ok(());
+            };
             let Poll::Ready(ready) = stream.poll_read_ready(cx) else { return Ok(()) };
             let scratch = &mut *services.scratch.borrow_mut();
             let space = scratch.space();
@@ -227,7 +229,7 @@ impl Shared {
                     if ending == ProtocolStatus::CannotMultiplex {
                         self.pool.multiplex.set(1);
                     }
-                    (id, &[][..], &[][..], Some(End::Whole(ending, code)))
+                    (id, &[][..], &[][..], Some(StreamEnd::Whole(ending, code)))
                 }
                 Event::Capabilities(found) if found.multiplexing == Some(Multiplexing::Yes) => {
                     client.set_concurrency(found.requests.map_or(u16::MAX, |most| most.min(1024) as u16));
@@ -263,7 +265,7 @@ impl Shared {
             if !inbox.has_answered.get() && !inbox.is_used {
                 connection.has_failed();
             }
-            inbox.heard.borrow_mut().end = Some(End::Broken(error));
+            inbox.heard.borrow_mut().end = Some(StreamEnd::Broken(error));
             inbox.wake();
         }
         self.writers.take().into_iter().for_each(Waker::wake);
@@ -271,19 +273,19 @@ impl Shared {
     }
 
     /// Gives those who wait what room there is. Where nobody is on it any more, it is over.
-    fn settle(self: &Rc<Shared>) {
+    fn settle(self: &Rc<SharedConnection>) {
         // Bounded by those who wait.
         while self.has_room() {
-            let Some(waiting) = self.pool.take_first(self.server) else { break };
+            let Some(waiting) = self.pool.take_first(self.endpoint) else { break };
             self.pool.look_at_surplus();
             // Whoever has left gives it back.
-            _ = waiting.tell.send(Ok(Way::Shared(self.share())));
+            _ = waiting.tell.send(Ok(Checkout::Multiplexed(self.share())));
         }
         if self.unbegun.get() > 0 || !self.inboxes.borrow().is_empty() {
             return;
         }
         let mut place = self.connection.borrow_mut();
-        let Some(Connection { records: Some(client), .. }) = &*place else { return };
+        let Some(PooledConnection { records: Some(client), .. }) = &*place else { return };
         let mut out = self.out.borrow_mut();
         let stays = client.closed().is_ok() && !out.is_closed;
         if stays && !out.bytes.is_empty() {
@@ -336,7 +338,7 @@ impl Inbox {
     }
 }
 
-impl Heard {
+impl StreamData {
     fn is_full(&self) -> bool {
         self.stdout.len() + self.stderr.len() >= INBOX
     }
@@ -346,12 +348,12 @@ impl Heard {
     }
 }
 
-impl Share {
-    pub fn server(&self) -> ServerId {
-        self.shared.server
+impl FastCgiStream {
+    pub fn endpoint(&self) -> EndpointId {
+        self.shared.endpoint
     }
 
-    /// Is it the first on a connection that had been kept, which its server may have closed meanwhile?
+    /// Is it the first on a connection that had been kept, which its endpoint may have closed meanwhile?
     pub fn is_used(&self) -> bool {
         matches!(&self.part, Part::Begun(inbox) if inbox.is_used)
     }
@@ -417,9 +419,9 @@ impl Share {
     }
 
     /// All that has come.
-    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Heard> {
+    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<StreamData> {
         let Part::Begun(inbox) = &self.part else {
-            return Poll::Ready(Heard { end: Some(End::Broken(None)), ..Heard::default() });
+            return Poll::Ready(StreamData { end: Some(StreamEnd::Broken(None)), ..StreamData::default() });
         };
         let heard = &mut *inbox.heard.borrow_mut();
         if heard.is_empty() {
@@ -430,7 +432,7 @@ impl Share {
             self.shared.wake();
         }
         let end = heard.end;
-        Poll::Ready(std::mem::replace(heard, Heard { end, ..Heard::default() }))
+        Poll::Ready(std::mem::replace(heard, StreamData { end, ..StreamData::default() }))
     }
 
     /// The request, until it has ended.
@@ -444,7 +446,8 @@ impl Share {
     fn say(&self, what: impl FnOnce(&mut Client, RequestId, &mut Vec<u8>)) {
         let out = &mut *self.shared.out.borrow_mut();
         if let Some(inbox) = self.running()
-            && let Some(Connection { records: Some(client), .. }) = &mut *self.shared.connection.borrow_mut()
+            && let Some(PooledConnection { records: Some(client), .. }) =
+                &mut *self.shared.connection.borrow_mut()
             && !out.is_closed
         {
             what(client, inbox.id, &mut out.bytes);
@@ -453,7 +456,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for FastCgiStream {
     fn drop(&mut self) {
         let shared = &self.shared;
         self.say(|client, id, out| client.abort(id, out));
