@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
-use crate::ipc::{Channel, Form, Guest, News, Order, Received};
+use crate::ipc::{Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, Received};
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::restart_limit::{self, RestartLimit};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
-use crate::worker::{self, Command, Start};
+use crate::worker::{self, Start, WorkerCommand};
 use crate::{connection, sys};
 
 /// How long a worker that is told to stop may take to write its last log lines.
@@ -49,7 +49,7 @@ pub struct Beginning {
     pub identity: Option<Identity>,
     pub master: Channel,
     /// Where the connections of an earlier process come from.
-    pub ancestor: Option<Channel>,
+    pub predecessor: Option<Channel>,
     /// To what starts scripts, of each worker; none where there are no scripts.
     pub spawners: Vec<Channel>,
     /// To the pools of applications, of each worker.
@@ -62,17 +62,17 @@ pub struct Beginning {
 pub fn run(beginning: Beginning) -> u8 {
     let master = beginning.master.try_clone();
     match begin(beginning) {
-        Ok(crew) => crew.until_told(),
+        Ok(workers) => workers.run(),
         Err(lines) => {
             // A master that is gone need not be told.
-            _ = master.and_then(|master| master.send(&News::Failed(lines)));
+            _ = master.and_then(|master| master.send(&GenerationEvent::Failed(lines)));
             FAILED
         }
     }
 }
 
 /// Gives up what is not needed, and starts everybody.
-fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
+fn begin(beginning: Beginning) -> Result<Workers, Vec<String>> {
     let line = |text: String| vec![text];
     let Beginning {
         mut site,
@@ -81,7 +81,7 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
         sinks,
         identity,
         master,
-        ancestor,
+        predecessor,
         spawners,
         pools,
         complaint,
@@ -120,13 +120,13 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
     let (tell, told) = unbounded_channel();
-    let mut crew = Crew {
-        members: Vec::new(),
+    let mut workers = Workers {
+        workers: Vec::new(),
         tell,
         told,
         master,
-        ancestor,
-        heir: None,
+        predecessor,
+        successor: None,
         site,
         roots,
         began: Instant::now(),
@@ -136,10 +136,11 @@ fn begin(beginning: Beginning) -> Result<Crew, Vec<String>> {
     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
     for sockets in sockets {
         let pools = pools.next().unwrap_or_default();
-        crew.hire(sockets, spawners.next(), pools)
+        workers
+            .spawn(sockets, spawners.next(), pools)
             .map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
-    Ok(crew)
+    Ok(workers)
 }
 
 fn demand(sandbox: Sandbox) -> Demand {
@@ -170,14 +171,14 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
 }
 
 /// The workers of a process.
-struct Crew {
-    members: Vec<Member>,
-    tell: UnboundedSender<(usize, Told)>,
-    told: UnboundedReceiver<(usize, Told)>,
+struct Workers {
+    workers: Vec<WorkerHandle>,
+    tell: UnboundedSender<(usize, WorkerEvent)>,
+    told: UnboundedReceiver<(usize, WorkerEvent)>,
     master: Channel,
-    ancestor: Option<Channel>,
+    predecessor: Option<Channel>,
     /// Where connections go, when another process serves.
-    heir: Option<AsyncFd<Channel>>,
+    successor: Option<AsyncFd<Channel>>,
     site: Site,
     roots: OpenRoots,
     began: Instant,
@@ -194,8 +195,8 @@ enum Phase {
     Leaving,
 }
 
-struct Member {
-    commands: UnboundedSender<Command>,
+struct WorkerHandle {
+    commands: UnboundedSender<WorkerCommand>,
     /// For whoever takes its place.
     sockets: Vec<Socket>,
     spawner: Option<Channel>,
@@ -213,14 +214,14 @@ enum State {
 }
 
 /// What a worker says.
-enum Told {
+enum WorkerEvent {
     Serving,
     Left,
     /// It panicked, or cannot go on.
     Failed(String),
 }
 
-impl Member {
+impl WorkerHandle {
     fn restart(&self) -> Option<tokio::time::Instant> {
         match self.state {
             State::Failed(at) => Some(at),
@@ -229,16 +230,16 @@ impl Member {
     }
 }
 
-impl Crew {
-    fn hire(
+impl Workers {
+    fn spawn(
         &mut self,
         sockets: Vec<Socket>,
         spawner: Option<Channel>,
         pools: Vec<Channel>,
     ) -> io::Result<()> {
-        let number = self.members.len();
+        let number = self.workers.len();
         let commands = self.start_worker(number, &sockets, spawner.as_ref(), &pools)?;
-        self.members.push(Member { commands, sockets, spawner, pools, state: State::Starting });
+        self.workers.push(WorkerHandle { commands, sockets, spawner, pools, state: State::Starting });
         Ok(())
     }
 
@@ -248,7 +249,7 @@ impl Crew {
         sockets: &[Socket],
         spawner: Option<&Channel>,
         pools: &[Channel],
-    ) -> io::Result<UnboundedSender<Command>> {
+    ) -> io::Result<UnboundedSender<WorkerCommand>> {
         let spawner = spawner.map(Channel::try_clone).transpose()?;
         let pools = pools.iter().map(Channel::try_clone).collect::<io::Result<Vec<_>>>()?;
         let sockets = sockets.iter().map(Socket::try_clone).collect::<io::Result<Vec<_>>>()?;
@@ -256,12 +257,12 @@ impl Crew {
         let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), spawner, pools };
         let tell = self.tell.clone();
         let work = move || {
-            let serving = || _ = tell.send((number, Told::Serving));
+            let serving = || _ = tell.send((number, WorkerEvent::Serving));
             let ended = catch_unwind(AssertUnwindSafe(|| worker::run(start, receiver, serving)));
             let told = match ended {
-                Ok(Ok(())) => Told::Left,
-                Ok(Err(error)) => Told::Failed(error.to_string()),
-                Err(_) => Told::Failed("it panicked".to_owned()),
+                Ok(Ok(())) => WorkerEvent::Left,
+                Ok(Err(error)) => WorkerEvent::Failed(error.to_string()),
+                Err(_) => WorkerEvent::Failed("it panicked".to_owned()),
             };
             _ = tell.send((number, told));
         };
@@ -269,54 +270,55 @@ impl Crew {
         Ok(commands)
     }
 
-    fn until_told(mut self) -> u8 {
+    fn run(mut self) -> u8 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let code = runtime.and_then(|runtime| runtime.block_on(self.work()));
         log::flush();
         code.unwrap_or_else(|error| {
-            _ = self.master.send(&News::Failed(vec![format!("cannot go on: {error}")]));
+            _ = self.master.send(&GenerationEvent::Failed(vec![format!("cannot go on: {error}")]));
             FAILED
         })
     }
 
     async fn work(&mut self) -> io::Result<u8> {
         let master = sys::watch(self.master.try_clone()?, Interest::READABLE)?;
-        let mut ancestor = self.ancestor.take().map(|a| sys::watch(a, Interest::READABLE)).transpose()?;
+        let mut predecessor =
+            self.predecessor.take().map(|a| sys::watch(a, Interest::READABLE)).transpose()?;
         let mut stopped = None;
         let mut next = 0;
         loop {
-            let restart = self.members.iter().filter_map(Member::restart).min();
+            let restart = self.workers.iter().filter_map(WorkerHandle::restart).min();
             tokio::select! {
-                order = receive::<Order>(Some(&master)) => match order? {
-                    Received::Message(Order::Stop) => {
+                command = receive::<MasterCommand>(Some(&master)) => match command? {
+                    Received::Message(MasterCommand::Stop) => {
                         self.start_no_more();
-                        self.tell_all(|| Command::Stop);
+                        self.send_to_all(|| WorkerCommand::Stop);
                         stopped = Some(tokio::time::Instant::now() + STOP_PATIENCE);
                     }
-                    Received::Message(order) => self.obey(order),
+                    Received::Message(command) => self.on_command(command),
                     // Without its master nobody could tell it to end.
                     Received::End => return Ok(FAILED),
                 },
-                guest = receive::<Guest>(ancestor.as_ref()), if ancestor.is_some() => match guest {
-                    Ok(Received::Message(guest)) => {
+                connection = receive::<InheritedConnection>(predecessor.as_ref()), if predecessor.is_some() => match connection {
+                    Ok(Received::Message(connection)) => {
                         next = self.serving_after(next);
-                        self.place(guest, next).await;
+                        self.place(connection, next).await;
                     }
-                    Ok(Received::End) | Err(_) => ancestor = None,
+                    Ok(Received::End) | Err(_) => predecessor = None,
                 },
                 Some((number, told)) = self.told.recv() => {
                     match told {
-                        Told::Serving => self.serving(number)?,
-                        Told::Left => self.members[number].state = State::Gone,
-                        Told::Failed(why) => self.failed(number, &why)?,
+                        WorkerEvent::Serving => self.serving(number)?,
+                        WorkerEvent::Left => self.workers[number].state = State::Gone,
+                        WorkerEvent::Failed(why) => self.failed(number, &why)?,
                     }
                 }
                 () = until(restart) => self.restart()?,
                 () = until(stopped) => return Ok(INTERRUPTED),
             }
-            let everybody_left = self.members.iter().all(|m| m.state == State::Gone);
+            let everybody_left = self.workers.iter().all(|m| m.state == State::Gone);
             // Earlier processes may not have heard yet that there is another one to send connections to.
-            let is_needed = self.heir.is_some() && ancestor.is_some();
+            let is_needed = self.successor.is_some() && predecessor.is_some();
             if everybody_left && !is_needed {
                 return Ok(if stopped.is_some() { INTERRUPTED } else { 0 });
             }
@@ -324,36 +326,36 @@ impl Crew {
     }
 
     /// Gives a connection of an earlier process to a worker, or to whoever serves from now on.
-    async fn place(&self, guest: Guest, member: usize) {
-        let Some(heir) = &self.heir else {
-            _ = self.members[member].commands.send(Command::Admit(guest));
+    async fn place(&self, connection: InheritedConnection, worker: usize) {
+        let Some(successor) = &self.successor else {
+            _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection));
             return;
         };
-        // An heir that has ended takes nobody any more.
-        _ = heir.async_io(Interest::WRITABLE, |heir| heir.send(&guest)).await;
+        // A successor that has ended takes nobody any more.
+        _ = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
     }
 
     /// The next worker in turn, of those that serve.
     fn serving_after(&self, last: usize) -> usize {
-        let count = self.members.len();
+        let count = self.workers.len();
         let mut others = (1..=count).map(|step| (last + step) % count);
-        others.find(|at| self.members[*at].state == State::Serving).unwrap_or(last)
+        others.find(|at| self.workers[*at].state == State::Serving).unwrap_or(last)
     }
 
     fn serving(&mut self, number: usize) -> io::Result<()> {
-        self.members[number].state = State::Serving;
-        if self.phase != Phase::Starting || self.members.iter().any(|m| m.state == State::Starting) {
+        self.workers[number].state = State::Serving;
+        if self.phase != Phase::Starting || self.workers.iter().any(|m| m.state == State::Starting) {
             return Ok(());
         }
         self.phase = Phase::Serving;
-        self.master.send(&News::Ready)
+        self.master.send(&GenerationEvent::Ready)
     }
 
     /// A worker that panics outside of a connection, or cannot go on, is replaced, however often: its
     /// connections are lost, but not those of the others. Errors: nothing has been served yet.
     fn failed(&mut self, number: usize, why: &str) -> io::Result<()> {
         let what = format!("worker {number} has ended: {why}");
-        self.members[number].state = match self.phase {
+        self.workers[number].state = match self.phase {
             Phase::Starting => return Err(io::Error::other(what)),
             Phase::Serving => {
                 let pause = self.restart_limit.count(Instant::now());
@@ -374,15 +376,15 @@ impl Crew {
     /// Starts workers in the place of those whose time it is.
     fn restart(&mut self) -> io::Result<()> {
         let now = tokio::time::Instant::now();
-        for number in 0..self.members.len() {
-            let Member { sockets, spawner, pools, .. } = &self.members[number];
-            if self.members[number].restart().is_none_or(|at| at > now) {
+        for number in 0..self.workers.len() {
+            let WorkerHandle { sockets, spawner, pools, .. } = &self.workers[number];
+            if self.workers[number].restart().is_none_or(|at| at > now) {
                 continue;
             }
             match self.start_worker(number, sockets, spawner.as_ref(), pools) {
                 Ok(commands) => {
-                    self.members[number].commands = commands;
-                    self.members[number].state = State::Serving;
+                    self.workers[number].commands = commands;
+                    self.workers[number].state = State::Serving;
                 }
                 Err(error) => self.failed(number, &format!("cannot be started ({error})"))?,
             }
@@ -392,40 +394,40 @@ impl Crew {
 
     fn start_no_more(&mut self) {
         self.phase = Phase::Leaving;
-        for member in self.members.iter_mut().filter(|member| member.restart().is_some()) {
-            member.state = State::Gone;
+        for worker in self.workers.iter_mut().filter(|worker| worker.restart().is_some()) {
+            worker.state = State::Gone;
         }
     }
 
-    fn obey(&mut self, order: Order) {
-        match order {
-            Order::Leave => {
+    fn on_command(&mut self, command: MasterCommand) {
+        match command {
+            MasterCommand::Leave => {
                 self.close_spares();
-                self.heir = None;
-                self.tell_all(|| Command::Leave);
+                self.successor = None;
+                self.send_to_all(|| WorkerCommand::Leave);
             }
-            Order::HandOver(heir) => {
+            MasterCommand::HandOver(successor) => {
                 self.close_spares();
-                let heir = Channel::from(heir);
-                let answers = self.ask(|closed| match heir.try_clone() {
-                    Ok(heir) => Command::HandOver { heir, closed },
-                    Err(_) => Command::Leave,
+                let successor = Channel::from(successor);
+                let answers = self.ask(|closed| match successor.try_clone() {
+                    Ok(successor) => WorkerCommand::HandOver { successor, closed },
+                    Err(_) => WorkerCommand::Leave,
                 });
-                // Should that fail, guests go to the workers, which send them on.
-                self.heir = sys::watch(heir, Interest::WRITABLE).ok();
-                self.tell_master(answers, |_| Some(News::Retired));
+                // Should that fail, connections go to the workers, which send them on.
+                self.successor = sys::watch(successor, Interest::WRITABLE).ok();
+                self.send_to_master(answers, |_| Some(GenerationEvent::Retired));
             }
-            Order::Stop => self.tell_all(|| Command::Stop),
-            Order::Log { sink, file } => log::replace(sink as usize, file),
-            Order::Stats { form, to } => self.report(form, to.into()),
-            Order::Ping => self.ping(),
+            MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
+            MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
+            MasterCommand::Stats { form, to } => self.report(form, to.into()),
+            MasterCommand::Ping => self.ping(),
         }
     }
 
-    fn tell_all(&self, command: impl Fn() -> Command) {
-        for member in &self.members {
+    fn send_to_all(&self, command: impl Fn() -> WorkerCommand) {
+        for worker in &self.workers {
             // A worker that has ended needs to be told nothing.
-            _ = member.commands.send(command());
+            _ = worker.commands.send(command());
         }
     }
 
@@ -433,16 +435,16 @@ impl Crew {
     /// only when nobody else has the channel.
     fn close_spares(&mut self) {
         self.start_no_more();
-        for member in &mut self.members {
-            member.sockets.clear();
-            member.spawner = None;
-            member.pools.clear();
+        for worker in &mut self.workers {
+            worker.sockets.clear();
+            worker.spawner = None;
+            worker.pools.clear();
         }
     }
 
     /// Asks every worker, and writes what they say.
     fn report(&self, form: Form, to: std::os::unix::net::UnixStream) {
-        let answers = self.ask(Command::Count);
+        let answers = self.ask(WorkerCommand::Count);
         let uptime = self.began.elapsed();
         tokio::spawn(async move {
             let report = Report {
@@ -457,15 +459,17 @@ impl Crew {
     }
 
     fn ping(&self) {
-        let answers = self.ask(Command::Ping);
-        self.tell_master(answers, |answers| answers.iter().all(Option::is_some).then_some(News::Alive));
+        let answers = self.ask(WorkerCommand::Ping);
+        self.send_to_master(answers, |answers| {
+            answers.iter().all(Option::is_some).then_some(GenerationEvent::Alive)
+        });
     }
 
     /// Sends the news that there are when everybody has answered, or has not in time.
-    fn tell_master(
+    fn send_to_master(
         &self,
         answers: Vec<oneshot::Receiver<()>>,
-        news: impl FnOnce(Vec<Option<()>>) -> Option<News> + Send + 'static,
+        news: impl FnOnce(Vec<Option<()>>) -> Option<GenerationEvent> + Send + 'static,
     ) {
         let Ok(master) = self.master.try_clone() else { return };
         tokio::spawn(async move {
@@ -476,13 +480,13 @@ impl Crew {
         });
     }
 
-    fn ask<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<oneshot::Receiver<T>> {
-        let ask = |member: &Member| {
+    fn ask<T>(&self, command: impl Fn(oneshot::Sender<T>) -> WorkerCommand) -> Vec<oneshot::Receiver<T>> {
+        let ask = |worker: &WorkerHandle| {
             let (answer, answered) = oneshot::channel();
-            _ = member.commands.send(command(answer));
+            _ = worker.commands.send(command(answer));
             answered
         };
-        self.members.iter().map(ask).collect()
+        self.workers.iter().map(ask).collect()
     }
 }
 
@@ -528,45 +532,45 @@ mod tests {
     use super::*;
 
     /// Workers that cannot start: what they are to listen on is a file.
-    fn crew(phase: Phase) -> (Crew, Channel) {
+    fn workers(phase: Phase) -> (Workers, Channel) {
         let (master, far_end) = Channel::pair().unwrap();
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
         let (tell, told) = unbounded_channel();
-        let crew = Crew {
-            members: Vec::new(),
+        let workers = Workers {
+            workers: Vec::new(),
             tell,
             told,
             master,
-            ancestor: None,
-            heir: None,
+            predecessor: None,
+            successor: None,
             site,
             roots,
             began: Instant::now(),
             phase,
             restart_limit: RestartLimit::default(),
         };
-        (crew, far_end)
+        (workers, far_end)
     }
 
-    fn hire(crew: &mut Crew) {
+    fn spawn(workers: &mut Workers) {
         let file = File::open("/proc/self/status").unwrap();
-        crew.hire(vec![Socket::Tcp(file.into())], None, Vec::new()).unwrap();
+        workers.spawn(vec![Socket::Tcp(file.into())], None, Vec::new()).unwrap();
     }
 
     #[test]
     fn a_worker_that_fails_is_replaced_until_the_process_is_to_leave() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (mut crew, far_end) = crew(Phase::Serving);
-            hire(&mut crew);
+            let (mut workers, far_end) = workers(Phase::Serving);
+            spawn(&mut workers);
             // At once, after 0.5 s and after 1 s more.
-            let going = tokio::time::timeout(Duration::from_millis(2500), crew.work()).await;
+            let going = tokio::time::timeout(Duration::from_millis(2500), workers.work()).await;
             assert!(going.is_err(), "it goes on: {going:?}");
-            assert!(crew.members[0].restart().is_some(), "{:?}", crew.members[0].state);
-            assert_eq!(crew.restart_limit.count(Instant::now()), Duration::from_secs(4));
-            far_end.send(&Order::Leave).unwrap();
-            assert_eq!(crew.work().await.unwrap(), 0);
+            assert!(workers.workers[0].restart().is_some(), "{:?}", workers.workers[0].state);
+            assert_eq!(workers.restart_limit.count(Instant::now()), Duration::from_secs(4));
+            far_end.send(&MasterCommand::Leave).unwrap();
+            assert_eq!(workers.work().await.unwrap(), 0);
         });
     }
 
@@ -574,9 +578,9 @@ mod tests {
     fn a_worker_that_fails_before_anything_is_served_ends_the_process() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (mut crew, _far_end) = crew(Phase::Starting);
-            hire(&mut crew);
-            assert!(crew.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
+            let (mut workers, _far_end) = workers(Phase::Starting);
+            spawn(&mut workers);
+            assert!(workers.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
         });
     }
 }

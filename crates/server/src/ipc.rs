@@ -217,7 +217,7 @@ impl From<Channel> for OwnedFd {
 }
 
 /// What the master tells a serving process.
-pub enum Order {
+pub enum MasterCommand {
     /// Accept no more, finish what runs, and end (SIGTERM).
     Leave,
     /// End (SIGINT).
@@ -243,7 +243,7 @@ pub enum Form {
 
 /// What a serving process tells the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum GenerationEvent {
     /// It accepts connections.
     Ready,
     /// It cannot serve: lines that say why.
@@ -256,76 +256,78 @@ pub enum News {
 
 /// A connection between two requests, on its way to the process that serves from now on. The first byte
 /// is the version of this message: the two may be different programs.
-pub struct Guest {
+pub struct InheritedConnection {
     pub fd: OwnedFd,
     pub requests: u32,
 }
 
-const GUEST_VERSION: u8 = 1;
+const INHERITED_VERSION: u8 = 1;
 
-impl Message for Order {
+impl Message for MasterCommand {
     fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         match self {
-            Order::Leave => (vec![b'L'], Vec::new()),
-            Order::Stop => (vec![b'S'], Vec::new()),
-            Order::HandOver(heir) => (vec![b'H'], vec![heir.as_fd()]),
-            Order::Log { sink, file } => {
+            MasterCommand::Leave => (vec![b'L'], Vec::new()),
+            MasterCommand::Stop => (vec![b'S'], Vec::new()),
+            MasterCommand::HandOver(successor) => (vec![b'H'], vec![successor.as_fd()]),
+            MasterCommand::Log { sink, file } => {
                 let [a, b, c, d] = sink.to_be_bytes();
                 (vec![b'F', a, b, c, d], vec![file.as_fd()])
             }
-            Order::Stats { form: Form::Text, to } => (vec![b'T'], vec![to.as_fd()]),
-            Order::Stats { form: Form::Json, to } => (vec![b'J'], vec![to.as_fd()]),
-            Order::Ping => (vec![b'P'], Vec::new()),
+            MasterCommand::Stats { form: Form::Text, to } => (vec![b'T'], vec![to.as_fd()]),
+            MasterCommand::Stats { form: Form::Json, to } => (vec![b'J'], vec![to.as_fd()]),
+            MasterCommand::Ping => (vec![b'P'], Vec::new()),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Order> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<MasterCommand> {
         Some(match bytes {
-            b"L" => Order::Leave,
-            b"S" => Order::Stop,
-            b"H" => Order::HandOver(fds.pop()?),
-            &[b'F', a, b, c, d] => Order::Log { sink: u32::from_be_bytes([a, b, c, d]), file: fds.pop()? },
-            b"T" => Order::Stats { form: Form::Text, to: fds.pop()? },
-            b"J" => Order::Stats { form: Form::Json, to: fds.pop()? },
-            b"P" => Order::Ping,
+            b"L" => MasterCommand::Leave,
+            b"S" => MasterCommand::Stop,
+            b"H" => MasterCommand::HandOver(fds.pop()?),
+            &[b'F', a, b, c, d] => {
+                MasterCommand::Log { sink: u32::from_be_bytes([a, b, c, d]), file: fds.pop()? }
+            }
+            b"T" => MasterCommand::Stats { form: Form::Text, to: fds.pop()? },
+            b"J" => MasterCommand::Stats { form: Form::Json, to: fds.pop()? },
+            b"P" => MasterCommand::Ping,
             _ => return None,
         })
     }
 }
 
-impl Message for News {
+impl Message for GenerationEvent {
     fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         let bytes = match self {
-            News::Ready => vec![b'R'],
-            News::Failed(lines) => format!("F{}", lines.join("\n")).into_bytes(),
-            News::Alive => vec![b'A'],
-            News::Retired => vec![b'O'],
+            GenerationEvent::Ready => vec![b'R'],
+            GenerationEvent::Failed(lines) => format!("F{}", lines.join("\n")).into_bytes(),
+            GenerationEvent::Alive => vec![b'A'],
+            GenerationEvent::Retired => vec![b'O'],
         };
         (bytes, Vec::new())
     }
 
-    fn read(bytes: &[u8], _: Descriptors) -> Option<News> {
+    fn read(bytes: &[u8], _: Descriptors) -> Option<GenerationEvent> {
         Some(match bytes {
-            b"R" => News::Ready,
+            b"R" => GenerationEvent::Ready,
             [b'F', text @ ..] => {
-                News::Failed(String::from_utf8_lossy(text).lines().map(str::to_owned).collect())
+                GenerationEvent::Failed(String::from_utf8_lossy(text).lines().map(str::to_owned).collect())
             }
-            b"A" => News::Alive,
-            b"O" => News::Retired,
+            b"A" => GenerationEvent::Alive,
+            b"O" => GenerationEvent::Retired,
             _ => return None,
         })
     }
 }
 
-impl Message for Guest {
+impl Message for InheritedConnection {
     fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        let mut bytes = vec![GUEST_VERSION];
+        let mut bytes = vec![INHERITED_VERSION];
         bytes.extend_from_slice(&self.requests.to_be_bytes());
         (bytes, vec![self.fd.as_fd()])
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Guest> {
-        let (&GUEST_VERSION, requests) = bytes.split_first()? else { return None };
-        Some(Guest { fd: fds.pop()?, requests: u32::from_be_bytes(requests.try_into().ok()?) })
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<InheritedConnection> {
+        let (&INHERITED_VERSION, requests) = bytes.split_first()? else { return None };
+        Some(InheritedConnection { fd: fds.pop()?, requests: u32::from_be_bytes(requests.try_into().ok()?) })
     }
 }

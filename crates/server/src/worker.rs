@@ -18,7 +18,7 @@ use crate::connection::{Connections, idle};
 use crate::disk::Closing;
 use crate::exchange::Responder;
 use crate::files::roots::OpenRoots;
-use crate::ipc::{Channel, Guest};
+use crate::ipc::{Channel, InheritedConnection};
 use crate::listen::Socket;
 use crate::log::access;
 use crate::pool::Pool;
@@ -32,14 +32,14 @@ const HELPER_IDLE: Duration = Duration::from_secs(10);
 const HELPER_STACK: usize = 256 * 1024;
 
 /// What a worker is told.
-pub enum Command {
+pub enum WorkerCommand {
     /// Accept no more, finish what runs, and end.
     Leave,
     /// Give connections between two requests to another process, finish what runs, and end; say when no
     /// request can come here any more. Told again, it is yet another process from then on.
-    HandOver { heir: Channel, closed: oneshot::Sender<()> },
+    HandOver { successor: Channel, closed: oneshot::Sender<()> },
     /// Take in a connection of an earlier process.
-    Admit(Guest),
+    Admit(InheritedConnection),
     /// Say what has been counted.
     Count(oneshot::Sender<Snapshot>),
     /// Say that the loop turns.
@@ -61,7 +61,11 @@ pub struct Start {
 
 /// The loop. Tells `serving` when it accepts connections; returns when it has been told to leave and
 /// everybody has left. Errors: it cannot go on.
-pub fn run(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnOnce()) -> io::Result<()> {
+pub fn run(
+    start: Start,
+    commands: UnboundedReceiver<WorkerCommand>,
+    serving: impl FnOnce(),
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -76,7 +80,11 @@ pub fn run(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnO
     done
 }
 
-async fn work(start: Start, commands: UnboundedReceiver<Command>, serving: impl FnOnce()) -> io::Result<()> {
+async fn work(
+    start: Start,
+    commands: UnboundedReceiver<WorkerCommand>,
+    serving: impl FnOnce(),
+) -> io::Result<()> {
     let Start { site, sockets, roots, spawner, pools } = start;
     let (connections, closing) = build(site, roots, spawner, pools)?;
     live(connections, sockets, closing, commands, serving).await
@@ -103,7 +111,7 @@ async fn live(
     connections: Rc<Connections>,
     sockets: Vec<Socket>,
     closing: Closing,
-    mut commands: UnboundedReceiver<Command>,
+    mut commands: UnboundedReceiver<WorkerCommand>,
     serving: impl FnOnce(),
 ) -> io::Result<()> {
     // What a worker cannot be without. A panic in one of them ends it.
@@ -127,18 +135,18 @@ async fn live(
     loop {
         tokio::select! {
             command = commands.recv() => match command {
-                Some(Command::Leave) => left = Box::pin(connections.clone().leave()),
-                Some(Command::HandOver { heir, closed }) => {
-                    connections.name_heir(heir);
+                Some(WorkerCommand::Leave) => left = Box::pin(connections.clone().leave()),
+                Some(WorkerCommand::HandOver { successor, closed }) => {
+                    connections.set_successor(successor);
                     if !connections.is_leaving() {
                         left = Box::pin(connections.clone().hand_over(closed));
                     }
                 }
-                Some(Command::Admit(guest)) => connections.admit(guest),
+                Some(WorkerCommand::Admit(connection)) => connections.admit(connection),
                 // Whoever has asked may have stopped waiting.
-                Some(Command::Count(answer)) => _ = answer.send(connections.snapshot()),
-                Some(Command::Ping(answer)) => _ = answer.send(()),
-                Some(Command::Stop) | None => return Ok(()),
+                Some(WorkerCommand::Count(answer)) => _ = answer.send(connections.snapshot()),
+                Some(WorkerCommand::Ping(answer)) => _ = answer.send(()),
+                Some(WorkerCommand::Stop) | None => return Ok(()),
             },
             () = &mut left => return Ok(()),
             Some(ended) = tasks.join_next() => ended.map_err(io::Error::other)??,

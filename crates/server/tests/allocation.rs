@@ -88,7 +88,7 @@ fn a_warm_request_allocates_nothing() {
         get(&mut client, length);
     }
     let after = IN_WORKER.load(Ordering::Relaxed);
-    leave.send(worker::Command::Leave).unwrap();
+    leave.send(worker::WorkerCommand::Leave).unwrap();
     worker.join().unwrap().unwrap();
     std::fs::remove_dir_all(&root).unwrap();
     assert_eq!(after - before, 0, "allocations in 10000 requests");

@@ -26,7 +26,7 @@ use crate::clock::Ticks;
 use crate::connection::acceptor::Acceptor;
 use crate::content::fixed;
 use crate::exchange::Responder;
-use crate::ipc::{Channel, Guest};
+use crate::ipc::{Channel, InheritedConnection};
 use crate::peer::Family;
 use crate::peer::Peer;
 use crate::response::Response;
@@ -52,10 +52,10 @@ pub struct Connections {
     no_room: Dated,
     going: Cell<Going>,
     /// Connections on their way to the process that serves from now on.
-    guests: RefCell<VecDeque<Guest>>,
-    guest: Notify,
+    handoffs: RefCell<VecDeque<InheritedConnection>>,
+    handoff_added: Notify,
     /// The process that they go to, until it has been taken up.
-    heir: RefCell<Option<Channel>>,
+    successor: RefCell<Option<Channel>>,
     new_heir: Notify,
 }
 
@@ -81,9 +81,9 @@ impl Connections {
             table: ConnectionTable::new(),
             no_room: Dated::new(fixed::no_room(site, &services.clock), &services.clock),
             going: Cell::new(Going::On),
-            guests: RefCell::default(),
-            guest: Notify::new(),
-            heir: RefCell::default(),
+            handoffs: RefCell::default(),
+            handoff_added: Notify::new(),
+            successor: RefCell::default(),
             new_heir: Notify::new(),
             services,
             responder,
@@ -122,8 +122,8 @@ impl Connections {
             }
             Going::Home => {}
             Going::Elsewhere => {
-                self.guests.borrow_mut().push_back(Guest { fd, requests });
-                self.guest.notify_one();
+                self.handoffs.borrow_mut().push_back(InheritedConnection { fd, requests });
+                self.handoff_added.notify_one();
             }
         }
     }
@@ -138,13 +138,19 @@ impl Connections {
     }
 
     /// A connection that an earlier process has begun with. Its clients are not turned away.
-    pub fn admit(&self, guest: Guest) {
-        let Some((family, peer)) = Peer::of(&guest.fd) else { return };
+    pub fn admit(&self, connection: InheritedConnection) {
+        let Some((family, peer)) = Peer::of(&connection.fd) else { return };
         self.services.counts.add(Count::Inherited, 1);
         if self.is_full() {
             self.evict();
         }
-        self.rest(guest.fd, family, Client::known(peer), guest.requests, self.services.clock.ticks());
+        self.rest(
+            connection.fd,
+            family,
+            Client::known(peer),
+            connection.requests,
+            self.services.clock.ticks(),
+        );
     }
 
     /// Gives a connection of the idle set, which has to wait, a task of its own.
@@ -256,8 +262,8 @@ impl Connections {
         self.finish_within(self.services.site.timeouts.shutdown).await;
     }
 
-    pub fn name_heir(&self, heir: Channel) {
-        *self.heir.borrow_mut() = Some(heir);
+    pub fn set_successor(&self, successor: Channel) {
+        *self.successor.borrow_mut() = Some(successor);
         self.new_heir.notify_one();
     }
 
@@ -291,7 +297,8 @@ impl Connections {
 
     async fn finish_within(&self, time: Duration) {
         let everybody = async {
-            while !self.table.is_empty() || !self.guests.borrow().is_empty() || self.acceptor.is_accepting() {
+            while !self.table.is_empty() || !self.handoffs.borrow().is_empty() || self.acceptor.is_accepting()
+            {
                 self.table.left().await;
             }
         };
@@ -304,34 +311,36 @@ impl Connections {
     /// Ends when there is none.
     async fn see_off(&self) {
         while tokio::time::timeout(HEIR_PATIENCE, self.heir_comes()).await.is_ok() {
-            let Some(heir) = self.heir.borrow_mut().take() else { continue };
+            let Some(successor) = self.successor.borrow_mut().take() else { continue };
             tokio::select! {
                 // It has ended. If it has been replaced, there is another one soon.
-                _ = self.send_guests(heir) => {}
+                _ = self.send_handoffs(successor) => {}
                 () = self.heir_comes() => {}
             }
         }
     }
 
     async fn heir_comes(&self) {
-        while self.heir.borrow().is_none() {
+        while self.successor.borrow().is_none() {
             self.new_heir.notified().await;
         }
     }
 
     /// Ends only with an error.
-    async fn send_guests(&self, heir: Channel) -> io::Result<Infallible> {
-        let heir = sys::watch(heir, Interest::WRITABLE)?;
+    async fn send_handoffs(&self, successor: Channel) -> io::Result<Infallible> {
+        let successor = sys::watch(successor, Interest::WRITABLE)?;
         loop {
-            if self.guests.borrow().is_empty() {
+            if self.handoffs.borrow().is_empty() {
                 self.table.tell_left();
-                self.guest.notified().await;
+                self.handoff_added.notified().await;
                 continue;
             }
-            // It is among the guests until it is sent, so that the worker does not end before.
-            let send = |heir: &Channel| self.guests.borrow().front().map_or(Ok(()), |guest| heir.send(guest));
-            heir.async_io(Interest::WRITABLE, send).await?;
-            self.guests.borrow_mut().pop_front();
+            // It is among the handoffs until it is sent, so that the worker does not end before.
+            let send = |successor: &Channel| {
+                self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
+            };
+            successor.async_io(Interest::WRITABLE, send).await?;
+            self.handoffs.borrow_mut().pop_front();
             self.services.counts.add(Count::HandedOver, 1);
         }
     }

@@ -10,14 +10,14 @@ use nix::unistd::Pid;
 use site::memory;
 use site::model::{Level, Sink, Site};
 
-use super::process::{Generation, Retires, SpawnerProcess, State, Voice};
+use super::process::{ChannelState, Generation, Retires, SpawnerProcess, State};
 use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_PATIENCE};
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
 use crate::flags::What;
 use crate::generation::{self, Beginning};
-use crate::ipc::{Channel, Order};
+use crate::ipc::{Channel, MasterCommand};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::spawner::cgroup;
@@ -31,7 +31,7 @@ pub(super) struct Change {
     pub(super) generation: Pid,
     pub(super) errors: Option<OpenSink>,
     /// Where the process that serves now is to send its connections.
-    pub(super) heir: Option<OwnedFd>,
+    pub(super) handoff: Option<OwnedFd>,
     pub(super) until: Instant,
     pub(super) why: Why,
 }
@@ -117,9 +117,9 @@ impl Master {
         let started = self.start_generation(workers, accounts, sinks);
         let Some(Preparation { site, sockets, why, .. }) = self.preparation.take() else { return Ok(()) };
         match started {
-            Ok((generation, errors, heir)) => {
+            Ok((generation, errors, handoff)) => {
                 let until = Instant::now() + START_PATIENCE;
-                self.change = Some(Change { site, sockets, generation, errors, heir, until, why });
+                self.change = Some(Change { site, sockets, generation, errors, handoff, until, why });
                 Ok(())
             }
             Err(error) => {
@@ -175,8 +175,10 @@ impl Master {
         }
         let pools = self.join_pools(&pools, workers)?;
         let (ours, theirs) = Channel::pair()?;
-        let (heir, ancestor) = match !self.generations.is_empty() || self.predecessor.is_some() {
-            true => Channel::pair().map(|(heir, ancestor)| (Some(heir.into()), Some(ancestor)))?,
+        let (handoff, predecessor) = match !self.generations.is_empty() || self.predecessor.is_some() {
+            true => {
+                Channel::pair().map(|(handoff, predecessor)| (Some(handoff.into()), Some(predecessor)))?
+            }
             false => (None, None),
         };
         let shares = self.preparation.as_ref().map(|p| p.sockets.per_worker(workers)).transpose()?;
@@ -188,7 +190,7 @@ impl Master {
                 self.generations.push(Generation {
                     pid,
                     channel: ours,
-                    voice: Voice::Heard,
+                    channel_state: ChannelState::Open,
                     sinks: names,
                     state,
                     spawner,
@@ -196,10 +198,10 @@ impl Master {
                     waiting: Vec::new(),
                     retires: Retires::NotYet,
                 });
-                Ok((pid, sinks.into_iter().next(), heir))
+                Ok((pid, sinks.into_iter().next(), handoff))
             }
             Fork::Child => {
-                drop((ours, heir));
+                drop((ours, handoff));
                 let prepared = self.preparation.take().map(|p| (p.site, p.folder));
                 self.forget();
                 let code = prepared.zip(shares).map(|((site, folder), sockets)| {
@@ -210,7 +212,7 @@ impl Master {
                         sinks,
                         identity: accounts.own,
                         master: theirs,
-                        ancestor,
+                        predecessor,
                         spawners,
                         pools,
                         complaint,
@@ -290,7 +292,7 @@ impl Master {
     /// The new process serves: from now on it is the one. Errors: the start has failed after all.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change { site, sockets, generation, errors, heir, mut why, .. } = change;
+        let Change { site, sockets, generation, errors, handoff, mut why, .. } = change;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
@@ -319,13 +321,13 @@ impl Master {
         // What runs ends under the configuration that it began with.
         let patience = self.site.as_ref().unwrap_or(&site).timeouts.reload;
         let until = Instant::now() + patience + GRACE;
-        match (self.predecessor.take(), heir) {
-            (Some(predecessor), Some(heir)) => {
-                if let Err(error) = predecessor.take_over(heir.into()) {
+        match (self.predecessor.take(), handoff) {
+            (Some(predecessor), Some(handoff)) => {
+                if let Err(error) = predecessor.take_over(handoff.into()) {
                     log::error(format_args!("the program before does not listen: {error}"));
                 }
             }
-            (_, heir) => self.retire(generation, heir, until),
+            (_, handoff) => self.retire(generation, handoff, until),
         }
         let clients = match &mut why {
             Why::Reload(clients) => std::mem::take(clients),
@@ -361,8 +363,8 @@ impl Master {
 
     /// Has the process that has served until now hand over its connections, and finish. Those before it
     /// hand over to the same one from now on.
-    pub(super) fn retire(&mut self, successor: Pid, heir: Option<OwnedFd>, until: Instant) {
-        let order = heir.map_or(Order::Leave, Order::HandOver);
+    pub(super) fn retire(&mut self, successor: Pid, handoff: Option<OwnedFd>, until: Instant) {
+        let order = handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver);
         for generation in self.generations.iter_mut().filter(|g| g.pid != successor) {
             _ = generation.channel.send(&order);
             if generation.state == State::Serving {
@@ -406,7 +408,7 @@ impl Master {
     pub(super) fn drop_change(&mut self, why: &str) {
         let Some(change) = self.change.take() else { return };
         for generation in self.generations.iter_mut().filter(|g| g.pid == change.generation) {
-            _ = generation.channel.send(&Order::Stop);
+            _ = generation.channel.send(&MasterCommand::Stop);
             generation.state = State::Leaving(Instant::now() + GRACE);
         }
         change.sockets.remove_files(&self.sockets);

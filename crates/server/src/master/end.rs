@@ -10,16 +10,16 @@ use nix::unistd::Pid;
 use super::change::{Why, refuse_clients};
 use super::process::{Generation, Retires, State};
 use super::sockets::Sockets;
-use super::succession::lament_upgrade;
+use super::takeover::report_failed_upgrade;
 use super::{GRACE, Master, Phase, could_not_start};
 use crate::control::Control;
-use crate::ipc::Order;
+use crate::ipc::MasterCommand;
 use crate::spawner::cgroup;
 use crate::{log, privileged_file, restart_limit, spawner};
 
 impl Master {
     /// Has every process end, and with the last of them this one.
-    pub(super) fn end_all(&mut self, order: &Order, code: u8) {
+    pub(super) fn end_all(&mut self, order: &MasterCommand, code: u8) {
         // Where another program serves, this one has to finish all the same.
         if self.phase != Phase::Succeeded {
             self.phase = Phase::Ending(code);
@@ -27,7 +27,7 @@ impl Master {
         }
         self.drop_change("the program is ending");
         let patience = match (order, &self.site) {
-            (Order::Leave, Some(site)) => site.timeouts.shutdown,
+            (MasterCommand::Leave, Some(site)) => site.timeouts.shutdown,
             _ => Duration::ZERO,
         };
         for generation in &mut self.generations {
@@ -55,7 +55,7 @@ impl Master {
     }
 
     /// Sees to processes that have ended.
-    pub(super) fn bury(&mut self) -> Option<ExitCode> {
+    pub(super) fn reap(&mut self) -> Option<ExitCode> {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => status,
@@ -75,12 +75,15 @@ impl Master {
                 if self.phase == Phase::Keeping
                     && let Some(successor) = self.successor.take()
                 {
-                    lament_upgrade(successor, &format!("the new program has ended before it served: {end}"));
+                    report_failed_upgrade(
+                        successor,
+                        &format!("the new program has ended before it served: {end}"),
+                    );
                 }
                 continue;
             }
             // It may have said why.
-            if let Some(code) = self.hear_generation(pid) {
+            if let Some(code) = self.on_generation(pid) {
                 return Some(code);
             }
             let Some(place) = self.generations.iter().position(|g| g.pid == pid) else { continue };
@@ -89,7 +92,7 @@ impl Master {
                 self.spawners.push((spawner, Instant::now() + spawner.grace + spawner::KILL_TIMEOUT + GRACE));
             }
             dead.answer_waiting();
-            if let Some(code) = self.mourn(dead, &end) {
+            if let Some(code) = self.on_exit(dead, &end) {
                 return Some(code);
             }
         }
@@ -113,7 +116,7 @@ impl Master {
         true
     }
 
-    pub(super) fn mourn(&mut self, dead: Generation, end: &str) -> Option<ExitCode> {
+    pub(super) fn on_exit(&mut self, dead: Generation, end: &str) -> Option<ExitCode> {
         match dead.state {
             State::Leaving(_) | State::Killed(_) => {}
             State::Starting => {
@@ -176,12 +179,12 @@ impl Master {
             self.abandon_upgrade("the new program does not serve in time");
         }
         if self.control.as_ref().and_then(Control::deadline).is_some_and(|at| at <= now) {
-            self.hear_clients();
+            self.on_control();
         }
         if self.next_ping.is_some_and(|at| at <= now) {
             self.next_ping = self.notify.watchdog().map(|every| now + every);
             if let Some(generation) = self.serving() {
-                _ = generation.channel.send(&Order::Ping);
+                _ = generation.channel.send(&MasterCommand::Ping);
             }
         }
         // A change that is under way puts it right, too, or asks for it again.

@@ -14,7 +14,7 @@ mod pools;
 
 pub mod upgrade;
 
-mod succession;
+mod takeover;
 
 mod end;
 
@@ -37,14 +37,14 @@ use site::model::{Log, Site};
 use crate::control::{Client, Control, Request};
 use crate::flags::Serve;
 use crate::generation::INTERRUPTED;
-use crate::ipc::{News, Order, Received};
+use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::restart_limit::RestartLimit;
 use crate::{sandbox, start, terminal};
 use change::{Change, Preparation, Why};
 use notify::Notify;
-use process::{Generation, PoolProcess, Retires, SpawnerProcess, State, Voice};
-use signals::{Signals, Told};
+use process::{ChannelState, Generation, PoolProcess, Retires, SpawnerProcess, State};
+use signals::{SignalEvent, Signals};
 use sockets::Sockets;
 use upgrade::{Predecessor, Successor};
 
@@ -195,17 +195,17 @@ impl Master {
     fn turn(&mut self) -> Option<ExitCode> {
         for event in self.wait() {
             match event {
-                Event::Signals => self.hear_signals(),
-                Event::Control => self.hear_clients(),
+                Event::Signals => self.on_signals(),
+                Event::Control => self.on_control(),
                 Event::Generation(pid) => {
-                    if let Some(code) = self.hear_generation(pid) {
+                    if let Some(code) = self.on_generation(pid) {
                         return Some(code);
                     }
                 }
-                Event::Successor => self.hear_successor(),
+                Event::Successor => self.on_successor(),
             }
         }
-        if let Some(code) = self.bury() {
+        if let Some(code) = self.reap() {
             return Some(code);
         }
         self.look_at_clock();
@@ -220,7 +220,7 @@ impl Master {
             what.push(Event::Signals);
             fds.push(readable(signals.as_fd()));
         }
-        for generation in self.generations.iter().filter(|g| g.voice == Voice::Heard) {
+        for generation in self.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
             what.push(Event::Generation(generation.pid));
             fds.push(readable(generation.channel.as_fd()));
         }
@@ -269,21 +269,21 @@ impl Master {
         leaving.chain(spawners).chain(pools).chain(retiring).chain(others.into_iter().flatten()).min()
     }
 
-    fn hear_signals(&mut self) {
+    fn on_signals(&mut self) {
         while let Some(told) = self.signals.as_ref().and_then(Signals::next) {
             match told {
-                Told::Leave => self.end_all(&Order::Leave, 0),
-                Told::Stop => self.end_all(&Order::Stop, INTERRUPTED),
-                Told::Reload => self.reload(Vec::new()),
-                Told::ReopenLogs => self.reopen_logs(),
-                Told::Upgrade => self.upgrade(None),
+                SignalEvent::Leave => self.end_all(&MasterCommand::Leave, 0),
+                SignalEvent::Stop => self.end_all(&MasterCommand::Stop, INTERRUPTED),
+                SignalEvent::Reload => self.reload(Vec::new()),
+                SignalEvent::ReopenLogs => self.reopen_logs(),
+                SignalEvent::Upgrade => self.upgrade(None),
                 // The dead are buried in every turn.
-                Told::SomebodyEnded => {}
+                SignalEvent::ChildEnded => {}
             }
         }
     }
 
-    fn hear_clients(&mut self) {
+    fn on_control(&mut self) {
         let asked = self.control.as_mut().map(Control::turn).unwrap_or_default();
         for (client, request) in asked {
             match request {
@@ -292,7 +292,7 @@ impl Master {
                 Request::Stats(form) => match self.serving() {
                     Some(generation) => {
                         let to = client.into_answering();
-                        _ = generation.channel.send(&Order::Stats { form, to });
+                        _ = generation.channel.send(&MasterCommand::Stats { form, to });
                     }
                     None => client.failed(["nothing is being served at this moment"]),
                 },
@@ -300,13 +300,13 @@ impl Master {
         }
     }
 
-    fn hear_generation(&mut self, pid: Pid) -> Option<ExitCode> {
+    fn on_generation(&mut self, pid: Pid) -> Option<ExitCode> {
         loop {
             let generation = self.generations.iter_mut().find(|g| g.pid == pid)?;
-            match generation.channel.receive::<News>() {
+            match generation.channel.receive::<GenerationEvent>() {
                 // One that is to leave stays so, whatever it has said before it heard of it.
-                Ok(Received::Message(News::Ready)) if generation.state != State::Starting => {}
-                Ok(Received::Message(News::Ready)) => {
+                Ok(Received::Message(GenerationEvent::Ready)) if generation.state != State::Starting => {}
+                Ok(Received::Message(GenerationEvent::Ready)) => {
                     generation.state = State::Serving;
                     if self.change.as_ref().is_some_and(|change| change.generation == pid)
                         && let Err(lines) = self.complete_change()
@@ -314,12 +314,12 @@ impl Master {
                         return Some(could_not_start(&lines));
                     }
                 }
-                Ok(Received::Message(News::Failed(lines))) => generation.failure = lines,
-                Ok(Received::Message(News::Alive)) => self.notify.alive(),
-                Ok(Received::Message(News::Retired)) => generation.answer_waiting(),
+                Ok(Received::Message(GenerationEvent::Failed(lines))) => generation.failure = lines,
+                Ok(Received::Message(GenerationEvent::Alive)) => self.notify.alive(),
+                Ok(Received::Message(GenerationEvent::Retired)) => generation.answer_waiting(),
                 // Its end is seen when it is buried.
                 Ok(Received::End) => {
-                    generation.voice = Voice::Silent;
+                    generation.channel_state = ChannelState::Closed;
                     return None;
                 }
                 Err(_) => return None,
@@ -336,7 +336,7 @@ impl Master {
             for (number, sink) in generation.sinks.iter().enumerate() {
                 match OpenSink::open(sink).map(OpenSink::into_file) {
                     Ok(Some(file)) => {
-                        let order = Order::Log { sink: number as u32, file: file.into() };
+                        let order = MasterCommand::Log { sink: number as u32, file: file.into() };
                         _ = generation.channel.send(&order);
                     }
                     Ok(None) => {}

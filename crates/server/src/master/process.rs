@@ -17,7 +17,7 @@ use crate::spawner::KILL_TIMEOUT;
 pub(super) struct Generation {
     pub(super) pid: Pid,
     pub(super) channel: Channel,
-    pub(super) voice: Voice,
+    pub(super) channel_state: ChannelState,
     pub(super) sinks: Vec<Sink>,
     pub(super) state: State,
     /// What starts scripts for it.
@@ -80,10 +80,10 @@ pub(super) enum State {
 
 /// May more be heard of a process?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Voice {
-    Heard,
+pub(super) enum ChannelState {
+    Open,
     /// Its end of the channel is closed.
-    Silent,
+    Closed,
 }
 
 impl Generation {

@@ -8,7 +8,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// What the master is told by signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum SignalEvent {
     /// SIGTERM
     Leave,
     /// SIGINT
@@ -20,16 +20,16 @@ pub enum Told {
     /// SIGUSR2
     Upgrade,
     /// SIGCHLD
-    SomebodyEnded,
+    ChildEnded,
 }
 
-const SIGNALS: [(Signal, Told); 6] = [
-    (Signal::SIGTERM, Told::Leave),
-    (Signal::SIGINT, Told::Stop),
-    (Signal::SIGHUP, Told::Reload),
-    (Signal::SIGUSR1, Told::ReopenLogs),
-    (Signal::SIGUSR2, Told::Upgrade),
-    (Signal::SIGCHLD, Told::SomebodyEnded),
+const SIGNALS: [(Signal, SignalEvent); 6] = [
+    (Signal::SIGTERM, SignalEvent::Leave),
+    (Signal::SIGINT, SignalEvent::Stop),
+    (Signal::SIGHUP, SignalEvent::Reload),
+    (Signal::SIGUSR1, SignalEvent::ReopenLogs),
+    (Signal::SIGUSR2, SignalEvent::Upgrade),
+    (Signal::SIGCHLD, SignalEvent::ChildEnded),
 ];
 
 pub struct Signals(SignalFd);
@@ -45,7 +45,7 @@ impl Signals {
     }
 
     /// The next one that has come.
-    pub fn next(&self) -> Option<Told> {
+    pub fn next(&self) -> Option<SignalEvent> {
         let signal = self.0.read_signal().ok()??.ssi_signo as i32;
         SIGNALS.iter().find(|(known, _)| *known as i32 == signal).map(|(_, told)| *told)
     }

@@ -23,7 +23,7 @@ const VARIABLE: &str = "TAIPAN_UPGRADE";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// From the old program to the new one.
-enum Legacy {
+enum Handoff {
     /// A listening socket, with the address that it was wanted for.
     Socket { wanted: String, origin: Origin, fd: OwnedFd },
     /// The control socket.
@@ -34,33 +34,33 @@ enum Legacy {
 
 /// From the new program to the old one: it serves, and takes connections through this channel.
 struct Takeover {
-    heir: OwnedFd,
+    handoff: OwnedFd,
 }
 
-impl Message for Legacy {
+impl Message for Handoff {
     fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         match self {
-            Legacy::Socket { wanted, origin, fd } => {
+            Handoff::Socket { wanted, origin, fd } => {
                 let kind = match origin {
                     Origin::Configured => b"S",
                     Origin::Passed => b"P",
                 };
                 ([kind, wanted.as_bytes()].concat(), vec![fd.as_fd()])
             }
-            Legacy::Control(fd) => (b"C".to_vec(), vec![fd.as_fd()]),
-            Legacy::End => (b"E".to_vec(), Vec::new()),
+            Handoff::Control(fd) => (b"C".to_vec(), vec![fd.as_fd()]),
+            Handoff::End => (b"E".to_vec(), Vec::new()),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Legacy> {
+    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Handoff> {
         Some(match bytes {
-            [kind @ (b'S' | b'P'), wanted @ ..] => Legacy::Socket {
+            [kind @ (b'S' | b'P'), wanted @ ..] => Handoff::Socket {
                 wanted: String::from_utf8(wanted.to_vec()).ok()?,
                 origin: if *kind == b'P' { Origin::Passed } else { Origin::Configured },
                 fd: fds.pop()?,
             },
-            b"C" => Legacy::Control(fds.pop()?),
-            b"E" => Legacy::End,
+            b"C" => Handoff::Control(fds.pop()?),
+            b"E" => Handoff::End,
             _ => return None,
         })
     }
@@ -68,11 +68,11 @@ impl Message for Legacy {
 
 impl Message for Takeover {
     fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        (b"T".to_vec(), vec![self.heir.as_fd()])
+        (b"T".to_vec(), vec![self.handoff.as_fd()])
     }
 
     fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Takeover> {
-        Some(Takeover { heir: fds.pop().filter(|_| bytes == b"T")? })
+        Some(Takeover { handoff: fds.pop().filter(|_| bytes == b"T")? })
     }
 }
 
@@ -105,7 +105,7 @@ impl Successor {
             drop(theirs);
             // Fails where it has ended already, or does not listen. What comes of it is heard of as of
             // one that fails later.
-            _ = bequeath(&ours, sockets, control, until);
+            _ = hand_off(&ours, sockets, control, until);
             Ok((child, ours))
         };
         match attempt() {
@@ -127,9 +127,9 @@ impl Successor {
     }
 
     /// Where connections go; `None`: it has not said yet. Errors: it has ended.
-    pub fn heir(&self) -> io::Result<Option<OwnedFd>> {
+    pub fn handoff(&self) -> io::Result<Option<OwnedFd>> {
         match self.channel.receive::<Takeover>() {
-            Ok(Received::Message(takeover)) => Ok(Some(takeover.heir)),
+            Ok(Received::Message(takeover)) => Ok(Some(takeover.handoff)),
             Ok(Received::End) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -137,18 +137,18 @@ impl Successor {
     }
 }
 
-fn bequeath(to: &Channel, sockets: &Sockets, control: Option<&Control>, until: Instant) -> io::Result<()> {
+fn hand_off(to: &Channel, sockets: &Sockets, control: Option<&Control>, until: Instant) -> io::Result<()> {
     for bound in sockets.iter() {
         for fd in &bound.fds {
             let wanted = bound.wanted.to_string();
             let fd = fd.try_clone()?;
-            to.send_until(&Legacy::Socket { wanted, origin: bound.origin, fd }, until)?;
+            to.send_until(&Handoff::Socket { wanted, origin: bound.origin, fd }, until)?;
         }
     }
     if let Some(control) = control {
-        to.send_until(&Legacy::Control(control.socket().try_clone()?.into()), until)?;
+        to.send_until(&Handoff::Control(control.socket().try_clone()?.into()), until)?;
     }
-    to.send_until(&Legacy::End, until)
+    to.send_until(&Handoff::End, until)
 }
 
 /// The old program, as the new one sees it.
@@ -166,22 +166,22 @@ impl Predecessor {
         let (mut sockets, mut control) = (Sockets::default(), None);
         let until = Instant::now() + PATIENCE;
         loop {
-            match channel.receive_until::<Legacy>(until)? {
-                Received::Message(Legacy::Socket { wanted, origin, fd }) => {
+            match channel.receive_until::<Handoff>(until)? {
+                Received::Message(Handoff::Socket { wanted, origin, fd }) => {
                     let wanted = site::config::listener(&wanted, Path::new(""));
                     sockets.inherit(wanted.map_err(io::Error::other)?, origin, fd);
                 }
-                Received::Message(Legacy::Control(fd)) => control = Some(Control::inherit(fd)?),
-                Received::Message(Legacy::End) => break,
+                Received::Message(Handoff::Control(fd)) => control = Some(Control::inherit(fd)?),
+                Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the program before has ended")),
             }
         }
         Ok(Some((Predecessor { channel }, sockets, control)))
     }
 
-    /// This program serves; the connections of the other one are to come to `heir`.
-    pub fn take_over(self, heir: Channel) -> io::Result<()> {
-        self.channel.send(&Takeover { heir: heir.into() })
+    /// This program serves; the connections of the other one are to come to `handoff`.
+    pub fn take_over(self, handoff: Channel) -> io::Result<()> {
+        self.channel.send(&Takeover { handoff: handoff.into() })
     }
 }
 

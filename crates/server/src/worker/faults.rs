@@ -23,7 +23,7 @@ use site::model::{Listener as Address, Site};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_local;
 
-use super::{Command, build, live};
+use super::{WorkerCommand, build, live};
 use crate::connection::Connections;
 use crate::files::roots::OpenRoots;
 use crate::log;
@@ -246,7 +246,7 @@ fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &
         let (gained, again, plain) = asked.await.unwrap();
         client.join().unwrap();
         let left = what_is_left(&connections).await;
-        tell.send(Command::Leave).unwrap();
+        tell.send(WorkerCommand::Leave).unwrap();
         tokio::time::timeout(PATIENCE, living).await.expect("it leaves").unwrap().unwrap();
         Run {
             gained,

@@ -29,21 +29,24 @@ impl Master {
         }
     }
 
-    pub(super) fn hear_successor(&mut self) {
+    pub(super) fn on_successor(&mut self) {
         let Some(successor) = &self.successor else { return };
-        match successor.heir() {
-            Ok(Some(heir)) => self.be_succeeded(heir),
+        match successor.handoff() {
+            Ok(Some(handoff)) => self.be_succeeded(handoff),
             Ok(None) => {}
             Err(_) => {
                 let Some(mut successor) = self.successor.take() else { return };
                 // Without this channel it is of no use.
                 let end = successor.end().map_or_else(|e| e.to_string(), how_it_ended);
-                lament_upgrade(successor, &format!("the new program has ended before it served: {end}"));
+                report_failed_upgrade(
+                    successor,
+                    &format!("the new program has ended before it served: {end}"),
+                );
             }
         }
     }
 
-    pub(super) fn be_succeeded(&mut self, heir: OwnedFd) {
+    pub(super) fn be_succeeded(&mut self, handoff: OwnedFd) {
         let Some(successor) = &mut self.successor else { return };
         if let Some(process) = rustix::process::Pid::from_raw(successor.pid().as_raw()) {
             self.notify.succeeded_by(process);
@@ -53,7 +56,7 @@ impl Master {
         self.phase = Phase::Succeeded;
         self.drop_change("another program has taken over");
         let patience = self.site.as_ref().map_or(Duration::ZERO, |site| site.timeouts.reload);
-        self.retire(Pid::from_raw(0), Some(heir), Instant::now() + patience + GRACE);
+        self.retire(Pid::from_raw(0), Some(handoff), Instant::now() + patience + GRACE);
         self.tell_when_retired(asked_by.into_iter().collect());
         self.sockets = Sockets::default();
         self.control = None;
@@ -65,7 +68,7 @@ impl Master {
     pub(super) fn abandon_upgrade(&mut self, why: &str) {
         let Some(mut successor) = self.successor.take() else { return };
         _ = successor.end();
-        lament_upgrade(successor, why);
+        report_failed_upgrade(successor, why);
     }
 
     pub(super) fn abandon_upgrade_quietly(&mut self) {
@@ -75,7 +78,7 @@ impl Master {
     }
 }
 
-pub(super) fn lament_upgrade(successor: Successor, why: &str) {
+pub(super) fn report_failed_upgrade(successor: Successor, why: &str) {
     log::error(format_args!("{why}; this program goes on"));
     refuse_clients(successor.asked_by, why);
 }
