@@ -446,11 +446,11 @@ fn explain_names_the_fallback() {
                 "route     /wiki/: files beneath",
                 "found     nothing\nfallback  /index.php\nroute     *.php: scripts beneath",
                 "as        SCRIPT_NAME /index.php\n          PATH_INFO /wiki/a\n",
-                "          QUERY_STRING id=a&b\nreply     what the script writes",
+                "          QUERY_STRING id=a&b\nresponse  what the script writes",
             ][..],
         ),
         ("/none/x", &["fallback  /none/index.html\n", "HTTP/1.1 404 Not Found"]),
-        ("/wiki/x.css", &["found     nothing\nreply\n", "HTTP/1.1 404 Not Found"]),
+        ("/wiki/x.css", &["found     nothing\nresponse\n", "HTTP/1.1 404 Not Found"]),
     ] {
         let output = output_of(command().args(["explain", "-c"]).arg(&file).args(["GET", target]));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
