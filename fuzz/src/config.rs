@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use site::config::{ConfigError, MAX_ERRORS, Source, load};
 use site::memory::{Use, descriptors, total, worst_case};
 use site::model::{HeaderRule, Route, Site};
-use site::plan::{Plan, plan};
+use site::plan::{Plan, PlannedAction, plan};
 use taipan_http::fields::{is_token, text_len};
 use taipan_http::target::{SafePath, Scheme, encode_path};
 
@@ -124,30 +124,30 @@ fn leads_somewhere(site: &Site, host: usize, route: &Route) {
     let mut path = String::from("/");
     encode_path(&route.pattern.to_string(), &mut path);
     let Ok(path) = SafePath::parse(&path) else { return };
-    ends_well(plan(site, host, path, Some("q=a b\"\r\n"), b"example.org:80", Scheme::Http));
+    ends_well(plan(site.hosts.at(host), path));
 }
 
 /// Of a site.
 const MAX_APPLICATIONS: usize = 64;
 
 fn ends_well(plan: Plan<'_, '_>) {
-    match plan {
-        Plan::Files(files) => drop(files.below()),
-        Plan::Scripts(scripts) => {
-            assert!(!scripts.walk.steps.is_empty());
-            ends_well(scripts.otherwise);
-        }
-        Plan::Application(planned) => {
+    if let Some(walk) = plan.walk {
+        assert!(!walk.steps.is_empty());
+    }
+    match plan.action {
+        PlannedAction::Files(files) => drop(files.below()),
+        PlannedAction::Application(planned) => {
             assert!(planned.application < MAX_APPLICATIONS);
-            for part in [&planned.name, &planned.path_info] {
+            for part in [&planned.script_name, &planned.path_info] {
                 assert!(part.is_empty() || part.starts_with('/'));
             }
-            assert!(!planned.name.ends_with('/'));
+            assert!(!planned.script_name.ends_with('/'));
         }
-        Plan::Redirect { location, .. } => {
+        PlannedAction::Redirect(redirect) => {
+            let location = redirect.location(Some("q=a b\"\r\n"), b"example.org:80", Scheme::Http);
             assert!(!location.is_empty() && !location.starts_with("//"));
             assert!(location.bytes().all(|byte| matches!(byte, b'!'..=b'~')), "{location:?}");
         }
-        Plan::Status { status, .. } => assert!(status.is_error()),
+        PlannedAction::Status(status, _) => assert!(status.is_error()),
     }
 }

@@ -14,8 +14,11 @@ use ::script::environment::Additions;
 use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
-use site::model::Route;
-use site::plan::{self, Fallback, Files as PlannedFiles, Plan, Scripts, Told, Why, plan};
+use site::model::{Host, Route};
+use site::plan::{
+    ApplicationPlan, Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan,
+    plan, plan_fallback,
+};
 use site::route::RouteId;
 use site::walk::Verdict;
 use taipan_http::conditional;
@@ -146,7 +149,7 @@ struct Absent<'a> {
     /// The status that says so.
     status: Status,
     /// The fallback, where it is planned already.
-    fallback: Option<Box<Fallback<'a>>>,
+    fallback: Option<Box<FallbackPlan<'a>>>,
 }
 
 impl<'a> Absent<'a> {
@@ -223,29 +226,28 @@ impl<'a> Exchange<'a> {
         &self,
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
-        told: Option<&Told>,
+        fallback: Option<&FallbackVariables>,
     ) -> Option<Response> {
-        match plan {
-            Plan::Scripts(_) | Plan::Application(_) => None,
-            Plan::Redirect { route, status, location } => {
-                Some(self.finish(fixed::redirect(self.services, Some(route), status, &location)))
+        let Plan { route, walk: None, action } = plan else { return None };
+        match action {
+            PlannedAction::Application(_) => None,
+            PlannedAction::Redirect(redirect) => Some(self.redirect(route, &redirect)),
+            PlannedAction::Status(status, Cause::NoScript) => {
+                self.absent_at_once(path, Absent::new(route, status), fallback)
             }
-            Plan::Status { route, status, why: Why::NoScript } => {
-                self.absent_at_once(path, Absent::new(route, status), told)
-            }
-            Plan::Status { route, status, .. } => self.status_at_once(route, status),
+            PlannedAction::Status(status, _) => self.status_at_once(route, status),
             // The fallback may be a script or an application.
-            Plan::Files(planned)
-                if told.is_none() && !self.is_of_files() && planned.route.fallback.is_some() =>
+            PlannedAction::Files(_)
+                if fallback.is_none() && !self.is_of_files() && route.fallback.is_some() =>
             {
                 None
             }
-            Plan::Files(planned) => match self.without_content(&planned) {
+            PlannedAction::Files(planned) => match self.without_content(route) {
                 Some(Ok(response)) => Some(response),
-                Some(Err(status)) => self.status_at_once(planned.route, status),
+                Some(Err(status)) => self.status_at_once(route, status),
                 None => match self.probe(path, &planned) {
-                    Lookup::Hit(entry) => self.of_entry_at_once(path, &entry, told),
-                    Lookup::Failed(status) => self.status_at_once(planned.route, status),
+                    Lookup::Hit(entry) => self.of_entry_at_once(path, &entry, fallback),
+                    Lookup::Failed(status) => self.status_at_once(route, status),
                     Lookup::WouldWait(_) => None,
                 },
             },
@@ -257,18 +259,18 @@ impl<'a> Exchange<'a> {
         &self,
         path: &SafePath<'_>,
         Absent { route, status, .. }: Absent<'a>,
-        told: Option<&Told>,
+        fallback: Option<&FallbackVariables>,
     ) -> Option<Response> {
-        if told.is_some() {
+        if fallback.is_some() {
             return self.status_at_once(route, Status::NOT_FOUND);
         }
-        let Some(Fallback { path, plan, told }) = self.fallback(path, route) else {
+        let Some(FallbackPlan { path, plan, variables }) = self.fallback(path, route) else {
             return self.status_at_once(route, status);
         };
-        if self.responder.authorizes && !self.authorizers(&path, plan.route()).is_empty() {
+        if self.responder.authorizes && !self.authorizers(&path, plan.route).is_empty() {
             return None;
         }
-        self.follow_at_once(&path, plan, Some(&told))
+        self.follow_at_once(&path, plan, Some(&variables))
     }
 
     async fn respond(&mut self, request: Request<'_>) -> Response {
@@ -281,8 +283,8 @@ impl<'a> Exchange<'a> {
             return self.finish(fixed::status(services, None, Status::SERVICE_UNAVAILABLE));
         }
         let plan = self.plan(path.clone());
-        self.max_body = plan.route().max_body;
-        if let Err(response) = self.pass(request, &path, plan.route()).await {
+        self.max_body = plan.route.max_body;
+        if let Err(response) = self.pass(request, &path, plan.route).await {
             return response;
         }
         let absent = match self.follow(request, &path, plan, None).await {
@@ -293,13 +295,13 @@ impl<'a> Exchange<'a> {
             Some(fallback) => Some(*fallback),
             None => self.fallback(&path, absent.route),
         };
-        let Some(Fallback { path, plan, told }) = fallback else {
+        let Some(FallbackPlan { path, plan, variables }) = fallback else {
             return self.status(absent.route, absent.status).await;
         };
-        if let Err(response) = self.pass(request, &path, plan.route()).await {
+        if let Err(response) = self.pass(request, &path, plan.route).await {
             return response;
         }
-        match self.follow(request, &path, plan, Some(&told)).await {
+        match self.follow(request, &path, plan, Some(&variables)).await {
             Ok(response) => response,
             Err(absent) => self.status(absent.route, Status::NOT_FOUND).await,
         }
@@ -324,88 +326,86 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Does what the plan for `path` says. `told`: what a fallback is told of the path that it stands in for.
+    /// Does what the plan for `path` says. `fallback`: the variables of a fallback, if the plan is one.
     async fn follow(
         &mut self,
         request: Request<'_>,
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
-        told: Option<&Told>,
+        fallback: Option<&FallbackVariables>,
     ) -> Result<Response, Absent<'a>> {
-        let services = self.services;
-        let plan = match plan {
-            Plan::Scripts(scripts) => {
-                let Scripts { walk, otherwise } = *scripts;
-                let routes = &services.site.hosts.at(self.host).routes;
-                match script::find(&self.responder.files, &walk, self.now).await {
-                    Ok(Verdict::Run(at)) => {
-                        let step = &walk.steps[at];
-                        let told_step = told.map(|told| step.with_path_info(&told.path_info));
-                        let what = HandlerKind::Script(told_step.unwrap_or_else(|| step.clone()));
-                        return Ok(self.run(request, step.route, what, told).await);
-                    }
-                    Ok(Verdict::Denied(at)) => {
-                        return Ok(self.status(routes.get(walk.steps[at].route), Status::FORBIDDEN).await);
-                    }
-                    Ok(Verdict::Folder) => return Err(Absent::new(otherwise.route(), Status::FORBIDDEN)),
-                    Ok(Verdict::ToFolder) => return self.to_folder_of(path, told),
-                    Ok(Verdict::Otherwise) => otherwise,
-                    Err(status) => return Ok(self.status(otherwise.route(), status).await),
+        let Plan { route, walk, action } = plan;
+        if let Some(walk) = walk {
+            match script::find(&self.responder.files, &walk, self.now).await {
+                Ok(Verdict::Run(at)) => {
+                    let step = &walk.steps[at];
+                    let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
+                    let what = HandlerKind::Script(fallback_step.unwrap_or_else(|| step.clone()));
+                    return Ok(self.run(request, step.route, what, fallback).await);
                 }
+                Ok(Verdict::Denied(at)) => {
+                    let route = self.route_at(walk.steps[at].route);
+                    return Ok(self.status(route, Status::FORBIDDEN).await);
+                }
+                Ok(Verdict::Folder) => return Err(Absent::new(route, Status::FORBIDDEN)),
+                Ok(Verdict::ToFolder) => return self.to_folder_of(path, fallback),
+                Ok(Verdict::Otherwise) => {}
+                Err(status) => return Ok(self.status(route, status).await),
             }
-            plan => plan,
-        };
-        Ok(match plan {
-            // The fallback plan never contains scripts.
-            Plan::Scripts(scripts) => self.status(scripts.otherwise.route(), Status::NOT_FOUND).await,
-            Plan::Application(planned) => {
-                let plan::Application { at, name, path_info, .. } = *planned;
-                self.run(request, at, HandlerKind::Application { name, path_info }, told).await
+        }
+        Ok(match action {
+            PlannedAction::Application(ApplicationPlan { route, script_name: name, path_info, .. }) => {
+                self.run(request, route, HandlerKind::Application { name, path_info }, fallback).await
             }
-            Plan::Redirect { route, status, location } => {
-                self.finish(fixed::redirect(services, Some(route), status, &location))
-            }
-            Plan::Status { route, status, why: Why::NoScript } => return Err(Absent::new(route, status)),
-            Plan::Status { route, status, .. } => self.status(route, status).await,
-            Plan::Files(planned) => {
-                let route = planned.route;
+            PlannedAction::Redirect(redirect) => self.redirect(route, &redirect),
+            PlannedAction::Status(status, Cause::NoScript) => return Err(Absent::new(route, status)),
+            PlannedAction::Status(status, _) => self.status(route, status).await,
+            PlannedAction::Files(planned) => {
                 // A script or an application takes methods that files do not take.
-                if told.is_none()
+                if fallback.is_none()
                     && !self.is_of_files()
-                    && let Some(fallback) = self.fallback(path, route).filter(|other| other.plan.may_run())
+                    && let Some(next) = self.fallback(path, route).filter(|next| next.plan.may_run())
                 {
-                    let fallback = Box::new(fallback);
+                    let next = Box::new(next);
                     match self.find(path, &planned).await {
                         Ok(entry) => {
                             let listing = route.files.listing;
                             if let Some(status) = decide::absent(as_asked(path), &entry.resource, listing) {
-                                return Err(Absent { route, status, fallback: Some(fallback) });
+                                return Err(Absent { route, status, fallback: Some(next) });
                             }
                         }
                         Err(status) => return Ok(self.status(route, status).await),
                     }
                 }
-                match self.without_content(&planned) {
+                match self.without_content(route) {
                     Some(Ok(response)) => response,
-                    Some(Err(status)) => self.status(planned.route, status).await,
+                    Some(Err(status)) => self.status(route, status).await,
                     None => match self.find(path, &planned).await {
-                        Ok(entry) => return self.of_entry(path, &entry, told).await,
-                        Err(status) => self.status(planned.route, status).await,
+                        Ok(entry) => return self.of_entry(path, &entry, fallback).await,
+                        Err(status) => self.status(route, status).await,
                     },
                 }
             }
         })
     }
 
-    fn fallback(&self, path: &SafePath<'_>, route: &'a Route) -> Option<Fallback<'a>> {
+    fn fallback(&self, path: &SafePath<'_>, route: &'a Route) -> Option<FallbackPlan<'a>> {
+        plan_fallback(self.host(), route, path, self.head.target.query())
+    }
+
+    fn redirect(&self, route: &Route, redirect: &RedirectPlan<'_, '_>) -> Response {
         let Head { target, authority, scheme, .. } = *self.head;
-        let site = &self.services.site;
-        plan::fallback(site, self.host, route, path, target.query(), authority, scheme)
+        let location = redirect.location(target.query(), authority, scheme);
+        self.finish(fixed::redirect(self.services, Some(route), redirect.status, &location))
     }
 
     /// A folder that was asked for without its slash. The client has not asked for that of a fallback.
-    fn to_folder_of(&self, path: &SafePath<'_>, told: Option<&Told>) -> Result<Response, Absent<'a>> {
-        match told {
+    fn to_folder_of(
+        &self,
+        path: &SafePath<'_>,
+        fallback: Option<&FallbackVariables>,
+    ) -> Result<Response, Absent<'a>> {
+        match fallback {
             None => Ok(self.finish(self.to_folder(path))),
             Some(_) => Err(Absent::new(self.route(path), Status::NOT_FOUND)),
         }
@@ -417,7 +417,7 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         at: RouteId,
         what: HandlerKind,
-        told: Option<&Told>,
+        fallback: Option<&FallbackVariables>,
     ) -> Response {
         let route = self.route_at(at);
         // A part of the path may have a route of its own.
@@ -433,7 +433,7 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
-        let query = told.and_then(|told| told.query.clone());
+        let query = fallback.and_then(|variables| variables.query.clone());
         let run = Handler { host: self.host, route: at, what, query, max_body: route.max_body };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
@@ -522,10 +522,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// What a request for a file gets that needs no look at it. Errors: a status.
-    fn without_content(&self, planned: &PlannedFiles<'_, '_>) -> Option<Result<Response, Status>> {
+    fn without_content(&self, route: &Route) -> Option<Result<Response, Status>> {
         match (decide::refused_method(self.head.method), self.head.method) {
             (Some(status), _) => Some(Err(status)),
-            (None, Method::Options) => Some(Ok(fixed::options(self.services, Some(planned.route)))),
+            (None, Method::Options) => Some(Ok(fixed::options(self.services, Some(route)))),
             (None, _) => None,
         }
     }
@@ -535,19 +535,18 @@ impl<'a> Exchange<'a> {
     }
 
     fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
-        let Head { target, authority, scheme, .. } = *self.head;
-        plan(&self.services.site, self.host, path, target.query(), authority, scheme)
+        plan(self.host(), path)
     }
 
     /// What stands under `path`, as far as it is known or the kernel has it in memory.
-    fn probe(&self, path: &SafePath<'_>, planned: &PlannedFiles<'_, '_>) -> Lookup {
+    fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Lookup {
         if let Some(entry) = self.responder.files.get(self.host, path.as_str(), self.now) {
             return Lookup::Hit(entry);
         }
         let wanted = files::Wanted {
             root: planned.root,
             below: planned.below(),
-            rules: &planned.route.files,
+            rules: planned.rules,
             index: &planned.index,
         };
         let found = self.responder.files.probe(self.host, path, &wanted, self.now);
@@ -558,7 +557,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What stands under `path`. Errors: the status to answer with.
-    async fn find(&self, path: &SafePath<'_>, planned: &PlannedFiles<'_, '_>) -> Result<Rc<Entry>, Status> {
+    async fn find(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Result<Rc<Entry>, Status> {
         match self.probe(path, planned) {
             Lookup::Hit(entry) => Ok(entry),
             Lookup::Failed(status) => Err(status),
@@ -576,9 +575,9 @@ impl<'a> Exchange<'a> {
         &self,
         path: &SafePath<'_>,
         entry: &Entry,
-        told: Option<&Told>,
+        fallback: Option<&FallbackVariables>,
     ) -> Result<Response, Absent<'a>> {
-        Ok(match self.decide(path, entry, told) {
+        Ok(match self.decide(path, entry, fallback) {
             Ok(response) => response,
             Err(Rest::Absent(absent)) => return Err(absent),
             Err(Rest::Status(route, status)) => self.status(route, status).await,
@@ -596,10 +595,15 @@ impl<'a> Exchange<'a> {
     }
 
     #[inline]
-    fn of_entry_at_once(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Option<Response> {
-        match self.decide(path, entry, told) {
+    fn of_entry_at_once(
+        &self,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        fallback: Option<&FallbackVariables>,
+    ) -> Option<Response> {
+        match self.decide(path, entry, fallback) {
             Ok(response) => Some(response),
-            Err(Rest::Absent(absent)) => self.absent_at_once(path, absent, told),
+            Err(Rest::Absent(absent)) => self.absent_at_once(path, absent, fallback),
             Err(Rest::Status(route, status)) => self.status_at_once(route, status),
             Err(Rest::List(preconditions)) => match self.listing(path, entry, preconditions) {
                 Ok(wanted) => listing::kept(&self.responder.files, &wanted, self.now)
@@ -610,7 +614,12 @@ impl<'a> Exchange<'a> {
     }
 
     #[inline]
-    fn decide(&self, path: &SafePath<'_>, entry: &Entry, told: Option<&Told>) -> Result<Response, Rest<'a>> {
+    fn decide(
+        &self,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        fallback: Option<&FallbackVariables>,
+    ) -> Result<Response, Rest<'a>> {
         let services = self.services;
         let asked = as_asked(path);
         let listing = match entry.folder_stamp() {
@@ -625,7 +634,7 @@ impl<'a> Exchange<'a> {
             Decision::Unsatisfiable(chosen) => {
                 fixed::unsatisfiable(services, Some(self.route(path)), entry.size(chosen))
             }
-            Decision::ToFolder => return self.to_folder_of(path, told).map_err(Rest::Absent),
+            Decision::ToFolder => return self.to_folder_of(path, fallback).map_err(Rest::Absent),
             Decision::Absent(status) => return Err(Rest::Absent(Absent::new(self.route(path), status))),
             Decision::List(preconditions) => return Err(Rest::List(preconditions)),
             Decision::Refuse(status) => return Err(Rest::Status(self.route(path), status)),
@@ -636,8 +645,12 @@ impl<'a> Exchange<'a> {
         self.services.route(self.host, path)
     }
 
+    fn host(&self) -> &'a Host {
+        self.services.site.hosts.at(self.host)
+    }
+
     fn route_at(&self, at: RouteId) -> &'a Route {
-        self.services.site.hosts.at(self.host).routes.get(at)
+        self.host().routes.get(at)
     }
 
     /// 301 to the same path with a slash, which is relative, and keeps the query.
@@ -660,14 +673,16 @@ impl<'a> Exchange<'a> {
         preconditions: conditional::Verdict,
     ) -> Result<listing::Wanted, (&'a Route, Status)> {
         let target = self.head.target;
-        let (Some(planned), Some(folder)) = (self.plan(path.clone()).files(), entry.folder_stamp()) else {
-            return Err((self.route(path), Status::NOT_FOUND));
+        let plan = self.plan(path.clone());
+        let route = plan.route;
+        let (Some(planned), Some(folder)) = (plan.files(), entry.folder_stamp()) else {
+            return Err((route, Status::NOT_FOUND));
         };
         let root = Roots::get(&self.responder.files, planned.root, self.now);
         Ok(listing::Wanted {
             host: self.host,
             path: path.clone().into_owned(),
-            root: root.map_err(|status| (planned.route, status))?,
+            root: root.map_err(|status| (route, status))?,
             below: planned.below().into_owned(),
             folder,
             order: Order::from_query(target.query()),
@@ -707,11 +722,9 @@ impl<'a> Exchange<'a> {
         &self,
         route: &'r Route,
         status: Status,
-    ) -> Option<(&'r SafePath<'static>, PlannedFiles<'a, 'r>)> {
+    ) -> Option<(&'r SafePath<'static>, FilesPlan<'a, 'r>)> {
         let (_, page) = route.error_pages.iter().find(|(of, _)| *of == status)?;
-        let Head { authority, scheme, .. } = *self.head;
-        let planned = plan(&self.services.site, self.host, page.clone(), None, authority, scheme);
-        Some((page, planned.files()?))
+        Some((page, self.plan(page.clone()).files()?))
     }
 
     fn finish(&self, response: Response) -> Response {

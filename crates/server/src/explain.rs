@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use site::application::ApplicationId;
 use site::model::{Account, Host, Interpreter, Listing, Site};
-use site::plan::{self, Plan, Told, Why, plan};
+use site::plan::{Cause, FallbackPlan, FallbackVariables, Plan, PlannedAction, plan, plan_fallback};
 use site::proxies::Via;
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
@@ -116,9 +116,7 @@ async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result
             let response = responder.respond_unguarded(request).await;
             terminal::out(format_args!("response\n{}", indented(&response)));
         }
-        Whose::Script => {
-            terminal::out(format_args!("response     what the script writes; it is not run here"))
-        }
+        Whose::Script => terminal::out(format_args!("response  what the script writes; it is not run here")),
     }
     Ok(())
 }
@@ -155,64 +153,62 @@ fn tell_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Whose {
         }
     };
     terminal::out(format_args!("path      /{}", path.as_str()));
-    let asked = path.clone();
-    let (site, query) = (&responder.services.site, head.target.query());
-    let plan = plan(site, host, path, query, head.authority, head.scheme);
-    let route = plan.route();
-    let whose = tell_planned(responder, host, &asked, plan, None);
+    let found = responder.services.site.hosts.at(host);
+    let plan = plan(found, path.clone());
+    let route = plan.route;
+    let whose = tell_planned(responder, host, head, &path, plan, None);
     if whose != Whose::Nothing {
         return whose;
     }
-    let fallback = plan::fallback(site, host, route, &asked, query, head.authority, head.scheme);
-    let Some(plan::Fallback { path, plan, told }) = fallback else { return whose };
+    let fallback = plan_fallback(found, route, &path, head.target.query());
+    let Some(FallbackPlan { path, plan, variables }) = fallback else { return whose };
     terminal::out(format_args!("fallback  {path}"));
-    tell_planned(responder, host, &path, plan, Some(&told))
+    tell_planned(responder, host, head, &path, plan, Some(&variables))
 }
 
-/// `told`: what is told to a fallback.
+/// `fallback`: the variables of a fallback, if the plan is one.
 fn tell_planned(
     responder: &Responder,
     host: usize,
+    head: &Head<'_>,
     asked: &SafePath,
     plan: Plan<'_, '_>,
-    told: Option<&Told>,
+    fallback: Option<&FallbackVariables>,
 ) -> Whose {
-    let plan = match plan {
-        Plan::Scripts(scripts) => match tell_walk(responder, host, asked, &scripts.walk, told) {
+    let Plan { route, walk, action } = plan;
+    if let Some(walk) = walk {
+        match tell_walk(responder, host, asked, &walk, fallback) {
             Some(Verdict::Run(_)) => return Whose::Script,
-            Some(Verdict::Otherwise) => scripts.otherwise,
+            Some(Verdict::Otherwise) => {}
             Some(Verdict::Folder) => return Whose::Nothing,
-            // The answer says what is wrong.
+            // The response says what is wrong.
             Some(Verdict::Denied(_) | Verdict::ToFolder) | None => return Whose::Server,
-        },
-        plan => plan,
-    };
-    match plan {
-        // There are none in what there is otherwise.
-        Plan::Scripts(_) => {}
-        Plan::Application(planned) => {
-            terminal::out(format_args!("route     {}: an application", planned.route.name()));
+        }
+    }
+    match action {
+        PlannedAction::Application(planned) => {
+            terminal::out(format_args!("route     {}: an application", route.name()));
             tell_application(&responder.services.site, planned.application);
-            terminal::out(format_args!("as        SCRIPT_NAME {}", planned.name));
+            terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
-            tell_query(told);
+            tell_query(fallback);
             return Whose::Script;
         }
-        Plan::Redirect { route, status, location } => {
-            terminal::out(format_args!("route     {}: {status}, to {location}", route.name()));
+        PlannedAction::Redirect(redirect) => {
+            let location = redirect.location(head.target.query(), head.authority, head.scheme);
+            terminal::out(format_args!("route     {}: {}, to {location}", route.name(), redirect.status));
         }
-        Plan::Status { route, status, why } => {
-            terminal::out(format_args!("route     {}: {status} ({})", route.name(), reason(why)));
-            if why == Why::NoScript {
+        PlannedAction::Status(status, cause) => {
+            terminal::out(format_args!("route     {}: {status} ({cause})", route.name()));
+            if cause == Cause::NoScript {
                 return Whose::Nothing;
             }
         }
-        Plan::Files(planned) => {
-            let route = planned.route;
+        PlannedAction::Files(planned) => {
             let root = planned.root.display();
             terminal::out(format_args!("route     {}: files beneath {root}", route.name()));
             if planned.path != *asked {
-                terminal::out(format_args!("rewritten /{}", planned.path.as_str()));
+                terminal::out(format_args!("rewritten {}", planned.path));
             }
             let Ok(root) = Roots::get(&responder.files, planned.root, responder.services.clock.now()) else {
                 return Whose::Server;
@@ -221,14 +217,14 @@ fn tell_planned(
             terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
             let query = Query {
                 index: planned.index.to_vec(),
-                ..Query::new(root, below, &route.files, responder.services.site.cache.file)
+                ..Query::new(root, below, planned.rules, responder.services.site.cache.file)
             };
             match look(&query, &[], Wait::Allowed) {
                 Ok(Some(found)) => {
                     tell_found(&found);
                     let is_absent = match found {
                         Found::Missing => true,
-                        Found::Folder(_) => asked.is_folder() && route.files.listing == Listing::Off,
+                        Found::Folder(_) => asked.is_folder() && planned.rules.listing == Listing::Off,
                         Found::Denied | Found::File { .. } => false,
                     };
                     if is_absent {
@@ -248,7 +244,7 @@ fn tell_walk(
     host: usize,
     asked: &SafePath,
     walk: &Walk,
-    told: Option<&Told>,
+    fallback: Option<&FallbackVariables>,
 ) -> Option<Verdict> {
     let host = responder.services.site.hosts.at(host);
     let query = script::Query::new(&responder.files, walk, responder.services.clock.now()).ok()?;
@@ -260,11 +256,9 @@ fn tell_walk(
         Verdict::Run(at) => {
             let step = &walk.steps[at];
             tell_script(host, step);
-            match told {
-                Some(told) => tell_run(&responder.services.site, host, &step.with_path_info(&told.path_info)),
-                None => tell_run(&responder.services.site, host, step),
-            }
-            tell_query(told);
+            let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
+            tell_run(&responder.services.site, host, fallback_step.as_ref().unwrap_or(step));
+            tell_query(fallback);
         }
         Verdict::Denied(at) => {
             let step = &walk.steps[at];
@@ -284,8 +278,8 @@ fn tell_script(host: &Host, step: &Step) {
     terminal::out(format_args!("script    {}", step.file().display()));
 }
 
-fn tell_query(told: Option<&Told>) {
-    if let Some(query) = told.and_then(|told| told.query.as_ref()) {
+fn tell_query(fallback: Option<&FallbackVariables>) {
+    if let Some(query) = fallback.and_then(|variables| variables.query.as_ref()) {
         terminal::out(format_args!("          QUERY_STRING {query}"));
     }
 }
@@ -323,15 +317,6 @@ fn tell_run(site: &Site, host: &Host, step: &Step) {
         if let Some(translated) = site::walk::translated(host, &step.path_info) {
             terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
         }
-    }
-}
-
-fn reason(why: Why) -> &'static str {
-    match why {
-        Why::Answer => "the route answers so",
-        Why::Dotfile => "dotfiles are hidden",
-        Why::NoScript => "there is no such script",
-        Why::Rewrite => "rewritten too often, or to something that is not a path",
     }
 }
 

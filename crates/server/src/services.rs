@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use site::model::{Route, Site};
-use taipan_http::target::{SafePath, Scheme};
+use taipan_http::target::SafePath;
 
 pub use self::scratch::Scratch;
 use crate::clock::{self, Clock};
@@ -47,7 +47,7 @@ impl Services {
 
     /// The route that a path ends at, after rewrites.
     pub fn route(&self, host: usize, path: &SafePath<'_>) -> &Route {
-        site::plan::plan(&self.site, host, path.clone(), None, b"", Scheme::Http).route()
+        site::plan::planned_route(self.site.hosts.at(host), path.clone())
     }
 
     /// The value of `Cache-Control` for a path.

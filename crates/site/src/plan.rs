@@ -1,7 +1,7 @@
-//! Where a path leads: rewrites are followed, redirects composed, and what is left is a path beneath a
-//! root, or a status.
+//! Plans: what a path leads to, once rewrites are followed. A plan is a place beneath a root, an application, a
+//! redirect or a status.
 //!
-//! Knows nothing of what is on the disk.
+//! Knows nothing of what is on the disk, nor of methods.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,14 +11,14 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::application::ApplicationId;
-use crate::model::{Action, Dotfiles, FallbackFor, Host, Route, Site};
+use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, Route};
 use crate::route::{Pattern, RouteId};
-use crate::template::Values;
+use crate::template::{Template, Variables};
 use crate::walk::{Walk, is_script, walk};
 
 /// Rewrites of one request.
 pub const MAX_REWRITES: usize = 10;
-/// Media types of what a page has in it, beside all audio, fonts, images and video.
+/// Media types of the parts of a page, besides all audio, fonts, images and video.
 const ASSETS: [&str; 5] = [
     "application/javascript",
     "application/vnd.ms-fontobject",
@@ -26,202 +26,201 @@ const ASSETS: [&str; 5] = [
     "text/css",
     "text/javascript",
 ];
-/// The extension of what tells where a script comes from. Its type is that of any JSON.
+/// The extension of source maps. Their media type is that of any JSON.
 const SOURCE_MAP: &str = "map";
 
-/// What is to be done for a path.
+/// What to do for a path.
 #[derive(Debug)]
-pub enum Plan<'s, 'p> {
-    Files(Files<'s, 'p>),
-    Scripts(Box<Scripts<'s, 'p>>),
-    /// An application answers.
-    Application(Box<Application<'s>>),
-    Redirect {
-        route: &'s Route,
-        status: Status,
-        location: String,
-    },
-    Status {
-        route: &'s Route,
-        status: Status,
-        why: Why,
-    },
-}
-
-/// A script, if one is there.
-#[derive(Debug)]
-pub struct Scripts<'s, 'p> {
-    pub walk: Walk,
-    /// What else there is to be done.
-    pub otherwise: Plan<'s, 'p>,
-}
-
-/// What answers in place of nothing.
-#[derive(Debug)]
-pub struct Fallback<'s> {
-    pub path: SafePath<'static>,
-    pub plan: Plan<'s, 'static>,
-    pub told: Told,
-}
-
-/// What a script or an application is told of a request that it is the fallback for.
-#[derive(Debug)]
-pub struct Told {
-    /// The path that was asked: behind the folder of the fallback, or else all of it.
-    pub path_info: String,
-    /// In place of the query of the request.
-    pub query: Option<String>,
-}
-
-/// What an application is to answer.
-#[derive(Debug)]
-pub struct Application<'s> {
+pub struct Plan<'s, 'p> {
     pub route: &'s Route,
-    pub at: RouteId,
-    pub application: ApplicationId,
-    /// The part of the path that is the application's own address (SCRIPT_NAME): empty, or with a slash in
-    /// front and none behind.
-    pub name: String,
-    /// The rest (PATH_INFO): empty, or with a slash in front.
-    pub path_info: String,
+    /// The places of a script. A script that is there responds in place of the action.
+    pub walk: Option<Box<Walk>>,
+    pub action: PlannedAction<'s, 'p>,
 }
 
-/// Something beneath a root, if it is there.
 #[derive(Debug)]
-pub struct Files<'s, 'p> {
-    pub route: &'s Route,
+pub enum PlannedAction<'s, 'p> {
+    Files(FilesPlan<'s, 'p>),
+    Application(ApplicationPlan),
+    Redirect(RedirectPlan<'s, 'p>),
+    Status(Status, Cause),
+}
+
+/// A file or a folder beneath a root, if it exists.
+#[derive(Debug)]
+pub struct FilesPlan<'s, 'p> {
     pub root: &'s Path,
     /// The path of the request, or the one that a rewrite led to.
     pub path: SafePath<'p>,
-    /// Names of files that stand for a folder: those of the route that are not scripts.
+    pub rules: &'s FileRules,
+    /// Names of index files, without those that are scripts.
     pub index: Cow<'s, [String]>,
-    /// Segments in front of `path` that are not beneath `root`.
+    /// The number of leading segments of `path` that are not beneath `root`.
     strip: usize,
 }
 
-impl<'s, 'p> Plan<'s, 'p> {
-    /// The route of the path.
-    pub fn route(&self) -> &'s Route {
-        match self {
-            Plan::Files(Files { route, .. }) => route,
-            Plan::Scripts(scripts) => scripts.otherwise.route(),
-            Plan::Application(application) => application.route,
-            Plan::Redirect { route, .. } | Plan::Status { route, .. } => route,
-        }
-    }
-
-    /// What there is beneath a root, were there no scripts.
-    pub fn files(self) -> Option<Files<'s, 'p>> {
-        match self {
-            Plan::Files(files) => Some(files),
-            Plan::Scripts(scripts) => scripts.otherwise.files(),
-            Plan::Application(_) | Plan::Redirect { .. } | Plan::Status { .. } => None,
-        }
-    }
-
-    /// Whether a script or an application may be what answers.
-    pub fn may_run(&self) -> bool {
-        matches!(self, Plan::Scripts(_) | Plan::Application(_))
-    }
+#[derive(Debug)]
+pub struct ApplicationPlan {
+    pub route: RouteId,
+    pub application: ApplicationId,
+    /// SCRIPT_NAME: empty, or with a slash in front and none at the end.
+    pub script_name: String,
+    /// PATH_INFO: empty, or with a slash in front.
+    pub path_info: String,
 }
 
-impl Files<'_, '_> {
-    /// The path beneath `root`.
-    pub fn below(&self) -> SafePath<'_> {
-        // The pattern of an alias has all the segments that are taken away, and so has the path.
-        self.path.skip_segments(self.strip).unwrap_or_else(|| self.path.clone())
-    }
+#[derive(Debug)]
+pub struct RedirectPlan<'s, 'p> {
+    pub status: Status,
+    host: &'s Host,
+    to: &'s Template,
+    pattern: &'s Pattern,
+    path: SafePath<'p>,
 }
 
-/// Why a plan is nothing but a status.
+/// The plan for the path of a fallback.
+#[derive(Debug)]
+pub struct FallbackPlan<'s> {
+    pub path: SafePath<'static>,
+    pub plan: Plan<'s, 'static>,
+    pub variables: FallbackVariables,
+}
+
+/// The CGI variables by which a fallback learns of the request.
+#[derive(Debug)]
+pub struct FallbackVariables {
+    /// PATH_INFO: the path of the request, or what follows the fallback's folder in it.
+    pub path_info: String,
+    /// QUERY_STRING. `None`: the query of the request.
+    pub query: Option<String>,
+}
+
+/// The cause of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// The route says so.
-    Answer,
+pub enum Cause {
+    /// The route's own action.
+    Route,
     /// A segment begins with a dot.
     Dotfile,
-    /// There are only scripts here, and not this one.
+    /// The route has scripts only, and none is at this path.
     NoScript,
-    /// More than [`MAX_REWRITES`], or to a path that cannot be.
+    /// More than [`MAX_REWRITES`], or one that results in an invalid path.
     Rewrite,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::Answer => "the route says so",
-            Why::Dotfile => "a segment begins with a dot",
-            Why::NoScript => "there is no such script",
-            Why::Rewrite => "the rewrites do not come to an end, or to no path",
+            Cause::Route => "the route answers so",
+            Cause::Dotfile => "dotfiles are hidden",
+            Cause::NoScript => "there is no such script",
+            Cause::Rewrite => "rewritten too often, or to something that is not a path",
         })
     }
 }
 
-/// `host` is what [`crate::host::Hosts::find`] gave; `authority` and `query` are as they were sent.
-/// Allocates only for a rewrite and a redirect.
-pub fn plan<'s, 'p>(
-    site: &'s Site,
-    host: usize,
-    path: SafePath<'p>,
-    query: Option<&str>,
-    authority: &[u8],
-    scheme: Scheme,
-) -> Plan<'s, 'p> {
-    let host = site.hosts.at(host);
-    let mut path = path;
-    for _ in 0..=MAX_REWRITES {
-        let at = host.routes.find(&path);
-        let route = host.routes.get(at);
-        match &route.action {
-            Action::Application(id) => return of_application(route, at, *id, &path),
-            Action::Files { root, strip } => return of_files(host, route, root, *strip, path),
-            Action::Answer(status) => return Plan::Status { route, status: *status, why: Why::Answer },
-            Action::Redirect { status, to } => {
-                let values = Values { host, authority, scheme, query, path: path.as_str(), route };
-                return Plan::Redirect { route, status: *status, location: to.location(&values) };
-            }
-            Action::Rewrite { to } => match to.path(path.as_str(), route.base()) {
-                Some(next) => path = next,
-                None => break,
-            },
+impl<'s, 'p> Plan<'s, 'p> {
+    /// The plan for files, in case that no script is there.
+    pub fn files(self) -> Option<FilesPlan<'s, 'p>> {
+        match self.action {
+            PlannedAction::Files(files) => Some(files),
+            PlannedAction::Application(_) | PlannedAction::Redirect(_) | PlannedAction::Status(..) => None,
         }
     }
-    let route = host.routes.get(host.routes.find(&path));
-    Plan::Status { route, status: Status::INTERNAL_SERVER_ERROR, why: Why::Rewrite }
+
+    /// Whether a script or an application may respond.
+    pub fn may_run(&self) -> bool {
+        self.walk.is_some() || matches!(self.action, PlannedAction::Application(_))
+    }
 }
 
-/// What answers for `asked`, where nothing stands under it by `route`. `None`: nothing does.
-pub fn fallback<'s>(
-    site: &'s Site,
-    host: usize,
+impl FilesPlan<'_, '_> {
+    /// The path beneath `root`.
+    pub fn below(&self) -> SafePath<'_> {
+        // The pattern of an alias has at least `strip` segments, and so has a path that matches it.
+        self.path.skip_segments(self.strip).unwrap_or_else(|| self.path.clone())
+    }
+}
+
+impl RedirectPlan<'_, '_> {
+    /// The value of `Location`. `query` and `authority` are those of the request, as they were sent.
+    pub fn location(&self, query: Option<&str>, authority: &[u8], scheme: Scheme) -> String {
+        let RedirectPlan { host, pattern, path, .. } = self;
+        self.to.location(&Variables { host, authority, scheme, query, path: path.as_str(), pattern })
+    }
+}
+
+/// Allocates only where there is a rewrite, a script or an application.
+pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
+    let (id, path) = follow_rewrites(host, path);
+    let route = host.routes.get(id);
+    let (mut scripts, pattern) = (None, route.base());
+    let action = match &route.action {
+        Action::Files { root, strip } => {
+            scripts = walk(host, &path).map(Box::new);
+            plan_files(host, route, root, *strip, path)
+        }
+        Action::Application(application) => {
+            let (script_name, path_info) = split_script_name(pattern, path.as_str());
+            let application = *application;
+            PlannedAction::Application(ApplicationPlan { route: id, application, script_name, path_info })
+        }
+        Action::Redirect { status, to } => {
+            PlannedAction::Redirect(RedirectPlan { status: *status, host, to, pattern, path })
+        }
+        Action::Rewrite { .. } => PlannedAction::Status(Status::INTERNAL_SERVER_ERROR, Cause::Rewrite),
+        Action::Answer(status) => PlannedAction::Status(*status, Cause::Route),
+    };
+    Plan { route, walk: scripts, action }
+}
+
+/// The route of the plan for `path`.
+pub fn planned_route<'s>(host: &'s Host, path: SafePath) -> &'s Route {
+    host.routes.get(follow_rewrites(host, path).0)
+}
+
+/// The path that rewrites lead to, and its route: that of a rewrite where the rewrites do not come to an end.
+fn follow_rewrites<'p>(host: &Host, mut path: SafePath<'p>) -> (RouteId, SafePath<'p>) {
+    let mut id = host.routes.find(&path);
+    for _ in 0..MAX_REWRITES {
+        let route = host.routes.get(id);
+        let Action::Rewrite { to } = &route.action else { break };
+        let Some(next) = to.path(path.as_str(), route.base()) else { break };
+        path = next;
+        id = host.routes.find(&path);
+    }
+    (id, path)
+}
+
+/// The fallback of `route`, for a path without a file. `None`: there is none for this path. `query` is as it was
+/// sent.
+pub fn plan_fallback<'s>(
+    host: &'s Host,
     route: &'s Route,
-    asked: &SafePath,
+    requested: &SafePath,
     query: Option<&str>,
-    authority: &[u8],
-    scheme: Scheme,
-) -> Option<Fallback<'s>> {
+) -> Option<FallbackPlan<'s>> {
     let fallback = route.fallback.as_ref()?;
-    if route.fallback_for == FallbackFor::Pages && is_asset(route, asked) {
+    if route.fallback_for == FallbackFor::Pages && is_asset(route, requested) {
         return None;
     }
     let path = fallback.path.clone();
-    let mut plan = plan(site, host, path.clone(), query, authority, scheme);
-    if let Plan::Application(planned) = &mut plan {
-        // Its own address is that of what it is the fallback for.
-        (planned.name, planned.path_info) = parts(&fallback.base, asked.as_str());
+    let mut plan = plan(host, path.clone());
+    if let PlannedAction::Application(planned) = &mut plan.action {
+        (planned.script_name, planned.path_info) = split_script_name(&fallback.base, requested.as_str());
     }
-    let query = fallback.query.as_ref().map(|own| {
-        let own = own.query(asked.as_str(), &fallback.base);
+    let query = fallback.query.as_ref().map(|template| {
+        let own = template.query(requested.as_str(), &fallback.base);
         match query.filter(|query| !query.is_empty()) {
             Some(query) => [&own, "&", query].concat(),
             None => own,
         }
     });
-    let told = Told { path_info: path_info(asked, &path), query };
-    Some(Fallback { path, plan, told })
+    let variables = FallbackVariables { path_info: fallback_path_info(requested, &path), query };
+    Some(FallbackPlan { path, plan, variables })
 }
 
-/// Whether a path is that of something that a page has in it: an answer with a page would be no use.
+/// Whether the path is that of a part of a page, by its extension. A browser cannot use another page there.
 fn is_asset(route: &Route, path: &SafePath) -> bool {
     if path.is_folder() {
         return false;
@@ -229,32 +228,21 @@ fn is_asset(route: &Route, path: &SafePath) -> bool {
     let Some(extension) = path.extension() else { return false };
     let media_type = route.files.types.lookup(path.name());
     let essence = media_type.split(';').next().unwrap_or(media_type).trim_end();
-    let (kind, _) = essence.split_once('/').unwrap_or((essence, ""));
-    let is_kind = ["audio", "font", "image", "video"].iter().any(|own| kind.eq_ignore_ascii_case(own));
-    is_kind
-        || ASSETS.iter().any(|own| essence.eq_ignore_ascii_case(own))
+    let (top_level, _) = essence.split_once('/').unwrap_or((essence, ""));
+    ["audio", "font", "image", "video"].iter().any(|asset| top_level.eq_ignore_ascii_case(asset))
+        || ASSETS.iter().any(|asset| essence.eq_ignore_ascii_case(asset))
         || extension.eq_ignore_ascii_case(SOURCE_MAP)
 }
 
-/// What follows the folder that `fallback` is in, or else the whole path; with a slash in front.
-fn path_info(asked: &SafePath, fallback: &SafePath) -> String {
-    let (asked, fallback) = (asked.as_str(), fallback.as_str());
+/// What follows the folder of `fallback`, or else the whole path, with a slash in front.
+fn fallback_path_info(requested: &SafePath, fallback: &SafePath) -> String {
+    let (requested, fallback) = (requested.as_str(), fallback.as_str());
     let folder = &fallback[..fallback.rfind('/').map_or(0, |slash| slash + 1)];
-    ["/", asked.strip_prefix(folder).unwrap_or(asked)].concat()
+    ["/", requested.strip_prefix(folder).unwrap_or(requested)].concat()
 }
 
-fn of_application<'s, 'p>(
-    route: &'s Route,
-    at: RouteId,
-    application: ApplicationId,
-    path: &SafePath,
-) -> Plan<'s, 'p> {
-    let (name, path_info) = parts(route.base(), path.as_str());
-    Plan::Application(Box::new(Application { route, at, application, name, path_info }))
-}
-
-/// The part of a path that is the address of an application for this pattern, and the rest.
-fn parts(pattern: &Pattern, path: &str) -> (String, String) {
+/// SCRIPT_NAME and PATH_INFO of an application.
+fn split_script_name(pattern: &Pattern, path: &str) -> (String, String) {
     let (name, path_info) = match pattern {
         Pattern::Prefix(prefix) => {
             let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
@@ -265,43 +253,28 @@ fn parts(pattern: &Pattern, path: &str) -> (String, String) {
     (if name.is_empty() { String::new() } else { ["/", name].concat() }, path_info)
 }
 
-fn of_files<'s, 'p>(
-    host: &'s Host,
-    route: &'s Route,
-    root: &'s Path,
-    strip: usize,
-    path: SafePath<'p>,
-) -> Plan<'s, 'p> {
-    let walk = walk(host, &path);
-    let otherwise = match route.script {
-        Some(_) => Plan::Status { route, status: Status::NOT_FOUND, why: Why::NoScript },
-        None => files(host, route, root, strip, path),
-    };
-    match walk {
-        Some(walk) => Plan::Scripts(Box::new(Scripts { walk, otherwise })),
-        None => otherwise,
-    }
-}
-
-fn files<'s, 'p>(
+fn plan_files<'s, 'p>(
     host: &Host,
     route: &'s Route,
     root: &'s Path,
     strip: usize,
     path: SafePath<'p>,
-) -> Plan<'s, 'p> {
-    // The request's path and not the one below: an alias can give a dot folder another name, and what
-    // was hidden by the request's is not to be found there either.
-    if route.files.dotfiles == Dotfiles::Deny && path.is_hidden() {
-        return Plan::Status { route, status: Status::NOT_FOUND, why: Why::Dotfile };
+) -> PlannedAction<'s, 'p> {
+    if route.script.is_some() {
+        return PlannedAction::Status(Status::NOT_FOUND, Cause::NoScript);
     }
-    let index = index(host, route, &path);
-    Plan::Files(Files { route, root, path, index, strip })
+    // The path of the request counts: an alias may have a dot folder as its root, and a hidden path must not lead
+    // there either.
+    if route.files.dotfiles == Dotfiles::Deny && path.is_hidden() {
+        return PlannedAction::Status(Status::NOT_FOUND, Cause::Dotfile);
+    }
+    let (rules, index) = (&route.files, index_files(host, route, &path));
+    PlannedAction::Files(FilesPlan { root, path, rules, index, strip })
 }
 
-/// A script is never sent as the file that it is, nor in place of its folder. The folder of an alias that is
-/// asked without its slash has no index, as all others: the client is sent to its own address first.
-fn index<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, [String]> {
+/// The index files that may be sent: the source of a script is never sent. A path without a slash at the end has
+/// none, since a folder there is redirected first.
+fn index_files<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, [String]> {
     if !path.is_folder() {
         return Cow::Borrowed(&[]);
     }
@@ -321,6 +294,7 @@ mod tests {
 
     use super::*;
     use crate::host::Hosts;
+    use crate::model::Site;
     use crate::route::Routes;
     use crate::template::Template;
 
@@ -358,19 +332,21 @@ mod tests {
             None => (target, None),
         };
         let path = SafePath::parse(path).unwrap();
-        match plan(site, 0, path, query, b"Example.org:8080", Scheme::Http) {
-            Plan::Files(files) => {
+        match plan(site.hosts.at(0), path).action {
+            PlannedAction::Files(files) => {
                 format!("{} {} {}", files.root.display(), files.path.as_str(), files.below().as_str())
             }
-            Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
-            Plan::Application(planned) => format!("{} {}", planned.name, planned.path_info),
-            Plan::Scripts(scripts) => format!("{:?}", scripts.walk),
-            Plan::Status { status, why, .. } => format!("{} {why:?}", status.code()),
+            PlannedAction::Redirect(redirect) => {
+                let location = redirect.location(query, b"Example.org:8080", Scheme::Http);
+                format!("{} {location}", redirect.status.code())
+            }
+            PlannedAction::Application(planned) => format!("{} {}", planned.script_name, planned.path_info),
+            PlannedAction::Status(status, cause) => format!("{} {cause:?}", status.code()),
         }
     }
 
     #[test]
-    fn a_path_leads_to_files_elsewhere_or_nowhere() {
+    fn plans_files_redirects_and_statuses() {
         let site = site(vec![
             ("/downloads/", files_in("/mnt/files", 1)),
             ("/a/b/", files_in("/mnt/b", 2)),
@@ -391,7 +367,7 @@ mod tests {
             ("/downloads/x/", "/mnt/files downloads/x/ x/"),
             ("/a/b/c/d", "/mnt/b a/b/c/d c/d"),
             ("/other/x", "/mnt/other other/x other/x"),
-            ("/gone", "410 Answer"),
+            ("/gone", "410 Route"),
             ("/one", "/mnt/files downloads/x y x y"),
             ("/loop", "500 Rewrite"),
             ("/grow/a", "500 Rewrite"),
@@ -405,8 +381,8 @@ mod tests {
         }
     }
 
-    /// What is told to the fallback of `/`, or else `none`.
-    fn told(fallback: &str, types: FallbackFor, target: &str) -> String {
+    /// The fallback of `/` and its variables, or else `none`.
+    fn fallback_outcome(fallback: &str, types: FallbackFor, target: &str) -> String {
         let mut site = site(vec![("/app/", files_in("/srv", 0))]);
         let (path, query) = Template::fallback(fallback).unwrap();
         let base = Pattern::EVERYTHING;
@@ -419,11 +395,11 @@ mod tests {
         site.hosts = Hosts::new(vec![host]).unwrap();
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let asked = SafePath::parse(path).unwrap();
-        let route = plan(&site, 0, asked.clone(), query, b"", Scheme::Http).route();
-        match super::fallback(&site, 0, route, &asked, query, b"", Scheme::Http) {
+        let requested = SafePath::parse(path).unwrap();
+        let host = site.hosts.at(0);
+        match plan_fallback(host, planned_route(host, requested.clone()), &requested, query) {
             Some(fallback) => {
-                let Told { path_info, query } = fallback.told;
+                let FallbackVariables { path_info, query } = fallback.variables;
                 format!("{} {path_info} {}", fallback.path, query.as_deref().unwrap_or("as sent"))
             }
             None => "none".to_owned(),
@@ -431,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_is_told_what_was_asked() {
+    fn passes_the_requested_path_and_query_to_a_fallback() {
         for (fallback, target, expected) in [
             ("/index.php", "/", "/index.php / as sent"),
             ("/index.php", "/a/b/?x=y", "/index.php /a/b/ as sent"),
@@ -453,12 +429,16 @@ mod tests {
             ("/d.php?id=x y", "/a", "/d.php /a id=x%20y"),
             ("/d.php?", "/a?b", "/d.php /a as sent"),
         ] {
-            assert_eq!(told(fallback, FallbackFor::Pages, target), expected, "{fallback} {target}");
+            assert_eq!(
+                fallback_outcome(fallback, FallbackFor::Pages, target),
+                expected,
+                "{fallback} {target}"
+            );
         }
     }
 
     #[test]
-    fn a_fallback_is_for_pages_unless_it_is_for_all() {
+    fn plans_a_fallback_for_assets_only_if_it_is_for_all() {
         for asset in [
             "/a.js",
             "/a.mjs",
@@ -475,8 +455,8 @@ mod tests {
             "/a.mp4",
             "/a.ogg",
         ] {
-            assert_eq!(told("/i", FallbackFor::Pages, asset), "none", "{asset}");
-            assert_ne!(told("/i", FallbackFor::All, asset), "none", "{asset}");
+            assert_eq!(fallback_outcome("/i", FallbackFor::Pages, asset), "none", "{asset}");
+            assert_ne!(fallback_outcome("/i", FallbackFor::All, asset), "none", "{asset}");
         }
         for page in [
             "/",
@@ -495,12 +475,12 @@ mod tests {
             "/js",
             "/a.",
         ] {
-            assert_ne!(told("/i", FallbackFor::Pages, page), "none", "{page}");
+            assert_ne!(fallback_outcome("/i", FallbackFor::Pages, page), "none", "{page}");
         }
     }
 
     #[test]
-    fn a_redirect_is_composed_of_what_was_asked() {
+    fn composes_the_location_of_a_redirect() {
         fn check(pattern: &str, to: &str, target: &str, expected: &str) {
             let site = site(vec![(pattern, redirect(to))]);
             assert_eq!(outcome(&site, target), format!("302 {expected}"), "{pattern} {to} {target}");
@@ -523,19 +503,16 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_not_sent_is_the_own_one() {
+    fn redirects_to_the_name_of_the_host_if_the_request_has_none() {
         let mut site = site(vec![("/", redirect("https://$host/"))]);
-        let location = |site: &Site, authority: &str| match plan(
-            site,
-            0,
-            SafePath::parse("/").unwrap(),
-            None,
-            authority.as_bytes(),
-            Scheme::Http,
-        ) {
-            Plan::Redirect { location, .. } => location,
-            other => panic!("{other:?}"),
-        };
+        let location =
+            |site: &Site, authority: &str| match plan(site.hosts.at(0), SafePath::parse("/").unwrap()).action
+            {
+                PlannedAction::Redirect(redirect) => {
+                    redirect.location(None, authority.as_bytes(), Scheme::Http)
+                }
+                other => panic!("{other:?}"),
+            };
         assert_eq!(location(&site, ""), "https://localhost/");
         let host = Host { names: vec!["*.b".to_owned(), "a.b".to_owned()], ..site.hosts[0].clone() };
         site.hosts = Hosts::new(vec![host]).unwrap();
@@ -546,14 +523,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_request_adds_a_line_or_a_host_to_a_redirect(
+        fn never_redirects_to_a_line_or_a_host_of_the_request(
             path in "/[ -~é\u{1}-\u{1f}]{0,30}", query in "\\PC{0,20}", authority in "\\PC{0,20}",
         ) {
             let site = site(vec![("/", redirect("$path$query")), ("/s/", redirect("https://$host/$rest"))]);
             let Ok(path) = SafePath::parse(&path) else { return Ok(()) };
-            if let Plan::Redirect { location, .. } =
-                plan(&site, 0, path, Some(&query), authority.as_bytes(), Scheme::Https)
-            {
+            if let PlannedAction::Redirect(redirect) = plan(site.hosts.at(0), path).action {
+                let location = redirect.location(Some(&query), authority.as_bytes(), Scheme::Https);
                 prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{location:?}");
                 let local = location.starts_with('/') && !location.starts_with("//");
                 prop_assert!(local || location.starts_with("https://"), "{location:?}");

@@ -7,7 +7,7 @@ use std::fmt;
 use taipan_http::target::{SafePath, Scheme, encode_path};
 
 use crate::host::name_of;
-use crate::model::{Host, Route};
+use crate::model::Host;
 use crate::route::Pattern;
 
 /// Variables in one template.
@@ -197,7 +197,7 @@ impl Template {
         (decoded.len() <= MAX_REWRITTEN).then(|| safe_path(&decoded))?
     }
 
-    pub fn location(&self, values: &Values) -> String {
+    pub fn location(&self, values: &Variables) -> String {
         let mut location = String::with_capacity(self.text.len() + values.path.len() + 16);
         for piece in &self.pieces {
             match piece {
@@ -346,25 +346,25 @@ fn encode_byte(byte: u8, out: &mut String) {
     out.extend(['%', digit(byte >> 4), digit(byte)]);
 }
 
-/// What the variables of a redirect stand for.
-pub struct Values<'a> {
+/// The values of the variables in a redirect.
+pub struct Variables<'a> {
     pub host: &'a Host,
     pub authority: &'a [u8],
     pub scheme: Scheme,
     pub query: Option<&'a str>,
     /// Decoded, without the leading slash.
     pub path: &'a str,
-    pub route: &'a Route,
+    pub pattern: &'a Pattern,
 }
 
-impl Values<'_> {
+impl Variables<'_> {
     fn write(&self, variable: Variable, out: &mut String) {
         match variable {
             Variable::Path => {
                 out.push('/');
                 encode_path(self.path, out);
             }
-            Variable::Rest => encode_path(self.route.base().rest(self.path), out),
+            Variable::Rest => encode_path(self.pattern.rest(self.path), out),
             Variable::Query => {
                 if let Some(query) = self.query.filter(|query| !query.is_empty()) {
                     out.push('?');

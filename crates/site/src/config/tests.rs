@@ -8,7 +8,7 @@ use taipan_http::target::{SafePath, Scheme};
 use super::keys::{self, Initial, Key, Kind, Scope};
 use super::*;
 use crate::model::*;
-use crate::plan::{Plan, plan};
+use crate::plan::{PlannedAction, plan};
 
 /// Files by path. A pattern matches by what is before and after its star.
 struct Files<'t>(&'t [(&'t str, &'t str)]);
@@ -562,14 +562,21 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
 
 /// The root that `path` of `authority` is beneath, or what else is done.
 fn answer(site: &Site, authority: &str, path: &str) -> String {
-    use crate::plan::{Plan, plan};
     let path = taipan_http::target::SafePath::parse(path).unwrap();
-    match plan(site, site.host(authority.as_bytes()), path, None, authority.as_bytes(), Scheme::Http) {
-        Plan::Files(files) => format!("{} {}", files.root.display(), files.below()),
-        Plan::Redirect { status, location, .. } => format!("{} {location}", status.code()),
-        Plan::Scripts(_) => "scripts".to_owned(),
-        Plan::Application(planned) => format!("application {} {}", planned.name, planned.path_info),
-        Plan::Status { status, .. } => status.code().to_string(),
+    let plan = plan(site.hosts.at(site.host(authority.as_bytes())), path);
+    if plan.walk.is_some() {
+        return "scripts".to_owned();
+    }
+    match plan.action {
+        PlannedAction::Files(files) => format!("{} {}", files.root.display(), files.below()),
+        PlannedAction::Redirect(redirect) => {
+            let location = redirect.location(None, authority.as_bytes(), Scheme::Http);
+            format!("{} {location}", redirect.status.code())
+        }
+        PlannedAction::Application(planned) => {
+            format!("application {} {}", planned.script_name, planned.path_info)
+        }
+        PlannedAction::Status(status, _) => status.code().to_string(),
     }
 }
 
@@ -1204,8 +1211,8 @@ fn applications_are_read_as_they_are_written() {
 
     let led = |target: &str| {
         let path = SafePath::parse(target).unwrap();
-        match plan(&site, 0, path, None, b"h", Scheme::Http) {
-            Plan::Application(planned) => format!("{} {}", planned.name, planned.path_info),
+        match plan(site.hosts.at(0), path).action {
+            PlannedAction::Application(planned) => format!("{} {}", planned.script_name, planned.path_info),
             other => format!("{other:?}"),
         }
     };

@@ -1,12 +1,12 @@
 use std::io;
 
-use taipan_http::target::{Scheme, encode_path};
+use taipan_http::target::encode_path;
 
 use super::*;
 use crate::config::{self, Source};
 use crate::model::Interpreter;
 use crate::model::Site;
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, PlannedAction, plan};
 
 struct One(String);
 
@@ -51,33 +51,33 @@ impl Disk {
 /// What is done for `target`, in one line.
 fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
     let path = SafePath::parse(target).unwrap();
-    said(site, disk, plan(site, 0, path, None, b"", Scheme::Http))
-}
-
-fn said(site: &Site, disk: &Disk, plan: Plan) -> String {
-    match plan {
-        Plan::Files(files) => format!("files {}", files.root.join(files.below().as_str()).display()),
-        Plan::Application(planned) => format!("application {} + {}", planned.name, planned.path_info),
-        Plan::Redirect { status, .. } | Plan::Status { status, .. } => status.code().to_string(),
-        Plan::Scripts(scripts) => {
-            let crate::plan::Scripts { walk, otherwise } = *scripts;
-            let looked = walk.end(|step| Ok::<_, ()>(disk.stands(step))).unwrap();
-            match looked {
-                Verdict::Run(at) => {
-                    let step = &walk.steps[at];
-                    let (_, script) = script(site.hosts.at(0), step).unwrap();
-                    let by = script.interpreter.as_ref().map(|by| match by {
-                        Interpreter::Program(path) => format!("{} ", path.display()),
-                        Interpreter::Application(id) => format!("application {id} "),
-                    });
-                    let (file, info) = (step.file(), &step.path_info);
-                    format!("{}{} as {} + {info}", by.unwrap_or_default(), file.display(), step.name)
-                }
-                Verdict::Denied(_) | Verdict::Folder => "403".to_owned(),
-                Verdict::ToFolder => "to the folder".to_owned(),
-                Verdict::Otherwise => said(site, disk, otherwise),
+    let Plan { walk, action, .. } = plan(site.hosts.at(0), path);
+    if let Some(walk) = walk {
+        match walk.end(|step| Ok::<_, ()>(disk.stands(step))).unwrap() {
+            Verdict::Run(at) => {
+                let step = &walk.steps[at];
+                let (_, script) = script(site.hosts.at(0), step).unwrap();
+                let by = script.interpreter.as_ref().map(|by| match by {
+                    Interpreter::Program(path) => format!("{} ", path.display()),
+                    Interpreter::Application(id) => format!("application {id} "),
+                });
+                let (file, info) = (step.file(), &step.path_info);
+                return format!("{}{} as {} + {info}", by.unwrap_or_default(), file.display(), step.name);
             }
+            Verdict::Denied(_) | Verdict::Folder => return "403".to_owned(),
+            Verdict::ToFolder => return "to the folder".to_owned(),
+            Verdict::Otherwise => {}
         }
+    }
+    match action {
+        PlannedAction::Files(files) => {
+            format!("files {}", files.root.join(files.below().as_str()).display())
+        }
+        PlannedAction::Application(planned) => {
+            format!("application {} + {}", planned.script_name, planned.path_info)
+        }
+        PlannedAction::Redirect(redirect) => redirect.status.code().to_string(),
+        PlannedAction::Status(status, _) => status.code().to_string(),
     }
 }
 
@@ -320,7 +320,7 @@ fn a_script_is_never_an_index_that_is_sent() {
     let site = site("index = [\"a.php\", \"b.html\", \"c.php\"]\n[[route]]\npath = \"*.php\"\ncgi = true");
     let index = |target: &str| {
         let path = SafePath::parse(target).unwrap();
-        let files = plan(&site, 0, path, None, b"", Scheme::Http).files();
+        let files = plan(site.hosts.at(0), path).files();
         files.map(|files| files.index.into_owned())
     };
     assert_eq!(index("/"), Some(vec!["b.html".to_owned()]));
@@ -328,7 +328,7 @@ fn a_script_is_never_an_index_that_is_sent() {
     assert_eq!(index("/a.php"), None);
     let alias = "[[route]]\npath = \"*.php\"\ncgi = true\n[[route]]\npath = \"/a/\"\nalias = \"/b\"\nindex = \"a.php\"";
     let site = self::site(alias);
-    let files = plan(&site, 0, SafePath::parse("/a").unwrap(), None, b"", Scheme::Http).files().unwrap();
+    let files = plan(site.hosts.at(0), SafePath::parse("/a").unwrap()).files().unwrap();
     assert_eq!(
         (files.below().as_str(), files.index.len()),
         ("", 0),
