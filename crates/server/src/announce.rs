@@ -1,4 +1,5 @@
-//! What is said on standard error when the program begins to serve: what, where, and for whom.
+//! The lines on standard error when the program begins to serve: what it serves, at which addresses, and which clients
+//! can reach them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,8 +15,8 @@ pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Listener>) 
         }
         _ => "a configuration".to_owned(),
     };
-    let whom = site.user.as_ref().map_or(String::new(), |user| format!(", as user {user}"));
-    terminal::err(format_args!("taipan {} serves {what}{whom}", env!("CARGO_PKG_VERSION")));
+    let user = site.user.as_ref().map_or(String::new(), |user| format!(", as user {user}"));
+    terminal::err(format_args!("taipan {} serves {what}{user}", env!("CARGO_PKG_VERSION")));
     for address in addresses {
         match address {
             Listener::Unix(path) => {
@@ -46,7 +47,7 @@ fn announce_tcp(address: SocketAddr) {
     }
 }
 
-/// The addresses of this machine, those of loopback first.
+/// The addresses of this machine, loopback addresses first.
 fn own_addresses() -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
         .into_iter()

@@ -1,9 +1,9 @@
-//! Buffers with a bound on what they cost: a `Vec` that grows by doubling may take twice what it holds.
+//! Appending to a buffer without wasting memory: a `Vec` that grows by doubling may allocate twice what it holds.
 
 /// Bytes by which a buffer grows.
 const STEP: usize = 4 * 1024;
 
-/// Appends; no more than one step is taken beyond what is needed.
+/// Appends `bytes`. The capacity exceeds the length by less than one step.
 #[inline]
 pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     if to.capacity() - to.len() < bytes.len() {
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_grows_by_steps() {
+    fn append_grows_a_buffer_by_steps() {
         let mut buffer = Vec::new();
         for _ in 0..10_000 {
             append(&mut buffer, b"abc");

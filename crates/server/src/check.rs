@@ -15,7 +15,7 @@ use site::memory::{self, Use};
 use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
 
 use crate::files::roots::OpenRoots;
-use crate::flags::What;
+use crate::control::SiteSource;
 use crate::master::sockets;
 use crate::privilege::Identity;
 use crate::spawner::cgroup;
@@ -169,7 +169,7 @@ fn addresses(path: &Path, site: &Site) -> Vec<Finding> {
             "there is no address to listen on but what the program is started with, as by a socket unit";
         return vec![Finding::warning(&["listen"], "", text)];
     }
-    let is_running = control::is_served(&What::Config(path.to_owned()));
+    let is_running = control::is_served(&SiteSource::Config(path.to_owned()));
     let finding = |address| {
         let problem = sockets::listen_problem(address)?;
         if problem.is_in_use() && is_running {

@@ -1,12 +1,12 @@
-//! The time as one worker sees it: the wall clock to the second, with its text for `Date`, and a coarse
-//! count of ticks for deadlines. Reading it costs no system call.
+//! The clock of one worker: the wall clock to the second, its text for `Date`, and a coarse count of ticks for
+//! deadlines. Reading it costs no system call.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How often deadlines are looked at.
+/// How often deadlines are checked.
 pub const TICK: Duration = Duration::from_millis(250);
 
 /// Ticks since the worker started; wraps after 34 years.
@@ -24,7 +24,7 @@ impl Clock {
         Clock { now: Cell::new(now), date: Cell::new(taipan_http::date::format(now)), ticks: Cell::new(0) }
     }
 
-    /// Seconds since 1970, read anew; the text of `Date` follows when the second changes.
+    /// Reads the clock and returns the seconds since 1970. A new second also updates the text of `Date`.
     #[inline]
     pub fn read(&self) -> i64 {
         let now = wall();
@@ -35,13 +35,13 @@ impl Clock {
         now
     }
 
-    /// The second last read.
+    /// The second that was read last.
     #[inline]
     pub fn now(&self) -> i64 {
         self.now.get()
     }
 
-    /// The value of `Date` for the second last read.
+    /// The value of `Date` for the second that was read last.
     #[inline]
     pub fn date(&self) -> [u8; taipan_http::date::LEN] {
         self.date.get()
@@ -57,12 +57,12 @@ impl Clock {
     }
 }
 
-/// A duration in ticks, rounded up, so that no deadline comes early.
+/// A duration in ticks, rounded up so that no deadline expires early.
 pub fn in_ticks(duration: Duration) -> Ticks {
     duration.as_millis().div_ceil(TICK.as_millis()).try_into().unwrap_or(Ticks::MAX)
 }
 
-/// Microseconds of a clock that only goes forward.
+/// Microseconds of the monotonic clock.
 #[inline]
 pub fn micros() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);

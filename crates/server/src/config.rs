@@ -1,4 +1,4 @@
-//! The disk side of configuration: reads the files that `site::config` asks for.
+//! Reads the files of a configuration for `site::config`, which does no I/O itself.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use site::model::Site;
 use site::route::Pattern;
 use taipan_http::target::SafePath;
 
-/// Reads a configuration completely. Errors: all that is wrong with it, one line each.
+/// Reads a configuration. Errors: every mistake in it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
     read(path).map(|configuration| configuration.site)
 }
 
-/// As `load`, with warnings, and where everything stands.
+/// Like `load`, and also returns the warnings and the position of each value.
 pub fn read(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
     let mut configuration = site::config::read(path, &Disk)?;
-    // Where there is no present folder, relative paths lead nowhere in any case.
+    // Without a current folder, relative paths cannot be resolved at all.
     if let Ok(here) = std::env::current_dir() {
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
@@ -33,7 +33,7 @@ impl Source for Disk {
         Ok(text)
     }
 
-    /// One folder after the other, as deep as the pattern has components.
+    /// Expands the pattern component by component.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = vec![PathBuf::new()];
         for part in pattern.components() {
@@ -55,8 +55,8 @@ impl Source for Disk {
     }
 }
 
-/// What matches in one folder; hidden files only if the pattern says so. A folder that is not there has
-/// nothing in it.
+/// The entries of one folder that match the pattern. Hidden files match only a pattern that begins with a dot. A missing
+/// folder counts as empty.
 fn matching(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     let at = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = match std::fs::read_dir(at) {
@@ -77,7 +77,7 @@ fn matching(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// As a route's pattern without a slash matches a last segment.
+/// Matches as a route's pattern without a slash matches the last segment of a path.
 fn matches(pattern: &str, name: &str) -> bool {
     let path = SafePath::parse("/").ok().and_then(|root| root.join(name));
     let pattern = Pattern::parse(pattern).ok();

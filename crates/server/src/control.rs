@@ -1,35 +1,48 @@
-//! The control socket: how `taipan reload`, `taipan upgrade` and `taipan stats` speak to a running
-//! program. Its name is made of the configuration, or the folder, that is served; it stands in no folder
-//! (`unix(7)`, abstract), so that nothing is left behind. Only root, and whoever runs the program, are
-//! listened to, and believed.
+//! The control socket: `taipan reload`, `taipan upgrade` and `taipan stats` send their requests to a running program
+//! through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
+//! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
+//! program.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 
 use crate::ipc::Form;
-use crate::served::What;
 use crate::terminal;
 
-/// A reload may have to wait for another one, and for roots on disks that do not answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+/// How long `taipan reload` waits. A reload may have to wait for another one, and for roots on disks that do not
+/// respond.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of a request.
 const MAX_REQUEST: usize = 64;
-/// How long a client may take to say what it wants.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
-/// Clients that may be waiting for an answer.
+/// How long the master waits for a client's request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CLIENTS: usize = 16;
-/// The first line of an answer.
+/// The first line of a response.
 const DONE: &str = "done\n";
 const FAILED: &str = "failed\n";
 
-/// What can be asked of a running program.
+/// Where a site comes from: it identifies the running program that serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SiteSource {
+    Folder(PathBuf),
+    Config(PathBuf),
+}
+
+impl SiteSource {
+    fn path(&self) -> &Path {
+        let (SiteSource::Config(path) | SiteSource::Folder(path)) = self;
+        path
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     Reload,
@@ -44,9 +57,9 @@ const REQUESTS: [(&str, Request); 4] = [
     ("stats json", Request::Stats(Form::Json)),
 ];
 
-/// `taipan reload`, and the like: asks, prints the answer, and exits with 0 if it was done, with 1 if not.
-pub fn ask(what: &What, request: Request) -> ExitCode {
-    match answer(what, request) {
+/// Sends a request and prints the response. Exits with 0 if the request was done, with 1 if it failed.
+pub fn send(source: &SiteSource, request: Request) -> ExitCode {
+    match response(source, request) {
         Ok((true, text)) => {
             terminal::print(&text);
             ExitCode::SUCCESS
@@ -62,48 +75,46 @@ pub fn ask(what: &What, request: Request) -> ExitCode {
     }
 }
 
-fn answer(what: &What, request: Request) -> io::Result<(bool, String)> {
-    let (What::Config(path) | What::Folder(path)) = what;
-    let nobody = |error: io::Error| match error.kind() {
+fn response(source: &SiteSource, request: Request) -> io::Result<(bool, String)> {
+    let path = source.path().display();
+    let not_running = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => io::Error::other(format!(
-            "no taipan serves {}; name what it was started with: -c FILE, or --root DIR",
-            path.display()
+            "no taipan serves {path}; name what it was started with: -c FILE, or --root DIR"
         )),
-        _ => io::Error::other(format!("{}: {error}", path.display())),
+        _ => io::Error::other(format!("{path}: {error}")),
     };
-    let mut stream = UnixStream::connect_addr(&address(what)?).map_err(nobody)?;
+    let mut stream = UnixStream::connect_addr(&address(source)?).map_err(not_running)?;
     if !is_trusted(&stream) {
-        return Err(io::Error::other("the program that answers runs neither as root nor as you"));
+        return Err(io::Error::other("the running program belongs neither to root nor to you"));
     }
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     let word = REQUESTS.iter().find(|(_, known)| *known == request).map_or("", |(word, _)| word);
-    // Whoever does not want to hear it may have answered and closed already.
+    // The program may have rejected this client and closed the connection; its response can be read all the same.
     _ = stream.write_all(format!("{word}\n").as_bytes());
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
+    let mut response = Vec::new();
+    match stream.read_to_end(&mut response) {
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
         _ => {}
     }
-    let said = String::from_utf8_lossy(&said);
-    match said.split_once('\n') {
-        None => Err(io::Error::other("the program ended without an answer; see its error log")),
+    let response = String::from_utf8_lossy(&response);
+    match response.split_once('\n') {
+        None => Err(io::Error::other("the program ended without a response; see its error log")),
         Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
     }
 }
 
 /// Does a running program serve this already?
-pub fn is_served(what: &What) -> bool {
-    address(what)
+pub fn is_served(source: &SiteSource) -> bool {
+    address(source)
         .and_then(|address| UnixStream::connect_addr(&address))
         .is_ok_and(|stream| is_trusted(&stream))
 }
 
-/// Of the path as it is, however it was written.
-fn address(what: &What) -> io::Result<SocketAddr> {
-    let (What::Config(path) | What::Folder(path)) = what;
+/// Every spelling of a path has the same address.
+fn address(source: &SiteSource) -> io::Result<SocketAddr> {
+    let path = source.path();
     let missing = |e| io::Error::other(format!("{}: {e}", path.display()));
-    let path = path.canonicalize().map_err(missing)?;
-    let hash = twox_hash::XxHash3_128::oneshot(path.as_os_str().as_bytes());
+    let hash = twox_hash::XxHash3_128::oneshot(path.canonicalize().map_err(missing)?.as_os_str().as_bytes());
     SocketAddr::from_abstract_name(format!("taipan-{hash:032x}"))
 }
 
@@ -112,32 +123,37 @@ fn is_trusted(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-/// The master's end.
+/// The master's end of the control socket.
 pub struct Control {
     listener: UnixListener,
     clients: Vec<Client>,
 }
 
-/// Somebody who asks.
 pub struct Client {
     stream: UnixStream,
-    said: Vec<u8>,
-    until: Instant,
+    received: Vec<u8>,
+    deadline: Instant,
+}
+
+/// What a client has sent so far.
+enum Received {
+    Incomplete,
+    Request(Request),
+    Unknown,
 }
 
 impl Control {
-    /// Errors: another program serves the same; one that is being replaced gives up its socket.
-    pub fn open(what: &What) -> io::Result<Control> {
-        let listener = UnixListener::bind_addr(&address(what)?)?;
-        Control::of(listener)
+    /// Errors: another program serves the same site.
+    pub fn open(source: &SiteSource) -> io::Result<Control> {
+        Control::with(UnixListener::bind_addr(&address(source)?)?)
     }
 
-    /// With the socket of the program before.
+    /// Takes the socket that the predecessor hands off.
     pub fn inherit(fd: OwnedFd) -> io::Result<Control> {
-        Control::of(UnixListener::from(fd))
+        Control::with(UnixListener::from(fd))
     }
 
-    fn of(listener: UnixListener) -> io::Result<Control> {
+    fn with(listener: UnixListener) -> io::Result<Control> {
         listener.set_nonblocking(true)?;
         Ok(Control { listener, clients: Vec::new() })
     }
@@ -150,84 +166,73 @@ impl Control {
         &self.clients
     }
 
-    /// May another one be let in?
-    pub fn has_room(&self) -> bool {
-        self.clients.len() < MAX_CLIENTS
+    pub fn is_at_capacity(&self) -> bool {
+        self.clients.len() >= MAX_CLIENTS
     }
 
-    /// When the next one has taken too long to say what it wants.
+    /// The earliest deadline of a client that has not sent its request.
     pub fn deadline(&self) -> Option<Instant> {
-        self.clients.iter().map(|client| client.until).min()
+        self.clients.iter().map(|client| client.deadline).min()
     }
 
-    /// Lets clients in, hears what they say, and gives out those who have said it.
-    pub fn turn(&mut self) -> Vec<(Client, Request)> {
-        while self.has_room() {
+    /// Accepts clients, reads what they have sent, and returns the complete requests.
+    pub fn receive(&mut self) -> Vec<(Client, Request)> {
+        while !self.is_at_capacity() {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            let client = Client { stream, said: Vec::new(), until: Instant::now() + REQUEST_PATIENCE };
+            let client = Client { stream, received: Vec::new(), deadline: Instant::now() + REQUEST_TIMEOUT };
             match client.stream.set_nonblocking(true) {
                 Ok(()) if is_trusted(&client.stream) => self.clients.push(client),
                 _ => client.failed(["only root and the user that runs this program may do this"]),
             }
         }
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         let now = Instant::now();
         for mut client in std::mem::take(&mut self.clients) {
-            match client.hear() {
-                Heard::All(request) => asked.push((client, request)),
-                Heard::Part if now < client.until => self.clients.push(client),
-                Heard::Part => {}
-                Heard::Nonsense => client.failed(["this version does not know that request"]),
+            match client.receive() {
+                Received::Request(request) => requests.push((client, request)),
+                Received::Incomplete if now < client.deadline => self.clients.push(client),
+                Received::Incomplete => {}
+                Received::Unknown => client.failed(["this version does not know that request"]),
             }
         }
-        asked
+        requests
     }
 }
 
-enum Heard {
-    Part,
-    All(Request),
-    Nonsense,
-}
-
 impl Client {
-    fn hear(&mut self) -> Heard {
+    fn receive(&mut self) -> Received {
         let mut buffer = [0; MAX_REQUEST];
-        match self.stream.read(&mut buffer) {
-            Ok(0) => Heard::Nonsense,
-            Ok(n) => {
-                self.said.extend_from_slice(&buffer[..n]);
-                match self.said.strip_suffix(b"\n") {
-                    None if self.said.len() < MAX_REQUEST => Heard::Part,
-                    None => Heard::Nonsense,
-                    Some(line) => {
-                        let known = REQUESTS.iter().find(|(word, _)| word.as_bytes() == line);
-                        known.map_or(Heard::Nonsense, |(_, request)| Heard::All(*request))
-                    }
-                }
+        let Ok(n) = self.stream.read(&mut buffer) else { return Received::Incomplete };
+        self.received.extend_from_slice(&buffer[..n]);
+        match self.received.strip_suffix(b"\n") {
+            _ if n == 0 => Received::Unknown,
+            None if self.received.len() < MAX_REQUEST => Received::Incomplete,
+            None => Received::Unknown,
+            Some(line) => {
+                let known = REQUESTS.iter().find(|(word, _)| word.as_bytes() == line);
+                known.map_or(Received::Unknown, |(_, request)| Received::Request(*request))
             }
-            Err(_) => Heard::Part,
         }
     }
 
     pub fn done(mut self, text: &str) {
-        self.answer(DONE, text);
+        self.respond(DONE, text);
     }
 
     pub fn failed<'a>(mut self, lines: impl IntoIterator<Item = &'a str>) {
         let text: String = lines.into_iter().map(|line| format!("{line}\n")).collect();
-        self.answer(FAILED, &text);
+        self.respond(FAILED, &text);
     }
 
-    /// For somebody else who goes on with the answer.
-    pub fn into_answering(mut self) -> OwnedFd {
-        self.answer(DONE, "");
+    /// Sends the first line; another process writes the rest of the response to the returned socket.
+    pub fn into_done_socket(mut self) -> OwnedFd {
+        self.respond(DONE, "");
         self.stream.into()
     }
 
-    /// An answer is smaller than what a socket takes at once.
-    fn answer(&mut self, first: &str, text: &str) {
-        // Whoever has stopped waiting need not be told.
+    /// A response is smaller than the socket's buffer.
+    fn respond(&mut self, first: &str, text: &str) {
+        // The client may have given up waiting.
         _ = self.stream.write_all(format!("{first}{text}").as_bytes());
     }
 }

@@ -26,7 +26,7 @@ use crate::services::Services;
 use crate::{start, terminal};
 
 pub fn explain(asked: &Explain) -> ExitCode {
-    let site = match start::load(&asked.what) {
+    let site = match start::load(&asked.source) {
         Ok(site) => site,
         Err(lines) => {
             lines.iter().for_each(|line| terminal::err(format_args!("taipan: {line}")));

@@ -7,9 +7,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::control::Request;
+use crate::control::{Request, SiteSource};
 use crate::ipc::Form;
-pub use crate::served::What;
 
 /// What the program is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub enum Command {
     },
     /// Of a program that runs.
     Ask {
-        what: What,
+        source: SiteSource,
         request: Request,
     },
     Explain(Explain),
@@ -36,7 +35,7 @@ pub enum Command {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serve {
-    pub what: What,
+    pub source: SiteSource,
     /// In place of the configured ones, or of the default; empty: not given.
     pub listen: Vec<String>,
     pub workers: Option<usize>,
@@ -46,7 +45,7 @@ pub struct Serve {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explain {
-    pub what: What,
+    pub source: SiteSource,
     pub method: String,
     pub url: String,
     pub fields: Vec<String>,
@@ -445,13 +444,13 @@ impl Given {
             }
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
-                let what = what(self.config, self.root)?;
+                let source = source(self.config, self.root)?;
                 let mut arguments = self.arguments.into_iter();
                 let (method, url) = (
                     text(arguments.next().unwrap_or_default())?,
                     text(arguments.next().unwrap_or_default())?,
                 );
-                Ok(Command::Explain(Explain { what, method, url, fields: self.fields }))
+                Ok(Command::Explain(Explain { source, method, url, fields: self.fields }))
             }
             "healthcheck" => {
                 self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
@@ -501,15 +500,15 @@ impl Given {
                     ));
                 }
                 let Given { listen, workers, access_log, user, config, arguments, .. } = self;
-                let what = what(config, arguments.into_iter().next().map(PathBuf::from))?;
-                Ok(Command::Serve(Serve { what, listen, workers, access_log, user }))
+                let source = source(config, arguments.into_iter().next().map(PathBuf::from))?;
+                Ok(Command::Serve(Serve { source, listen, workers, access_log, user }))
             }
         }
     }
 
     fn ask(self, request: Request) -> Result<Command, UsageError> {
         self.exactly(0, "name the configuration that the program was started with by -c FILE")?;
-        Ok(Command::Ask { what: what(self.config, self.root)?, request })
+        Ok(Command::Ask { source: source(self.config, self.root)?, request })
     }
 
     /// Errors: what stands first is not a folder but a misspelt command, by what is with it.
@@ -528,11 +527,11 @@ impl Given {
     }
 }
 
-fn what(config: Option<PathBuf>, folder: Option<PathBuf>) -> Result<What, UsageError> {
+fn source(config: Option<PathBuf>, folder: Option<PathBuf>) -> Result<SiteSource, UsageError> {
     match (config, folder) {
         (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
-        (Some(config), None) => Ok(What::Config(config)),
-        (None, folder) => Ok(What::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
+        (Some(config), None) => Ok(SiteSource::Config(config)),
+        (None, folder) => Ok(SiteSource::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
     }
 }
 
@@ -737,22 +736,22 @@ mod tests {
         parse(line.split_whitespace().map(OsString::from))
     }
 
-    fn serve(what: What) -> Serve {
-        Serve { what, listen: Vec::new(), workers: None, access_log: None, user: None }
+    fn serve(source: SiteSource) -> Serve {
+        Serve { source, listen: Vec::new(), workers: None, access_log: None, user: None }
     }
 
     #[test]
     fn commands() {
-        let folder = |dir: &str| What::Folder(dir.into());
+        let folder = |dir: &str| SiteSource::Folder(dir.into());
         let table = [
             ("", Command::Serve(serve(folder(".")))),
             ("/srv", Command::Serve(serve(folder("/srv")))),
             ("./check", Command::Serve(serve(folder("./check")))),
-            ("-c a.toml", Command::Serve(serve(What::Config("a.toml".into())))),
+            ("-c a.toml", Command::Serve(serve(SiteSource::Config("a.toml".into())))),
             (
                 "x -l :1 --listen=[::1]:2 -w 3 --access-log off -u web",
                 Command::Serve(Serve {
-                    what: folder("x"),
+                    source: folder("x"),
                     listen: vec![":1".into(), "[::1]:2".into()],
                     workers: Some(3),
                     access_log: Some("off".into()),
@@ -763,15 +762,15 @@ mod tests {
             ("-c a.toml check", Command::Check { config: "a.toml".into() }),
             (
                 "reload -c a.toml",
-                Command::Ask { what: What::Config("a.toml".into()), request: Request::Reload },
+                Command::Ask { source: SiteSource::Config("a.toml".into()), request: Request::Reload },
             ),
-            ("upgrade --root /srv", Command::Ask { what: folder("/srv"), request: Request::Upgrade }),
-            ("stats", Command::Ask { what: folder("."), request: Request::Stats(Form::Text) }),
-            ("stats --json", Command::Ask { what: folder("."), request: Request::Stats(Form::Json) }),
+            ("upgrade --root /srv", Command::Ask { source: folder("/srv"), request: Request::Upgrade }),
+            ("stats", Command::Ask { source: folder("."), request: Request::Stats(Form::Text) }),
+            ("stats --json", Command::Ask { source: folder("."), request: Request::Stats(Form::Json) }),
             (
                 "explain GET /x -H Range:bytes=0-1 --root /srv",
                 Command::Explain(Explain {
-                    what: folder("/srv"),
+                    source: folder("/srv"),
                     method: "GET".into(),
                     url: "/x".into(),
                     fields: vec!["Range:bytes=0-1".into()],

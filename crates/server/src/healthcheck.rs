@@ -1,4 +1,4 @@
-//! `taipan healthcheck URL`: one request from the command line, for containers that have no curl.
+//! `taipan healthcheck URL`: sends one request, for containers that have no curl.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::terminal;
 
-/// Enough for a status line.
+/// Bytes of the response that are read; a status line is shorter.
 const READ: u64 = 256;
 
-/// Exits with 0 if the answer to GET is 2xx or 3xx, with 1 otherwise.
+/// Exits with 0 if the response to GET is 2xx or 3xx, with 1 otherwise.
 pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
     match status(url, timeout) {
         Ok(status) if (200..400).contains(&status) => {
@@ -29,13 +29,13 @@ pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
     }
 }
 
-/// `http://host[:port]/path` or `unix:/path/of/socket[:/path]`.
+/// Requests `http://host[:port]/path` or `unix:/path/of/socket[:/path]` and returns the status.
 fn status(url: &str, timeout: Duration) -> io::Result<u16> {
     let until = Instant::now() + timeout;
     if let Some(rest) = url.strip_prefix("unix:") {
         let (socket, path) = rest.split_once(":/").map_or((rest, String::new()), |(s, p)| (s, p.to_owned()));
         let stream = UnixStream::connect(socket)?;
-        return ask(Deadline { stream, until }, "localhost", &format!("/{path}"));
+        return get(Deadline { stream, until }, "localhost", &format!("/{path}"));
     }
     let rest = url.strip_prefix("http://").ok_or_else(|| {
         io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path")
@@ -48,23 +48,23 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
         .next()
         .ok_or_else(|| io::Error::other("no such host"))?;
     let stream = TcpStream::connect_timeout(&address, timeout)?;
-    ask(Deadline { stream, until }, authority, path)
+    get(Deadline { stream, until }, authority, path)
 }
 
-fn ask(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result<u16> {
+fn get(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result<u16> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: taipan-healthcheck\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    // A reset after the status line does not make it less of an answer.
-    let read = stream.take(READ).read_to_end(&mut answer);
-    let line = String::from_utf8_lossy(&answer);
+    let mut response = Vec::new();
+    // A reset after the status line does not matter.
+    let read = stream.take(READ).read_to_end(&mut response);
+    let line = String::from_utf8_lossy(&response);
     let code = line.strip_prefix("HTTP/1.").and_then(|l| l.get(2..5)).and_then(|c| c.parse().ok());
-    code.ok_or_else(|| read.err().unwrap_or_else(|| io::Error::other("the answer is not HTTP")))
+    code.ok_or_else(|| read.err().unwrap_or_else(|| io::Error::other("the response is not HTTP")))
 }
 
-/// A stream that has a deadline for all of its reads and writes together.
+/// A stream with one deadline for all of its reads and writes together.
 struct Deadline<S> {
     stream: S,
     until: Instant,
@@ -89,9 +89,9 @@ impl Timed for UnixStream {
 }
 
 impl<S: Timed> Deadline<S> {
-    fn hurry(&self) -> io::Result<()> {
+    fn set_remaining_timeout(&self) -> io::Result<()> {
         match self.until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")),
+            Duration::ZERO => Err(io::Error::new(io::ErrorKind::TimedOut, "no response in time")),
             left => self.stream.set_timeout(left),
         }
     }
@@ -99,14 +99,14 @@ impl<S: Timed> Deadline<S> {
 
 impl<S: Timed + Read> Read for Deadline<S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.hurry()?;
+        self.set_remaining_timeout()?;
         self.stream.read(buf)
     }
 }
 
 impl<S: Timed + Write> Write for Deadline<S> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.hurry()?;
+        self.set_remaining_timeout()?;
         self.stream.write(buf)
     }
 

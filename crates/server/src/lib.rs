@@ -8,8 +8,6 @@
 //! Effects only: what is answered is decided in `site`, what a message means in `http`. Each room uses only those below
 //! it; `tests/layers.rs` holds the order.
 
-mod refused_targets;
-
 pub mod check;
 pub mod explain;
 pub mod healthcheck;
@@ -56,7 +54,6 @@ pub mod control;
 pub mod flags;
 pub mod ipc;
 pub mod restart_limit;
-pub mod served;
 
 pub mod announce;
 pub mod buffer;

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(serve) => master::serve(&serve),
         Command::Check { config } => check::check(&config),
-        Command::Ask { what, request } => control::ask(&what, request),
+        Command::Ask { source, request } => control::send(&source, request),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),

@@ -1,33 +1,33 @@
-//! How late the loop is, and what is shed because of it. Knows nothing of requests: it is told how late
-//! each tick came, and says what may still be asked for.
+//! How late a worker's loop is, and which requests it sheds because of that. Knows nothing of requests: it receives the
+//! delay of each tick and returns what to shed.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::clock::TICK;
 
-/// What is shed.
+/// Which requests are shed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shedding {
     Nothing,
-    /// Requests that need a look at a disk, or whose answer is made while it is sent.
+    /// Requests that may wait for a disk, or whose response is made while it is sent.
     Cold,
     /// Every request.
     Everything,
 }
 
-/// The loop must have been late this long before anything is shed.
+/// Shedding begins after the loop has been late for this long.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// So many times the target, and everything is shed.
+/// Everything is shed when the delay exceeds this multiple of the target.
 const FAR: u32 = 10;
 
 pub struct Overload {
-    /// How late a tick may come. Zero: nothing is ever shed.
+    /// The delay that a tick may have. Zero: nothing is ever shed.
     target: Duration,
     shedding: Cell<Shedding>,
-    /// How late the last tick was.
+    /// The delay of the last tick.
     delay: Cell<Duration>,
-    /// For how long every tick has been later than the target, and than `FAR` times it.
+    /// How long every tick has exceeded the target, and `FAR` times the target.
     late: Cell<Duration>,
     far: Cell<Duration>,
 }
@@ -43,8 +43,8 @@ impl Overload {
         }
     }
 
-    /// A tick came `delay` after it was due.
-    pub fn ticked(&self, delay: Duration) {
+    /// Receives a tick that came `delay` after it was due.
+    pub fn on_tick(&self, delay: Duration) {
         self.delay.set(delay);
         let lasted = |clock: &Cell<Duration>, limit: Duration| {
             clock.set(if delay > limit { clock.get() + TICK + delay } else { Duration::ZERO });
@@ -76,13 +76,13 @@ mod tests {
     fn check(target_ms: u64, delays_ms: &[u64], expected: Shedding) {
         let overload = Overload::new(Duration::from_millis(target_ms));
         for &delay in delays_ms {
-            overload.ticked(Duration::from_millis(delay));
+            overload.on_tick(Duration::from_millis(delay));
         }
         assert_eq!(overload.shedding(), expected, "{delays_ms:?}");
     }
 
     #[test]
-    fn sheds_what_is_cold_first_and_only_after_a_while() {
+    fn sheds_cold_requests_first_and_only_after_the_interval() {
         check(100, &[0, 5, 99, 100, 100, 100, 100], Shedding::Nothing);
         check(100, &[150, 150], Shedding::Nothing);
         check(100, &[150, 150, 150], Shedding::Cold);

@@ -1,16 +1,16 @@
-//! Who is at the other end of a connection.
+//! The address of the other end of a connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// Of a socket.
+/// The address family of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Tcp,
     Unix,
 }
 
-/// Who is at the other end, or at that of a proxy. A port of 0 is one that is not known.
+/// The client's address: that of the socket, or the one that a trusted proxy reports. A port of 0 is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     Ip(SocketAddr),
@@ -18,7 +18,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Of a connected socket, with the family that it is of.
+    /// The peer of a connected socket, and the socket's family.
     pub fn of(fd: &OwnedFd) -> Option<(Family, Peer)> {
         let any = rustix::net::getpeername(fd).ok()??;
         match SocketAddr::try_from(any) {

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::model::{AccessLog, Listener, LogFormat, Sink, Site};
 
-use crate::flags::{self, Serve, What};
+use crate::control::SiteSource;
+use crate::flags::{self, Serve};
 use crate::{config, privilege};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The site that a command line asks for. Errors: lines that say what to do.
 pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
-    let mut site = load(&asked.what)?;
+    let mut site = load(&asked.source)?;
     if !asked.listen.is_empty() {
         let read = |text: &String| {
             let address = site::config::listener(text, Path::new(""));
@@ -39,9 +40,9 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     }
     choose_account(&mut site);
     let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format);
-    match (&asked.access_log, &asked.what) {
+    match (&asked.access_log, &asked.source) {
         (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
-        (None, What::Folder(_)) if io::stdout().is_terminal() => {
+        (None, SiteSource::Folder(_)) if io::stdout().is_terminal() => {
             site.log.access = Some(AccessLog { sink: Sink::Stdout, format });
         }
         (None, _) => {}
@@ -58,7 +59,7 @@ pub fn choose_account(site: &mut Site) {
 
 /// What is to be said of the user, where none was named and there is none for this program alone.
 pub fn shared_account(asked: &Serve, site: &Site) -> Option<String> {
-    let is_named = asked.user.is_some() || matches!(asked.what, What::Config(_));
+    let is_named = asked.user.is_some() || matches!(asked.source, SiteSource::Config(_));
     (!is_named && site.user.as_deref() == Some(privilege::NOBODY)).then(|| {
         "it serves as user nobody, as other programs may; to give it a user of its own: \
          useradd --system --user-group --shell /usr/sbin/nologin taipan"
@@ -67,12 +68,12 @@ pub fn shared_account(asked: &Serve, site: &Site) -> Option<String> {
 }
 
 /// A configuration, or a folder with the defaults. Errors: lines that say what to do.
-pub fn load(what: &What) -> Result<Site, Vec<String>> {
-    match what {
-        What::Config(path) => {
+pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
+    match source {
+        SiteSource::Config(path) => {
             config::load(path).map_err(|errors| errors.iter().map(ToString::to_string).collect())
         }
-        What::Folder(folder) => {
+        SiteSource::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
             let mut site = Site::folder(root, vec![Listener::Tcp(DEFAULT_ADDRESS)]);
             // Root is given up; where somebody else is meant, a flag says so.

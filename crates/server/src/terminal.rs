@@ -1,20 +1,20 @@
-//! The terminal, or whatever the standard streams are: nothing written there can end the program. A reader
-//! that stops reading, such as `head`, is no error.
+//! Output on the standard streams. A failed write is ignored: a reader that stops reading, such as `head`, must not
+//! end the program.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-/// A line on standard output.
+/// Writes a line to standard output.
 pub fn out(line: Arguments<'_>) {
     _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A line on standard error.
+/// Writes a line to standard error.
 pub fn err(line: Arguments<'_>) {
     _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Text on standard output, as it is.
+/// Writes text to standard output, without adding a line end.
 pub fn print(text: &str) {
     _ = io::stdout().write_all(text.as_bytes());
 }

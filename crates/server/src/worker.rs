@@ -162,7 +162,7 @@ async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
         }
         let due = Instant::now() + clock::TICK;
         tokio::time::sleep_until(due).await;
-        connections.services.overload.ticked(due.elapsed());
+        connections.services.overload.on_tick(due.elapsed());
         connections.services.clock.tick();
         let now = connections.services.clock.ticks();
         if connections.is_full() {

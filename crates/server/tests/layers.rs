@@ -45,7 +45,6 @@ const LAYERS: &[&str] = &[
     "crashes",
     "flags",
     "control",
-    "served",
     "ipc",
     "announce",
     "terminal",

@@ -15,7 +15,7 @@ use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_PATIENCE};
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
-use crate::flags::What;
+use crate::control::SiteSource;
 use crate::generation::{self, Beginning};
 use crate::ipc::{Channel, MasterCommand};
 use crate::log::{self, OpenSink};
@@ -131,18 +131,18 @@ impl Master {
 
     /// Also where the address is in use because this is the second start of the same.
     fn why_not_listening(&self, error: &ListenError) -> String {
-        let what = &self.asked.what;
+        let what = &self.asked.source;
         if !error.is_in_use() || self.control.is_some() || !control::is_served(what) {
             return error.to_string();
         }
         let address = error.address();
         match what {
-            What::Config(path) => format!(
+            SiteSource::Config(path) => format!(
                 "cannot listen on {address}: it is in use, and a taipan that serves {0} is running already; to \
                  have that one read its configuration again, use taipan reload -c {0}",
                 path.display()
             ),
-            What::Folder(path) => format!(
+            SiteSource::Folder(path) => format!(
                 "cannot listen on {address}: it is in use, and a taipan that serves {} is running already; \
                  stop that one, or choose another address with --listen",
                 path.display()
@@ -152,8 +152,8 @@ impl Master {
 
     /// The folder of `taipan DIR`. It may stand where only this process may go, as beneath root's home.
     fn open_folder(&self, site: &Site) -> Result<Option<Root>, String> {
-        let root = match (&self.asked.what, site.roots().first()) {
-            (What::Folder(_), Some(root)) => *root,
+        let root = match (&self.asked.source, site.roots().first()) {
+            (SiteSource::Folder(_), Some(root)) => *root,
             _ => return Ok(None),
         };
         Root::open(root).map(Some).map_err(|e| format!("cannot open {}: {e}", root.display()))

@@ -170,7 +170,7 @@ impl Master {
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),
             // A second program that serves the same, at other addresses, has no control socket.
-            control: control.or_else(|| Control::open(&asked.what).ok()),
+            control: control.or_else(|| Control::open(&asked.source).ok()),
             notify: Notify::from_environment(),
             site: None,
             sockets,
@@ -225,7 +225,7 @@ impl Master {
             fds.push(readable(generation.channel.as_fd()));
         }
         if let Some(control) = &self.control {
-            if control.has_room() {
+            if !control.is_at_capacity() {
                 what.push(Event::Control);
                 fds.push(readable(control.socket().as_fd()));
             }
@@ -284,14 +284,14 @@ impl Master {
     }
 
     fn on_control(&mut self) {
-        let asked = self.control.as_mut().map(Control::turn).unwrap_or_default();
+        let asked = self.control.as_mut().map(Control::receive).unwrap_or_default();
         for (client, request) in asked {
             match request {
                 Request::Reload => self.reload(vec![client]),
                 Request::Upgrade => self.upgrade(Some(client)),
                 Request::Stats(form) => match self.serving() {
                     Some(generation) => {
-                        let to = client.into_answering();
+                        let to = client.into_done_socket();
                         _ = generation.channel.send(&MasterCommand::Stats { form, to });
                     }
                     None => client.failed(["nothing is being served at this moment"]),
