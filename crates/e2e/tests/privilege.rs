@@ -88,7 +88,7 @@ const REFUSED: &[Row] = &[
         "a file of root's, in a folder that is not",
         |home| fs::rename(home.join("secret"), home.join("logs/access.log")).unwrap(),
         "[log]\naccess = \"logs/access.log\"",
-        "user \"nobody\" has no permission, whose rights are taken",
+        "user \"nobody\" has no permission, and files in a folder of user \"nobody\" are opened with",
     ),
     (
         "another name of a file of root's",
@@ -181,7 +181,7 @@ const REFUSED: &[Row] = &[
         "a pid file that the user can replace",
         |_| {},
         "pid_file = \"logs/pid\"",
-        "user \"nobody\" can replace it, and with it the number that signals are sent to",
+        "user \"nobody\" can replace it, and with it the process that signals are sent to",
     ),
     (
         "a socket beneath a link of the user's",
@@ -550,7 +550,7 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
     let server = serve_folder(others);
     assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("65534", 200));
     server.wait_for_line(
-        "it serves as user nobody, as other programs may; to give it a user of its own: useradd",
+        "it serves as user nobody, which other programs may use, too; to give it a user of its own: useradd",
         TIMEOUT,
     );
     drop(server);

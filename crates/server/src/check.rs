@@ -14,8 +14,8 @@ use site::config::{Configuration, Places};
 use site::memory::{self, Use};
 use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
 
-use crate::files::roots::OpenRoots;
 use crate::control::SiteSource;
+use crate::files::roots::OpenRoots;
 use crate::master::sockets;
 use crate::privilege::Identity;
 use crate::spawner::cgroup;
@@ -196,7 +196,7 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
             }
         }
         // As whoever checks, where it cannot be the one who serves.
-        _ = identity.map(Identity::become_it);
+        _ = identity.map(Identity::assume);
         let names: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
         let number = |path: &Path| names.iter().position(|name| name == path).unwrap_or(usize::MAX);
         let roots = OpenRoots::of(&site);
@@ -210,7 +210,7 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
         said
     };
     // A disk that does not answer keeps that process from ending; it is not waited for.
-    let said = privilege::apart(look).map(|(_, said)| said);
+    let said = privilege::run_in_child(look).map(|(_, said)| said);
     let said = match said {
         Ok(said) => said,
         Err(error) => {

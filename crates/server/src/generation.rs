@@ -92,7 +92,7 @@ fn begin(beginning: Beginning) -> Result<Workers, Vec<String>> {
         privilege::chroot(&folder).map_err(line)?;
         site.enter(&folder);
     }
-    identity.map_or(Ok(()), |identity| identity.become_it()).map_err(line)?;
+    identity.map_or(Ok(()), |identity| identity.assume()).map_err(line)?;
     // Scripts may be the same user, and might trace it or read its memory. What the master has been set to is not
     // what the kernel has made of it when the user was changed (fs.suid_dumpable).
     set_dumpable_behavior(DumpableBehavior::NotDumpable)

@@ -1,6 +1,6 @@
-//! Giving up root: after the sockets are bound and the logs are open, before a byte of a peer is read.
-//! Names are looked up first, then a new root may be entered, where there are no files with names, and then
-//! the user is changed.
+//! Giving up root. It happens after the sockets are bound and the logs are open, and before the process reads a byte
+//! from a client. Names are looked up first, because a chroot may contain no /etc/passwd; then comes the chroot, and then
+//! the change of user.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -20,39 +20,46 @@ use site::model::{Account, Route, Site};
 use crate::sandbox;
 use crate::sys::{self, Fork};
 
-/// The account that is made for this program, by its packages or as the manual says.
+// glibc loads shared libraries to look up accounts and host names, even in a statically linked program.
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+compile_error!(
+    "a static build with glibc ends with a crash where it looks up `user`; build for musl instead: \
+     cargo build --release --target x86_64-unknown-linux-musl, without -C target-feature=+crt-static"
+);
+
+/// The account that the packages create for this program.
 const ACCOUNT: &str = "taipan";
 pub const NOBODY: &str = "nobody";
 /// To change the user and the groups, and to signal processes of other users.
-const OF_OTHER_ACCOUNTS: CapabilitySet =
+const FOR_OTHER_ACCOUNTS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::KILL);
 const NOBODYS_NUMBER: &str = "65534";
 
-/// Whom the process becomes.
+/// The user and groups that a process changes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub user: Uid,
     pub group: Gid,
-    /// All that the user is in, `group` among them.
+    /// All groups of the user, including `group`.
     groups: Vec<Gid>,
 }
 
 impl Identity {
-    /// The configured one; `None`: the process stays who it is, which is not root. Root serves as root where
-    /// it is told to by name. Errors: the reason, with what to do.
+    /// The configured identity. `None`: the process keeps its own, which is not root. Root serves as root only if the
+    /// site names root as its user. Errors: the reason, with what to do.
     pub fn of(site: &Site) -> Result<Option<Identity>, String> {
         Identity::find(site.user.as_deref(), site.group.as_deref(), unistd::geteuid())
     }
 
-    /// Of an account that programs are started as; `None`: this process has it already. Errors: as of `of`.
+    /// The identity of an account that runs scripts. `None`: this process already has it. Errors: as of `of`.
     pub fn of_account(account: &Account) -> Result<Option<Identity>, String> {
         Identity::find(Some(&account.user), account.group.as_deref(), unistd::geteuid())
     }
 
     fn find(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<Identity>, String> {
         let look_up = || identity(user, group, own);
-        // The system's libraries for names would stay in memory for good: another process looks up.
-        looked_up_apart(look_up).unwrap_or_else(|_| look_up())
+        // A child process looks up: the system's libraries for names would stay in memory.
+        look_up_in_child(look_up).unwrap_or_else(|_| look_up())
     }
 
     fn text(&self) -> String {
@@ -66,8 +73,8 @@ impl Identity {
         Some(Identity { user, group, groups: ids.map(|id| id.map(Gid::from_raw)).collect::<Option<_>>()? })
     }
 
-    /// For good. Errors: what could not be done.
-    pub fn become_it(&self) -> Result<(), String> {
+    /// Changes the process to this identity, irrevocably. Errors: the step that failed.
+    pub fn assume(&self) -> Result<(), String> {
         self.change()?;
         match unistd::setuid(Uid::from_raw(0)) {
             Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
@@ -75,16 +82,17 @@ impl Identity {
         }
     }
 
-    /// For good, but for these capabilities, which programs that this process executes do not get.
-    /// Errors: what could not be done.
-    pub fn become_it_keeping(&self, kept: CapabilitySet) -> Result<(), String> {
+    /// Like `assume`, but keeps these capabilities. Programs that this process executes do not get them. Errors: the step
+    /// that failed.
+    pub fn assume_keeping(&self, kept: CapabilitySet) -> Result<(), String> {
         let fail = |e: Errno| {
             format!(
-                "cannot keep what it takes to start scripts as other accounts (CAP_SETUID, CAP_SETGID, CAP_KILL): {e}"
+                "cannot keep the capabilities to start scripts as other accounts (CAP_SETUID, CAP_SETGID, CAP_KILL): \
+                 {e}"
             )
         };
-        // A change of user leaves them to a process that is started to change its user, too, until it has
-        // executed a program: so long, processes of that user can neither trace it nor read its memory.
+        // A child keeps them, too, until it executes a program. As long as it has more capabilities than a process of
+        // that user, such a process can neither trace it nor read its memory.
         set_keep_capabilities(true).map_err(fail)?;
         self.change()?;
         sandbox::hold_only(kept).map_err(fail)
@@ -92,14 +100,14 @@ impl Identity {
 
     fn change(&self) -> Result<(), String> {
         let fail = |what: &'static str| move |e: nix::Error| format!("cannot {what}: {e}");
-        // Only root may, so it is not left to the rest of the sandbox.
+        // The sandbox could not do it later: only root may.
         sandbox::empty_bounding_set();
         unistd::setgroups(&self.groups).map_err(fail("set the groups"))?;
         unistd::setgid(self.group).map_err(fail("set the group"))?;
         unistd::setuid(self.user).map_err(fail("set the user"))
     }
 
-    /// As the kernel takes it of a single thread.
+    /// In the form that the kernel takes for a single thread.
     pub fn credentials(&self) -> Credentials {
         let gid = |gid: &Gid| rustix::fs::Gid::from_raw(gid.as_raw());
         Credentials {
@@ -119,31 +127,31 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Takes them on, without any capability, in a process that shares the memory of the one that has
-    /// started it: allocates nothing, takes no lock, and concerns no other thread. Errors: of the first call
-    /// that failed; the process must execute nothing then.
-    pub fn take_on(&self) -> rustix::io::Result<()> {
+    /// Assumes the identity, without any capability, between vfork and exec. The process shares the memory of its parent:
+    /// this function allocates nothing, takes no lock, and changes no other thread. Errors: of the first call that failed;
+    /// the process must then not execute the program.
+    pub fn assume(&self) -> rustix::io::Result<()> {
         set_thread_groups(&self.groups)?;
         set_thread_res_gid(self.group, self.group, self.group)?;
         set_thread_res_uid(self.user, self.user, self.user)?;
-        // The kernel has set it to what `fs.suid_dumpable` says, for the memory that both share.
+        // The change of user has set it to `fs.suid_dumpable`, for the memory that both processes share.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         sandbox::drop_capabilities()
     }
 }
 
-/// The user of an account, for `taipan check`: the server may be started by another user than the one who
-/// checks. Errors: why there is none, with what to do.
+/// The user of an account, for `taipan check`, which another user may run than the one that starts the server. Errors: why
+/// there is none, with what to do.
 pub fn user_of(account: &Account) -> Result<Uid, String> {
     let found = Identity::find(Some(&account.user), account.group.as_deref(), Uid::from_raw(0))?;
     found.map(|identity| identity.user).ok_or_else(|| format!("there is no user \"{}\"", account.user))
 }
 
-/// Of a site: whom its processes become, and what its scripts are started as.
+/// The identities of the processes and the scripts of a site.
 pub struct Accounts {
-    /// `None`: this process has it already.
+    /// Of the serving process. `None`: this process already has it.
     pub own: Option<Identity>,
-    /// That routes name for their scripts, each once.
+    /// The accounts that routes name for their scripts, each once.
     pub scripts: Vec<(Account, Option<Identity>)>,
 }
 
@@ -160,32 +168,31 @@ impl Accounts {
         };
         let own = Identity::of(site)?;
         let accounts = Accounts { own, scripts: named.into_iter().map(find).collect::<Result<_, _>>()? };
-        match sandbox::held().contains(accounts.takes()) {
+        match sandbox::held().contains(accounts.capabilities()) {
             true => Ok(accounts),
             false => {
-                Err("to start scripts as other accounts takes CAP_SETUID, CAP_SETGID and CAP_KILL, which \
+                Err("starting scripts as other accounts needs CAP_SETUID, CAP_SETGID and CAP_KILL, which \
                           this system withholds; allow them, or remove `user` from routes and [scripts]"
                     .into())
             }
         }
     }
 
-    /// The capabilities that it takes to start the scripts, and to end them: none where they have the server's
-    /// own account.
-    pub fn takes(&self) -> CapabilitySet {
+    /// The capabilities that starting and ending the scripts needs: none if all of them have the server's own account.
+    pub fn capabilities(&self) -> CapabilitySet {
         match self.scripts.iter().any(|(_, other)| *other != self.own) {
-            true => OF_OTHER_ACCOUNTS,
+            true => FOR_OTHER_ACCOUNTS,
             false => CapabilitySet::empty(),
         }
     }
 }
 
-/// What `look_up` finds, in a process that ends with it. Errors: there can be no such process.
-fn looked_up_apart(
+/// Runs `look_up` in a child process. Errors: no child could be started.
+fn look_up_in_child(
     look_up: impl FnOnce() -> Result<Option<Identity>, String>,
 ) -> io::Result<Result<Option<Identity>, String>> {
     const FAILED: char = '!';
-    let (process, text) = apart(|| match look_up() {
+    let (process, text) = run_in_child(|| match look_up() {
         Ok(identity) => identity.map_or(String::new(), |identity| identity.text()),
         Err(why) => format!("{FAILED}{why}"),
     })?;
@@ -200,15 +207,15 @@ fn looked_up_apart(
     }
 }
 
-/// Has a process of its own do `work`, and gives what came of it as a text; the process ends, and is to be waited
-/// for. Errors: there can be none.
-pub fn apart(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> {
+/// Runs `work` in a child process, and returns the child and the resulting text. The caller reaps the child. Errors: no
+/// child could be started.
+pub fn run_in_child(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> {
     let (mut reader, mut writer) = io::pipe()?;
     match sys::fork()? {
         Fork::Child => {
             drop(reader);
             let written = writer.write_all(work().as_bytes());
-            // It may take long to end: a thread of it may wait for a disk.
+            // Closed before the end, which a thread that waits for a disk may delay.
             drop(writer);
             std::process::exit(i32::from(written.is_err()))
         }
@@ -226,8 +233,8 @@ pub fn apart(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> {
     }
 }
 
-/// Makes `folder` the top of all paths, for good, and stands in it. Before root is given up, and after all
-/// that is outside has been opened. Errors: the reason, with what to do.
+/// Makes `folder` the root of the file system and the current folder. Called before root is given up and after everything
+/// outside the folder has been opened. Errors: the reason, with what to do.
 pub fn chroot(folder: &Path) -> Result<(), String> {
     let fail =
         |what: &dyn Display| format!("cannot make {} the root of the file system: {what}", folder.display());
@@ -241,8 +248,7 @@ pub fn chroot(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// The account to serve as where root has started the program and none is named; `None`: it has not been
-/// created.
+/// The account to serve as if root starts the program and the site names no user. `None`: it does not exist.
 pub fn own_account() -> Option<&'static str> {
     has_account(ACCOUNT).then_some(ACCOUNT)
 }
@@ -252,22 +258,22 @@ fn has_account(name: &str) -> bool {
     accounts.lines().any(|line| line.split(':').next() == Some(name))
 }
 
-/// The last resort for a folder that root serves: user and group, by name or number. Other programs may have
-/// the same user, and could signal this one.
+/// User and group, by name or number, for a folder that root serves if `own_account` does not exist. Other programs may
+/// run as the same user, and could signal this one.
 pub fn nobody() -> (String, Option<String>) {
     match has_account(NOBODY) {
         true => (NOBODY.to_owned(), None),
-        // Where there are no accounts at all, as in a container that has but this program.
+        // There may be no accounts at all, as in a container that contains only this program.
         false => (NOBODYS_NUMBER.to_owned(), Some(NOBODYS_NUMBER.to_owned())),
     }
 }
 
-/// A user, for a message. The system's libraries for names are not asked: they would stay in memory for good.
+/// A user, for a message. Does not use the system's libraries for names, which would stay in memory.
 pub fn user_text(user: u32) -> String {
     named("user", "/etc/passwd", user)
 }
 
-/// As `user_text`, a group.
+/// A group, for a message.
 pub fn group_text(group: u32) -> String {
     named("group", "/etc/group", group)
 }
@@ -320,7 +326,7 @@ fn group_of(name: &str) -> Result<Gid, String> {
     group.ok_or_else(|| format!("there is no group \"{name}\"; create it"))
 }
 
-/// An id that is written as a number. The largest means "no change" to the kernel, and is nobody's.
+/// An id that is written as a number. The kernel takes the largest number as "no change", so it is no id.
 fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     text.parse().ok().filter(|id| digits && *id != u32::MAX)
@@ -341,16 +347,16 @@ mod tests {
     const OTHER: Uid = Uid::from_raw(4_000_000_001);
 
     #[test]
-    fn who_serves_is_said_or_is_not_root() {
+    fn root_serves_only_as_a_named_user() {
         type Case = (Option<&'static str>, Option<&'static str>, Uid, Become);
         type Become = Result<Option<(u32, u32)>, &'static str>;
         let cases: &[Case] = &[
-            // Whoever is not root stays who it is.
+            // A user that is not root keeps its identity.
             (None, None, OTHER, Ok(None)),
             (Some("4000000001"), Some("5"), OTHER, Ok(None)),
             (Some("root"), None, OTHER, Err("only root can become user \"root\"; start as root")),
             (Some("4000000002"), Some("5"), OTHER, Err("only root can become user \"4000000002\"")),
-            // Root becomes somebody, by name or number.
+            // Root changes to a named user or number.
             (
                 None,
                 None,
@@ -362,7 +368,7 @@ mod tests {
             (Some("root"), Some("7000"), ROOT, Ok(Some((0, 7000)))),
             (Some("4000000001"), Some("4000000002"), ROOT, Ok(Some((4_000_000_001, 4_000_000_002)))),
             (Some("4000000001"), Some("root"), ROOT, Ok(Some((4_000_000_001, 0)))),
-            // And nobody else.
+            // Names and numbers that are no user or group.
             (None, Some("root"), ROOT, Err("add `user`")),
             (None, Some("root"), OTHER, Err("add `user`")),
             (Some("4000000001"), None, ROOT, Err("add `group`")),
@@ -378,7 +384,7 @@ mod tests {
         ];
         for (user, group, own, expected) in cases {
             let found = identity(*user, *group, *own);
-            let found = found.map(|who| who.map(|who| (who.user.as_raw(), who.group.as_raw())));
+            let found = found.map(|found| found.map(|id| (id.user.as_raw(), id.group.as_raw())));
             match (&found, expected) {
                 (Err(text), Err(part)) => assert!(text.contains(part), "{user:?} {group:?}: {text}"),
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{user:?} {group:?}"),
@@ -388,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_finds_the_same() {
+    fn an_identity_survives_its_text_form() {
         for (user, group) in [("root", None), ("4000000001", Some("7001"))] {
             let identity = identity(Some(user), group, ROOT).unwrap();
             assert_eq!(Identity::parse(&identity.as_ref().unwrap().text()), identity);
@@ -399,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_its_own_is_among_the_groups_of_a_user() {
+    fn the_groups_of_an_identity_include_a_named_group() {
         for (user, group) in [("root", "7000"), ("4000000001", "7001")] {
             let identity = identity(Some(user), Some(group), ROOT).unwrap().unwrap();
             assert!(identity.groups.contains(&identity.group), "{user} {group}");
@@ -407,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_cannot_be_entered_is_told_with_what_to_do() {
+    fn chroot_errors_say_what_to_do() {
         for (folder, part) in [("/no/such/folder", "create it"), ("/proc/self/status", "it is not a folder")]
         {
             let error = chroot(Path::new(folder)).unwrap_err();

@@ -1,14 +1,14 @@
-//! Files that the program writes while it still is root: logs, the pid file, Unix sockets. What root opens by
-//! its name, another user may have replaced by a link to any file of the system (CVE-2016-1247). So root
-//! walks to a file folder by folder, by descriptor, and asks of each who can replace what is in it:
+//! Files that the program writes while it still is root: logs, the pid file, Unix sockets. Another user may have replaced
+//! such a file by a link to any file of the system (CVE-2016-1247). So root walks to a file folder by folder, by
+//! descriptor. What it does next depends on which users can replace entries of the folder:
 //!
-//! - Root alone: links are followed, for root has made them.
-//! - One other user, whom the folder belongs to: no link is followed from there on, and the file is opened
-//!   with the rights of that user, who can reach nothing this way that was out of reach before.
-//! - Everybody, with the sticky bit (`/tmp`): no link is followed, and only what is root's is opened.
-//! - Others: the file is refused, with what to do.
+//! - Only root: links are followed, because root has made them.
+//! - One other user, the folder's owner: no link is followed from there on. The file is opened with the rights of that
+//!   user, so the user gains no access to other files.
+//! - Every user, with the sticky bit (`/tmp`): no link is followed, and only a file that root owns is opened.
+//! - Others: the file is rejected, and the error says what to do.
 //!
-//! A process that is not root has no rights to lend, and opens files as the kernel does.
+//! A process that is not root opens files by their path.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -29,19 +29,19 @@ use rustix::thread::set_thread_groups;
 
 use crate::privilege;
 
-/// As `path_resolution(7)`: more links than this are a loop.
+/// More links than this are a loop (path_resolution(7)).
 const MAX_LINKS: usize = 40;
-/// How often a file is looked for and made in turns, where another process removes and makes it meanwhile.
+/// How often opening and creating a file are tried in turns, while another process removes and creates it.
 const ATTEMPTS: usize = 8;
-/// To stand in, and to open from.
+/// For folders that files are opened from.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// The mode of logs that are made: for their owner, and their folder's group to read.
+/// The mode of new logs: the owner writes them, and the folder's group reads them.
 const LOG_MODE: Mode = Mode::from_raw_mode(0o640);
 const PID_FILE_MODE: Mode = Mode::from_raw_mode(0o644);
-/// `st_uid` of a user who has no number here, and a group without rights (user_namespaces(7)).
+/// The `st_uid` of users without a number in this namespace, and a group without rights (user_namespaces(7)).
 const OVERFLOW: u32 = 65534;
 
-/// Where a file is or is to be: its name, and its folder, opened.
+/// The place of a file that may not exist yet: its name, and its open folder.
 #[derive(Debug)]
 pub struct Location {
     folder: OwnedFd,
@@ -55,57 +55,58 @@ pub struct Location {
 /// Why a file is not opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The kernel does not.
+    /// The kernel's error.
     Errno(Errno),
-    /// Another user could have it replaced. A sentence that says who, where, and what to do.
+    /// Another user can replace the file. The sentence names the user and the folder, and says what to do.
     Unsafe(String),
 }
 
-/// Who can replace what is in a folder, and the folder itself.
+/// Which users can replace a folder, and its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Trust {
     rights: Rights,
     entries: Entries,
 }
 
-/// With whose rights a file is opened.
+/// The rights that a file is opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rights {
     /// Those of the process.
     Own,
-    /// Those of the user whom a folder on the way belongs to, without any group.
+    /// Those of the user that owns a folder on the way, without any group.
     Of(u32),
 }
 
-/// Who but the owner of a folder may put entries into it.
+/// Which users can create entries in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entries {
+    /// Only the folder's owner.
     OfOwner,
-    /// Everybody may, but each entry stays its owner's (sticky).
+    /// Every user, but only the owner of an entry can replace it (the sticky bit).
     Shared,
-    /// A group may, and may replace entries.
+    /// Also the members of a group, who can replace entries.
     OfGroup(u32),
 }
 
-/// Why a log at `path` could not be written if the program started now; `None`: it could. Makes nothing.
+/// Why a log at `path` could not be written if the program started now. `None`: it could. Creates nothing.
 pub fn log_problem(path: &Path) -> Option<String> {
     let found = Location::of(path).and_then(|location| location.probe());
     found.err().map(|why| cannot_open_log(path, &why))
 }
 
-/// As `log_problem`, of a pid file.
+/// Like `log_problem`, for a pid file.
 pub fn pid_file_problem(path: &Path) -> Option<String> {
     let found = Location::of_root(path).and_then(|location| location.probe());
     found.err().map(|why| cannot_write_pid_file(path, &why))
 }
 
-/// Opens a log to append to it, and makes it where there is none. Errors: why not, and what to do.
+/// Opens a log to append to it, and creates it if it is missing. Errors: the reason, with what to do.
 pub fn open_log(path: &Path) -> Result<File, String> {
     let opened = Location::of(path).and_then(|location| location.open(OFlags::APPEND, LOG_MODE));
     opened.map(File::from).map_err(|why| cannot_open_log(path, &why))
 }
 
-/// Writes the number of this process. Errors: why not, and what to do.
+/// Writes the ID of this process. Errors: the reason, with what to do.
 pub fn write_pid_file(path: &Path) -> Result<(), String> {
     let write = || -> Result<(), Refusal> {
         let file = Location::of_root(path)?.open(OFlags::empty(), PID_FILE_MODE)?;
@@ -116,9 +117,9 @@ pub fn write_pid_file(path: &Path) -> Result<(), String> {
     write().map_err(|why| cannot_write_pid_file(path, &why))
 }
 
-/// Removes a pid file or a socket, where it still is where root may remove it.
+/// Removes a pid file or a socket.
 pub fn remove(path: &Path) {
-    // What cannot be removed stays behind, and is replaced by the next one of this name.
+    // A file that cannot be removed stays, and the next start replaces it.
     _ = Location::of(path).map(|location| location.remove());
 }
 
@@ -131,19 +132,19 @@ fn cannot_write_pid_file(path: &Path, why: &Refusal) -> String {
 }
 
 impl Location {
-    /// Where `path` leads. Errors: users could replace what is there, or a folder is missing.
+    /// The place that `path` leads to. Errors: other users can replace the file, or a folder is missing.
     pub fn of(path: &Path) -> Result<Location, Refusal> {
         if geteuid().is_root() { walk(path) } else { Location::by_kernel(path) }
     }
 
-    /// As `of`, where root alone can replace the file: what is in it is trusted by others.
+    /// Like `of`, but rejects a file that other users can replace, because other programs trust its content.
     fn of_root(path: &Path) -> Result<Location, Refusal> {
         let location = Location::of(path)?;
         match location.trust.rights {
             Rights::Own => Ok(location),
             Rights::Of(user) => Err(Refusal::Unsafe(format!(
-                "{} can replace it, and with it the number that signals are sent to; \
-                 name a file in a folder of root's, as /run is",
+                "{} can replace it, and with it the process that signals are sent to; \
+                 name a file in a folder that only root can change, such as /run",
                 privilege::user_text(user)
             ))),
         }
@@ -157,13 +158,13 @@ impl Location {
         Ok(Location { folder, name, path: path.to_owned(), trust, links: OFlags::empty() })
     }
 
-    /// Opens the file for writing; makes it, with this mode and the folder's group, where there is none.
+    /// Opens the file for writing. A missing file is created with this mode and the folder's group.
     fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> {
-        // A FIFO that no process reads is refused: waiting for a reader would be waiting for ever.
+        // NONBLOCK rejects a FIFO that no process reads, instead of waiting for a reader.
         let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | self.links;
         let make = if self.links.is_empty() { OFlags::CREATE } else { OFlags::CREATE | OFlags::EXCL };
         for _ in 0..ATTEMPTS {
-            // Without O_CREAT first: the kernel forbids it for files of others (fs.protected_regular).
+            // First without O_CREAT, which the kernel forbids for files of other users (fs.protected_regular).
             let file = match self.with_rights(|| openat(&self.folder, &self.name, flags, Mode::empty())) {
                 Err(Errno::NOENT) => {
                     match self.with_rights(|| openat(&self.folder, &self.name, flags | make, mode)) {
@@ -184,19 +185,18 @@ impl Location {
         Err(Errno::EXIST.into())
     }
 
-    /// A file that root has made gets the mode it is to have, whatever the umask is, and the group that reads
-    /// what is in its folder.
+    /// Gives a file that root has created its mode, whatever the umask is, and the folder's group.
     fn give_away(&self, file: OwnedFd, mode: Mode) -> Result<OwnedFd, Refusal> {
         if geteuid().is_root() {
             fchmod(&file, mode)?;
             let group = fstat(&self.folder)?.st_gid;
-            // File systems without owners have no groups, either.
+            // Fails on file systems without owners.
             _ = fchown(&file, None, Some(rustix::fs::Gid::from_raw(group)));
         }
         Ok(file)
     }
 
-    /// Is what was opened what it was to be? In a folder of root's it is.
+    /// Rejects an opened file that another user could have put there.
     fn inspect(&self, found: &Stat) -> Result<(), Refusal> {
         let path = self.path.display();
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
@@ -226,14 +226,14 @@ impl Location {
         }
     }
 
-    /// What the kernel says, and with whose rights it was asked.
+    /// The kernel's error, and with which user's rights it came about.
     pub fn refused(&self, errno: Errno) -> Refusal {
         match (errno, self.trust.rights) {
             (Errno::ACCESS | Errno::PERM, Rights::Of(user)) => {
                 let user = privilege::user_text(user);
                 Refusal::Unsafe(format!(
-                    "{user} has no permission, whose rights are taken since the folder is not root's; \
-                     make the folder root's, or give {user} what is in it"
+                    "{user} has no permission, and files in a folder of {user} are opened with the rights of {user}; \
+                     make root the folder's owner, or make {user} the owner of the file"
                 ))
             }
             _ => Refusal::Errno(errno),
@@ -242,19 +242,19 @@ impl Location {
 
     fn is_a_link(&self) -> Refusal {
         Refusal::Unsafe(format!(
-            "it is a link, and {} can have made it; remove it, or make the folder root's",
+            "it is a link, and {} can have made it; remove it, or make root the folder's owner",
             self.trust.others()
         ))
     }
 
-    /// Could it be opened? Leaves everything as it is.
+    /// Could the file be opened? Changes nothing.
     fn probe(&self) -> Result<(), Refusal> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         match self.with_rights(|| openat(&self.folder, &self.name, flags | self.links, Mode::empty())) {
             Ok(file) => self.inspect(&fstat(&file)?),
             Err(Errno::LOOP) if !self.links.is_empty() => Err(self.is_a_link()),
             Err(Errno::NOENT) => self.could_make(),
-            // There is no reader yet; there may be one then.
+            // A FIFO without a reader; there may be one when the program starts.
             Err(Errno::NXIO) => Ok(()),
             Err(errno) => Err(self.refused(errno)),
         }
@@ -262,7 +262,7 @@ impl Location {
 
     fn could_make(&self) -> Result<(), Refusal> {
         accessat(&self.folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
-        // What was asked above is asked for the user of the process (faccessat2(2)).
+        // The call above checks the user of the process, not the one whose rights are used (faccessat2(2)).
         let mode = Mode::from_raw_mode(fstat(&self.folder)?.st_mode);
         match self.trust.rights {
             Rights::Of(_) if !mode.contains(Mode::WUSR | Mode::XUSR) => Err(self.refused(Errno::ACCESS)),
@@ -274,19 +274,18 @@ impl Location {
         self.with_rights(|| unlinkat(&self.folder, &self.name, AtFlags::empty()))
     }
 
-    /// What is there now, a link for itself.
+    /// The type of the present file; links are not followed.
     pub fn kind(&self) -> Result<FileType, Errno> {
         let stat = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
 
-    /// Does something with the rights that the folder asks for: those of root only where root alone can
-    /// replace what is there.
+    /// Runs `act` with the rights that fit the folder: root's rights only if no other user can replace the file.
     pub fn with_rights<T>(&self, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         match self.trust.rights {
             Rights::Own => act(),
             Rights::Of(user) => {
-                let _until_then = Lent::to(user)?;
+                let _restored_on_drop = UserRights::assume(user)?;
                 act()
             }
         }
@@ -300,7 +299,7 @@ impl Trust {
         *self == Trust::ROOT
     }
 
-    /// Who but root can replace something.
+    /// The users, other than root, that can replace the file.
     fn others(&self) -> String {
         match (self.rights, self.entries) {
             (Rights::Of(user), _) => privilege::user_text(user),
@@ -309,7 +308,7 @@ impl Trust {
         }
     }
 
-    /// Of the folder `here`, in one that is trusted as this says.
+    /// The trust in the folder `here`, whose parent has the trust `self`.
     fn of_folder(&self, here: &Path, found: &Stat) -> Result<Trust, Refusal> {
         let (here, mode) = (here.display(), Mode::from_raw_mode(found.st_mode));
         let owner = if is_root(found.st_uid) { 0 } else { found.st_uid };
@@ -321,7 +320,7 @@ impl Trust {
                 let (user, others) = (privilege::user_text(user), self.others());
                 return Err(Refusal::Unsafe(format!(
                     "{here} belongs to {user}, in a folder where {others} can replace it; \
-                     make {here} root's, or name another folder"
+                     make root the owner of {here}, or name another folder"
                 )));
             }
         };
@@ -341,7 +340,7 @@ impl Trust {
         Ok(Trust { rights, entries })
     }
 
-    /// A file is in this folder itself, which is `here`.
+    /// Rejects the folder `here` for files if a group can replace its entries.
     fn for_files(self, here: &Path) -> Result<Trust, Refusal> {
         match self.entries {
             Entries::OfGroup(group) => {
@@ -355,7 +354,7 @@ impl Trust {
     }
 }
 
-/// In a user namespace, root of outside has no number: its folders seem to be those of the overflow user.
+/// In a user namespace, the root of the outer one has no number, and its folders seem to belong to the overflow user.
 fn is_root(user: u32) -> bool {
     user == 0 || (user == OVERFLOW && !has_all_users())
 }
@@ -381,7 +380,7 @@ fn walk(path: &Path) -> Result<Location, Refusal> {
     while let Some(name) = ahead.pop() {
         let is_last = ahead.is_empty();
         let target = match is_descriptor(&folder)? {
-            // A link to what is open already, such as /dev/stdout in the end: by its text it leads nowhere.
+            // A link to an open file, such as the last one of /dev/stdout. Its text is no path.
             true if is_last => {
                 return Ok(Location { folder, name, path: path.to_owned(), trust, links: OFlags::empty() });
             }
@@ -398,7 +397,7 @@ fn walk(path: &Path) -> Result<Location, Refusal> {
             }
             Some(_) if !is_last => {
                 return Err(Refusal::Unsafe(format!(
-                    "{} is a link, and {} can have made it; name the folder that it leads to",
+                    "{} is a link, and {} can have made it; name the folder that the link points to",
                     here.join(&name).display(),
                     trust.others()
                 )));
@@ -417,7 +416,7 @@ fn walk(path: &Path) -> Result<Location, Refusal> {
     Err(Errno::ISDIR.into())
 }
 
-/// Where the link of this name leads; `None`: it is none, or is not there.
+/// The target of a link. `None`: it is no link, or is missing.
 fn link(folder: &OwnedFd, name: &OsStr) -> Result<Option<PathBuf>, Errno> {
     match retry_on_intr(|| readlinkat(folder, name, Vec::new())) {
         Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()).into())),
@@ -426,13 +425,13 @@ fn link(folder: &OwnedFd, name: &OsStr) -> Result<Option<PathBuf>, Errno> {
     }
 }
 
-/// Is it `/proc/self/fd`, or another folder of links that are more than their text?
+/// Is this `/proc/self/fd`, or another folder in /proc, whose links are not defined by their text?
 fn is_descriptor(folder: &OwnedFd) -> Result<bool, Errno> {
     const PROC: u64 = 0x9fa0;
     Ok(fstatfs(folder)?.f_type as u64 == PROC)
 }
 
-/// The components of a path, last one first; `.` and the leading slash are dropped.
+/// The components of a path, the last one first, without `.` and the leading slash.
 fn parts(path: &Path) -> Vec<OsString> {
     let keep = |part: Component<'_>| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -442,33 +441,33 @@ fn parts(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(keep).collect()
 }
 
-/// The rights of another user for files, until it is dropped (setfsuid(2)): no capability counts, and no
-/// group. For the calling thread.
-struct Lent {
+/// While this value lives, the calling thread opens files with the rights of another user (setfsuid(2)), without
+/// capabilities and groups.
+struct UserRights {
     groups: Vec<rustix::process::Gid>,
     group: Gid,
     user: Uid,
 }
 
-impl Lent {
-    fn to(user: u32) -> Result<Lent, Errno> {
+impl UserRights {
+    fn assume(user: u32) -> Result<UserRights, Errno> {
         let groups = getgroups()?;
         set_thread_groups(&[])?;
         let group = unistd::setfsgid(Gid::from_raw(OVERFLOW));
-        let lent = Lent { groups, group, user: unistd::setfsuid(Uid::from_raw(user)) };
-        // It tells of no error; a number that is no user's changes nothing, and says what it is.
+        let rights = UserRights { groups, group, user: unistd::setfsuid(Uid::from_raw(user)) };
+        // setfsuid returns no error. A call with an invalid number changes nothing and returns the present user.
         match unistd::setfsuid(Uid::from_raw(u32::MAX)).as_raw() {
-            now if now == user => Ok(lent),
+            now if now == user => Ok(rights),
             _ => Err(Errno::PERM),
         }
     }
 }
 
-impl Drop for Lent {
+impl Drop for UserRights {
     fn drop(&mut self) {
         unistd::setfsuid(self.user);
         unistd::setfsgid(self.group);
-        // The same call has succeeded with fewer of them.
+        // Cannot fail: the same call has succeeded before.
         _ = set_thread_groups(&self.groups);
     }
 }

@@ -1,4 +1,4 @@
-//! What a command line asks to be served: a folder, or a configuration, with what its flags say.
+//! The site that a command line names: a folder or a configuration, changed by the flags.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -15,7 +15,7 @@ use crate::{config, privilege};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// The site that a command line asks for. Errors: lines that say what to do.
+/// The site that a command line names. Errors: lines that say what to do.
 pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     let mut site = load(&asked.source)?;
     if !asked.listen.is_empty() {
@@ -50,24 +50,24 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     Ok(site)
 }
 
-/// The account of this program, where root serves and none is named.
+/// Chooses the account of this program if root starts the server and the site names no user.
 pub fn choose_account(site: &mut Site) {
     if site.user.is_none() && geteuid().is_root() {
         site.user = privilege::own_account().map(str::to_owned);
     }
 }
 
-/// What is to be said of the user, where none was named and there is none for this program alone.
+/// A warning if the site is served as user nobody, whom other programs share, and no user was named.
 pub fn shared_account(asked: &Serve, site: &Site) -> Option<String> {
     let is_named = asked.user.is_some() || matches!(asked.source, SiteSource::Config(_));
     (!is_named && site.user.as_deref() == Some(privilege::NOBODY)).then(|| {
-        "it serves as user nobody, as other programs may; to give it a user of its own: \
+        "it serves as user nobody, which other programs may use, too; to give it a user of its own: \
          useradd --system --user-group --shell /usr/sbin/nologin taipan"
             .to_owned()
     })
 }
 
-/// A configuration, or a folder with the defaults. Errors: lines that say what to do.
+/// The site of a configuration, or of a folder with the default settings. Errors: lines that say what to do.
 pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
     match source {
         SiteSource::Config(path) => {
@@ -76,7 +76,7 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
         SiteSource::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
             let mut site = Site::folder(root, vec![Listener::Tcp(DEFAULT_ADDRESS)]);
-            // Root is given up; where somebody else is meant, a flag says so.
+            // The server never serves a folder as root unless a flag says so.
             if geteuid().is_root() {
                 let own = privilege::own_account().map(|user| (user.to_owned(), None));
                 let (user, group) = own.unwrap_or_else(privilege::nobody);
@@ -87,7 +87,7 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
     }
 }
 
-/// The folder without links on the way to it. Errors: a line that says what to do.
+/// The folder's path without symbolic links. Errors: a line that says what to do.
 pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let root = folder.canonicalize().map_err(|e| match e.kind() {
@@ -122,12 +122,12 @@ fn sink(text: &str) -> Option<Sink> {
     }
 }
 
-/// One per core that the process may use, by its affinity and its control group.
+/// The number of workers. The default is one per core that the affinity and the control group allow.
 pub fn workers(site: &Site) -> NonZeroUsize {
     site.workers.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// As many descriptors as the process may have: every connection is one. Says how many there are.
+/// Raises the limit of descriptors to its maximum, because every connection needs one. Returns the limit.
 pub fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {

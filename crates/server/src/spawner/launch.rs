@@ -104,7 +104,7 @@ impl Launcher {
             }
             if let Some(credentials) = credentials {
                 sys::start_timer(sys::make_deadly_timer()?, EXECUTES.as_secs() as libc::time_t)?;
-                credentials.take_on()?;
+                credentials.assume()?;
             }
             // A script has nobody who ends it when the spawner is killed. Other credentials take this away.
             set_parent_process_death_signal(Some(Signal::KILL))?;

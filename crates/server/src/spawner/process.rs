@@ -54,7 +54,7 @@ impl Beginning {
         let privileges = Privileges::of(site);
         let settings = Settings::of(&inside.scripts);
         let Accounts { own, scripts } = accounts;
-        let keeps = accounts.takes();
+        let keeps = accounts.capabilities();
         let of_account = |account: Option<&Account>| match account {
             None => own.as_ref(),
             Some(account) => scripts.iter().find(|(name, _)| name == account)?.1.as_ref(),
@@ -114,8 +114,8 @@ pub fn settle_in(
     _ = sys::keep_from_programs(FIRST_OTHER);
     chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
     identity.map_or(Ok(()), |identity| match keeps.is_empty() {
-        true => identity.become_it(),
-        false => identity.become_it_keeping(keeps),
+        true => identity.assume(),
+        false => identity.assume_keeping(keeps),
     })?;
     if privileges == Privileges::None {
         sandbox::give_up_privileges(keeps).map_err(cannot("give up privileges"))?;

@@ -107,7 +107,7 @@ fn change_user(here: &Here) -> Result<(), String> {
     }
     let mut site = Site::folder(Path::new("/").to_owned(), Vec::new());
     (site.user, site.group) = (Some("65534".to_owned()), Some("65534".to_owned()));
-    privilege::Identity::of(&site)?.ok_or("root stays root")?.become_it()
+    privilege::Identity::of(&site)?.ok_or("root stays root")?.assume()
 }
 
 /// Makes the kernel behave as one without `call`.
