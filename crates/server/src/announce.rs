@@ -3,11 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use site::model::{Action, Listener, Site};
+use site::address::Address;
+use site::model::{Action, Site};
 
 use crate::terminal;
 
-pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Listener>) {
+pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Address>) {
     let root = site.hosts.at(0).routes.get(site::route::RouteId::FALLBACK);
     let what = match &root.action {
         Action::Files { root, .. } => {
@@ -19,10 +20,10 @@ pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Listener>) 
     terminal::err(format_args!("taipan {} serves {what}{user}", env!("CARGO_PKG_VERSION")));
     for address in addresses {
         match address {
-            Listener::Unix(path) => {
+            Address::Unix(path) => {
                 terminal::err(format_args!("  unix:{}  from this machine", path.display()))
             }
-            Listener::Tcp(address) => announce_tcp(*address),
+            Address::Tcp(address) => announce_tcp(*address),
         }
     }
 }

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use nix::unistd::geteuid;
 use rustix::fs::{Access, access};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
-use site::application::Application;
 use site::config::{Configuration, Places};
 use site::memory::{self, Use};
 use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
+use site::upstream::Upstream;
 
 use crate::control::SiteSource;
 use crate::files::roots::OpenRoots;
@@ -283,20 +283,20 @@ fn interpreters(site: &Site) -> Vec<Finding> {
 fn program(interpreter: &Interpreter) -> Option<&Path> {
     match interpreter {
         Interpreter::Program(path) => Some(path),
-        Interpreter::Application(_) => None,
+        Interpreter::Upstream(_) => None,
     }
 }
 
 /// Applications whose program cannot be executed.
 fn commands(site: &Site) -> Vec<Finding> {
-    let problem = |application: &Application| {
+    let problem = |application: &Upstream| {
         let program = application.managed()?.command.first()?;
         let error = access(program.as_str(), Access::EXEC_OK).err()?;
         let name = &application.name;
         let text = format!("the command of \"{name}\", {program}, cannot be executed ({error}); install it");
         Some(Finding::error(&["command"], program, text))
     };
-    site.applications.iter().filter_map(problem).collect()
+    site.upstreams.iter().filter_map(problem).collect()
 }
 
 /// Programs that run as accounts that are not there.
@@ -307,7 +307,7 @@ fn accounts(site: &Site) -> Vec<Finding> {
         let text = format!("scripts of the route {}: {why}", route.name());
         Some(Finding::error(&["user"], &account.user, text))
     });
-    let of_applications = site.applications.iter().filter_map(|application| {
+    let of_applications = site.upstreams.iter().filter_map(|application| {
         let account = application.managed()?.account.as_ref()?;
         let why = privilege::user_of(account).err()?;
         Some(Finding::error(&["user"], &account.user, format!("application \"{}\": {why}", application.name)))
@@ -326,7 +326,7 @@ fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
     let shares = |account: Option<&Account>| account.is_none_or(|account| user(account) == own);
     let of_routes = site.program_routes().filter(|(_, script)| shares(script.account.as_ref()));
     let of_applications = site
-        .applications
+        .upstreams
         .iter()
         .filter(|application| application.managed().is_some_and(|managed| shares(managed.account.as_ref())));
     let scripts = of_routes.map(|(route, _)| format!("the scripts of the route {}", route.name()));

@@ -11,7 +11,6 @@ mod sendfile;
 use std::rc::Rc;
 
 use ::script::environment::Additions;
-use site::application::ApplicationId;
 use site::decide::{self, Asked, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::{Host, Route};
@@ -20,6 +19,7 @@ use site::plan::{
     plan, plan_fallback,
 };
 use site::route::RouteId;
+use site::upstream::UpstreamId;
 use site::walk::Verdict;
 use taipan_http::conditional;
 use taipan_http::fields::is_name;
@@ -103,10 +103,10 @@ pub fn authorizers(
     host: usize,
     path: &SafePath<'_>,
     planned: &Route,
-) -> Vec<(RouteId, ApplicationId)> {
+) -> Vec<(RouteId, UpstreamId)> {
     let routes = &services.site.hosts.at(host).routes;
     let at = routes.find(path);
-    let mut all: Vec<(RouteId, ApplicationId)> = Vec::new();
+    let mut all: Vec<(RouteId, UpstreamId)> = Vec::new();
     for &id in routes.get(at).authorizers.iter().chain(&planned.authorizers) {
         if !all.contains(&(at, id)) {
             all.push((at, id));
@@ -131,7 +131,7 @@ struct Exchange<'a> {
     /// Bytes of the body that are read where nothing takes it.
     max_body: u64,
     /// Authorizers that have let the request pass, and the variables that they have set.
-    passed: Vec<ApplicationId>,
+    passed: Vec<UpstreamId>,
     variables: Additions,
     guard: Guard,
     redirects: usize,
@@ -307,7 +307,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn authorizers(&self, path: &SafePath<'_>, planned: &Route) -> Vec<(RouteId, ApplicationId)> {
+    fn authorizers(&self, path: &SafePath<'_>, planned: &Route) -> Vec<(RouteId, UpstreamId)> {
         authorizers(self.services, self.host, path, planned)
     }
 
@@ -443,12 +443,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Asks an authorizer, once, whether the request may pass. Errors: the response to one that may not.
-    async fn authorize(
-        &mut self,
-        request: Request<'_>,
-        at: RouteId,
-        id: ApplicationId,
-    ) -> Result<(), Response> {
+    async fn authorize(&mut self, request: Request<'_>, at: RouteId, id: UpstreamId) -> Result<(), Response> {
         if self.guard == Guard::Skipped || self.passed.contains(&id) {
             return Ok(());
         }

@@ -4,10 +4,10 @@
 use std::io;
 use std::process::ExitCode;
 
-use site::application::ApplicationId;
 use site::model::{Account, Host, Interpreter, Listing, Site};
 use site::plan::{Cause, FallbackPlan, FallbackVariables, Plan, PlannedAction, plan, plan_fallback};
 use site::proxies::Via;
+use site::upstream::UpstreamId;
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::target::{SafePath, Scheme};
@@ -126,7 +126,7 @@ fn tell_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
     for (_, id) in exchange::authorizers(services, host, &path, services.route(host, &path)) {
-        let name = responder.services.site.applications.get(id).map_or("", |application| &application.name);
+        let name = responder.services.site.upstreams.get(id).map_or("", |application| &application.name);
         terminal::out(format_args!("asked     the authorizer \"{name}\" first; it is not asked here"));
     }
 }
@@ -284,8 +284,8 @@ fn tell_query(fallback: Option<&FallbackVariables>) {
     }
 }
 
-fn tell_application(site: &Site, id: ApplicationId) {
-    if let Some(application) = site.applications.get(id) {
+fn tell_application(site: &Site, id: UpstreamId) {
+    if let Some(application) = site.upstreams.get(id) {
         terminal::out(format_args!("run by    the application \"{}\"", application.name));
         if let Some(managed) = application.managed() {
             tell_account(site, managed.account.as_ref());
@@ -305,10 +305,10 @@ fn tell_run(site: &Site, host: &Host, step: &Step) {
     let Some((_, script)) = site::walk::script(host, step) else { return };
     match &script.interpreter {
         Some(Interpreter::Program(path)) => terminal::out(format_args!("run by    {}", path.display())),
-        Some(Interpreter::Application(id)) => tell_application(site, *id),
+        Some(Interpreter::Upstream(id)) => tell_application(site, *id),
         None => {}
     }
-    if !matches!(script.interpreter, Some(Interpreter::Application(_))) {
+    if !matches!(script.interpreter, Some(Interpreter::Upstream(_))) {
         tell_account(site, script.account.as_ref());
     }
     terminal::out(format_args!("as        SCRIPT_NAME {}", step.name));

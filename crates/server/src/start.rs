@@ -7,7 +7,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
-use site::model::{AccessLog, Listener, LogFormat, Sink, Site};
+use site::address::Address;
+use site::model::{AccessLog, LogFormat, Sink, Site};
 
 use crate::control::SiteSource;
 use crate::flags::{self, Serve};
@@ -20,7 +21,7 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
     let mut site = load(&asked.source)?;
     if !asked.listen.is_empty() {
         let read = |text: &String| {
-            let address = site::config::listener(text, Path::new(""));
+            let address = Address::parse(text, Path::new(""));
             address.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
         };
         site.listeners = asked.listen.iter().map(read).collect::<Result<_, _>>()?;
@@ -75,7 +76,7 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
         }
         SiteSource::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
-            let mut site = Site::folder(root, vec![Listener::Tcp(DEFAULT_ADDRESS)]);
+            let mut site = Site::folder(root, vec![Address::Tcp(DEFAULT_ADDRESS)]);
             // The server never serves a folder as root unless a flag says so.
             if geteuid().is_root() {
                 let own = privilege::own_account().map(|user| (user.to_owned(), None));

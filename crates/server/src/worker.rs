@@ -102,7 +102,7 @@ pub fn build(
     let upstreams = &mut responder.upstreams;
     upstreams.spawner = spawner.map(Spawner::new).transpose()?;
     let open = |(channel, application)| Pool::new(channel, application);
-    let applications = &services.site.applications;
+    let applications = &services.site.upstreams;
     upstreams.pools = pools.into_iter().zip(applications).map(open).collect::<io::Result<_>>()?;
     Ok((Rc::new(Connections::new(responder)?), closing))
 }

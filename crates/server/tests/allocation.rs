@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use server::files::roots::OpenRoots;
 use server::master::sockets::Sockets;
 use server::worker::{self, Start};
-use site::model::{Listener, Site};
+use site::address::Address;
+use site::model::Site;
 
 struct Counting;
 
@@ -65,9 +66,9 @@ fn a_warm_request_allocates_nothing() {
     let root = std::env::temp_dir().join(format!("taipan-allocation-{}", std::process::id()));
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("file.html"), format!("{}</html>", "x".repeat(2000))).unwrap();
-    let address = Listener::Tcp("127.0.0.1:0".parse().unwrap());
+    let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
     let bound = Sockets::default().changed_to(&[address], 1).unwrap();
-    let Some(Listener::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
+    let Some(Address::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
     let sockets = bound.per_worker(1).unwrap().remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
     // The check of the disk, once a second, is not part of a warm request.

@@ -24,8 +24,9 @@ use server::privilege::Accounts;
 use server::spawner::process::{self, Beginning};
 use server::spawner::{Exit, SpawnRequest, Spawner, Started};
 use server::sys::{self, Fork};
+use site::address::Address;
 use site::host::Hosts;
-use site::model::{Account, Action, Host, Listener, Route, Sandbox, Script, Site};
+use site::model::{Account, Action, Host, Route, Sandbox, Script, Site};
 use site::route::{Pattern, Routes};
 use tokio::runtime::Builder;
 
@@ -309,7 +310,7 @@ fn field_of<'a>(status: &'a str, name: &str) -> &'a str {
 }
 
 fn site() -> Site {
-    let site = Site::folder(PathBuf::from("/"), vec![Listener::Unix(PathBuf::from("/nowhere"))]);
+    let site = Site::folder(PathBuf::from("/"), vec![Address::Unix(PathBuf::from("/nowhere"))]);
     let root = geteuid().is_root();
     let account = root.then(|| USER.to_owned());
     let mut site = Site { user: account.clone(), group: account, ..site };

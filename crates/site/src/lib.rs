@@ -8,7 +8,9 @@
 
 pub mod model;
 
-pub mod application;
+pub mod address;
+
+pub mod upstream;
 
 pub mod proxies;
 

@@ -178,11 +178,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: of_each_worker(limits.disk_queue),
         },
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
-        Use { what: "connections to applications", each: SCRIPT, count: connections_of_applications(site) },
+        Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },
         Use {
             what: "requests that share such a connection",
             each: SHARED,
-            count: sharers(site).min(of_each_worker(limits.connections)),
+            count: multiplexed_requests(site).min(of_each_worker(limits.connections)),
         },
         Use {
             what: "requests that wait for a script",
@@ -221,26 +221,26 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "applications: connections, and a body or a file",
             each: APPLICATION_DESCRIPTORS,
-            count: connections_of_applications(site),
+            count: upstream_connections(site),
         },
         Use {
             what: "applications: a body or a file of each request that shares a connection",
             each: 1,
-            count: sharers(site),
+            count: multiplexed_requests(site),
         },
-        line("channels to applications", 1, site.applications.len()),
+        line("channels to applications", 1, site.upstreams.len()),
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
     ];
     uses.retain(|line| line.sum() > 0);
     uses
 }
 
-fn connections_of_applications(site: &Site) -> u64 {
-    site.applications.iter().fold(0, |sum, application| sum.saturating_add(application.connections() as u64))
+fn upstream_connections(site: &Site) -> u64 {
+    site.upstreams.iter().fold(0, |sum, upstream| sum.saturating_add(upstream.connections() as u64))
 }
 
-fn sharers(site: &Site) -> u64 {
-    site.applications.iter().fold(0, |sum, application| sum.saturating_add(application.sharers() as u64))
+fn multiplexed_requests(site: &Site) -> u64 {
+    site.upstreams.iter().fold(0, |sum, upstream| sum.saturating_add(upstream.multiplexed_requests() as u64))
 }
 
 /// Scripts that run at one time: a worker without one could never answer.

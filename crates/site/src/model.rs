@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +16,18 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use crate::application::{Application, ApplicationId};
+use crate::address::Address;
 use crate::host::Hosts;
 use crate::mime::Types;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
 use crate::template::Template;
+use crate::upstream::{Upstream, UpstreamId};
 
 /// Everything the server does, in one value.
 #[derive(Debug, Clone)]
 pub struct Site {
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<Address>,
     /// Of them it is believed on whose behalf they ask.
     pub trusted_proxies: Proxies,
     /// `None`: one worker per core that the process may use.
@@ -44,7 +44,7 @@ pub struct Site {
     /// The first is the default host: it answers for every name that no other host has.
     pub hosts: Hosts,
     /// What answers in place of files.
-    pub applications: Vec<Application>,
+    pub upstreams: Vec<Upstream>,
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
@@ -60,42 +60,6 @@ pub enum Sandbox {
     On,
     /// Or nothing is served.
     Required,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Listener {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-impl Listener {
-    /// Does a client who comes to `other` come to this one as well? IPv6 sockets are for IPv6 alone.
-    pub fn covers(&self, other: &Listener) -> bool {
-        match (self, other) {
-            (Listener::Tcp(wide), Listener::Tcp(narrow)) => {
-                let same = wide.port() == narrow.port() && wide.is_ipv4() == narrow.is_ipv4();
-                // Port 0 is another one each time.
-                wide.ip().is_unspecified() && same && wide.port() != 0
-            }
-            _ => false,
-        }
-    }
-
-    /// Can one program not listen on both?
-    pub fn overlaps(&self, other: &Listener) -> bool {
-        let is_chosen = matches!(self, Listener::Tcp(address) if address.port() == 0);
-        self.covers(other) || other.covers(self) || self == other && !is_chosen
-    }
-}
-
-/// As it is written in a configuration.
-impl fmt::Display for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listener::Tcp(address) => write!(f, "{address}"),
-            Listener::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// A name of its own with its own root, routes and settings.
@@ -131,7 +95,7 @@ pub struct Route {
     /// [`Action::Files`] or [`Action::Application`].
     pub script: Option<Script>,
     /// Asked by FastCGI, one after the other, whether a request may pass, before anything else is done for it.
-    pub authorizers: Vec<ApplicationId>,
+    pub authorizers: Vec<UpstreamId>,
 }
 
 /// An account of the system: a user by name or number, and a group in place of the user's own.
@@ -189,7 +153,7 @@ pub enum Interpreter {
     /// It gets the path of the file as its only argument.
     Program(PathBuf),
     /// It is told the path of the file as SCRIPT_FILENAME.
-    Application(ApplicationId),
+    Upstream(UpstreamId),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +162,7 @@ pub enum Action {
     /// (`alias` in the configuration).
     Files { root: PathBuf, strip: usize },
     /// It answers for every path, whatever stands on the disk.
-    Application(ApplicationId),
+    Upstream(UpstreamId),
     /// 301, 302, 303, 307 or 308 to another place.
     Redirect { status: Status, to: Template },
     /// Another path of the same host, looked up again (at most [`crate::plan::MAX_REWRITES`] times).
@@ -438,7 +402,7 @@ pub enum Level {
 impl Site {
     /// One folder for every name, with listings: what `taipan DIR` serves. Everything else has its
     /// default.
-    pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
+    pub fn folder(root: PathBuf, listeners: Vec<Address>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };
         let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
         let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };
@@ -453,7 +417,7 @@ impl Site {
             sandbox: Sandbox::On,
             server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
-            applications: Vec::new(),
+            upstreams: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
@@ -470,8 +434,8 @@ impl Site {
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let scripts = self.scripts.sendfile.iter_mut().chain([&mut self.scripts.spool]);
-        let applications = self.applications.iter_mut().flat_map(Application::paths_mut);
-        self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts).chain(applications)
+        let upstreams = self.upstreams.iter_mut().flat_map(Upstream::paths_mut);
+        self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts).chain(upstreams)
     }
 
     /// Makes every root, interpreter and folder of scripts what it is called once `folder` is the top of all paths.
@@ -481,7 +445,7 @@ impl Site {
                 *path = Path::new("/").join(inside);
             }
         }
-        self.applications.iter_mut().for_each(|application| application.enter(folder));
+        self.upstreams.iter_mut().for_each(|upstream| upstream.enter(folder));
     }
 
     /// The folders that files are served from, each once.
@@ -498,8 +462,7 @@ impl Site {
     /// Routes whose files are run as programs, by CGI.
     pub fn program_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        let runs =
-            |route: &Route| matches!(route.action, Action::Files { .. }) && route.application().is_none();
+        let runs = |route: &Route| matches!(route.action, Action::Files { .. }) && route.upstream().is_none();
         routes.filter(move |route| runs(route)).filter_map(|route| Some((route, route.script.as_ref()?)))
     }
 
@@ -523,7 +486,7 @@ impl Host {
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.routes.iter().filter_map(|route| match &route.action {
             Action::Files { root, .. } => Some(root.as_path()),
-            Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
+            Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
                 None
             }
         })
@@ -550,9 +513,9 @@ impl Route {
     }
 
     /// Whatever runs its files, or answers in their place, and keeps on.
-    pub fn application(&self) -> Option<ApplicationId> {
+    pub fn upstream(&self) -> Option<UpstreamId> {
         match self.script.as_ref()?.interpreter {
-            Some(Interpreter::Application(id)) => Some(id),
+            Some(Interpreter::Upstream(id)) => Some(id),
             Some(Interpreter::Program(_)) | None => None,
         }
     }

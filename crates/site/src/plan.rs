@@ -10,10 +10,10 @@ use std::path::Path;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
-use crate::application::ApplicationId;
 use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, Route};
 use crate::route::{Pattern, RouteId};
 use crate::template::{Template, Variables};
+use crate::upstream::UpstreamId;
 use crate::walk::{Walk, is_script, walk};
 
 /// Rewrites of one request.
@@ -62,7 +62,7 @@ pub struct FilesPlan<'s, 'p> {
 #[derive(Debug)]
 pub struct ApplicationPlan {
     pub route: RouteId,
-    pub application: ApplicationId,
+    pub application: UpstreamId,
     /// SCRIPT_NAME: empty, or with a slash in front and none at the end.
     pub script_name: String,
     /// PATH_INFO: empty, or with a slash in front.
@@ -160,7 +160,7 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
             scripts = walk(host, &path).map(Box::new);
             plan_files(host, route, root, *strip, path)
         }
-        Action::Application(application) => {
+        Action::Upstream(application) => {
             let (script_name, path_info) = split_script_name(pattern, path.as_str());
             let application = *application;
             PlannedAction::Application(ApplicationPlan { route: id, application, script_name, path_info })

@@ -509,11 +509,11 @@ impl Routes {
 fn folders_mut(route: &mut Route) -> impl Iterator<Item = &mut PathBuf> {
     let root = match &mut route.action {
         Action::Files { root, .. } => Some(root),
-        Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+        Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
     };
     let interpreter = match route.script.as_mut().and_then(|script| script.interpreter.as_mut()) {
         Some(Interpreter::Program(path)) => Some(path),
-        Some(Interpreter::Application(_)) | None => None,
+        Some(Interpreter::Upstream(_)) | None => None,
     };
     root.into_iter().chain(interpreter)
 }

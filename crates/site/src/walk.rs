@@ -283,7 +283,7 @@ pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
     let path = SafePath::parse(&encoded).ok()?;
     match &host.routes.get(host.routes.find(&path)).action {
         Action::Files { root, strip } => Some(root.join(path.skip_segments(*strip)?.as_str())),
-        Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+        Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
     }
 }
 
@@ -291,7 +291,7 @@ pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
 pub fn document_root<'s>(host: &'s Host, otherwise: &'s Path) -> &'s Path {
     match &host.routes.get(RouteId::FALLBACK).action {
         Action::Files { root, .. } => root,
-        Action::Application(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
+        Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
             otherwise
         }
     }

@@ -32,7 +32,7 @@ impl Exchange<'_> {
         let services = self.services;
         let Some((folder, below)) = self.folder_of(&wanted.path) else {
             let path = wanted.path.display();
-            let application = route.application().and_then(|id| services.site.applications.get(id));
+            let application = route.upstream().and_then(|id| services.site.upstreams.get(id));
             let what = application.map_or_else(|| "a script".to_owned(), ToString::to_string);
             log::error(format_args!("{what} names {path}, which is in no folder of \"sendfile\""));
             return Err(Status::FORBIDDEN);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::{fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::sockopt;
-use site::model::Listener as Address;
+use site::address::Address;
 
 use crate::master::{sockets, upgrade};
 
@@ -23,10 +23,8 @@ impl Listener {
     pub fn open(address: Option<&str>) -> Result<Listener, String> {
         let Some(text) = address else { return passed().map(|fd| Listener { fd, file: None }) };
         let address = match text.contains('/') || !text.contains(':') {
-            true => {
-                site::config::listener(&["unix:", text.trim_start_matches("unix:")].concat(), Path::new(""))
-            }
-            false => site::config::listener(text, Path::new("")),
+            true => Address::parse(&["unix:", text.trim_start_matches("unix:")].concat(), Path::new("")),
+            false => Address::parse(text, Path::new("")),
         };
         let address = address
             .map_err(|what_to_do| ["--socket ", text, " is not an address; ", &what_to_do].concat())?;

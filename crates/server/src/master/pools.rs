@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use site::application::Application;
 use site::model::{Level, Log, Site};
+use site::upstream::Upstream;
 
 use super::process::{Circumstances, PoolProcess, State};
 use super::{Master, Phase};
@@ -28,7 +28,7 @@ impl Master {
             return Ok(Vec::new());
         };
         let mut pools = Vec::new();
-        for (place, application) in site.applications.iter().enumerate() {
+        for (place, application) in site.upstreams.iter().enumerate() {
             let circumstances = circumstances(&site, application, identity)?;
             pools.push(match self.pool_of(application, &circumstances) {
                 Some(pool) => pool.pid,
@@ -53,7 +53,7 @@ impl Master {
         Ok(all)
     }
 
-    fn pool_of(&self, application: &Application, circumstances: &Circumstances) -> Option<&PoolProcess> {
+    fn pool_of(&self, application: &Upstream, circumstances: &Circumstances) -> Option<&PoolProcess> {
         self.pools.iter().find(|pool| {
             pool.channel.is_some() && pool.application == *application && pool.circumstances == *circumstances
         })
@@ -65,7 +65,7 @@ impl Master {
         let beginning = PoolSetup::of(site, place, theirs, identity);
         match sys::fork()? {
             Fork::Parent(pid) => {
-                let application = site.applications[place].clone();
+                let application = site.upstreams[place].clone();
                 let channel = Some(ours);
                 self.pools.push(PoolProcess { pid, application, circumstances, channel, until: None });
                 Ok(pid)
@@ -90,7 +90,7 @@ impl Master {
         let sites: Vec<&Site> = self.site.iter().chain(coming).collect();
         for (at, newer) in newest(&self.pools).into_iter().enumerate() {
             let pool = &mut self.pools[at];
-            let is_served = |site: &&Site| site.applications.contains(&pool.application);
+            let is_served = |site: &&Site| site.upstreams.contains(&pool.application);
             if !newer || !sites.iter().any(is_served) {
                 pool.channel = None;
             }
@@ -156,7 +156,7 @@ fn newest(pools: &[PoolProcess]) -> Vec<bool> {
 
 fn circumstances(
     site: &Site,
-    application: &Application,
+    application: &Upstream,
     identity: Option<&Identity>,
 ) -> io::Result<Circumstances> {
     let identity = match application.managed().and_then(|managed| managed.account.as_ref()) {

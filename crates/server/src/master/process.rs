@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use site::application::Application;
 use site::model::{Resources, Sandbox, Sink};
+use site::upstream::Upstream;
 
 use crate::control::Client;
 use crate::ipc::Channel;
@@ -33,7 +33,7 @@ pub(super) struct Generation {
 /// same servers in it.
 pub(super) struct PoolProcess {
     pub(super) pid: Pid,
-    pub(super) application: Application,
+    pub(super) application: Upstream,
     /// Who it is, and where.
     pub(super) circumstances: Circumstances,
     /// `None`: it ends when no generation has it any more.

@@ -15,7 +15,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 use rustix::process::umask;
-use site::model::Listener as Address;
+use site::address::Address;
 
 use crate::listen::{BACKLOG, Socket};
 use crate::privileged_file::{self, Location, Refusal};

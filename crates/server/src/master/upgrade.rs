@@ -168,7 +168,7 @@ impl Predecessor {
         loop {
             match channel.receive_until::<Handoff>(until)? {
                 Received::Message(Handoff::Socket { wanted, origin, fd }) => {
-                    let wanted = site::config::listener(&wanted, Path::new(""));
+                    let wanted = site::address::Address::parse(&wanted, Path::new(""));
                     sockets.inherit(wanted.map_err(io::Error::other)?, origin, fd);
                 }
                 Received::Message(Handoff::Control(fd)) => control = Some(Control::inherit(fd)?),

@@ -14,8 +14,8 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use site::application::{Managed, Socket};
 use site::model::Resources;
+use site::upstream::{Managed, Socket};
 
 use crate::clock;
 use crate::spawner::Exit;

@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use site::application::{Address, Application, Managed, Servers};
+use site::address::Address;
 use site::model::Scripts;
+use site::upstream::{Endpoints, Managed, Upstream};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -41,7 +42,7 @@ const MEMORY_LOOK: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(2);
 
 pub struct Balancer {
-    application: Application,
+    application: Upstream,
     limits: Scripts,
     starter: RefCell<Option<ProcessStarter>>,
     endpoints: RefCell<Vec<Endpoint>>,
@@ -119,12 +120,12 @@ struct Asked {
 
 impl Balancer {
     /// Within the runtime of the process. Errors: its processes cannot be started at all.
-    pub fn new(application: Application, limits: Scripts) -> io::Result<Rc<Balancer>> {
-        let starter = match &application.servers {
-            Servers::Managed(managed) => {
+    pub fn new(application: Upstream, limits: Scripts) -> io::Result<Rc<Balancer>> {
+        let starter = match &application.endpoints {
+            Endpoints::Managed(managed) => {
                 Some(ProcessStarter::new(managed, &limits.resources, &limits.spool)?)
             }
-            Servers::Elsewhere(_) => None,
+            Endpoints::External(_) => None,
         };
         let balancer = Rc::new_cyclic(|me| Balancer {
             application,
@@ -143,8 +144,8 @@ impl Balancer {
             master: Cell::new(Master::There),
             me: me.clone(),
         });
-        if let Servers::Elsewhere(elsewhere) = &balancer.application.servers {
-            for address in &elsewhere.addresses {
+        if let Endpoints::External(external) = &balancer.application.endpoints {
+            for address in &external.addresses {
                 balancer.add(Reach::At(address.clone()));
             }
         }
@@ -284,7 +285,11 @@ impl Balancer {
     fn manage(&self, managed: &Managed, now: Instant) -> Option<Instant> {
         let lacking = match self.is_left() {
             true => 0,
-            false => lacking(&self.endpoints.borrow(), managed.processes, managed.spare),
+            false => lacking(
+                &self.endpoints.borrow(),
+                (managed.min_processes, managed.max_processes),
+                managed.spare_processes,
+            ),
         };
         for _ in 0..lacking {
             if !self.start(now) {
@@ -292,8 +297,9 @@ impl Balancer {
             }
         }
         let superfluous = loop {
-            let (least, _) = managed.processes;
-            let found = superfluous(&self.endpoints.borrow(), least, managed.spare, managed.unused, now);
+            let least = managed.min_processes;
+            let found =
+                superfluous(&self.endpoints.borrow(), least, managed.spare_processes, managed.unused, now);
             match found {
                 Ok(at) => self.endpoints.borrow_mut()[at].standing = Standing::Retires,
                 Err(next) => break next,
@@ -353,7 +359,7 @@ impl Balancer {
         match self.application.managed() {
             // What others keep and do not use is had sooner than another process.
             Some(_) if serving > 0 && self.recalls(now) => false,
-            Some(managed) if serving < managed.processes.1 && self.start(now) => true,
+            Some(managed) if serving < managed.max_processes && self.start(now) => true,
             Some(_) if serving == 0 && self.failures.get() >= FAILING => self.refuse(PoolError::Failing),
             Some(_) => false,
             None if !untried => self.refuse(PoolError::Unreachable),
@@ -418,9 +424,9 @@ impl Balancer {
 
     /// Connections to one endpoint.
     fn most(&self) -> usize {
-        match &self.application.servers {
-            Servers::Elsewhere(elsewhere) => elsewhere.connections,
-            Servers::Managed(managed) => managed.concurrent,
+        match &self.application.endpoints {
+            Endpoints::External(external) => external.connections,
+            Endpoints::Managed(managed) => managed.concurrent,
         }
     }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendFlags};
 use script::fastcgi::client::Client;
-use site::application::Application;
+use site::upstream::Upstream;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
@@ -144,7 +144,7 @@ pub struct PooledConnection {
 
 impl Pool {
     /// Within the worker's runtime, which has to run `listen`.
-    pub fn new(channel: Channel, application: &Application) -> io::Result<Rc<Pool>> {
+    pub fn new(channel: Channel, application: &Upstream) -> io::Result<Rc<Pool>> {
         Ok(Rc::new(Pool {
             channel: sys::watch(channel, Interest::READABLE | Interest::WRITABLE)?,
             wait: application.wait,

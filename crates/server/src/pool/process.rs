@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::thread::CapabilitySet;
-use site::application::Application;
 use site::model::{Scripts, Site};
+use site::upstream::Upstream;
 use tokio::io::Interest;
 
 use super::balancer::Balancer;
@@ -19,7 +19,7 @@ const FAILED: u8 = 1;
 
 /// What a pool begins with.
 pub struct PoolSetup {
-    pub application: Application,
+    pub application: Upstream,
     pub scripts: Scripts,
     pub master: Channel,
     pub chroot: Option<PathBuf>,
@@ -34,7 +34,7 @@ impl PoolSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         PoolSetup {
-            application: inside.applications.swap_remove(place),
+            application: inside.upstreams.swap_remove(place),
             scripts: inside.scripts,
             master,
             chroot: site.chroot.clone(),
@@ -66,7 +66,7 @@ fn begin(beginning: PoolSetup) -> Result<(), String> {
     runtime.block_on(serve(application, scripts, master)).map_err(failed("go on"))
 }
 
-async fn serve(application: Application, scripts: Scripts, master: Channel) -> io::Result<()> {
+async fn serve(application: Upstream, scripts: Scripts, master: Channel) -> io::Result<()> {
     let balancer = Balancer::new(application, scripts)?;
     let mut master = Some(sys::watch(master, Interest::READABLE)?);
     loop {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
 use script::environment::Additions;
-use site::application::Application;
+use site::upstream::Upstream;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 
@@ -103,7 +103,7 @@ async fn forward_to_application(
     let services = &upstreams.services;
     let found = handler
         .application(services)
-        .and_then(|id| Some((services.site.applications.get(id)?, upstreams.pools.get(id)?)));
+        .and_then(|id| Some((services.site.upstreams.get(id)?, upstreams.pools.get(id)?)));
     let (application, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
     let spooled = spooled.map(Rc::new);
     let (mut failed, mut again, mut repeated_alone) = (None, true, false);
@@ -149,7 +149,7 @@ async fn forward_to_application(
 fn refused(
     services: &Services,
     request: &UpstreamRequest,
-    application: &Application,
+    application: &Upstream,
     refusal: PoolError,
 ) -> Status {
     log::error(format_args!("{}: {application} cannot be asked: {}", request.who, refusal.why()));

@@ -26,7 +26,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::fastcgi::ProtocolStatus;
 use script::response::{Limits, Parser, Step};
-use site::application::{Application, ApplicationId, Protocol};
+use site::upstream::{Protocol, Upstream, UpstreamId};
 use taipan_http::status::Status;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -208,7 +208,7 @@ pub enum Outcome {
     /// A file, with the other fields of the head.
     Sendfile(Box<response::Sendfile>),
     /// The request may pass, as this application says, with these variables for whoever answers it.
-    Authorized(ApplicationId, Vec<(String, Vec<u8>)>),
+    Authorized(UpstreamId, Vec<(String, Vec<u8>)>),
     /// It has not answered. The error log says why.
     Failed(Status),
     /// The request's body is not one that it can have.
@@ -331,7 +331,7 @@ async fn start(
 /// Asks an application. Also the way of the request's body, where that is still to come.
 fn start_exchange(
     services: &Rc<Services>,
-    application: &Application,
+    application: &Upstream,
     way: pool::Checkout,
     request: &UpstreamRequest,
     content: BodySource,
@@ -368,8 +368,8 @@ impl Timeouts {
         Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX }
     }
 
-    fn of(application: &Application) -> Timeouts {
-        let Application { connect, first_byte, idle, total, .. } = *application;
+    fn of(application: &Upstream) -> Timeouts {
+        let Upstream { connect, first_byte, idle, total, .. } = *application;
         Timeouts { connect, first_byte, idle, total }
     }
 }

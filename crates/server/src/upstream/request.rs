@@ -9,10 +9,10 @@ use std::rc::Rc;
 use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
-use site::application::{ApplicationId, Protocol};
 use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
+use site::upstream::{Protocol, UpstreamId};
 use site::walk::{self, Step};
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::{host_and_port, is_name, trim_ows};
@@ -68,7 +68,7 @@ pub enum HandlerKind {
         path_info: String,
     },
     /// Says whether the request may pass.
-    Authorizer(ApplicationId),
+    Authorizer(UpstreamId),
 }
 
 /// Does the client want the body of the reply?
@@ -123,10 +123,10 @@ impl Handler {
     }
 
     /// The application that answers; `None`: a program is started.
-    pub fn application(&self, services: &Services) -> Option<ApplicationId> {
+    pub fn application(&self, services: &Services) -> Option<UpstreamId> {
         match self.what {
             HandlerKind::Authorizer(id) => Some(id),
-            _ => services.site.hosts.at(self.host).routes.get(self.route).application(),
+            _ => services.site.hosts.at(self.host).routes.get(self.route).upstream(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Handler {
         let body = body.or((head.framing == Framing::Sized(0)).then_some(0));
         let who: Rc<str> = who(head, ends.client).into();
         let environment = || self.environment(services, head, ends, body, script, &who);
-        let application = self.application(services).and_then(|id| services.site.applications.get(id));
+        let application = self.application(services).and_then(|id| services.site.upstreams.get(id));
         let call = match application {
             None => Call::Program(self.program(services, script, head, &environment()?)?),
             Some(application) => match application.protocol {
@@ -305,7 +305,7 @@ impl Program {
                 let program = c_string(interpreter)?;
                 (program.clone(), vec![program, path])
             }
-            Some(Interpreter::Application(_)) | None => {
+            Some(Interpreter::Upstream(_)) | None => {
                 let words = query.and_then(arguments).unwrap_or_default();
                 let words = words.into_iter().filter_map(|word| CString::new(word).ok());
                 (path.clone(), [path].into_iter().chain(words).collect())
@@ -328,7 +328,7 @@ impl Program {
 
 /// What a script is told in addition: what its route says, and then what an authorizer has said. A program
 /// is told no more of that than who asks, for nothing else is expected of what starts it.
-fn additions(own: Option<&Script>, variables: &Additions, application: Option<ApplicationId>) -> Additions {
+fn additions(own: Option<&Script>, variables: &Additions, application: Option<UpstreamId>) -> Additions {
     let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
     for (name, value) in variables.iter() {
         if application.is_some() || matches!(name, "REMOTE_USER" | "AUTH_TYPE") {

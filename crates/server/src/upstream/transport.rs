@@ -14,7 +14,7 @@ use std::time::Duration;
 use script::fastcgi::client::{Client, Event};
 use script::fastcgi::record::MAX_CONTENT;
 use script::fastcgi::{Persistence, ProtocolStatus, RequestId};
-use site::application::{Application, Protocol};
+use site::upstream::{Protocol, Upstream};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
@@ -104,7 +104,7 @@ impl ApplicationExchange {
     /// Says what comes before the body. Nothing of it has been sent yet.
     pub fn begin(
         services: &Rc<Services>,
-        application: &Application,
+        application: &Upstream,
         mut way: Checkout,
         request: &UpstreamRequest,
         content: BodySource,

@@ -19,7 +19,8 @@ use std::process::Command as Program;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use site::model::{Listener as Address, Site};
+use site::address::Address;
+use site::model::Site;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_local;
 

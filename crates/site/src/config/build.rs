@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::applications::{applications, check_chroot};
 use super::error::{Errors, Place};
 use super::hosts::hosts;
 use super::keys::Scope;
@@ -12,14 +11,15 @@ use super::scripts::scripts;
 use super::section::{Given, Section};
 use super::settings::account_name;
 use super::toml::Table;
-use super::value;
-use crate::application::Application;
+use super::upstreams::{check_chroot, upstreams};
+use crate::address::Address;
 use crate::host::Hosts;
 use crate::model::{
-    AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Listener, Log, LogFormat, SERVER_HEADER,
-    Sandbox, Scripts, Site, Timeouts,
+    AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Log, LogFormat, SERVER_HEADER, Sandbox,
+    Scripts, Site, Timeouts,
 };
 use crate::proxies::{MAX_PROXIES, Proxies, Proxy};
+use crate::upstream::Upstream;
 
 /// Addresses to listen on.
 const MAX_LISTENERS: usize = 64;
@@ -31,8 +31,8 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let limits = limits(&top);
     let (log, format) = log(&top);
     let scripts = scripts(&top);
-    let applications = applications(&top);
-    let hosts = hosts(&top, limits.body, &scripts, format, &applications);
+    let upstreams = upstreams(&top);
+    let hosts = hosts(&top, limits.body, &scripts, format, &upstreams);
     Some(Site {
         listeners,
         trusted_proxies: trusted_proxies(&top),
@@ -40,7 +40,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         user: account_name(&top, "user"),
         group: account_name(&top, "group"),
         pid_file: top.path("pid_file"),
-        chroot: chroot(&top, hosts.as_ref(), &scripts, &applications),
+        chroot: chroot(&top, hosts.as_ref(), &scripts, &upstreams),
         sandbox: match top.choice("sandbox") {
             Some("off") => Sandbox::Off,
             Some("required") => Sandbox::Required,
@@ -48,7 +48,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         },
         server_header: server_header(&top),
         hosts: hosts?,
-        applications,
+        upstreams,
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),
@@ -68,7 +68,7 @@ fn server_header(top: &Section) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn listeners(top: &Section) -> Vec<Listener> {
+fn listeners(top: &Section) -> Vec<Address> {
     let Some(addresses) = top.texts("listen") else {
         if !top.has("listen") {
             let what_to_do = "add listen = [\"127.0.0.1:8080\"] before the first section";
@@ -83,7 +83,7 @@ fn listeners(top: &Section) -> Vec<Listener> {
     let mut listeners = Vec::new();
     for address in addresses.iter().take(MAX_LISTENERS) {
         let text = address.value.escape_debug();
-        match value::listener(address.value, address.place.folder()) {
+        match Address::parse(address.value, address.place.folder()) {
             Ok(listener) if listeners.contains(&listener) => {
                 top.errors.add(address.place, format!("\"{text}\" is given twice"), "remove one of them");
             }
@@ -101,7 +101,7 @@ fn listeners(top: &Section) -> Vec<Listener> {
 }
 
 /// The kernel does not let one program listen on an address and on all addresses.
-fn refuse_overlap(top: &Section, listener: &Listener, others: &[Listener], place: &Place) {
+fn refuse_overlap(top: &Section, listener: &Address, others: &[Address], place: &Place) {
     let Some(other) = others.iter().find(|other| other.overlaps(listener)) else {
         return;
     };
@@ -133,15 +133,15 @@ fn chroot(
     top: &Section,
     hosts: Option<&Hosts>,
     scripts: &Scripts,
-    applications: &[Application],
+    upstreams: &[Upstream],
 ) -> Option<PathBuf> {
     let folder = top.path("chroot")?;
     let routes = || hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(|host| host.routes.iter());
     let interpreters = routes().filter_map(|route| match &route.script.as_ref()?.interpreter {
         Some(Interpreter::Program(path)) => Some((path, "interpreter")),
-        Some(Interpreter::Application(_)) | None => None,
+        Some(Interpreter::Upstream(_)) | None => None,
     });
-    check_chroot(top, &folder, applications, top.place_of("chroot"));
+    check_chroot(top, &folder, upstreams, top.place_of("chroot"));
     let private = scripts.sendfile.iter().map(|folder| (folder, "sendfile"));
     // By default it is the one inside.
     let spool = (scripts.spool != Scripts::default().spool).then_some((&scripts.spool, "spool"));

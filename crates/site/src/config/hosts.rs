@@ -6,20 +6,20 @@ use script::environment::Additions;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::applications;
 use super::error::Place;
 use super::keys::Scope;
 use super::scripts;
 use super::section::{Section, integer, table, text};
 use super::settings::{account, pattern, settle, text_of, tighten};
 use super::toml::{Entry, Table, Value};
+use super::upstreams;
 use super::value;
-use crate::application::Application;
 use crate::host::Hosts;
 use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Route, Script, Scripts};
 use crate::plan::MAX_REWRITES;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
 use crate::template::{Template, TemplateError, Variable};
+use crate::upstream::Upstream;
 
 /// The keys of which a host needs one, for something to answer with.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
@@ -35,15 +35,15 @@ pub fn hosts(
     max_body: u64,
     scripts: &Scripts,
     format: LogFormat,
-    applications: &[Application],
+    upstreams: &[Upstream],
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::first_environment());
     let base = Base {
-        route: settle(top, Pattern::EVERYTHING, &nothing, applications),
+        route: settle(top, Pattern::EVERYTHING, &nothing, upstreams),
         environment,
         scripts,
-        applications,
+        upstreams,
     };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
@@ -67,10 +67,10 @@ pub fn hosts(
         }
         let environment = scripts::environment(section, &base.environment);
         let settings = Base {
-            route: settle(section, Pattern::EVERYTHING, &base.route, base.applications),
+            route: settle(section, Pattern::EVERYTHING, &base.route, base.upstreams),
             environment,
             scripts,
-            applications,
+            upstreams,
         };
         hosts.push((host(section, &settings, format, &mut names), section));
     }
@@ -124,7 +124,7 @@ struct Base<'a> {
     environment: Additions,
     /// What holds for all scripts.
     scripts: &'a Scripts,
-    applications: &'a [Application],
+    upstreams: &'a [Upstream],
 }
 
 /// `base` has the settings of the host, and nothing to do.
@@ -231,7 +231,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option
         return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = settle(section, pattern, &outer.route, base.applications);
+    let mut route = settle(section, pattern, &outer.route, base.upstreams);
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
         tighten(&mut route, section, prefix, &outer.route);
     }
@@ -244,8 +244,8 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option
     let says_how = section.has("interpreter") || section.has("cgi");
     route.script = match route.action {
         Action::Files { .. } if says_how => {
-            let Base { scripts, applications, .. } = *base;
-            scripts::script(section, &route.action, &outer.environment, scripts, applications)
+            let Base { scripts, upstreams, .. } = *base;
+            scripts::script(section, &route.action, &outer.environment, scripts, upstreams)
         }
         _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
     };
@@ -256,7 +256,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option
 /// The account of a program comes from the glob, or else from the prefix, or else from `[scripts]`.
 fn with_account(script: Script, inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Script {
     let named = [&inner.account, &outer.account, &base.scripts.account].into_iter().flatten().next();
-    let is_program = !matches!(script.interpreter, Some(Interpreter::Application(_)));
+    let is_program = !matches!(script.interpreter, Some(Interpreter::Upstream(_)));
     Script { account: named.filter(|_| is_program).cloned(), ..script }
 }
 
@@ -269,7 +269,7 @@ fn gives_action(prefix: &Route, pattern: &Pattern, base: &Base<'_>) -> bool {
     }
     match prefix.action {
         Action::Files { .. } => true,
-        Action::Application(_) | Action::Redirect { .. } | Action::Answer(_) => {
+        Action::Upstream(_) | Action::Redirect { .. } | Action::Answer(_) => {
             matches!(pattern, Pattern::Glob(_))
         }
         Action::Rewrite { .. } => false,
@@ -356,13 +356,13 @@ fn route<'s, 'c>(
     };
     if !has_action && !has_root(base) && is_within {
         // Only below prefixes is there anything: see `combined`.
-        let route = settle(section, pattern, &base.route, base.applications);
+        let route = settle(section, pattern, &base.route, base.upstreams);
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     }
     let action = action(section, &pattern, base);
-    let route = settle(section, pattern, &base.route, base.applications);
+    let route = settle(section, pattern, &base.route, base.upstreams);
     let action = action?;
-    let script = scripts::script(section, &action, &base.environment, base.scripts, base.applications);
+    let script = scripts::script(section, &action, &base.environment, base.scripts, base.upstreams);
     let route = Route { action, script, ..route };
     Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }
@@ -388,7 +388,7 @@ fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Actio
         "alias" => alias(section, pattern),
         "application" => {
             let given = section.text("application")?;
-            applications::named(section, given.value, given.place, base.applications).map(Action::Application)
+            upstreams::named(section, given.value, given.place, base.upstreams).map(Action::Upstream)
         }
         "redirect" => {
             let status = redirect_status(section, status, section.place_of("status"))?;

@@ -208,11 +208,11 @@ const ALSO_SAID: &[(&str, &str, &str)] = &[
     ("scriptalias", "cgi", " = true, with a path that ends in a slash, and alias"),
     ("script", "cgi", " = true"),
     ("handler", "interpreter", ""),
-    ("fastcgi_pass", "application", APPLICATION_OF_A_ROUTE),
-    ("scgi_pass", "application", APPLICATION_OF_A_ROUTE),
-    ("proxy_pass", "application", APPLICATION_OF_A_ROUTE),
-    ("proxy", "application", APPLICATION_OF_A_ROUTE),
-    ("reverse_proxy", "application", APPLICATION_OF_A_ROUTE),
+    ("fastcgi_pass", "application", UPSTREAM_OF_A_ROUTE),
+    ("scgi_pass", "application", UPSTREAM_OF_A_ROUTE),
+    ("proxy_pass", "application", UPSTREAM_OF_A_ROUTE),
+    ("proxy", "application", UPSTREAM_OF_A_ROUTE),
+    ("reverse_proxy", "application", UPSTREAM_OF_A_ROUTE),
     ("upstream", "application", ": one [[application]] for each"),
     ("try_files", "fallback", ", the path that answers where there is no such file"),
     ("fallback_resource", "fallback", ""),
@@ -236,7 +236,7 @@ const ALSO_SAID: &[(&str, &str, &str)] = &[
     ("timeout", "total", ", idle or first_byte"),
 ];
 
-const APPLICATION_OF_A_ROUTE: &str = ": an [[application]] with an address, and its name in a [[route]]";
+const UPSTREAM_OF_A_ROUTE: &str = ": an [[application]] with an address, and its name in a [[route]]";
 
 /// Names of what does not exist here, and what to do instead.
 const ABSENT: &[(&[&str], &str)] = &[

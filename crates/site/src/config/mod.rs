@@ -21,8 +21,8 @@ mod hosts;
 
 mod settings;
 
-mod applications;
 mod scripts;
+mod upstreams;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,6 @@ use std::sync::Arc;
 
 pub use error::{ConfigError, MAX_ERRORS, Place, Places};
 pub use keys::{manual, renewed};
-pub use value::listener;
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;

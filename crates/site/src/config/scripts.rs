@@ -8,8 +8,8 @@ use script::environment::{AdditionError, Additions, Credentials};
 use super::keys::Scope;
 use super::section::Section;
 use super::settings::{account, text_of};
-use crate::application::Application;
 use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
+use crate::upstream::Upstream;
 
 /// Where programs are looked for, unless `env` says otherwise.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -131,21 +131,21 @@ pub fn script(
     action: &Action,
     inherited: &Additions,
     scripts: &Scripts,
-    applications: &[Application],
+    upstreams: &[Upstream],
 ) -> Option<Script> {
     let processes = scripts.processes;
-    if let Action::Application(id) = action {
+    if let Action::Upstream(id) = action {
         for name in ["cgi", "interpreter", "script_processes"].iter().filter(|name| section.has(name)) {
             let what = format!("\"{name}\" and \"application\" exclude each other");
             section.errors.add(section.place_of(name), what, "remove one of them");
         }
         refuse_account(section);
         let environment = environment(section, inherited);
-        let interpreter = Some(Interpreter::Application(*id));
+        let interpreter = Some(Interpreter::Upstream(*id));
         let credentials = credentials(section);
         return Some(Script { interpreter, environment, credentials, processes, account: None });
     }
-    let interpreter = interpreter(section, applications);
+    let interpreter = interpreter(section, upstreams);
     let runs = section.flag("cgi").unwrap_or(section.has("interpreter"));
     if !runs {
         refuse_without(section);
@@ -158,7 +158,7 @@ pub fn script(
         return None;
     }
     let account = match interpreter {
-        Some(Interpreter::Application(_)) => {
+        Some(Interpreter::Upstream(_)) => {
             refuse_account(section);
             None
         }
@@ -186,10 +186,10 @@ fn credentials(section: &Section) -> Credentials {
 }
 
 /// A path has a slash, and the name of an application has none.
-fn interpreter(section: &Section, applications: &[Application]) -> Option<Interpreter> {
+fn interpreter(section: &Section, upstreams: &[Upstream]) -> Option<Interpreter> {
     let given = section.text("interpreter")?;
-    if let Some(id) = applications.iter().position(|application| application.name == given.value) {
-        return Some(Interpreter::Application(id));
+    if let Some(id) = upstreams.iter().position(|upstream| upstream.name == given.value) {
+        return Some(Interpreter::Upstream(id));
     }
     if !Path::new(given.value).is_absolute() {
         let what = format!("\"interpreter\" cannot be \"{}\"", given.value.escape_debug());

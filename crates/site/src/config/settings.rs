@@ -7,17 +7,17 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
-use super::applications;
 use super::error::Place;
 use super::section::{Section, text};
 use super::toml::{Entry, Value};
-use crate::application::{Application, ApplicationId, Protocol};
+use super::upstreams;
 use crate::mime::{TypeError, Types};
 use crate::model::{
     Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
 };
 use crate::route::Pattern;
 use crate::template::{Template, Variable};
+use crate::upstream::{Protocol, Upstream, UpstreamId};
 
 /// Fields that the server alone can decide, and what to do instead.
 const OWN_FIELDS: [(&str, &str); 12] = [
@@ -36,7 +36,7 @@ const OWN_FIELDS: [(&str, &str); 12] = [
 ];
 
 /// A route for this pattern with the action of `inherited`, and its settings where `section` has none.
-pub fn settle(section: &Section, pattern: Pattern, inherited: &Route, applications: &[Application]) -> Route {
+pub fn settle(section: &Section, pattern: Pattern, inherited: &Route, upstreams: &[Upstream]) -> Route {
     let fallback = fallback(section, &pattern, inherited.fallback.as_ref());
     let fallback_for = section.choice("fallback_for").map(|word| match word {
         "all" => FallbackFor::All,
@@ -54,7 +54,7 @@ pub fn settle(section: &Section, pattern: Pattern, inherited: &Route, applicatio
         fallback_for: fallback_for.unwrap_or(inherited.fallback_for),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
-        authorizers: authorizers(section, &inherited.authorizers, applications),
+        authorizers: authorizers(section, &inherited.authorizers, upstreams),
     }
 }
 
@@ -79,16 +79,12 @@ pub fn account_name(section: &Section, name: &str) -> Option<String> {
 }
 
 /// `false` takes away what is inherited.
-fn authorizers(
-    section: &Section,
-    inherited: &[ApplicationId],
-    applications: &[Application],
-) -> Vec<ApplicationId> {
+fn authorizers(section: &Section, inherited: &[UpstreamId], upstreams: &[Upstream]) -> Vec<UpstreamId> {
     let Some(given) = section.text_or_false("authorizer") else { return inherited.to_vec() };
-    let named = given.value.and_then(|name| applications::named(section, name, given.place, applications));
+    let named = given.value.and_then(|name| upstreams::named(section, name, given.place, upstreams));
     let Some(id) = named else { return Vec::new() };
-    if applications[id].protocol != Protocol::FastCgi {
-        let what = format!("the application \"{}\" cannot be an authorizer", applications[id].name);
+    if upstreams[id].protocol != Protocol::FastCgi {
+        let what = format!("the application \"{}\" cannot be an authorizer", upstreams[id].name);
         section.errors.add(given.place, what, "only FastCGI has that: use one whose protocol it is");
     }
     vec![id]

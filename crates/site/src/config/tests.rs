@@ -7,6 +7,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use super::keys::{self, Initial, Key, Kind, Scope};
 use super::*;
+use crate::address::Address;
 use crate::model::*;
 use crate::plan::{PlannedAction, plan};
 
@@ -58,7 +59,7 @@ fn check_after(text: &str, expected: &[&str]) {
 #[test]
 fn two_lines_are_a_site() {
     let site = site("");
-    assert_eq!(site.listeners, [Listener::Tcp("127.0.0.1:8080".parse().unwrap())]);
+    assert_eq!(site.listeners, [Address::Tcp("127.0.0.1:8080".parse().unwrap())]);
     assert_eq!(site.hosts.len(), 1);
     let route = site.hosts[0].routes.iter().next().unwrap();
     assert_eq!(route.action, Action::Files { root: "/srv/www".into(), strip: 0 });
@@ -1193,21 +1194,21 @@ fn applications_are_read_as_they_are_written() {
     let site =
         load_files(&[("site.toml", &text("command = [\"/srv/app/run\", \"-q\"]\nprotocol = \"http\""))])
             .unwrap();
-    let names: Vec<&str> = site.applications.iter().map(|application| application.name.as_str()).collect();
+    let names: Vec<&str> = site.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
     assert_eq!(names, ["php", "app"]);
-    let (php, app) = (&site.applications[0], &site.applications[1]);
+    let (php, app) = (&site.upstreams[0], &site.upstreams[1]);
     assert_eq!((php.connections(), php.managed()), (128, None));
     let managed = app.managed().unwrap();
     assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
-    assert_eq!((managed.processes, app.connections()), ((1, 4), 4));
-    assert_eq!((php.multiplex, php.sharers()), (1, 0));
+    assert_eq!((managed.min_processes, managed.max_processes, app.connections()), (1, 4, 4));
+    assert_eq!((php.multiplex, php.multiplexed_requests()), (1, 0));
     // Below what web servers close after.
     assert_eq!([php.keep, app.keep].map(|time| time.as_secs()), [10, 1]);
-    let interpreters: Vec<_> = site.hosts[0].routes.iter().take(3).map(Route::application).collect();
+    let interpreters: Vec<_> = site.hosts[0].routes.iter().take(3).map(Route::upstream).collect();
     assert_eq!(interpreters, [None, Some(0), Some(1)]);
     let several = text("address = \"127.0.0.1:1\"\nconnections = 2\nmultiplex = 1024");
     let several = load_files(&[("site.toml", &several)]).unwrap();
-    assert_eq!((several.applications[1].multiplex, several.applications[1].sharers()), (1024, 2048));
+    assert_eq!((several.upstreams[1].multiplex, several.upstreams[1].multiplexed_requests()), (1024, 2048));
 
     let led = |target: &str| {
         let path = SafePath::parse(target).unwrap();

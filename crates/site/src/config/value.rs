@@ -1,16 +1,12 @@
-//! How durations, sizes, addresses, log sinks and host names are written.
+//! How durations, sizes, log sinks and host names are written.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use taipan_http::fields::is_host;
 
 use crate::host::MAX_NAME;
-use crate::model::{Listener, Sink};
-
-/// The longest path of a Unix socket: what `sockaddr_un` has room for, but for its last NUL.
-const MAX_SOCKET_PATH: usize = 107;
+use crate::model::Sink;
 
 const DURATIONS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -69,60 +65,6 @@ fn spelled(value: u64, units: &[(&str, u64)]) -> String {
     fits.map_or_else(|| value.to_string(), |(unit, factor)| format!("{}{unit}", value / factor))
 }
 
-/// `127.0.0.1:8080`, `[::1]:8080`, or `unix:PATH`, which is taken from `folder`. Errors say what to write.
-pub fn listener(text: &str, folder: &Path) -> Result<Listener, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        let joined = folder.join(path);
-        let refused = match joined.as_os_str().len() {
-            _ if path.contains('\0') => "a socket path cannot contain a NUL byte",
-            _ if path.is_empty() => "write the path of the socket, e.g. \"unix:/run/taipan.sock\"",
-            ..=MAX_SOCKET_PATH => return Ok(Listener::Unix(joined)),
-            _ => "the path of a socket has at most 107 bytes",
-        };
-        return Err(refused.to_owned());
-    }
-    match text.parse::<SocketAddr>() {
-        Ok(SocketAddr::V6(v6)) if v6.ip().to_ipv4_mapped().is_some() => {
-            let v4 = v6.ip().to_ipv4_mapped().map_or(String::new(), |ip| ip.to_string());
-            Err(format!("write it as the IPv4 address that it is: \"{v4}:{}\"", v6.port()))
-        }
-        Ok(address) => Ok(Listener::Tcp(address)),
-        Err(_) => Err(address_to_write(text)),
-    }
-}
-
-/// What to write in place of a text that is not an address.
-fn address_to_write(text: &str) -> String {
-    if text.starts_with('/') {
-        return format!("write \"unix:{}\" for a Unix socket", text.escape_debug());
-    }
-    if let Some((scheme, rest)) = text.split_once("://") {
-        let rest = rest.split('/').next().unwrap_or(rest);
-        return match rest.parse::<SocketAddr>() {
-            Ok(address) => format!("leave out \"{}://\": write \"{address}\"", scheme.escape_debug()),
-            Err(_) => {
-                "leave out the scheme; write an IP address and a port, e.g. \"127.0.0.1:8080\"".to_owned()
-            }
-        };
-    }
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return format!("add a port: \"{}\"", SocketAddr::new(ip, 8080));
-    }
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    let port = port.parse::<u16>().map_or("PORT".to_owned(), |port| port.to_string());
-    match host {
-        "" | "*" if text.parse::<u16>().is_ok() || text.contains(':') => format!(
-            "write \"127.0.0.1:{port}\" for this machine only, \"0.0.0.0:{port}\" for all of IPv4, or \
-             \"[::]:{port}\" for all of IPv6"
-        ),
-        "localhost" => {
-            format!("names are not looked up; write \"127.0.0.1:{port}\" or \"[::1]:{port}\"")
-        }
-        _ => "write an IP address and a port, e.g. \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:PATH\""
-            .to_owned(),
-    }
-}
-
 /// A word, or a path, which has a slash so that it is not taken for a misspelt word.
 pub fn sink(text: &str, folder: &Path) -> Option<Sink> {
     Some(match text {
@@ -158,8 +100,6 @@ pub fn check_host_name(name: &str) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
@@ -209,35 +149,6 @@ mod tests {
         for text in ["0", "1", "1000", "1KiB", "1500KiB", "1MiB", "32MiB", "1TiB"] {
             assert_eq!(size_text(size(text).unwrap()), text);
         }
-    }
-
-    #[test]
-    fn an_address_is_a_number_or_a_socket() {
-        let folder = Path::new("/etc/taipan");
-        for good in ["127.0.0.1:80", "[::]:8080", "0.0.0.0:0"] {
-            assert_eq!(listener(good, folder), Ok(Listener::Tcp(good.parse().unwrap())));
-        }
-        assert_eq!(listener("unix:/run/x", folder), Ok(Listener::Unix(PathBuf::from("/run/x"))));
-        assert_eq!(listener("unix:x", folder), Ok(Listener::Unix(PathBuf::from("/etc/taipan/x"))));
-        for (bad, written) in [
-            ("8080", "\"127.0.0.1:8080\" for this machine only"),
-            (":80", "\"0.0.0.0:80\" for all of IPv4"),
-            ("localhost:80", "\"127.0.0.1:80\" or \"[::1]:80\""),
-            ("1.2.3.4", "add a port: \"1.2.3.4:8080\""),
-            ("::1", "add a port: \"[::1]:8080\""),
-            ("http://127.0.0.1:9000/app", "leave out \"http://\": write \"127.0.0.1:9000\""),
-            ("http://localhost:9000", "leave out the scheme"),
-            ("/run/x.sock", "write \"unix:/run/x.sock\""),
-            ("[::ffff:1.2.3.4]:80", "IPv4 address that it is: \"1.2.3.4:80\""),
-            ("1.2.3.4:70000", "write an IP address and a port"),
-        ] {
-            let error = listener(bad, folder).expect_err(bad);
-            assert!(error.contains(written), "{bad}: {error}");
-        }
-        for bad in [":80", "*:80", "localhost:80", "80", "1.2.3.4", "1.2.3.4:70000", "", "example.org:80"] {
-            assert!(listener(bad, folder).is_err(), "{bad}");
-        }
-        assert!(listener(&format!("unix:/{}", "x".repeat(107)), folder).is_err());
     }
 
     #[test]

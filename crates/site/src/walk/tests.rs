@@ -59,7 +59,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
                 let (_, script) = script(site.hosts.at(0), step).unwrap();
                 let by = script.interpreter.as_ref().map(|by| match by {
                     Interpreter::Program(path) => format!("{} ", path.display()),
-                    Interpreter::Application(id) => format!("application {id} "),
+                    Interpreter::Upstream(id) => format!("application {id} "),
                 });
                 let (file, info) = (step.file(), &step.path_info);
                 return format!("{}{} as {} + {info}", by.unwrap_or_default(), file.display(), step.name);
@@ -281,7 +281,7 @@ fn the_settings_of_a_prefix_hold_for_the_globs_below_it() {
     let host = site.hosts.at(0);
     let settings = |target: &str| {
         let route = host.routes.get(host.routes.find(&SafePath::parse(target).unwrap()));
-        let asked: Vec<&str> = route.authorizers.iter().map(|id| &*site.applications[*id].name).collect();
+        let asked: Vec<&str> = route.authorizers.iter().map(|id| &*site.upstreams[*id].name).collect();
         let mut env: Vec<&str> =
             route.script.iter().flat_map(|script| script.environment.iter()).map(|(name, _)| name).collect();
         env.sort();

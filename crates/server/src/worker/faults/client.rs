@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use site::model::Listener as Address;
+use site::address::Address;
 
 /// Longer than anything here takes; who waits so long waits for ever.
 const PATIENCE: Duration = Duration::from_secs(10);

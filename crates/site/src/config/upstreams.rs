@@ -5,12 +5,9 @@ use std::path::{Path, PathBuf};
 use super::error::Place;
 use super::keys::Scope;
 use super::section::Section;
-use super::value;
 use super::{scripts, settings};
-use crate::application::{
-    Address, Application, ApplicationId, Elsewhere, Managed, Protocol, Servers, Socket,
-};
-use crate::model::Listener;
+use crate::address::Address;
+use crate::upstream::{Endpoints, External, Managed, Protocol, Socket, Upstream, UpstreamId};
 
 /// Applications of a site.
 const MAX: usize = 64;
@@ -34,34 +31,29 @@ const MANAGED: [&str; 14] = [
 ];
 
 /// All that have a name. One with an error is there too, so that what uses it is not reported as well.
-pub fn applications(top: &Section) -> Vec<Application> {
+pub fn upstreams(top: &Section) -> Vec<Upstream> {
     let sections = top.sections("application", Scope::Application);
     if let Some(section) = sections.get(MAX) {
         let what = format!("there are more than {MAX} applications");
         section.errors.add(section.place(), what, "put routes together that can have the same");
     }
-    let mut applications: Vec<Application> = Vec::new();
+    let mut upstreams: Vec<Upstream> = Vec::new();
     for section in sections.iter().take(MAX) {
-        let Some(application) = application(section) else { continue };
-        match applications.iter().any(|other| other.name == application.name) {
+        let Some(upstream) = upstream(section) else { continue };
+        match upstreams.iter().any(|other| other.name == upstream.name) {
             true => {
-                let what = format!("there are two applications \"{}\"", application.name.escape_debug());
+                let what = format!("there are two applications \"{}\"", upstream.name.escape_debug());
                 section.errors.add(section.place_of("name"), what, "give one of them another name");
             }
-            false => applications.push(application),
+            false => upstreams.push(upstream),
         }
     }
-    applications
+    upstreams
 }
 
 /// The application of this name.
-pub fn named(
-    section: &Section,
-    name: &str,
-    place: &Place,
-    applications: &[Application],
-) -> Option<ApplicationId> {
-    let found = applications.iter().position(|application| application.name == name);
+pub fn named(section: &Section, name: &str, place: &Place, upstreams: &[Upstream]) -> Option<UpstreamId> {
+    let found = upstreams.iter().position(|upstream| upstream.name == name);
     if found.is_none() {
         let what = format!("there is no application \"{}\"", name.escape_debug());
         section.errors.add(place, what, "add an [[application]] of this name");
@@ -69,10 +61,10 @@ pub fn named(
     found
 }
 
-fn application(section: &Section) -> Option<Application> {
+fn upstream(section: &Section) -> Option<Upstream> {
     let name = name(section)?;
-    let nowhere = || Servers::Elsewhere(Elsewhere { addresses: Vec::new(), connections: 1 });
-    let servers = match (section.has("address"), section.has("command")) {
+    let nowhere = || Endpoints::External(External { addresses: Vec::new(), connections: 1 });
+    let endpoints = match (section.has("address"), section.has("command")) {
         (true, false) => elsewhere(section),
         (false, true) => managed(section),
         (true, true) => {
@@ -94,9 +86,9 @@ fn application(section: &Section) -> Option<Application> {
     if protocol != Protocol::FastCgi {
         refuse(section, &["multiplex"], "is for FastCGI", "remove it");
     }
-    let defaults = Application::new(name, protocol, servers.unwrap_or_else(nowhere));
+    let defaults = Upstream::new(name, protocol, endpoints.unwrap_or_else(nowhere));
     let to_requests = |count| u16::try_from(count).unwrap_or(u16::MAX);
-    Some(Application {
+    Some(Upstream {
         multiplex: section.count("multiplex").map_or(defaults.multiplex, to_requests),
         queue: section.count("queue").map_or(defaults.queue, to_usize),
         wait: section.duration("wait").unwrap_or(defaults.wait),
@@ -123,13 +115,12 @@ fn name(section: &Section) -> Option<String> {
     Some(given.value.to_owned())
 }
 
-fn elsewhere(section: &Section) -> Option<Servers> {
+fn elsewhere(section: &Section) -> Option<Endpoints> {
     refuse(section, &MANAGED, "is for an application with a command", "remove it");
     let mut addresses = Vec::new();
     for given in section.texts("address")? {
-        match value::listener(given.value, given.place.folder()) {
-            Ok(Listener::Tcp(address)) => addresses.push(Address::Tcp(address)),
-            Ok(Listener::Unix(path)) => addresses.push(Address::Unix(path)),
+        match Address::parse(given.value, given.place.folder()) {
+            Ok(address) => addresses.push(address),
             Err(what_to_do) => {
                 let what = format!("\"{}\" is not an address", given.value.escape_debug());
                 let speaks_http = given.value.starts_with("http") && !section.has("protocol");
@@ -145,10 +136,10 @@ fn elsewhere(section: &Section) -> Option<Servers> {
         return None;
     }
     let connections = section.count("connections").map_or(64, to_usize);
-    Some(Servers::Elsewhere(Elsewhere { addresses, connections }))
+    Some(Endpoints::External(External { addresses, connections }))
 }
 
-fn managed(section: &Section) -> Option<Servers> {
+fn managed(section: &Section) -> Option<Endpoints> {
     refuse(section, &ELSEWHERE, "is for an application with an address", "use \"concurrent\", or remove it");
     let command = section.texts("command")?;
     let program = command.first().map_or("", |first| first.value);
@@ -163,21 +154,22 @@ fn managed(section: &Section) -> Option<Servers> {
     let words = command.iter().map(|word| word.value.to_owned()).collect();
     let environment = scripts::environment(section, &scripts::first_environment());
     let defaults = Managed::new(words, environment, folder);
-    let (least, most) = defaults.processes;
+    let (least, most) = (defaults.min_processes, defaults.max_processes);
     let most = section.count("processes").map_or(most.max(minimum(section).unwrap_or(0)), to_usize);
     let least = minimum(section).unwrap_or(least);
     if least > most {
         let what = format!("\"min_processes\" is {least}, and \"processes\" only {most}");
         section.errors.add(section.place_of("min_processes"), what, "lower it, or allow more processes");
     }
-    Some(Servers::Managed(Box::new(Managed {
+    Some(Endpoints::Managed(Box::new(Managed {
         account: settings::account(section),
         socket: match section.choice("socket") {
             Some("listen_fds") => Socket::ListenFds,
             _ => Socket::Stdin,
         },
-        processes: (least, most),
-        spare: section.count("spare_processes").map_or(defaults.spare, to_usize),
+        min_processes: least,
+        max_processes: most,
+        spare_processes: section.count("spare_processes").map_or(defaults.spare_processes, to_usize),
         concurrent: section.count("concurrent").map_or(defaults.concurrent, to_usize),
         unused: section.duration("unused").unwrap_or(defaults.unused),
         requests: section.count("requests").filter(|requests| *requests > 0),
@@ -203,10 +195,10 @@ fn refuse(section: &Section, names: &[&str], what: &str, what_to_do: &str) {
 }
 
 /// Reports what in `chroot` nobody could reach.
-pub fn check_chroot(top: &Section, folder: &Path, applications: &[Application], place: &Place) {
-    for application in applications {
-        let paths: Vec<&Path> = match &application.servers {
-            Servers::Elsewhere(elsewhere) => elsewhere
+pub fn check_chroot(top: &Section, folder: &Path, upstreams: &[Upstream], place: &Place) {
+    for upstream in upstreams {
+        let paths: Vec<&Path> = match &upstream.endpoints {
+            Endpoints::External(elsewhere) => elsewhere
                 .addresses
                 .iter()
                 .filter_map(|address| match address {
@@ -214,13 +206,13 @@ pub fn check_chroot(top: &Section, folder: &Path, applications: &[Application], 
                     Address::Tcp(_) => None,
                 })
                 .collect(),
-            Servers::Managed(managed) => {
+            Endpoints::Managed(managed) => {
                 let program = managed.command.first().map(Path::new);
                 program.into_iter().chain([managed.folder.as_path()]).collect()
             }
         };
         for path in paths.into_iter().filter(|path| !path.starts_with(folder)) {
-            let (name, path) = (application.name.escape_debug(), path.display());
+            let (name, path) = (upstream.name.escape_debug(), path.display());
             let what = format!("{path}, of \"{name}\", is not beneath \"chroot\", {}", folder.display());
             top.errors.add(place, what, "put it there, or do without a chroot: applications run in it, too");
         }

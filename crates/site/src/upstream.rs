@@ -2,20 +2,20 @@
 //! as all of the site.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use script::environment::Additions;
 
+use crate::address::Address;
 use crate::model::Account;
 
 /// Something that answers requests for as long as it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Application {
+pub struct Upstream {
     pub name: String,
     pub protocol: Protocol,
-    pub servers: Servers,
+    pub endpoints: Endpoints,
     /// Requests at a time on one connection, where the application says that it can; with FastCGI. At
     /// least 1.
     pub multiplex: u16,
@@ -43,24 +43,18 @@ pub enum Protocol {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Servers {
+pub enum Endpoints {
     /// Started by others, at these addresses.
-    Elsewhere(Elsewhere),
+    External(External),
     /// Started here.
     Managed(Box<Managed>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct External {
     pub addresses: Vec<Address>,
     /// Connections to each of them, over all workers.
     pub connections: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
 }
 
 /// Processes of one program, each with a listening socket of its own.
@@ -74,10 +68,10 @@ pub struct Managed {
     /// Where it begins to work.
     pub folder: PathBuf,
     pub socket: Socket,
-    /// At least, and at most so many run.
-    pub processes: (usize, usize),
-    /// That run beside those that are busy, as far as there may be.
-    pub spare: usize,
+    pub min_processes: usize,
+    pub max_processes: usize,
+    /// Idle processes kept ahead of need, within `max_processes`.
+    pub spare_processes: usize,
     /// Requests that one process takes at a time.
     pub concurrent: usize,
     /// After which one that is not needed ends.
@@ -102,15 +96,15 @@ pub enum Socket {
 }
 
 /// Its place in the site.
-pub type ApplicationId = usize;
+pub type UpstreamId = usize;
 
-impl Application {
+impl Upstream {
     /// With the default of every setting.
-    pub fn new(name: String, protocol: Protocol, servers: Servers) -> Application {
-        Application {
+    pub fn new(name: String, protocol: Protocol, endpoints: Endpoints) -> Upstream {
+        Upstream {
             name,
             protocol,
-            servers,
+            endpoints,
             multiplex: 1,
             queue: 256,
             wait: Duration::from_secs(10),
@@ -127,24 +121,24 @@ impl Application {
     }
 
     pub fn managed(&self) -> Option<&Managed> {
-        match &self.servers {
-            Servers::Managed(managed) => Some(managed),
-            Servers::Elsewhere(_) => None,
+        match &self.endpoints {
+            Endpoints::Managed(managed) => Some(managed),
+            Endpoints::External(_) => None,
         }
     }
 
     /// Connections at one time, over all workers.
     pub fn connections(&self) -> usize {
-        match &self.servers {
-            Servers::Elsewhere(Elsewhere { addresses, connections }) => {
+        match &self.endpoints {
+            Endpoints::External(External { addresses, connections }) => {
                 addresses.len().saturating_mul(*connections)
             }
-            Servers::Managed(managed) => managed.processes.1.saturating_mul(managed.concurrent),
+            Endpoints::Managed(managed) => managed.max_processes.saturating_mul(managed.concurrent),
         }
     }
 
     /// Requests that share a connection with another, at one time, over all workers.
-    pub fn sharers(&self) -> usize {
+    pub fn multiplexed_requests(&self) -> usize {
         match self.multiplex {
             ..=1 => 0,
             several => self.connections().saturating_mul(usize::from(several)),
@@ -152,9 +146,9 @@ impl Application {
     }
 
     pub(crate) fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
-        match &mut self.servers {
-            Servers::Managed(managed) => vec![&mut managed.folder],
-            Servers::Elsewhere(elsewhere) => {
+        match &mut self.endpoints {
+            Endpoints::Managed(managed) => vec![&mut managed.folder],
+            Endpoints::External(elsewhere) => {
                 let path = |address| match address {
                     &mut Address::Tcp(_) => None,
                     Address::Unix(path) => Some(path),
@@ -166,7 +160,7 @@ impl Application {
 
     /// As it is called once `folder` is the top of all paths.
     pub(crate) fn enter(&mut self, folder: &Path) {
-        if let Servers::Managed(managed) = &mut self.servers
+        if let Endpoints::Managed(managed) = &mut self.endpoints
             && let Some(program) = managed.command.first_mut()
             && let Ok(inside) = Path::new(program.as_str()).strip_prefix(folder)
         {
@@ -176,7 +170,7 @@ impl Application {
 }
 
 /// As messages call it.
-impl fmt::Display for Application {
+impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the application \"{}\"", self.name)
     }
@@ -190,8 +184,9 @@ impl Managed {
             account: None,
             folder,
             socket: Socket::Stdin,
-            processes: (1, 4),
-            spare: 0,
+            min_processes: 1,
+            max_processes: 4,
+            spare_processes: 0,
             concurrent: 1,
             unused: Duration::from_secs(60),
             requests: None,
