@@ -1,9 +1,9 @@
-//! Numbers and addresses, written without the machinery of `std::fmt`: every request has some of them.
+//! Writes decimal numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is slower.
 
 use std::io::Write;
 use std::net::IpAddr;
 
-/// Decimal digits, as every length is written.
+/// Appends the number in decimal.
 pub fn write_number(mut number: u64, out: &mut Vec<u8>) {
     // 2^64 - 1 has 20 digits.
     let mut digits = [0; 20];
@@ -16,7 +16,7 @@ pub fn write_number(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// An address without brackets. An IPv4 address that came through an IPv6 socket is an IPv4 address.
+/// Appends the address without brackets. An IPv4-mapped IPv6 address is written as IPv4 (RFC 4291 §2.5.5.2).
 pub fn write_ip(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_and_the_greatest() {
+    fn writes_zero_the_maximum_and_mapped_addresses() {
         for number in [0, 9, 10, u64::MAX] {
             assert_eq!(text(|out| write_number(number, out)), number.to_string());
         }
@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_everybody_writes_them(number: u64, v4: u32, v6: u128) {
+        fn agrees_with_the_standard_library(number: u64, v4: u32, v6: u128) {
             prop_assert_eq!(text(|out| write_number(number, out)), number.to_string());
             for address in [IpAddr::from(Ipv4Addr::from(v4)), IpAddr::from(Ipv6Addr::from(v6))] {
                 prop_assert_eq!(text(|out| write_ip(address, out)), address.to_canonical().to_string());

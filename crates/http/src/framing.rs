@@ -1,6 +1,5 @@
-//! How long a request's body is, or why nobody can say (RFC 9112 §6.3). The one place where request
-//! smuggling is decided: what two readers could take for two different lengths is refused.
-//! Knows nothing of the bytes of the body.
+//! The length of a message body (RFC 9112 §6.3). This module alone prevents request smuggling (§11.2): it rejects
+//! every message that two parsers could give two lengths. Knows nothing of the bytes of the body.
 
 use crate::fields::{digits, exact_digits, is_token, trim_ows};
 use crate::head::Version;
@@ -10,11 +9,11 @@ use crate::status::Status;
 /// The body that follows a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// Neither `Content-Length` nor `Transfer-Encoding`: the head is the whole message.
+    /// Neither `Content-Length` nor `Transfer-Encoding`. A request ends with its head.
     None,
-    /// So many bytes, as `Content-Length` says; 0 where it says 0.
+    /// The bytes of `Content-Length`, which may be 0.
     Sized(u64),
-    /// The chunked coding: the body says itself where it ends.
+    /// The chunked transfer coding.
     Chunked,
 }
 
@@ -23,34 +22,34 @@ pub enum Framing {
 pub enum FramingError {
     /// Both `Content-Length` and `Transfer-Encoding`.
     LengthAndCoding,
-    /// More than one `Content-Length`, or a list in it, be they equal or not.
+    /// More than one `Content-Length` field, or a list in it, even of equal values.
     LengthTwice,
     /// Something other than digits.
     LengthSyntax,
-    /// `05`: some readers take it for octal.
+    /// A leading zero: some parsers read `010` as octal.
     LengthZeros,
     /// More than 2^64 - 1.
     LengthTooLarge,
-    /// HTTP/1.0 has no transfer codings; whoever sends one was translated wrongly.
+    /// HTTP/1.0 has no transfer codings (RFC 9112 §6.1).
     CodingOnHttp10,
     /// Not a list of tokens, or a parameter for chunked, or an empty member.
     CodingSyntax,
     /// Chunked more than once.
     ChunkedTwice,
-    /// Chunked is not the last coding, or not there at all: the end cannot be found.
+    /// Chunked is not the last coding, or is missing: the end of the body is unknown.
     ChunkedNotLast,
-    /// Chunked is the last one and something else is beneath it.
+    /// Another coding precedes the final chunked.
     CodingUnknown,
 }
 
 impl Framing {
-    /// Whether any byte of a body will come.
+    /// Whether the body has a byte, or may have one.
     pub const fn has_body(self) -> bool {
         !matches!(self, Framing::None | Framing::Sized(0))
     }
 }
 
-/// Decides from the values of all `Content-Length` and all `Transfer-Encoding` lines.
+/// Evaluates the values of all `Content-Length` and all `Transfer-Encoding` lines.
 pub fn of<'a>(
     version: Version,
     content_length: impl IntoIterator<Item = &'a [u8]>,
@@ -60,18 +59,18 @@ pub fn of<'a>(
     let mut codings = transfer_encoding.into_iter().peekable();
     match (lengths.next(), codings.peek()) {
         (None, None) => Ok(Framing::None),
-        // RFC 9112 §6.3 would let a server go on with the coding and close; §11.2 says what that costs.
+        // RFC 9112 §6.3 allows a server to use the coding and close. §11.2 describes the attack behind such a request.
         (Some(_), Some(_)) => Err(FramingError::LengthAndCoding),
         (Some(_), None) if lengths.next().is_some() => Err(FramingError::LengthTwice),
         (Some(length), None) => sized(length),
-        // RFC 9112 §6.1: such a message is to be treated as if its framing were faulty.
+        // RFC 9112 §6.1: the recipient must treat the framing of such a message as faulty.
         (None, Some(_)) if version == Version::Http10 => Err(FramingError::CodingOnHttp10),
         (None, Some(_)) => chunked(codings),
     }
 }
 
 impl FramingError {
-    /// 501 for an unknown coding beneath chunked (RFC 9112 §6.1), else 400.
+    /// 501 for an unknown coding before chunked (RFC 9112 §6.1), else 400.
     pub const fn status(self) -> Status {
         match self {
             FramingError::CodingUnknown => Status::NOT_IMPLEMENTED,
@@ -101,15 +100,13 @@ fn sized(length: &[u8]) -> Result<Framing, FramingError> {
         (Some(_), _) if matches!(length, [b'0', _, ..]) => Err(FramingError::LengthZeros),
         (Some(_), Some(length)) => Ok(Framing::Sized(length)),
         (Some(_), None) => Err(FramingError::LengthTooLarge),
-        // RFC 9112 §6.3 allows "5, 5" to be repaired; a reader who takes the last one of "5, 6" is
-        // then smuggled past.
+        // RFC 9112 §6.3 allows a recipient to repair "5, 5". Parsers that do so disagree about "5, 6".
         (None, _) if length.contains(&b',') => Err(FramingError::LengthTwice),
         (None, _) => Err(FramingError::LengthSyntax),
     }
 }
 
-/// Empty members are refused too, although lists may have them elsewhere: `, chunked` is written only
-/// to be read in two ways.
+/// Rejects empty list members, which RFC 9110 §5.6.1 allows: only an attack sends `, chunked`.
 fn chunked<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Framing, FramingError> {
     let (mut chunks, mut others, mut chunked_is_last) = (0u32, 0u32, false);
     for coding in values.flat_map(|line| line.split(|&byte| byte == b',')).map(trim_ows) {
@@ -128,7 +125,7 @@ fn chunked<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Framing, Framin
     }
 }
 
-/// `token *( ";" parameter )`. Chunked has no parameters (RFC 9112 §7.1), so with one it is malformed.
+/// `token *( ";" parameter )`. Chunked takes no parameters (RFC 9112 §7.1).
 fn is_coding(coding: &[u8]) -> bool {
     let mut parts = coding.splitn(2, |&byte| byte == b';');
     let name = trim_ows(parts.next().unwrap_or_default());
@@ -141,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_of_a_body_is_certain_or_refused() {
+    fn rejects_every_ambiguous_length() {
         use Framing::*;
         use FramingError::*;
         let check = |lengths: &[&str], codings: &[&str], expected: Result<Framing, FramingError>| {
@@ -223,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unknown_coding_is_not_the_clients_fault() {
+    fn only_an_unknown_coding_is_a_501() {
         assert_eq!(FramingError::CodingUnknown.status(), Status::NOT_IMPLEMENTED);
         for error in [FramingError::LengthAndCoding, FramingError::LengthTwice, FramingError::ChunkedNotLast]
         {
@@ -232,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_no_bytes_is_none() {
+    fn a_body_of_length_0_has_no_bytes() {
         let rows = [
             (Framing::None, false),
             (Framing::Sized(0), false),

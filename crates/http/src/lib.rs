@@ -1,9 +1,9 @@
-//! HTTP as RFC 9110 and RFC 9112 write it: bytes become messages, and messages become bytes.
+//! HTTP semantics (RFC 9110) and HTTP/1.1 messages (RFC 9112), parsed and written.
 //!
-//! Knows nothing of sockets, clocks, files or configuration. Whoever needs the time hands it in as
-//! seconds since 1970. A request that can be read in two ways is refused and never repaired.
+//! Knows nothing of sockets, clocks, files or configuration. A function that needs the time takes it as an argument,
+//! in seconds since 1970. The parsers reject an ambiguous request and never repair one.
 //!
-//! The modules stand in the order in which a request meets them.
+//! The modules are listed in the order in which a request passes them.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,18 @@
-//! The head of a reply (RFC 9112 §4 and §5), written once, with room for a small body right behind it so
-//! that both leave in one write. Knows nothing of connections: the line that says how long one stays
-//! open is put in when the block is sent.
+//! Writes the head of a response (RFC 9112 §4 and §5). A small body can follow in the same buffer, so that one write
+//! sends both. Knows nothing of connections: the caller adds the `Connection` field when it sends the head.
 
 use crate::date;
 use crate::digits::write_number;
 use crate::status::Status;
 
-/// What is sent to a client that waits before it sends its body (RFC 9110 §10.1.1).
+/// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Where the date stands: behind `HTTP/1.1 200 `, the reason, CRLF and `Date: `.
 const VERSION: &[u8] = b"HTTP/1.1 ";
 const DATE: &[u8] = b"Date: ";
 const CRLF: &[u8] = b"\r\n";
 
-/// A reply head ready for the wire, and a body behind it if that is small. Whole or not at all: it is
-/// made by a `Builder`.
+/// The rendered head of a response, and its body if that is small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
     bytes: Vec<u8>,
@@ -24,7 +21,7 @@ pub struct ResponseHead {
     status: Status,
 }
 
-/// Writes a head line by line.
+/// Renders a head line by line.
 #[derive(Debug, Clone)]
 pub struct Builder {
     bytes: Vec<u8>,
@@ -33,7 +30,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins with the status line and `Date` (RFC 9110 §6.6.1).
+    /// Writes the status line and `Date` (RFC 9110 §6.6.1).
     pub fn new(status: Status, date: &[u8; date::LEN]) -> Builder {
         let mut bytes = Vec::with_capacity(320);
         bytes.extend_from_slice(VERSION);
@@ -48,10 +45,10 @@ impl Builder {
         Builder { bytes, date_at, status }
     }
 
-    /// One field line. No value can end its line: CR, LF and NUL in it become spaces (RFC 9110 §5.5),
-    /// and what is no part of a token in the name becomes `-`.
+    /// Appends a field line. CR, LF and NUL in the value become spaces (RFC 9110 §5.5), and bytes of the name that
+    /// are not token characters become `-`, so that no field can add a line.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Builder {
-        self.name(name);
+        self.push_name(name);
         self.bytes.extend(value.as_ref().iter().map(|&byte| match byte {
             b'\r' | b'\n' | 0 => b' ',
             byte => byte,
@@ -61,19 +58,18 @@ impl Builder {
     }
 
     pub fn number(mut self, name: &str, value: u64) -> Builder {
-        self.name(name);
+        self.push_name(name);
         write_number(value, &mut self.bytes);
         self.bytes.extend_from_slice(CRLF);
         self
     }
 
-    /// With the empty line, and no body behind it.
+    /// Ends the head, without a body.
     pub fn finish(self) -> ResponseHead {
         self.finish_with(b"")
     }
 
-    /// With the empty line and this body. That `Content-Length` says how long it is, is the caller's
-    /// doing.
+    /// Ends the head and appends the body. The caller has set `Content-Length`.
     pub fn finish_with(mut self, body: &[u8]) -> ResponseHead {
         self.bytes.reserve_exact(CRLF.len() + body.len());
         self.bytes.extend_from_slice(CRLF);
@@ -82,7 +78,7 @@ impl Builder {
         ResponseHead { bytes: self.bytes, head, date_at: self.date_at, status: self.status }
     }
 
-    fn name(&mut self, name: &str) {
+    fn push_name(&mut self, name: &str) {
         self.bytes
             .extend(name.bytes().map(|byte| if crate::fields::is_token(&[byte]) { byte } else { b'-' }));
         self.bytes.extend_from_slice(b": ");
@@ -94,7 +90,7 @@ impl ResponseHead {
         self.status
     }
 
-    /// Up to and with the empty line.
+    /// The status line, the fields and the empty line.
     pub fn head(&self) -> &[u8] {
         &self.bytes[..self.head]
     }
@@ -103,7 +99,7 @@ impl ResponseHead {
         self.head
     }
 
-    /// What was put behind the head; empty if nothing was.
+    /// Empty if the body is not in this buffer.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.head..]
     }
@@ -113,17 +109,17 @@ impl ResponseHead {
         &self.bytes
     }
 
-    /// The bytes that the block owns, for whoever must account for them.
+    /// Bytes of the allocation, for the memory accounting.
     pub const fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Replaces the date: a block that is sent again says when.
+    /// Replaces the value of `Date`, before a cached head is sent again.
     pub fn set_date(&mut self, date: &[u8; date::LEN]) {
         self.bytes[self.date_at..self.date_at + date::LEN].copy_from_slice(date);
     }
 
-    /// The field lines in order, for protocols that write them in another way.
+    /// Names and values of the fields, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let lines = self.bytes[..self.head].split(|&byte| byte == b'\n').skip(1);
         lines.filter_map(|line| {
@@ -133,7 +129,7 @@ impl ResponseHead {
         })
     }
 
-    /// Appends the head with one more line, which brings its own CRLF, before the empty one. No body.
+    /// Appends the head, without the body, to `out`. `line` is one more field line with its CRLF, or empty.
     pub fn write_with(&self, line: &[u8], out: &mut Vec<u8>) {
         let (fields, empty_line) = self.head().split_at(self.head - CRLF.len());
         out.reserve_exact(self.head + line.len());
@@ -156,77 +152,77 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_what_goes_over_the_wire() {
-        let block = Builder::new(Status::OK, DATE)
+    fn renders_status_line_fields_and_body() {
+        let response = Builder::new(Status::OK, DATE)
             .field("Content-Type", "text/plain")
             .number("Content-Length", 5)
             .finish_with(b"hello");
         let head = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
             Content-Type: text/plain\r\nContent-Length: 5\r\n\r\n";
-        assert_eq!(text(block.head()), head);
-        assert_eq!(block.head_len(), head.len());
-        assert_eq!(text(block.body()), "hello");
-        assert_eq!(text(block.bytes()), format!("{head}hello"));
-        assert_eq!(block.status(), Status::OK);
+        assert_eq!(text(response.head()), head);
+        assert_eq!(response.head_len(), head.len());
+        assert_eq!(text(response.body()), "hello");
+        assert_eq!(text(response.bytes()), format!("{head}hello"));
+        assert_eq!(response.status(), Status::OK);
     }
 
     #[test]
-    fn one_more_line_goes_before_the_empty_one() {
-        let block = Builder::new(Status::NOT_FOUND, DATE).finish_with(b"gone");
+    fn adds_a_field_line_when_the_head_is_written() {
+        let head = Builder::new(Status::NOT_FOUND, DATE).finish_with(b"gone");
         let mut out = b"before ".to_vec();
-        block.write_with(b"Connection: close\r\n", &mut out);
+        head.write_with(b"Connection: close\r\n", &mut out);
         assert_eq!(
             text(&out),
             "before HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
              Connection: close\r\n\r\n"
         );
         out.clear();
-        block.write_with(b"", &mut out);
-        assert_eq!(out, block.head());
+        head.write_with(b"", &mut out);
+        assert_eq!(out, head.head());
     }
 
     #[test]
-    fn a_date_is_replaced_where_it_stands() {
-        let mut block = Builder::new(Status::PARTIAL_CONTENT, DATE).field("A", "b").finish();
+    fn replaces_the_date() {
+        let mut head = Builder::new(Status::PARTIAL_CONTENT, DATE).field("A", "b").finish();
         let other = b"Mon, 07 Nov 1994 00:00:00 GMT";
-        block.set_date(other);
-        assert_eq!(block, Builder::new(Status::PARTIAL_CONTENT, other).field("A", "b").finish());
+        head.set_date(other);
+        assert_eq!(head, Builder::new(Status::PARTIAL_CONTENT, other).field("A", "b").finish());
     }
 
     #[test]
-    fn nothing_splits_a_line() {
-        let block = Builder::new(Status::OK, DATE).field("A\r\nB: c", "d\r\nSet-Cookie: e\0").finish();
-        let fields: Vec<_> = block.fields().skip(1).collect();
+    fn no_field_adds_a_line() {
+        let head = Builder::new(Status::OK, DATE).field("A\r\nB: c", "d\r\nSet-Cookie: e\0").finish();
+        let fields: Vec<_> = head.fields().skip(1).collect();
         assert_eq!(fields, [("A--B--c", &b"d  Set-Cookie: e "[..])]);
     }
 
     #[test]
     fn a_status_without_a_name_has_an_empty_reason() {
-        let block = Builder::new(Status::new(599).unwrap(), DATE).finish();
-        assert!(block.head().starts_with(b"HTTP/1.1 599 \r\nDate: "));
+        let head = Builder::new(Status::new(599).unwrap(), DATE).finish();
+        assert!(head.head().starts_with(b"HTTP/1.1 599 \r\nDate: "));
     }
 
     proptest! {
         #[test]
-        fn fields_come_back(
+        fn fields_and_body_are_read_as_written(
             fields in prop::collection::vec(("[A-Za-z-]{1,9}", "[ -~\u{a0}-\u{ff}]{0,9}"), 0..5),
             body: Vec<u8>,
         ) {
             let builder = fields
                 .iter()
                 .fold(Builder::new(Status::OK, DATE), |builder, (name, value)| builder.field(name, value));
-            let block = builder.finish_with(&body);
+            let head = builder.finish_with(&body);
             let owned = |(name, value): (&str, &[u8])| (name.to_owned(), text(value).to_owned());
-            let found: Vec<_> = block.fields().skip(1).map(owned).collect();
+            let found: Vec<_> = head.fields().skip(1).map(owned).collect();
             prop_assert_eq!(found, fields);
-            prop_assert_eq!(block.body(), body);
+            prop_assert_eq!(head.body(), body);
         }
 
         #[test]
-        fn any_field_is_one_line(name: String, value: Vec<u8>) {
-            let block = Builder::new(Status::OK, DATE).field(&name, value).finish();
-            prop_assert_eq!(block.head().iter().filter(|byte| **byte == b'\n').count(), 4);
-            prop_assert_eq!(block.head().iter().filter(|byte| **byte == b'\r').count(), 4);
+        fn each_field_is_one_line(name: String, value: Vec<u8>) {
+            let head = Builder::new(Status::OK, DATE).field(&name, value).finish();
+            prop_assert_eq!(head.head().iter().filter(|byte| **byte == b'\n').count(), 4);
+            prop_assert_eq!(head.head().iter().filter(|byte| **byte == b'\r').count(), 4);
         }
     }
 }

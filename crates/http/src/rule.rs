@@ -1,18 +1,18 @@
-//! The rules that a request can break, each with a token for programs and a sentence for people. The
-//! errors of the other modules name theirs. Knows nothing of pages and logs, which show them.
+//! The rules that a request can break, each with a token for programs and a sentence for people. Each error of the
+//! other modules has one. Knows nothing of the error pages and logs that print them.
 
 use std::fmt;
 
-/// A rule that a request has broken.
+/// A rule that a request can break.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Lower-case words with hyphens between them, such as `host-missing`. It does not change.
+    /// Lower-case words with hyphens between them, such as `host-missing`. Tokens are stable between versions.
     pub token: &'static str,
-    /// One sentence, without a quotation mark, and without a full stop at its end.
+    /// One sentence without quotation marks and without a full stop.
     pub sentence: &'static str,
 }
 
-/// A body is larger than the route it is sent to allows.
+/// The body is larger than its route allows.
 pub const BODY_TOO_LARGE: &Rule = &Rule::new("body-too-large", "the body is larger than allowed here");
 
 impl Rule {
@@ -21,18 +21,18 @@ impl Rule {
     }
 }
 
-/// As a log has it: `host-missing: an HTTP/1.1 request needs a Host field`.
+/// The form of the log: `host-missing: an HTTP/1.1 request needs a Host field`.
 impl fmt::Display for Rule {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "{}: {}", self.token, self.sentence)
     }
 }
 
-/// One broken rule per line: the function that names it, and its `Display`, which is the sentence alone.
+/// Generates `rule` and `Display` of an error type, with one line per variant. `Display` writes the sentence alone.
 macro_rules! rules {
     ($error:ident { $($variant:pat => $token:literal $sentence:literal,)* } $($nested:pat => $rule:expr,)*) => {
         impl $error {
-            /// The rule that is broken.
+            /// The broken rule.
             pub const fn rule(self) -> &'static $crate::rule::Rule {
                 match self {
                     $($variant => {
@@ -68,7 +68,7 @@ mod tests {
     use crate::target::{PathError, TargetError};
 
     #[test]
-    fn every_rule_has_a_token_of_its_own_and_one_sentence() {
+    fn each_rule_has_a_unique_token_and_a_row_in_the_manual() {
         let tables = [
             HeadError::RULES,
             TargetError::RULES,

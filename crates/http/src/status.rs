@@ -1,20 +1,19 @@
-//! Status codes (RFC 9110 §15): the number, and the words that go with it. Knows nothing of why a
-//! code was chosen.
+//! Status codes and reason phrases (RFC 9110 §15). Knows nothing of why a code was chosen.
 
 use std::fmt;
 
-/// A status code from 100 to 599; nothing else can be made.
+/// A status code from 100 to 599.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status(u16);
 
-/// Every code that has a name here, once: the constants and `reason` come from this one table.
+/// Generates the constants and `reason` from one table.
 macro_rules! statuses {
     ($($code:literal $name:ident $reason:literal)*) => {
         impl Status {
             $(pub const $name: Status = Status($code);)*
 
-            /// The reason phrase of RFC 9110 §15, RFC 6585 or RFC 7538; `""` for a code without a
-            /// name, as an empty phrase is allowed (RFC 9112 §4).
+            /// The reason phrase of RFC 9110 §15, RFC 6585 or RFC 7538. A code that is not in the table has an
+            /// empty phrase (RFC 9112 §4 allows it).
             pub const fn reason(self) -> &'static str {
                 match self.0 {
                     $($code => $reason,)*
@@ -76,7 +75,7 @@ statuses! {
 }
 
 impl Status {
-    /// `None` outside 100..=599 (RFC 9110 §15: such a code is invalid).
+    /// `None` outside 100..=599: RFC 9110 §15 calls such a code invalid.
     pub const fn new(code: u16) -> Option<Status> {
         match code {
             100..=599 => Some(Status(code)),
@@ -93,13 +92,13 @@ impl Status {
         self.0 >= 400
     }
 
-    /// Not so for 1xx, 204 and 304: such a reply ends with its head (RFC 9112 §6.3).
+    /// False for 1xx, 204 and 304: such a response ends with its head (RFC 9112 §6.3).
     pub const fn allows_body(self) -> bool {
         !matches!(self.0, 100..=199 | 204 | 304)
     }
 }
 
-/// `404 Not Found`, or `599` alone where there is no name.
+/// `404 Not Found`, or `599` alone for a code without a reason phrase.
 impl fmt::Display for Status {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self.reason() {
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_three_digits_from_1_to_5_are_codes() {
+    fn accepts_codes_from_100_to_599() {
         for (code, valid) in [(0, false), (99, false), (100, true), (599, true), (600, false), (65535, false)]
         {
             assert_eq!(Status::new(code).is_some(), valid, "{code}");
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_ascends_and_its_reasons_are_printable() {
+    fn the_table_ascends_and_its_reasons_are_words() {
         assert!(NAMED.windows(2).all(|pair| pair[0].0 < pair[1].0));
         for (code, reason) in NAMED {
             assert!(Status::new(*code).is_some());
@@ -139,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_prints_as_on_the_wire() {
+    fn displays_code_and_reason() {
         assert_eq!(Status::NOT_FOUND.to_string(), "404 Not Found");
         assert_eq!(Status(599).to_string(), "599");
     }
 
     #[test]
-    fn three_kinds_of_reply_have_no_body() {
+    fn responses_of_1xx_204_and_304_have_no_body() {
         for code in [100, 101, 199, 204, 304] {
             assert!(!Status(code).allows_body(), "{code}");
         }
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn classes() {
+    fn errors_are_4xx_and_5xx() {
         assert!(Status::BAD_REQUEST.is_error() && Status::HTTP_VERSION_NOT_SUPPORTED.is_error());
         assert!(!Status::OK.is_error() && !Status::NOT_MODIFIED.is_error());
     }
