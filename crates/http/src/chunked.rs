@@ -1,56 +1,56 @@
-//! The chunked transfer coding (RFC 9112 §7.1), both ways. The decoder is a state machine over single
-//! bytes: however its input is cut, it says the same. Data passes through uncopied; chunk extensions
-//! and trailer fields are held to their grammar and then thrown away, as nothing here knows any.
-//! Knows nothing of heads and connections.
+//! The chunked transfer coding (RFC 9112 §7.1), decoded and encoded. The decoder is a state machine over single
+//! bytes, so the result does not depend on how the input is cut. It does not copy data. It checks the syntax of chunk
+//! extensions and trailer fields and discards them, because the server knows none. Knows nothing of heads and
+//! connections.
 
 use crate::fields::is_token;
 use crate::rule::rules;
 use crate::status::Status;
 
-/// The end of a chunk's data.
+/// Ends the data of a chunk.
 pub const CRLF: &[u8] = b"\r\n";
 
-/// The last chunk, and no trailer.
+/// The last chunk and an empty trailer section.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// 16 hexadecimal digits are 64 bits.
+/// 16 hexadecimal digits make 64 bits.
 const MAX_SIZE_DIGITS: u8 = 16;
 
-/// How much is read that is not data.
+/// Limits of the bytes that are not data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkLimits {
-    /// Bytes of one size line, with its extensions and without its CRLF.
+    /// Bytes of a size line with its extensions, without CRLF.
     pub line: usize,
-    /// Bytes of all extensions in a body: one byte of data for every long extension costs the reader
-    /// much and the sender little.
+    /// Bytes of all extensions of a body. Without this limit a client could send one byte of data with each long
+    /// extension.
     pub extensions: usize,
     /// Bytes of the whole trailer section.
     pub trailers: usize,
 }
 
-/// What the bytes up to the reported one were.
+/// What the decoder found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// All input is used up; more will come.
+    /// The input is consumed and the body is not complete.
     NeedMore,
-    /// A piece of the body, never empty; there may be more in the rest of the input.
+    /// Data of the body, never empty. The rest of the input may have more.
     Data(&'a [u8]),
-    /// The body is complete. What follows belongs to the next message.
+    /// The body is complete. The rest of the input belongs to the next message.
     End,
 }
 
 /// The broken rule of RFC 9112 §7.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChunkError {
-    /// Something other than hexadecimal digits, or none.
+    /// Not hexadecimal digits.
     Size,
     /// More than 16 digits.
     SizeTooLarge,
     /// Not `";" token [ "=" ( token / quoted-string ) ]` (§7.1.1).
     Extension,
-    /// The data of a chunk is not followed by CRLF: it is longer or shorter than its size.
+    /// No CRLF after the data: the data is longer or shorter than the size.
     DataEnd,
-    /// A line ends with something other than CRLF.
+    /// A line does not end with CRLF.
     LineEnd,
     /// A malformed field in the trailer section.
     Trailer,
@@ -59,18 +59,18 @@ pub enum ChunkError {
     TrailersTooLarge,
 }
 
-/// Reads one body. After an error it says the same error for ever, after the end the end.
+/// Decodes one body. After an error or the end it returns the same again.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     state: State,
     limits: ChunkLimits,
-    /// Of the size being read, then of the data still to come.
+    /// The size as far as it is read; in `State::Data`, the bytes of data to come.
     size: u64,
-    /// Of the size line being read.
+    /// Bytes of this size line.
     line: usize,
-    /// Of all extensions so far.
+    /// Bytes of all extensions so far.
     extensions: usize,
-    /// Of the trailer section so far.
+    /// Bytes of the trailer section so far.
     trailers: usize,
 }
 
@@ -86,8 +86,8 @@ impl Decoder {
         Decoder { state: State::Size { digits: 0 }, limits, size: 0, line: 0, extensions: 0, trailers: 0 }
     }
 
-    /// Reads up to the next event. The number is how many bytes of `input` are used up: hand in the
-    /// rest next time, and what has come behind it.
+    /// Reads up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
+    /// the input.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), ChunkError> {
         for (at, &byte) in input.iter().enumerate() {
             match self.state {
@@ -97,20 +97,20 @@ impl Decoder {
                     return Ok((at + len, Event::Data(self.take_data(&rest[..len]))));
                 }
                 State::Done => return Ok((at, Event::End)),
-                State::Refused(error) => return Err(error),
+                State::Rejected(error) => return Err(error),
                 state => {
-                    self.state = self.step(state, byte).unwrap_or_else(State::Refused);
+                    self.state = self.step(state, byte).unwrap_or_else(State::Rejected);
                 }
             }
         }
         match self.state {
             State::Done => Ok((input.len(), Event::End)),
-            State::Refused(error) => Err(error),
+            State::Rejected(error) => Err(error),
             _ => Ok((input.len(), Event::NeedMore)),
         }
     }
 
-    /// Bytes of data that the present chunk has still to bring; 0 between chunks.
+    /// Bytes of data that are missing from the current chunk; 0 between chunks.
     pub const fn pending(&self) -> u64 {
         match self.state {
             State::Data => self.size,
@@ -130,7 +130,7 @@ impl Decoder {
         data
     }
 
-    /// One byte of anything but data.
+    /// Takes a byte that is not data.
     fn step(&mut self, state: State, byte: u8) -> Result<State, ChunkError> {
         self.count(state, byte)?;
         match state.next(byte)? {
@@ -169,8 +169,8 @@ impl Decoder {
     }
 }
 
-/// Appends the size line of a chunk of `len` bytes. Behind the data goes `CRLF`. Nothing for 0, as that
-/// would be the last chunk: see `LAST_CHUNK`.
+/// Appends the size line of a chunk of `len` bytes. The caller appends `CRLF` after the data. Appends nothing for 0,
+/// which would be the last chunk: see `LAST_CHUNK`.
 pub fn write_size_line(len: usize, out: &mut Vec<u8>) {
     let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
     for digit in (0..digits).rev() {
@@ -182,7 +182,7 @@ pub fn write_size_line(len: usize, out: &mut Vec<u8>) {
 }
 
 impl ChunkError {
-    /// 431 for too large a trailer section (RFC 6585 §5), else 400.
+    /// 431 for a trailer section that is too large (RFC 6585 §5), else 400.
     pub const fn status(self) -> Status {
         match self {
             ChunkError::TrailersTooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -205,24 +205,24 @@ rules! {
     }
 }
 
-/// What the next byte belongs to.
+/// The element of the grammar that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size {
         digits: u8,
     },
-    /// Whitespace behind the size: only an extension makes it valid.
+    /// Whitespace after the size; an extension must follow.
     SizeSpace,
     ExtensionStart,
     ExtensionName,
-    /// Whitespace behind the name: `=` or the next extension.
+    /// Whitespace after the name; `=` or the next extension must follow.
     ExtensionNameSpace,
     ValueStart,
     ValueToken,
     ValueQuoted,
     ValueEscape,
     ValueQuotedEnd,
-    /// Whitespace behind the value: only the next extension makes it valid.
+    /// Whitespace after the value; the next extension must follow.
     ValueSpace,
     SizeLf,
     Data,
@@ -234,10 +234,10 @@ enum State {
     TrailerLf,
     EndLf,
     Done,
-    Refused(ChunkError),
+    Rejected(ChunkError),
 }
 
-/// Which limit a byte counts towards.
+/// The limit that a byte counts towards.
 enum Section {
     SizeLine,
     Trailers,
@@ -245,8 +245,8 @@ enum Section {
 }
 
 impl State {
-    /// RFC 9112 §7.1 and §7.1.1 as a table. Whitespace around `;` and `=` is "bad" and still must be
-    /// read (RFC 9110 §5.6.3); it is not part of what is between CRLF and the size, nor before CRLF.
+    /// RFC 9112 §7.1 and §7.1.1 as a table. A recipient must accept "bad whitespace" around `;` and `=` (RFC 9110
+    /// §5.6.3). The grammar has none before the size and before CRLF.
     fn next(self, byte: u8) -> Result<State, ChunkError> {
         use State::*;
         Ok(match (self, byte) {
@@ -287,15 +287,15 @@ impl State {
             (TrailerLf, b'\n') => TrailerStart,
             (EndLf, b'\n') => Done,
 
-            (state, byte) => return Err(state.refusal(byte)),
+            (state, byte) => return Err(state.error(byte)),
         })
     }
 
-    /// The rule that is broken where no other row of the table fits.
-    const fn refusal(self, byte: u8) -> ChunkError {
+    /// The rule that `byte` breaks if no row of the table accepts it.
+    const fn error(self, byte: u8) -> ChunkError {
         use State::*;
         match (self, byte) {
-            (Refused(error), _) => error,
+            (Rejected(error), _) => error,
             (Data | DataCr | DataLf | Done, _) => ChunkError::DataEnd,
             (SizeLf | TrailerLf | EndLf, _) | (_, b'\n') => ChunkError::LineEnd,
             (Size { .. } | SizeSpace, _) => ChunkError::Size,
@@ -307,14 +307,14 @@ impl State {
     const fn section(self) -> Section {
         use State::*;
         match self {
-            SizeLf | Data | DataCr | DataLf | Done | Refused(_) => Section::Uncounted,
+            SizeLf | Data | DataCr | DataLf | Done | Rejected(_) => Section::Uncounted,
             TrailerStart | TrailerName | TrailerValue | TrailerLf | EndLf => Section::Trailers,
             _ => Section::SizeLine,
         }
     }
 }
 
-/// Field content and the inside of a quoted string: no control but HTAB.
+/// Field content and quoted text: no control character except HTAB.
 const fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

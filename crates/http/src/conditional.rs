@@ -1,33 +1,33 @@
-//! Preconditions (RFC 9110 §13) as one function of the request's fields and of what is there now.
+//! Evaluates preconditions (RFC 9110 §13) against the current representation.
 //!
-//! Knows nothing of files. Whoever calls has made sure that the answer without preconditions would be
-//! 2xx, for to any other they do not apply (§13.2.1).
+//! Knows nothing of files. The caller has checked that the response without preconditions would be 2xx: they do not
+//! apply to another (§13.2.1).
 
 use crate::date;
 use crate::etag::{self, Compare};
 use crate::head::{Head, Method, Names};
 
-/// What identifies the current representation.
+/// The validators of the current representation (RFC 9110 §8.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Validators<'a> {
-    /// An entity tag as on the wire.
+    /// An entity tag with its quotes.
     pub etag: Option<&'a [u8]>,
-    /// The time in `Last-Modified`.
+    /// The time of `Last-Modified`, in seconds since 1970.
     pub modified: Option<i64>,
 }
 
-/// What to do with the request.
+/// The result of the evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     Proceed,
-    /// 304: for GET and HEAD.
+    /// 304, for GET and HEAD.
     NotModified,
     /// 412.
     PreconditionFailed,
 }
 
-/// Steps 1 to 4 of RFC 9110 §13.2.2. `current` is `None` where nothing is there. `now` is needed for
-/// years of two digits only.
+/// Steps 1 to 4 of RFC 9110 §13.2.2. `current` is `None` if there is no representation. `now` completes years of two
+/// digits.
 pub fn evaluate(head: &Head, current: Option<&Validators>, now: i64) -> Verdict {
     if !head.names.intersects(Names::CONDITIONAL) {
         return Verdict::Proceed;
@@ -38,11 +38,10 @@ pub fn evaluate(head: &Head, current: Option<&Validators>, now: i64) -> Verdict 
     }
 }
 
-/// Step 5: whether `If-Range` lets `Range` count. So it does when it is not there.
+/// Step 5: whether `If-Range` permits `Range`. True without `If-Range`.
 ///
-/// Only a strong validator may put two parts together (§13.1.5). A date is one if it is exactly the
-/// current one and at least a second old: within its own second the file may have changed once more
-/// (§8.8.2.2).
+/// Only a strong validator permits it (§13.1.5). A date is strong if it equals the current one and is at least a
+/// second old: within that second the file may have changed again (§8.8.2.2).
 pub fn range_applies(head: &Head, current: &Validators, now: i64) -> bool {
     if !head.names.contains(Names::IF_RANGE) {
         return true;
@@ -58,8 +57,7 @@ pub fn range_applies(head: &Head, current: &Validators, now: i64) -> bool {
     }
 }
 
-/// Steps 1 and 2: that what the client knows is still there. A list that cannot be read guards against
-/// everything.
+/// Steps 1 and 2: whether the representation is still the one that the client knows. False for a malformed list.
 fn guards_hold(head: &Head, current: Option<&Validators>, now: i64) -> bool {
     if head.names.contains(Names::IF_MATCH) {
         return etag::list_matches(head.values("if-match"), tag(current), Compare::Strong).unwrap_or(false);
@@ -70,8 +68,8 @@ fn guards_hold(head: &Head, current: Option<&Validators>, now: i64) -> bool {
     }
 }
 
-/// Steps 3 and 4: that the client has not already got it. A list that cannot be read is as if the client
-/// had nothing, but a method that would change something does not go on blindly.
+/// Steps 3 and 4: whether the client has the representation already. A malformed list permits GET and HEAD, but no
+/// method that could change something.
 fn freshness(head: &Head, current: Option<&Validators>, now: i64) -> Verdict {
     let reads = matches!(head.method, Method::Get | Method::Head);
     if head.names.contains(Names::IF_NONE_MATCH) {
@@ -87,7 +85,7 @@ fn freshness(head: &Head, current: Option<&Validators>, now: i64) -> Verdict {
     }
 }
 
-/// As `etag::list_matches` wants it.
+/// The argument `current` of `etag::list_matches`.
 fn tag<'a>(current: Option<&Validators<'a>>) -> Option<&'a [u8]> {
     current.map(|current| current.etag.unwrap_or(b""))
 }
@@ -96,7 +94,7 @@ fn modified(current: Option<&Validators>) -> Option<i64> {
     current.and_then(|current| current.modified)
 }
 
-/// `None` also for what is not one valid date: then the field is ignored (§13.1.3 and §13.1.4).
+/// `None` also for a malformed or repeated field, which is ignored (§13.1.3 and §13.1.4).
 fn date_of(head: &Head, bit: Names, name: &'static str, now: i64) -> Option<i64> {
     if !head.names.contains(bit) {
         return None;
@@ -111,12 +109,12 @@ mod tests {
     use super::*;
     use crate::head::{FieldStore, Limits, parse};
 
-    /// 2026-03-01 00:00:00, and the hours around it.
+    /// 2026-03-01 00:00:00.
     const NOW: i64 = 1_772_323_200;
     const EARLIER: &str = "Sat, 28 Feb 2026 22:00:00 GMT";
     const MODIFIED: &str = "Sat, 28 Feb 2026 23:00:00 GMT";
     const LATER: &str = "Sat, 28 Feb 2026 23:30:00 GMT";
-    const THERE: Validators = Validators { etag: Some(b"\"a\""), modified: Some(NOW - 3600) };
+    const CURRENT: Validators = Validators { etag: Some(b"\"a\""), modified: Some(NOW - 3600) };
 
     fn with_head<T>(method: &str, fields: &[(&str, &str)], then: impl FnOnce(&Head) -> T) -> T {
         let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -130,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn one_precondition() {
+    fn evaluates_each_precondition() {
         use Verdict::*;
         let check = |field: (&str, &str), get: Verdict, put: Verdict| {
-            assert_eq!(verdict("GET", &[field], Some(&THERE)), get, "GET {field:?}");
-            assert_eq!(verdict("HEAD", &[field], Some(&THERE)), get, "HEAD {field:?}");
-            assert_eq!(verdict("PUT", &[field], Some(&THERE)), put, "PUT {field:?}");
+            assert_eq!(verdict("GET", &[field], Some(&CURRENT)), get, "GET {field:?}");
+            assert_eq!(verdict("HEAD", &[field], Some(&CURRENT)), get, "HEAD {field:?}");
+            assert_eq!(verdict("PUT", &[field], Some(&CURRENT)), put, "PUT {field:?}");
         };
         check(("X", "y"), Proceed, Proceed);
 
@@ -175,7 +173,7 @@ mod tests {
     fn tags_take_precedence_over_dates() {
         use Verdict::*;
         let check = |fields: &[(&str, &str)], expected| {
-            assert_eq!(verdict("GET", fields, Some(&THERE)), expected, "{fields:?}")
+            assert_eq!(verdict("GET", fields, Some(&CURRENT)), expected, "{fields:?}")
         };
         check(&[("If-None-Match", "\"b\""), ("If-Modified-Since", LATER)], Proceed);
         check(&[("If-None-Match", "bad"), ("If-Modified-Since", LATER)], Proceed);
@@ -185,13 +183,13 @@ mod tests {
         check(&[("If-Match", "\"b\""), ("If-None-Match", "\"a\"")], PreconditionFailed);
         check(&[("If-Unmodified-Since", EARLIER), ("If-None-Match", "\"a\"")], PreconditionFailed);
         check(&[("If-Match", "\"b\""), ("If-Match", "\"a\"")], Proceed);
-        // Two dates are no date.
+        // A repeated date is ignored.
         check(&[("If-Modified-Since", LATER), ("If-Modified-Since", LATER)], Proceed);
         check(&[("If-Unmodified-Since", EARLIER), ("If-Unmodified-Since", EARLIER)], Proceed);
     }
 
     #[test]
-    fn where_nothing_is_there_or_nothing_is_known() {
+    fn evaluates_without_a_representation_or_without_validators() {
         use Verdict::*;
         let check = |method, field: (&str, &str), nothing, unknown| {
             assert_eq!(verdict(method, &[field], None), nothing, "{method} {field:?}");
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_counts_only_for_the_same_bytes() {
+    fn if_range_permits_a_range_of_the_same_bytes_only() {
         let check = |fields: &[(&str, &str)], current: &Validators, expected| {
             assert_eq!(
                 with_head("GET", fields, |head| range_applies(head, current, NOW)),
@@ -220,29 +218,29 @@ mod tests {
                 "{fields:?}"
             );
         };
-        let weak = Validators { etag: Some(b"W/\"a\""), ..THERE };
-        let fresh = Validators { modified: Some(NOW), ..THERE };
+        let weak = Validators { etag: Some(b"W/\"a\""), ..CURRENT };
+        let fresh = Validators { modified: Some(NOW), ..CURRENT };
         let unknown = Validators::default();
-        check(&[], &THERE, true);
-        check(&[("If-Range", "\"a\"")], &THERE, true);
-        check(&[("If-Range", "\"b\"")], &THERE, false);
-        check(&[("If-Range", "W/\"a\"")], &THERE, false);
+        check(&[], &CURRENT, true);
+        check(&[("If-Range", "\"a\"")], &CURRENT, true);
+        check(&[("If-Range", "\"b\"")], &CURRENT, false);
+        check(&[("If-Range", "W/\"a\"")], &CURRENT, false);
         check(&[("If-Range", "\"a\"")], &weak, false);
         check(&[("If-Range", "W/\"a\"")], &weak, false);
         check(&[("If-Range", "\"a\"")], &unknown, false);
-        check(&[("If-Range", "\"a\", \"b\"")], &THERE, false);
-        check(&[("If-Range", "*")], &THERE, false);
-        check(&[("If-Range", "")], &THERE, false);
-        check(&[("If-Range", "\"a\""), ("If-Range", "\"a\"")], &THERE, false);
-        check(&[("If-Range", MODIFIED)], &THERE, true);
-        check(&[("If-Range", LATER)], &THERE, false);
-        check(&[("If-Range", EARLIER)], &THERE, false);
+        check(&[("If-Range", "\"a\", \"b\"")], &CURRENT, false);
+        check(&[("If-Range", "*")], &CURRENT, false);
+        check(&[("If-Range", "")], &CURRENT, false);
+        check(&[("If-Range", "\"a\""), ("If-Range", "\"a\"")], &CURRENT, false);
+        check(&[("If-Range", MODIFIED)], &CURRENT, true);
+        check(&[("If-Range", LATER)], &CURRENT, false);
+        check(&[("If-Range", EARLIER)], &CURRENT, false);
         check(&[("If-Range", MODIFIED)], &unknown, false);
         check(&[("If-Range", "Sun, 01 Mar 2026 00:00:00 GMT")], &fresh, false);
-        check(&[("If-Range", "yesterday")], &THERE, false);
+        check(&[("If-Range", "yesterday")], &CURRENT, false);
     }
 
-    /// RFC 9110 §13.2.2, read aloud. Tags are single letters, `*` is `*`; dates are numbers.
+    /// The steps of RFC 9110 §13.2.2, one by one. A tag is a letter or `*`.
     fn naive(
         method: &str,
         [if_match, if_none_match]: [Option<&str>; 2],
@@ -288,7 +286,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn verdicts_agree_with_the_naive_reading(
+        fn agrees_with_the_steps_of_the_rfc(
             method in prop::sample::select(vec!["GET", "HEAD", "PUT", "DELETE", "POST"]),
             tags in prop::array::uniform2(prop::option::of(prop::sample::select(vec!["*", "a", "b"]))),
             dates in prop::array::uniform2(prop::option::of(NOW - 2..NOW + 2)),
@@ -315,11 +313,11 @@ mod tests {
         }
 
         #[test]
-        fn any_value_is_read_or_refused(value in "[ -~\u{80}-\u{ff}]{0,40}", now: i64) {
+        fn evaluates_any_value(value in "[ -~\u{80}-\u{ff}]{0,40}", now: i64) {
             let names = ["If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"];
             for name in names {
                 with_head("GET", &[(name, &value)], |head| {
-                    let _ = (evaluate(head, Some(&THERE), now), range_applies(head, &THERE, now));
+                    let _ = (evaluate(head, Some(&CURRENT), now), range_applies(head, &CURRENT, now));
                 });
             }
         }

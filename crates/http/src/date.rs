@@ -1,5 +1,5 @@
-//! Dates (RFC 9110 §5.6.7): the one form that is written, and the three that are read. Knows nothing of
-//! clocks and time zones; a time is seconds since 1970 without leap seconds.
+//! Writes dates in the preferred format and parses all three formats (RFC 9110 §5.6.7). A time is in seconds since
+//! 1970, without leap seconds. Knows nothing of clocks and time zones.
 
 /// Bytes of a formatted date.
 pub const LEN: usize = 29;
@@ -26,7 +26,7 @@ pub struct Civil {
     pub weekday: u8,
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside the years 1970 to 9999 become the nearest within.
+/// `Sun, 06 Nov 1994 08:49:37 GMT`. Clamps the time to the years 1970 to 9999.
 pub fn format(time: i64) -> [u8; LEN] {
     let at = civil(time.max(0));
     let mut out = *b"Sun, 00 Jan 0000 00:00:00 GMT";
@@ -41,9 +41,8 @@ pub fn format(time: i64) -> [u8; LEN] {
     out
 }
 
-/// Any of the three forms, to the letter; before 1970 is negative. The weekday must be that of the
-/// date. A year of two digits is the latest one that is not more than 50 years after `now`. A leap
-/// second, 23:59:60, is the second after it.
+/// Parses any of the three formats strictly. The weekday must be that of the date. A year of two digits is the latest
+/// that is at most 50 years after `now`. The leap second 23:59:60 counts as the second after it.
 pub fn parse(value: &[u8], now: i64) -> Option<i64> {
     match value.get(3)? {
         b',' => parse_fixed(value),
@@ -52,7 +51,7 @@ pub fn parse(value: &[u8], now: i64) -> Option<i64> {
     }
 }
 
-/// Times outside the years 0 to 9999 become the nearest within.
+/// Clamps the time to the years 0 to 9999.
 pub fn civil(time: i64) -> Civil {
     let time = time.clamp(seconds(0, 1, 1, 0), seconds(9999, 12, 31, DAY - 1));
     let (days, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
@@ -134,7 +133,7 @@ fn parse_asctime(value: &[u8]) -> Option<i64> {
     on_weekday(weekday, year, month, day, second)
 }
 
-/// What is left of a date.
+/// The rest of the value.
 struct Text<'a>(&'a [u8]);
 
 impl Text<'_> {
@@ -149,9 +148,9 @@ impl Text<'_> {
         crate::fields::digits(digits).and_then(|number| i64::try_from(number).ok())
     }
 
-    fn weekday(&mut self, form: impl Fn(&'static str) -> &'static str) -> Option<u8> {
-        let weekday = WEEKDAYS.iter().position(|name| self.0.starts_with(form(name).as_bytes()))?;
-        self.literal(form(WEEKDAYS[weekday]))?;
+    fn weekday(&mut self, format: impl Fn(&'static str) -> &'static str) -> Option<u8> {
+        let weekday = WEEKDAYS.iter().position(|name| self.0.starts_with(format(name).as_bytes()))?;
+        self.literal(format(WEEKDAYS[weekday]))?;
         Some(weekday as u8)
     }
 
@@ -177,7 +176,7 @@ impl Text<'_> {
     }
 }
 
-/// RFC 9110 §5.6.7: what appears to be more than 50 years ahead is of the century before.
+/// RFC 9110 §5.6.7: a date that appears to be more than 50 years ahead is in the past century.
 fn full_year(short: i64, rest: (i64, i64, i64), now: i64) -> i64 {
     let now = civil(now);
     let second = i64::from(now.hour) * 3600 + i64::from(now.minute) * 60 + i64::from(now.second);
@@ -189,7 +188,7 @@ fn full_year(short: i64, rest: (i64, i64, i64), now: i64) -> i64 {
 
 fn on_weekday(weekday: u8, year: i64, month: i64, day: i64, second: i64) -> Option<i64> {
     let time = seconds(year, month, day, second);
-    // 31 November is 1 December, hence no date of its own.
+    // 31 November would become 1 December, and differ from what was parsed.
     let midnight = seconds(year, month, day, 0).div_euclid(DAY);
     (day >= 1 && date_of(midnight) == (year, month, day) && weekday_of(midnight) == weekday).then_some(time)
 }
@@ -198,22 +197,22 @@ const fn seconds(year: i64, month: i64, day: i64, second: i64) -> i64 {
     days_before(year, month, day) * DAY + second
 }
 
-/// Years that begin in March end with their leap day, and within one of them the months' lengths
-/// follow one line: 153 days for every five. Days since 1970-01-01; a year is 0 to 9999.
+/// Days since 1970-01-01, for the years 0 to 9999. Counts years from March, so that a leap day is the last day of its
+/// year. From March on, every five months have 153 days.
 const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - DAYS_TO_1970
 }
 
-/// From 1 March of the year 0.
+/// Days from 1 March of the year 0.
 const DAYS_TO_1970: i64 = 719_468;
 
 /// The inverse of `days_before`.
 const fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_TO_1970;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    // Of the last day of a century, and of an era, the plain quotient would make a year too many.
+    // On the last day of an era and of four years, the plain quotient would be one too many.
     let century = if day / 36_524 > 3 { 3 } else { day / 36_524 };
     let day = day - century * 36_524;
     let (four, day) = (day / 1461, day % 1461);
@@ -245,7 +244,7 @@ mod tests {
     const NOW: i64 = 1_772_323_200;
 
     #[test]
-    fn dates_are_written_in_one_form() {
+    fn writes_the_preferred_format() {
         let check =
             |time: i64, expected: &str| assert_eq!(format(time), expected.as_bytes(), "{time} {expected}");
         check(784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_in_three_forms() {
+    fn parses_three_formats_strictly() {
         let check = |value: &str, expected: Option<i64>| {
             assert_eq!(parse(value.as_bytes(), NOW), expected, "{value}")
         };
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn two_digits_are_at_most_fifty_years_ahead() {
+    fn a_year_of_two_digits_is_at_most_fifty_years_ahead() {
         let year = |short: i64, day: (i64, i64), now: i64| full_year(short, (day.0, day.1, 0), now);
         // Now is the first second of March 2026.
         assert_eq!(year(26, (1, 1), NOW), 2026);
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_the_calendar_follows_the_one_before() {
+    fn every_day_follows_the_one_before() {
         let leap =
             |year: u16| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let (mut year, mut month, mut day, mut weekday) = (0u16, 1u8, 1u8, 6u8);
@@ -370,12 +369,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(time in 0..=253_402_300_799i64, now: i64) {
+        fn parses_what_it_writes(time in 0..=253_402_300_799i64, now: i64) {
             prop_assert_eq!(parse(&format(time), now), Some(time));
         }
 
         #[test]
-        fn the_other_forms_are_read_alike(time in NOW - 49 * 365 * DAY..NOW + 49 * 365 * DAY) {
+        fn parses_the_obsolete_formats(time in NOW - 49 * 365 * DAY..NOW + 49 * 365 * DAY) {
             let at = civil(time);
             let (weekday, month, short) = (at.weekday_name(), at.month_name(), at.year % 100);
             let clock = std::format!("{:02}:{:02}:{:02}", at.hour, at.minute, at.second);
@@ -386,7 +385,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_another_date(time in 0..=253_402_300_799i64, at in 0..LEN, byte: u8) {
+        fn a_changed_byte_changes_the_date(time in 0..=253_402_300_799i64, at in 0..LEN, byte: u8) {
             let mut text = format(time);
             let same = text[at] == byte;
             text[at] = byte;
@@ -394,7 +393,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_read_or_refused(value: Vec<u8>, time: i64) {
+        fn accepts_or_rejects_any_value(value: Vec<u8>, time: i64) {
             let _ = (parse(&value, time), civil(time), format(time));
         }
     }

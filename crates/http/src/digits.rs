@@ -1,4 +1,5 @@
-//! Writes decimal numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is slower.
+//! Writes decimal numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is
+//! slower.
 
 use std::io::Write;
 use std::net::IpAddr;

@@ -1,18 +1,17 @@
-//! Entity tags (RFC 9110 §8.8.3), as their bytes on the wire: `"x"` and `W/"x"`. Knows nothing of what
-//! they are made from.
+//! Entity tags (RFC 9110 §8.8.3) in the form of the field: `"x"` and `W/"x"`. Knows nothing of how a tag is made.
 
 use crate::fields::trim_ows;
 
-/// The two ways of comparing (RFC 9110 §8.8.3.2).
+/// The comparison functions (RFC 9110 §8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
-    /// Equal, and neither is weak: the same bytes.
+    /// Equal, and neither is weak.
     Strong,
-    /// Equal but for `W/`: the same meaning.
+    /// Equal without regard to `W/`.
     Weak,
 }
 
-/// `[ "W/" ] DQUOTE *etagc DQUOTE`. There is no escape in it, unlike in a quoted string.
+/// `[ "W/" ] DQUOTE *etagc DQUOTE`. A backslash is not an escape, unlike in a quoted string.
 pub fn is_entity_tag(bytes: &[u8]) -> bool {
     match opaque(bytes) {
         [b'"', inner @ .., b'"'] => inner.iter().all(|byte| matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)),
@@ -32,9 +31,9 @@ pub fn weak_eq(a: &[u8], b: &[u8]) -> bool {
     opaque(a) == opaque(b)
 }
 
-/// Whether the values of `If-Match` or `If-None-Match`, `*` or a list of tags, have the current one
-/// among them. `current` is `None` where nothing is there, and `Some(b"")` where something is that has
-/// no tag: then only `*` matches. `None`: malformed, or empty.
+/// Whether the values of `If-Match` or `If-None-Match`, which are `*` or a list of tags, match the current tag.
+/// `current` is `None` if there is no representation, and `Some(b"")` if it has no tag: then only `*` matches.
+/// Returns `None` for a malformed or empty field.
 pub fn list_matches<'a>(
     values: impl Iterator<Item = &'a [u8]>,
     current: Option<&[u8]>,
@@ -46,7 +45,7 @@ pub fn list_matches<'a>(
     };
     let (mut stars, mut tags, mut found) = (0u32, 0u32, false);
     for mut line in values {
-        // Bounded: every member takes at least one byte.
+        // Bounded: each pass takes at least a byte.
         while let Some(start) = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b',')) {
             let (member, behind) = split_member(&line[start..])?;
             line = behind;
@@ -66,8 +65,8 @@ pub fn list_matches<'a>(
     }
 }
 
-/// The member that `line` begins with, and what is behind its comma. `None`: it is neither a tag nor a
-/// star, or no comma follows. Not `fields::list`, to which a backslash would hide the closing quote.
+/// Splits `line` after its first member and the comma. `None`: the member is neither a tag nor `*`, or no comma
+/// follows. `fields::list` would take a backslash in a tag for an escape.
 fn split_member(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = match opaque(line) {
         [b'"', inner @ ..] => line.len() - inner.len() + inner.iter().position(|&byte| byte == b'"')? + 1,
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_entity_tag_is() {
+    fn recognizes_entity_tags() {
         let rows: &[(&[u8], bool)] = &[
             (b"\"\"", true),
             (b"\"x\"", true),
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_comparisons_of_rfc_9110_8_8_3_2() {
+    fn compares_as_the_table_of_the_rfc() {
         let rows: [(&[u8], &[u8], bool, bool); 5] = [
             (b"W/\"1\"", b"W/\"1\"", false, true),
             (b"W/\"1\"", b"W/\"2\"", false, false),
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lists() {
+    fn matches_lists() {
         // The lines, and whether `"a"` is among them: strongly, weakly.
         let check = |lines: &[&str], strong: Option<bool>, weak: Option<bool>| {
             let values = || lines.iter().map(|line| line.as_bytes());
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_matches_whatever_is_there() {
+    fn a_star_matches_any_representation() {
         let star = || [&b"*"[..]].into_iter();
         let tags = || [&b"\"a\", \"\""[..]].into_iter();
         assert_eq!(list_matches(star(), None, Compare::Strong), Some(false));
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_of_tags_matches_its_members(
+        fn a_list_matches_its_members(
             tags in prop::collection::vec(("(W/)?", "[!#-~\u{80}-\u{ff}]{0,3}"), 1..6),
             current in "[!#-~]{0,3}",
             pick in any::<prop::sample::Index>(),
@@ -220,14 +219,13 @@ mod tests {
         }
 
         #[test]
-        fn any_list_is_read_or_refused(lines in prop::collection::vec(prop::collection::vec(
+        fn a_strong_match_is_a_weak_match(lines in prop::collection::vec(prop::collection::vec(
             prop::sample::select(b"\"W/*,a \\\t\xff".to_vec()), 0..12), 0..3))
         {
             let values = || lines.iter().map(Vec::as_slice);
             let current = Some(&b"\"a\""[..]);
             let strong = list_matches(values(), current, Compare::Strong);
             let weak = list_matches(values(), current, Compare::Weak);
-            // What matches strongly matches weakly, and both read the same.
             prop_assert!(strong <= weak);
             prop_assert_eq!(strong.is_none(), weak.is_none());
         }

@@ -1,21 +1,21 @@
-//! The pieces that field values are made of (RFC 9110 §5): tokens, optional whitespace, lists, and the
-//! host with its port (RFC 3986 §3.2). Knows nothing of what any one field means.
+//! The syntax of field values (RFC 9110 §5.6): tokens, optional whitespace, lists and numbers, and the authority (RFC
+//! 3986 §3.2). Knows nothing of the meaning of a field.
 
 use std::net::Ipv6Addr;
 
-/// Longest host that can be the name of anything: DNS names end at 253 bytes, plus a final dot.
+/// Bytes of a host. A DNS name has at most 253, and a final dot (RFC 1035 §2.3.4).
 const MAX_HOST: usize = 255;
 
-/// One `list` walks all lines of a field: the members of a comma-separated list, without their
-/// surrounding whitespace, without the empty ones (RFC 9110 §5.6.1.2). A comma within a quoted string
-/// separates nothing. A quote that never closes reaches to the end of its line.
+/// Iterates over the members of a comma-separated list in all lines of a field, without surrounding whitespace and
+/// without empty members (RFC 9110 §5.6.1.2). A comma in a quoted string does not separate. An unclosed quote extends
+/// to the end of its line.
 #[derive(Debug, Clone)]
 pub struct List<'a, Lines> {
     lines: Lines,
     rest: &'a [u8],
 }
 
-/// The members of a list field; `values` are the values of its lines, in order.
+/// The members of a list field. `values` are the values of its lines, in order.
 pub fn list<'a, Lines>(values: Lines) -> List<'a, Lines::IntoIter>
 where
     Lines: IntoIterator<Item = &'a [u8]>,
@@ -27,7 +27,7 @@ impl<'a, Lines: Iterator<Item = &'a [u8]>> Iterator for List<'a, Lines> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        // Bounded: every turn uses up a line, or at least one byte of it.
+        // Bounded: each pass takes a line or at least a byte of it.
         loop {
             if self.rest.is_empty() {
                 self.rest = self.lines.next()?;
@@ -45,18 +45,18 @@ impl<'a, Lines: Iterator<Item = &'a [u8]>> Iterator for List<'a, Lines> {
     }
 }
 
-/// Where `wanted` first stands outside a quoted string (RFC 9110 §5.6.4).
+/// The position of the first `wanted` outside a quoted string (RFC 9110 §5.6.4).
 pub fn unquoted(bytes: &[u8], wanted: u8) -> Option<usize> {
-    // Most lists have no quotes, and need not be read with them in mind.
+    // The fast path: most lists have no quotes.
     let first = bytes.iter().position(|&byte| byte == wanted || byte == b'"')?;
     match bytes[first] == wanted {
         true => Some(first),
-        false => unquoted_behind(first, bytes, wanted),
+        false => unquoted_from(first, bytes, wanted),
     }
 }
 
-/// As `unquoted`, where up to `first` there is neither a quote nor what is wanted.
-fn unquoted_behind(first: usize, bytes: &[u8], wanted: u8) -> Option<usize> {
+/// As `unquoted`. Before `first` there is neither a quote nor `wanted`.
+fn unquoted_from(first: usize, bytes: &[u8], wanted: u8) -> Option<usize> {
     #[derive(Clone, Copy)]
     enum Within {
         Text,
@@ -77,19 +77,19 @@ fn unquoted_behind(first: usize, bytes: &[u8], wanted: u8) -> Option<usize> {
     Some(first + found)
 }
 
-/// RFC 9110 §5.6.2; never empty.
+/// RFC 9110 §5.6.2. An empty string is not a token.
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_len(bytes) == bytes.len()
 }
 
-/// Whether the token `name` is `known`, in any case. `known` has letters, digits and hyphens only. By
-/// words, as this is asked of every field of every head.
+/// Compares the token `name` with `known` without regard to case. `known` has letters, digits and hyphens only. The
+/// comparison is by words of eight bytes, because the parser makes it for every field of every head.
 #[inline]
 pub fn is_name(name: &[u8], known: &str) -> bool {
     let (words, rest) = name.as_chunks();
     let (known_words, known_rest) = known.as_bytes().as_chunks();
     let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-    // Of what a known name has, only letters have bit 6, and theirs is the case in bit 5.
+    // Of letters, digits and hyphens, only letters have bit 6. Bit 5 of a letter is its case.
     let case = |known: u64| (known >> 1) & (ONES * 0x20);
     let same = |bytes: u64, known: u64| (bytes ^ known) & !case(known) == 0;
     name.len() == known.len()
@@ -97,14 +97,14 @@ pub fn is_name(name: &[u8], known: &str) -> bool {
         && rest.iter().zip(known_rest).all(|(byte, known)| same((*byte).into(), (*known).into()))
 }
 
-/// How many bytes at the start can be part of a token.
+/// The number of leading token characters.
 pub fn token_len(bytes: &[u8]) -> usize {
     span(bytes, TOKEN)
 }
 
-/// How many bytes at the start may stand in a request target: visible ASCII, without `"`, `<`, `>` and
-/// `#`, which no URI contains (RFC 3986 §2, appendix C). ``\ ^ ` { | }`` are let through although
-/// RFC 3986 lacks them too: browsers send them raw in a query, as the URL standard of WHATWG says.
+/// The number of leading characters of a request target: visible ASCII without `"`, `<`, `>` and `#` (RFC 3986 §2 and
+/// appendix C). ``\ ^ ` { | }`` count, although they are not URI characters: browsers send them raw in a query
+/// (WHATWG URL standard).
 pub fn target_len(bytes: &[u8]) -> usize {
     span(bytes, TARGET)
 }
@@ -114,14 +114,14 @@ pub(crate) fn target_path_len(bytes: &[u8]) -> usize {
     span(bytes, TARGET_PATH)
 }
 
-/// How many bytes at the start can stand in a segment of a path as they are: ASCII without controls,
-/// and nothing that separates or escapes.
+/// The number of leading characters of a path segment that need no decoding: printable ASCII without `/`, `\` and
+/// `%`.
 pub(crate) fn segment_len(bytes: &[u8]) -> usize {
     span(bytes, SEGMENT)
 }
 
-/// How many bytes at the start are neither a control nor DEL: field content, but for HTAB (RFC 9110
-/// §5.5). Eight at a time, as values are most of what a head consists of.
+/// The number of leading bytes that are not control characters: field content except HTAB (RFC 9110 §5.5). Checks
+/// eight bytes at a time, because most of a head is values.
 pub fn text_len(bytes: &[u8]) -> usize {
     let (words, tail) = bytes.as_chunks();
     let mut len = 0;
@@ -135,7 +135,7 @@ pub fn text_len(bytes: &[u8]) -> usize {
     len + tail.iter().position(u8::is_ascii_control).unwrap_or(tail.len())
 }
 
-/// Without the spaces and tabs at both ends (RFC 9110 §5.6.3).
+/// Removes spaces and tabs at both ends (RFC 9110 §5.6.3).
 pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
@@ -146,7 +146,7 @@ pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// A weight in thousandths: `0`, `0.5`, `1.000` (RFC 9110 §12.4.2). `None`: not a weight.
+/// Parses a weight such as `0`, `0.5` or `1.000` into thousandths (RFC 9110 §12.4.2).
 pub fn weight(value: &[u8]) -> Option<u16> {
     let (whole, digits) = match value {
         [whole @ (b'0' | b'1')] => (whole, &b""[..]),
@@ -163,8 +163,8 @@ pub fn weight(value: &[u8]) -> Option<u16> {
     (thousandths <= 1000).then_some(thousandths)
 }
 
-/// `1*DIGIT` and nothing else, as in `Content-Length` and ranges. `None`: not digits only, or none.
-/// What is greater than `u64` can say is `u64::MAX`: callers to whom that matters use `exact_digits`.
+/// Parses `1*DIGIT`, as in `Content-Length` and ranges. A number beyond 64 bits becomes `u64::MAX`; see also
+/// `exact_digits`.
 pub fn digits(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || !bytes.iter().all(u8::is_ascii_digit) {
         return None;
@@ -173,7 +173,7 @@ pub fn digits(bytes: &[u8]) -> Option<u64> {
     Some(bytes.iter().fold(0, times_ten))
 }
 
-/// As `digits`; also `None` when the number does not fit.
+/// As `digits`, but `None` for a number beyond 64 bits.
 pub fn exact_digits(bytes: &[u8]) -> Option<u64> {
     let number = digits(bytes)?;
     match number {
@@ -182,9 +182,9 @@ pub fn exact_digits(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// A host as RFC 3986 §3.2.2 has it, without port: a registered name or IPv4 address, or `[IPv6]`.
-/// Never empty: RFC 9110 §4.2.1 has a URI with an empty host refused. Narrower than RFC 3986 in three
-/// points that nobody uses and that are read in different ways: no `IPvFuture`, no zone, 255 bytes.
+/// A host without port (RFC 3986 §3.2.2): a registered name, an IPv4 address or `[IPv6]`, not empty
+/// (RFC 9110 §4.2.1). Narrower than RFC 3986, as programs disagree about the rest: no `IPvFuture`, no zone, at most
+/// 255 bytes.
 pub fn is_host(host: &str) -> bool {
     match host.as_bytes() {
         [] => false,
@@ -196,8 +196,8 @@ pub fn is_host(host: &str) -> bool {
     }
 }
 
-/// `host [":" port]` (RFC 9110 §7.2); the port may be empty (RFC 3986 §3.2.3), its number is at most
-/// 65535. `user@` is refused (RFC 9110 §4.2.4).
+/// `host [":" port]` (RFC 9110 §7.2). The port may be empty (RFC 3986 §3.2.3) and is at most 65535. User information
+/// is an error (RFC 9110 §4.2.4).
 pub fn is_authority(authority: &[u8]) -> bool {
     let (name, rest) = authority.split_at(span(authority, HOST));
     match (name.len(), rest) {
@@ -207,22 +207,22 @@ pub fn is_authority(authority: &[u8]) -> bool {
     }
 }
 
-/// With brackets or escapes, if it is one.
+/// The authorities with brackets or escapes.
 #[cold]
 fn is_unusual_authority(authority: &str) -> bool {
     let (host, port) = split_port(authority);
     is_host(host) && port.is_none_or(|port| is_port(port.as_bytes()))
 }
 
-/// The two parts of an authority; the host keeps its case and its brackets. Of what `is_authority`
-/// refuses, the first part is everything up to the last colon.
+/// Splits an authority. The host keeps its case and its brackets. If `is_authority` is false, the first part is
+/// everything before the last colon.
 pub fn host_and_port(authority: &str) -> (&str, Option<u16>) {
     let (host, port) = split_port(authority);
     (host, port.and_then(|port| port_number(port.as_bytes())))
 }
 
 fn split_port(authority: &str) -> (&str, Option<&str>) {
-    // The last colon of `[::1]` is within the brackets.
+    // The last colon of `[::1]` is inside the brackets.
     match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if authority.as_bytes()[at] == b':' => (&authority[..at], Some(&authority[at + 1..])),
         _ => (authority, None),
@@ -259,17 +259,17 @@ fn is_escaped_host(mut bytes: &[u8]) -> bool {
     true
 }
 
-/// The top bit of every byte below 0x20 or equal to 0x7F. Exact up to and including the first of them,
-/// which is all that is asked: a borrow disturbs only the bytes above.
+/// Sets the top bit of every byte that is below 0x20 or equal to 0x7F. The result is exact up to the first such byte,
+/// which is enough: a borrow changes only the bytes above it.
 const fn controls(word: u64) -> u64 {
     const TOPS: u64 = ONES * 0x80;
     let below_space = word.wrapping_sub(ONES * 0x20);
-    // Seven bits and one more carry into the eighth, and no further, if all seven are set.
+    // Adding one carries into the eighth bit, and no further, if the lower seven are set.
     let is_delete = (word & !TOPS) + ONES;
     (below_space | is_delete) & !word & TOPS
 }
 
-/// A word of eight bytes, each of which is 1.
+/// Eight bytes of value 1.
 const ONES: u64 = u64::MAX / 255;
 
 const TOKEN: u8 = 1;
@@ -278,8 +278,8 @@ const TARGET: u8 = 4;
 const TARGET_PATH: u8 = 8;
 const SEGMENT: u8 = 16;
 
-/// How many bytes at the start belong to `class`. By eights: the steps within one need no counting. Never
-/// inlined: after a system call, one copy that every class warms for the next is worth more than the call.
+/// The number of leading bytes of `class`. The inner loop over eight bytes is unrolled. Never inlined: after a system
+/// call the caches are cold, and one shared copy of the code costs less than the calls.
 #[inline(never)]
 fn span(bytes: &[u8], class: u8) -> usize {
     let (eights, tail) = bytes.as_chunks::<8>();
@@ -298,7 +298,7 @@ fn first_outside(bytes: &[u8], class: u8) -> Option<usize> {
     bytes.iter().position(|&byte| CLASSES[usize::from(byte)] & class == 0)
 }
 
-/// Which classes each byte belongs to.
+/// The classes of each byte.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0;

@@ -1,8 +1,8 @@
-//! What proxies say of the requests that they pass on: who has made one, by which scheme, and of which host. Anyone
-//! can send such a field, so it counts only from a proxy that is trusted. Knows nothing of which those are.
+//! The fields in which proxies forward the client's address, the scheme and the host of a request (RFC 7239, and
+//! `X-Forwarded-*`). Any client can send them, so they count only from a trusted proxy. Knows nothing of which
+//! proxies are trusted.
 //!
-//! What is malformed is never believed, and neither is anything that stands before it: each proxy adds behind what it
-//! was sent.
+//! Each proxy appends to the field. So the parser ignores a malformed member and all members before it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,10 +12,10 @@ use crate::fields::{is_authority, is_name, is_token, list, port_number, trim_ows
 use crate::head::{Field, Head, Names};
 use crate::target::Scheme;
 
-/// The fields that are read from a trusted proxy (RFC 7239, and those that were there before it).
+/// The fields that the server reads from a trusted proxy.
 const READ: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
-/// What else programs have been seen to believe, beside everything that begins with [`PREFIX`].
+/// Fields with the same purpose, which some program trusts. Those that begin with [`PREFIX`] also count.
 const CLAIMS: [&str; 28] = [
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -48,38 +48,38 @@ const CLAIMS: [&str; 28] = [
 ];
 const PREFIX: &[u8] = b"x-forwarded";
 
-/// Whether the field is one of the four that are read from a trusted proxy. What it says is told in other words
-/// then, and never passed on as it came.
+/// Whether the server reads this field from a trusted proxy. It is never passed on: the server writes its own fields
+/// and variables from it.
 pub fn is_interpreted(name: &[u8]) -> bool {
     READ.iter().any(|known| is_name(name, known))
 }
 
-/// Whether the field says on whose behalf a request is made, or what another server was asked: an address, a scheme,
-/// a host, a port or a path that a program would take for what this server has found out.
+/// Whether the field claims an address, a scheme, a host, a port or a path that a program could take for what the
+/// server has determined.
 pub fn is_claim(name: &[u8]) -> bool {
     let begins =
         name.split_at_checked(PREFIX.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(PREFIX));
     begins || CLAIMS.iter().any(|known| is_name(name, known))
 }
 
-/// Elements of one line of `Forwarded`: more are not read, as if it were malformed.
+/// Elements of a `Forwarded` line. A line with more counts as malformed.
 const MAX_ELEMENTS: usize = 32;
 
-/// What proxies say of one request; what they do not say is `None`.
+/// What the fields of a request say; `None` for what they do not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forwarded<'a> {
-    /// The nearest address that is not a trusted proxy's; if all are, the first of them. Its port may be unknown.
+    /// The last address that is not of a trusted proxy, or the first address if all are. The port may be unknown.
     pub client: Option<(IpAddr, Option<u16>)>,
     pub scheme: Option<Scheme>,
     /// A valid authority.
     pub host: Option<&'a [u8]>,
 }
 
-/// What `X-Forwarded-For`, `-Proto` and `-Host` say; `None`: there is none of them. `trusts` says of an address
-/// whether it is that of a proxy that is believed.
+/// Reads `X-Forwarded-For`, `-Proto` and `-Host`. `None`: the request has none of them. `trusts` tells whether an
+/// address is of a trusted proxy.
 ///
-/// The addresses are read from the last to the first, up to the first one that is not trusted, or not an address. Of
-/// several schemes and hosts the last counts, for that is the nearest proxy's.
+/// The addresses are read from last to first, until one is not trusted or not an address. Of several schemes and
+/// hosts the last counts: the nearest proxy has added it.
 pub fn x_forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Forwarded<'a>> {
     let [mut addresses, mut schemes, mut hosts] =
         ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
@@ -99,35 +99,35 @@ pub fn x_forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Opti
     Some(Forwarded { client, scheme, host: hosts.next().filter(|host| is_authority(host)) })
 }
 
-/// What `Forwarded` says (RFC 7239); `None`: there is none. `trusts` as for [`x_forwarded`].
+/// Reads `Forwarded` (RFC 7239). `None`: the request has none. `trusts` as for [`x_forwarded`].
 ///
-/// Elements are read from the last to the first, up to the first one whose address is not trusted, or that names none:
-/// it is absent, `unknown` or obfuscated. Scheme and host are those of the element that is reached.
+/// The elements are read from last to first, until the address of one is not trusted, absent, `unknown` or
+/// obfuscated. Scheme and host are those of this element.
 pub fn forwarded<'a>(head: &Head<'a>, trusts: impl Fn(IpAddr) -> bool) -> Option<Forwarded<'a>> {
     if !head.names.contains(Names::FORWARDED) {
         return None;
     }
-    let mut said = Forwarded::default();
+    let mut found = Forwarded::default();
     for line in lines(head.fields, "forwarded") {
         let Some(elements) = elements(line) else { break };
         for Element { client, scheme, host } in elements.into_iter().rev() {
-            (said.scheme, said.host) = (scheme, host);
-            let Some(node) = client else { return Some(said) };
-            said.client = Some(node);
+            (found.scheme, found.host) = (scheme, host);
+            let Some(node) = client else { return Some(found) };
+            found.client = Some(node);
             if !trusts(node.0) {
-                return Some(said);
+                return Some(found);
             }
         }
     }
-    Some(said)
+    Some(found)
 }
 
-/// The values of all lines of this name, the last one first.
+/// The values of all fields of this name, last to first.
 fn lines<'a>(fields: &[Field<'a>], name: &'static str) -> impl Iterator<Item = &'a [u8]> {
     fields.iter().rev().filter(move |field| is_name(field.name, name)).map(|field| field.value)
 }
 
-/// The members of a list without quotes, the last one first.
+/// The members of a list without quotes, last to first.
 fn members<'a>(fields: &[Field<'a>], name: &'static str) -> impl Iterator<Item = &'a [u8]> {
     let members = lines(fields, name).flat_map(|line| line.rsplit(|byte| *byte == b','));
     members.map(trim_ows).filter(|member| !member.is_empty())
@@ -164,11 +164,11 @@ fn node(text: &[u8]) -> Option<(IpAddr, Option<u16>)> {
 
 /// RFC 7239 §6.3.
 fn is_obfuscated(text: &str) -> bool {
-    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    text.strip_prefix('_').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_of_it))
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.strip_prefix('_').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_valid))
 }
 
-/// What one proxy says of the request that it was sent.
+/// What one proxy says of the request that it received.
 #[derive(Debug, Clone, Copy)]
 struct Element<'a> {
     /// `None`: absent, `unknown`, obfuscated, or not a node.
@@ -177,8 +177,8 @@ struct Element<'a> {
     host: Option<&'a [u8]>,
 }
 
-/// `None`: the line is malformed in any of its elements. A quote that a client leaves open takes what a proxy adds
-/// behind it in, and then nothing of the line can be believed.
+/// `None`: an element of the line is malformed. A quote that a client leaves open would include what a proxy appends,
+/// so the whole line is then ignored.
 fn elements(line: &[u8]) -> Option<ArrayVec<Element<'_>, MAX_ELEMENTS>> {
     let mut elements = ArrayVec::new();
     for member in list([line]) {
@@ -212,7 +212,7 @@ fn element(mut rest: &[u8]) -> Option<Element<'_>> {
             return None;
         }
     }
-    // An IPv6 address has brackets here.
+    // RFC 7239 §6: an IPv6 address has brackets.
     let has_brackets = |(address, _): &(IpAddr, _), text: &[u8]| address.is_ipv4() || text.starts_with(b"[");
     Some(Element {
         client: client.and_then(|text| node(text).filter(|node| has_brackets(node, text))),
@@ -221,7 +221,7 @@ fn element(mut rest: &[u8]) -> Option<Element<'_>> {
     })
 }
 
-/// A token, or what is between quotes. Nothing that can be said here needs an escape, so there is none.
+/// A token or a quoted string without escapes. No valid value needs one.
 fn value_of(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'"', value @ .., b'"'] => (!value.contains(&b'"') && !value.contains(&b'\\')).then_some(value),

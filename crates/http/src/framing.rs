@@ -59,7 +59,8 @@ pub fn of<'a>(
     let mut codings = transfer_encoding.into_iter().peekable();
     match (lengths.next(), codings.peek()) {
         (None, None) => Ok(Framing::None),
-        // RFC 9112 §6.3 allows a server to use the coding and close. §11.2 describes the attack behind such a request.
+        // RFC 9112 §6.3 allows a server to use the coding and close. §11.2 describes the attack behind such a
+        // request.
         (Some(_), Some(_)) => Err(FramingError::LengthAndCoding),
         (Some(_), None) if lengths.next().is_some() => Err(FramingError::LengthTwice),
         (Some(length), None) => sized(length),
@@ -86,7 +87,7 @@ rules! {
         FramingError::LengthTwice => "length-twice" "there is more than one Content-Length",
         FramingError::LengthSyntax => "length-syntax" "Content-Length is not a number",
         FramingError::LengthZeros => "length-zeros" "Content-Length begins with a superfluous zero",
-        FramingError::LengthTooLarge => "length-too-large" "Content-Length is larger than any body",
+        FramingError::LengthTooLarge => "length-too-large" "Content-Length does not fit into 64 bits",
         FramingError::CodingOnHttp10 => "coding-on-http10" "HTTP/1.0 has no Transfer-Encoding",
         FramingError::CodingSyntax => "coding-syntax" "Transfer-Encoding is not a list of codings",
         FramingError::ChunkedTwice => "chunked-twice" "Transfer-Encoding has chunked more than once",

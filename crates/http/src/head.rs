@@ -1,9 +1,9 @@
-//! The head of a request: its line and its fields, up to the empty line (RFC 9112 §2 to §5).
+//! Parses the head of a request: the request line and the fields, up to the empty line (RFC 9112 §2 to §5).
 //!
-//! One pass from the first byte to the last, and the first broken rule ends it. So what is refused
-//! does not depend on how the bytes arrive: a beginning of a head is either not yet a head, or already
-//! what the whole will be. Nothing is repaired: lines end with CRLF, one space separates, nothing is
-//! folded. Knows nothing of bodies beyond how long they are, and allocates nothing.
+//! The parser reads from the first byte to the last and stops at the first broken rule. So the result does not depend
+//! on how the bytes arrive: the parser of a partial head either needs more bytes or already returns the result of the
+//! whole head. It repairs nothing: lines end with CRLF, single spaces separate, and folding is an error. Of bodies it
+//! knows only the length. It does not allocate.
 
 use std::ops::BitOr;
 
@@ -17,19 +17,19 @@ use crate::rule::rules;
 use crate::status::Status;
 use crate::target::{Scheme, Target, TargetError, escape};
 
-/// The hard ceiling of `Limits::fields`.
+/// The upper bound of `Limits::fields`.
 pub const MAX_FIELDS: usize = 256;
 
-/// The longest method that any registry knows has 17 characters.
+/// The longest registered method, `UPDATEREDIRECTREF`, has 17 characters.
 const MAX_METHOD: usize = 32;
 
-/// Empty lines that are passed over before a request line (RFC 9112 §2.2 asks for one at least).
+/// Empty lines that the parser skips before a request line (RFC 9112 §2.2 asks for at least one).
 const MAX_EMPTY_LINES: usize = 4;
 
-/// How a TLS connection begins: a record of type handshake (RFC 8446 §5.1).
+/// The first byte of a TLS connection: the type of a handshake record (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// RFC 9110 §9.3 and RFC 5789. `Unknown` is every other token; `Head::token` has it as sent.
+/// The methods of RFC 9110 §9.3 and RFC 5789. `Unknown` is every other token; `Head::token` is the method as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     Get,
@@ -44,24 +44,24 @@ pub enum Method {
     Unknown,
 }
 
-/// What both sides understand. A 1.x above 1.1 is spoken as 1.1 (RFC 9110 §2.5).
+/// The version in use. A request of version 1.2 to 1.9 counts as 1.1 (RFC 9110 §2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     Http10,
     Http11,
 }
 
-/// What the client wishes to become of the connection (RFC 9112 §9.3).
+/// Whether the connection stays open after the response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Persistence {
     Close,
     KeepAlive,
 }
 
-/// How much head is read before it is refused. A field limit above `MAX_FIELDS` is `MAX_FIELDS`.
+/// The parser rejects a larger head. A field limit above `MAX_FIELDS` counts as `MAX_FIELDS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes, from the first of the request line to the last of the empty line.
+    /// Bytes, from the request line to the empty line, both included.
     pub head: usize,
     /// Field lines.
     pub fields: usize,
@@ -69,23 +69,22 @@ pub struct Limits {
     pub target: usize,
 }
 
-/// One field line. The name as sent, a token; the value without surrounding whitespace, free of
-/// controls but for HTAB. It may hold bytes beyond ASCII, in no certain encoding.
+/// A field line. The name is a token, as sent. The value has no surrounding whitespace and no control characters
+/// except HTAB. It may have bytes outside ASCII, of no known encoding (RFC 9110 §5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
     pub name: &'a [u8],
     pub value: &'a [u8],
 }
 
-/// Room for the fields of one head, on the stack and not yet written to: `FieldStore::new()`.
+/// Storage for the fields of one head, on the stack. `FieldStore::new()` does not initialize it.
 pub type FieldStore<'a> = ArrayVec<Field<'a>, MAX_FIELDS>;
 
-/// The set of those field names, of the ones that a server reads itself, that a head has. What is not
-/// in it need not be looked for.
+/// A set of field names that the server itself reads. It tells without a search that a head lacks a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Names(u32);
 
-/// A request head. Everything in it is borrowed from the bytes it was read from.
+/// A request head. It borrows from the input of `parse`.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     pub method: Method,
@@ -94,46 +93,46 @@ pub struct Head<'a> {
     /// The request target as sent.
     pub raw_target: &'a str,
     pub target: Target<'a>,
-    /// That of the connection, which is plain, until a trusted proxy names another.
+    /// `parse` sets `Http`. The caller changes it if a trusted proxy names another scheme.
     pub scheme: Scheme,
     pub version: Version,
     pub fields: &'a [Field<'a>],
     pub names: Names,
-    /// Host and port that are asked: of the target if it has them, else of `Host` (RFC 9112 §3.3).
-    /// Valid in any case, so it is ASCII, and empty only for HTTP/1.0 without `Host`.
+    /// Host and port: of the target if it has an authority, else of `Host` (RFC 9112 §3.3). Always a valid authority,
+    /// and so ASCII; empty only for HTTP/1.0 without `Host`.
     pub authority: &'a [u8],
     pub persistence: Persistence,
     pub framing: Framing,
-    /// A body will come, and its sender waits for `100 Continue` first (RFC 9110 §10.1.1).
+    /// The request has a body, and the client waits for `100 Continue` before it sends it (RFC 9110 §10.1.1).
     pub expects_continue: bool,
 }
 
-/// The broken rule. It stands at the first byte that breaks it.
+/// The first rule that the head breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HeadError {
-    /// The peer speaks TLS.
+    /// A TLS handshake.
     TlsHandshake,
-    /// The peer speaks HTTP/2 (RFC 9113 §3.4).
+    /// The preface of HTTP/2 (RFC 9113 §3.4).
     Http2,
     /// The method is not a token.
     Method,
-    /// A method longer than any there is.
+    /// More than 32 characters.
     MethodTooLong,
-    /// Not three parts with one space between them.
+    /// Not three parts with single spaces between them.
     RequestLine,
     TargetTooLong,
     Target(TargetError),
     /// Not `HTTP/` digit `.` digit.
     VersionSyntax,
-    /// A version of HTTP, and not 1.x.
+    /// A version of HTTP other than 1.x.
     Version,
-    /// The name is not a token, or there is none.
+    /// The name is empty or not a token.
     FieldName,
-    /// Between name and colon (RFC 9112 §5.1).
+    /// Whitespace between name and colon (RFC 9112 §5.1).
     SpaceBeforeColon,
-    /// A line that begins with a space or tab (RFC 9112 §2.2 and §5.2).
+    /// A line that begins with a space or HTAB (RFC 9112 §2.2 and §5.2).
     Folded,
-    /// A control character in a value, NUL above all.
+    /// A control character in a value (RFC 9110 §5.5).
     FieldValue,
     /// CR without LF.
     BareCr,
@@ -143,15 +142,15 @@ pub enum HeadError {
     TooLarge,
     HostMissing,
     HostTwice,
-    /// Empty, malformed, with user information, or with a port above 65535.
+    /// Empty or malformed, with user information, or with a port above 65535.
     HostInvalid,
     Framing(FramingError),
-    /// Anything but `100-continue` is expected.
+    /// An expectation other than `100-continue`.
     Expectation,
 }
 
-/// Reads the head at the start of `input`. `Ok(None)`: what is there may become one. The number is how
-/// many bytes it takes up, with its empty line and with the empty lines before it.
+/// Parses the head at the start of `input` and returns it with its length in bytes, which includes the empty lines
+/// before and after it. `Ok(None)`: the input is the beginning of a head.
 pub fn parse<'a: 's, 's>(
     input: &'a [u8],
     store: &'s mut FieldStore<'a>,
@@ -161,25 +160,25 @@ pub fn parse<'a: 's, 's>(
     let mut cursor = Cursor { rest: allowed };
     match cursor.head(store, limits) {
         Ok(head) => Ok(Some((head, allowed.len() - cursor.rest.len()))),
-        Err(Stop::Refused(HeadError::Version)) => Err(of_version(allowed)),
-        Err(Stop::Refused(error)) => Err(error),
+        Err(Stop::Rejected(HeadError::Version)) => Err(version_error(allowed)),
+        Err(Stop::Rejected(error)) => Err(error),
         Err(Stop::End) if input.len() >= limits.head => Err(HeadError::TooLarge),
         Err(Stop::End) => Ok(None),
     }
 }
 
-/// HTTP/2 begins with what has the form of a request line (RFC 9113 §3.4).
+/// The preface of HTTP/2 has the form of a request line (RFC 9113 §3.4).
 #[cold]
-fn of_version(input: &[u8]) -> HeadError {
+fn version_error(input: &[u8]) -> HeadError {
     match input.trim_ascii_start().starts_with(b"PRI * HTTP/2.0") {
         true => HeadError::Http2,
         false => HeadError::Version,
     }
 }
 
-/// The same bytes with those percent-encoded that no URI contains and that clients send all the same:
-/// beyond ASCII, and in a query `"`, `<` and `>`. The number is how much longer it is. `None`: there are
-/// none of them in the request target, as far as that is here. What they stand in is still to be parsed.
+/// Percent-encodes the bytes of the request target that no URI contains and that clients send all the same: bytes
+/// outside ASCII, and `"`, `<` and `>` in a query. Returns the changed input and how many bytes it is longer, or
+/// `None` if there are no such bytes. Neither input nor result need be a valid head.
 pub fn escape_target(input: &[u8]) -> Option<(Vec<u8>, usize)> {
     let empty = input.chunks_exact(2).take(MAX_EMPTY_LINES).take_while(|line| line == b"\r\n").count() * 2;
     let start = empty + input[empty..].iter().position(|&byte| byte == b' ')? + 1;
@@ -188,7 +187,7 @@ pub fn escape_target(input: &[u8]) -> Option<(Vec<u8>, usize)> {
         &target[..target.iter().position(|byte| matches!(byte, 0..=b' ' | 0x7F)).unwrap_or(target.len())];
     let path = match target {
         [b'/', ..] => 0,
-        // The authority of an absolute target stays as it is.
+        // Bytes of the authority are not encoded.
         _ => {
             let authority = target.windows(3).position(|window| window == b"://")? + 3;
             authority + target[authority..].iter().position(|byte| matches!(byte, b'/' | b'?'))?
@@ -210,7 +209,7 @@ pub fn escape_target(input: &[u8]) -> Option<(Vec<u8>, usize)> {
 }
 
 impl Default for Limits {
-    /// 16 KiB, 100 fields, a target of 8 KiB.
+    /// A head of 16 KiB, 100 fields, and a target of 8 KiB.
     fn default() -> Limits {
         Limits { head: 16 * 1024, fields: 100, target: 8 * 1024 }
     }
@@ -260,19 +259,19 @@ impl Version {
 }
 
 impl<'a> Head<'a> {
-    /// The values of all lines with this name, in order. `name` as for `fields::is_name`.
+    /// The values of all fields of this name, in order. `name` as for `fields::is_name`.
     pub fn values(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let named = move |field: &&Field| is_name(field.name, name);
         self.fields.iter().filter(named).map(|field| field.value)
     }
 
-    /// The value of the first line with this name.
+    /// The value of the first field of this name.
     pub fn value(&self, name: &'static str) -> Option<&'a [u8]> {
         self.values(name).next()
     }
 
-    /// The value of the only line with this name. `None` also if there are several, for a field that is
-    /// not a list then has no value that all readers agree on (RFC 9110 §5.3).
+    /// The value of a field that is not a list. `None` also if there are several: recipients disagree about which of
+    /// them counts (RFC 9110 §5.3).
     pub fn only(&self, name: &'static str) -> Option<&'a [u8]> {
         let mut values = self.values(name);
         let value = values.next();
@@ -280,14 +279,14 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Every name that has a bit, once: constants and look-up come from this one table, which is sorted by
-/// length, as the length of a name tells most of them apart.
+/// Generates the constants and `of` from one table. It is grouped by length, because the length of a name tells most
+/// of them apart.
 macro_rules! names {
     ($($len:literal { $($bit:literal $name:ident $text:literal)* })*) => {
         impl Names {
             $($(pub const $name: Names = Names(1 << $bit);)*)*
 
-            /// The set with this one name; the empty set if it has no bit.
+            /// The set of this one name; empty if the name is not in the table.
             pub fn of(name: &[u8]) -> Names {
                 match name.len() {
                     $($len => {
@@ -333,12 +332,12 @@ impl Names {
             | Names::IF_RANGE.0,
     );
 
-    /// All of `other` are in this set.
+    /// This set has all names of `other`.
     pub const fn contains(self, other: Names) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// At least one of `other` is in this set.
+    /// This set has at least one name of `other`.
     pub const fn intersects(self, other: Names) -> bool {
         self.0 & other.0 != 0
     }
@@ -360,7 +359,7 @@ impl BitOr for Names {
     }
 }
 
-/// The names of fields that did not come through `parse`.
+/// The names of fields that `parse` has not read.
 impl<'a> FromIterator<Field<'a>> for Names {
     fn from_iter<Fields: IntoIterator<Item = Field<'a>>>(fields: Fields) -> Names {
         fields.into_iter().fold(Names::NONE, |names, field| names | Names::of(field.name))
@@ -374,23 +373,10 @@ impl HeadError {
             HeadError::TooManyFields | HeadError::TooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             HeadError::Version | HeadError::Http2 => Status::HTTP_VERSION_NOT_SUPPORTED,
             HeadError::Expectation => Status::EXPECTATION_FAILED,
-            // RFC 9112 §3: longer than any that is implemented.
+            // RFC 9112 §3: a method that is longer than any that the server implements.
             HeadError::MethodTooLong => Status::NOT_IMPLEMENTED,
             HeadError::Framing(error) => error.status(),
-            HeadError::TlsHandshake
-            | HeadError::Method
-            | HeadError::RequestLine
-            | HeadError::Target(_)
-            | HeadError::VersionSyntax
-            | HeadError::FieldName
-            | HeadError::SpaceBeforeColon
-            | HeadError::Folded
-            | HeadError::FieldValue
-            | HeadError::BareCr
-            | HeadError::BareLf
-            | HeadError::HostMissing
-            | HeadError::HostTwice
-            | HeadError::HostInvalid => Status::BAD_REQUEST,
+            _ => Status::BAD_REQUEST,
         }
     }
 }
@@ -400,7 +386,7 @@ rules! {
         HeadError::TlsHandshake => "tls" "the client speaks TLS (https), and this port speaks plain HTTP",
         HeadError::Http2 => "http2" "the client speaks HTTP/2, and this port speaks HTTP/1.1",
         HeadError::Method => "method" "the request does not begin with a method",
-        HeadError::MethodTooLong => "method-too-long" "the method is longer than any there is",
+        HeadError::MethodTooLong => "method-too-long" "the method is longer than 32 characters",
         HeadError::RequestLine => "request-line"
             "the first line is not a method, a target and a version with one space between them",
         HeadError::TargetTooLong => "target-too-long" "the address is longer than this server reads",
@@ -423,20 +409,20 @@ rules! {
     HeadError::Framing(error) => error.rule(),
 }
 
-/// Why reading stopped short of a head.
+/// Why the parser stopped before the end of the head.
 enum Stop {
-    /// The bytes have come to their end.
+    /// The end of the input.
     End,
-    Refused(HeadError),
+    Rejected(HeadError),
 }
 
 impl From<HeadError> for Stop {
     fn from(error: HeadError) -> Stop {
-        Stop::Refused(error)
+        Stop::Rejected(error)
     }
 }
 
-/// Reads on from the start of `rest`; where that is empty, every read is `Stop::End`.
+/// Takes bytes from the start of `rest`. If that is empty, every method returns `Stop::End`.
 struct Cursor<'a> {
     rest: &'a [u8],
 }
@@ -492,7 +478,7 @@ impl<'a> Cursor<'a> {
         let (method, token) = self.method()?;
         let (target, mark) = self.target(max_target)?;
         let version = self.version()?;
-        // All of the line is ASCII by now. To be told so once is cheaper than once for each part.
+        // The bytes are known to be ASCII. One check of the whole line is cheaper than one of each part.
         let line = std::str::from_utf8(&line[..line.len() - self.rest.len()])
             .map_err(|_| HeadError::Target(TargetError::Byte))?;
         let (token, behind) = line.split_at(token.len());
@@ -501,7 +487,7 @@ impl<'a> Cursor<'a> {
         Ok(RequestLine { method, token, raw_target, target, version })
     }
 
-    /// With the space behind it.
+    /// Takes the method and the space after it.
     fn method(&mut self) -> Result<(Method, &'a [u8]), Stop> {
         if self.skip(b"GET ") {
             return Ok((Method::Get, b"GET"));
@@ -518,7 +504,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// With the space behind it, and the place of its first question mark, or else of its end.
+    /// Takes the target and the space after it. Also returns the position of the first question mark, or else of the
+    /// end.
     fn target(&mut self, max: usize) -> Result<(&'a [u8], usize), Stop> {
         let mark = target_path_len(self.rest);
         let target = match self.rest.get(mark) {
@@ -535,7 +522,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// RFC 9112 §2.3, with the end of its line; the letters are case-sensitive.
+    /// Takes the version, which is case-sensitive (RFC 9112 §2.3), and the end of the line.
     fn version(&mut self) -> Result<Version, Stop> {
         if self.skip(b"HTTP/1.1\r\n") {
             return Ok(Version::Http11);
@@ -562,8 +549,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// All field lines and the empty line behind them, and the value of `Host`. Every turn but the last
-    /// takes one place in the store, so there are at most `max` + 1.
+    /// Takes all field lines and the empty line. Also returns the value of `Host`. Bounded: each pass but the last
+    /// stores a field, and the store has at most `max`.
     fn fields(&mut self, store: &mut FieldStore<'a>, max: usize) -> Result<(Names, Option<&'a [u8]>), Stop> {
         let (mut names, mut host) = (Names::NONE, None);
         store.clear();
@@ -583,7 +570,7 @@ impl<'a> Cursor<'a> {
         Ok((names, host))
     }
 
-    /// RFC 9112 §5.1, with its colon.
+    /// Takes the name and the colon (RFC 9112 §5.1).
     fn field_name(&mut self) -> Result<&'a [u8], Stop> {
         let name = self.take(token_len(self.rest));
         match (name.len(), self.next()?) {
@@ -595,7 +582,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// RFC 9110 §5.5, with the end of its line.
+    /// Takes the value (RFC 9110 §5.5) and the end of the line.
     fn field_value(&mut self) -> Result<&'a [u8], Stop> {
         let line = self.rest;
         let mut len = text_len(line);
@@ -607,9 +594,9 @@ impl<'a> Cursor<'a> {
         Ok(trim_ows(value))
     }
 
-    /// CRLF and nothing else: whoever takes a bare LF for the end of a line sees other lines than
-    /// whoever does not (RFC 9112 §2.2 only allows it).
-    fn line_end(&mut self, otherwise: HeadError) -> Result<(), Stop> {
+    /// Takes CRLF. RFC 9112 §2.2 allows a recipient to accept a bare LF, but recipients that do not would then see
+    /// other lines.
+    fn line_end(&mut self, error: HeadError) -> Result<(), Stop> {
         match *self.rest {
             [b'\r', b'\n', ref rest @ ..] => {
                 self.rest = rest;
@@ -618,11 +605,11 @@ impl<'a> Cursor<'a> {
             [] | [b'\r'] => Err(Stop::End),
             [b'\r', ..] => Err(HeadError::BareCr.into()),
             [b'\n', ..] => Err(HeadError::BareLf.into()),
-            _ => Err(otherwise.into()),
+            _ => Err(error.into()),
         }
     }
 
-    /// For what nearly everyone sends: takes all of it in one look, or nothing.
+    /// Takes `usual` if the input begins with it: the fast path for what most clients send.
     fn skip(&mut self, usual: &[u8]) -> bool {
         let rest = self.rest.strip_prefix(usual);
         self.rest = rest.unwrap_or(self.rest);
@@ -650,9 +637,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// RFC 9112 §3.2 and §3.3. An empty `Host` is valid where the target has no authority, yet a target of
-/// http has one, and RFC 9110 §4.2.1 has an empty one refused. An absolute target makes `Host` of no
-/// account (§3.2.2), but not its validity.
+/// RFC 9112 §3.2 and §3.3. An empty `Host` is an error: a target URI of scheme http has an authority, and RFC 9110
+/// §4.2.1 rejects an empty one. An absolute target replaces `Host` (§3.2.2), which must be valid all the same.
 fn authority<'a>(
     target: Target<'a>,
     version: Version,
@@ -670,7 +656,7 @@ fn authority<'a>(
     })
 }
 
-/// RFC 9112 §9.3: `close` wins, then the version decides.
+/// RFC 9112 §9.3: `close` takes precedence over `keep-alive`; without either, the version decides.
 fn persistence(head: &Head) -> Persistence {
     let (mut close, mut keep_alive) = (false, head.version == Version::Http11);
     if head.names.contains(Names::CONNECTION) {
@@ -685,7 +671,7 @@ fn persistence(head: &Head) -> Persistence {
     }
 }
 
-/// RFC 9110 §10.1.1: of no account on HTTP/1.0, and with no body to wait for.
+/// RFC 9110 §10.1.1: a server ignores the field of an HTTP/1.0 request, and `100-continue` without a body.
 fn expects_continue(head: &Head) -> Result<bool, HeadError> {
     if head.version == Version::Http10 || !head.names.contains(Names::EXPECT) {
         return Ok(false);

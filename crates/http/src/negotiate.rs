@@ -1,5 +1,5 @@
-//! Proactive negotiation (RFC 9110 §12.5): which coding to send, and whether a listing is wanted as
-//! JSON. Knows nothing of which codings exist for a file: that is an argument.
+//! Proactive negotiation (RFC 9110 §12.5): the content coding of a response, and whether the client prefers JSON to
+//! HTML. Knows nothing of files: the available codings are an argument.
 
 use crate::fields::{list, trim_ows, unquoted, weight};
 
@@ -12,10 +12,9 @@ pub enum Coding {
     Br,
 }
 
-/// The best of `available`, which is in the server's order of preference, for the values of all
-/// `Accept-Encoding` lines. Of equal weights the order decides, and any coding beats none. `Identity`
-/// without the field, as whoever does not say so may not decode; and where nothing at all is
-/// acceptable: whether even that is, says `accepts`. Malformed members are ignored.
+/// Chooses a coding by the values of all `Accept-Encoding` fields. `available` is in the order of preference, which
+/// decides between equal weights; a coding precedes `Identity`. Returns `Identity` if the client has not sent the
+/// field or accepts nothing else; `accepts` tells whether it accepts that. Malformed members are ignored.
 pub fn choose<'a>(accept_encoding: impl Iterator<Item = &'a [u8]>, available: &[Coding]) -> Coding {
     let weights = Weights::read(accept_encoding);
     let mut best = (weights.stated(Coding::Identity), Coding::Identity);
@@ -28,8 +27,7 @@ pub fn choose<'a>(accept_encoding: impl Iterator<Item = &'a [u8]>, available: &[
     best.1
 }
 
-/// Whether `coding` may be sent at all. Identity may, unless it is excluded by name or by `*;q=0`
-/// (§12.5.3).
+/// Whether the client accepts `coding`. `Identity` is acceptable unless excluded by name or by `*;q=0` (§12.5.3).
 pub fn accepts<'a>(accept_encoding: impl Iterator<Item = &'a [u8]>, coding: Coding) -> bool {
     let weights = Weights::read(accept_encoding);
     match (coding, weights.of(coding)) {
@@ -39,8 +37,8 @@ pub fn accepts<'a>(accept_encoding: impl Iterator<Item = &'a [u8]>, coding: Codi
     }
 }
 
-/// Whether the values of all `Accept` lines put `application/json` before `text/html`: by weight, then
-/// by how closely it is named. `*/*` alone prefers neither.
+/// Whether the values of all `Accept` fields prefer `application/json` to `text/html`: by weight, then by the
+/// precision of the media range. `*/*` alone prefers neither.
 pub fn prefers_json<'a>(accept: impl Iterator<Item = &'a [u8]>) -> bool {
     let (mut json, mut html) = (Preference::default(), Preference::default());
     for member in list(accept) {
@@ -52,7 +50,7 @@ pub fn prefers_json<'a>(accept: impl Iterator<Item = &'a [u8]>) -> bool {
 }
 
 impl Coding {
-    /// As in `Content-Encoding`.
+    /// The token in `Content-Encoding`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Coding::Identity => "identity",
@@ -62,7 +60,7 @@ impl Coding {
         }
     }
 
-    /// What the name of a file in this coding ends with.
+    /// The suffix of the name of a file in this coding.
     pub const fn extension(self) -> &'static str {
         match self {
             Coding::Identity => "",
@@ -76,7 +74,7 @@ impl Coding {
         const NAMES: [(&str, Coding); 5] = [
             ("identity", Coding::Identity),
             ("gzip", Coding::Gzip),
-            // RFC 9110 §8.4.1.3: the same.
+            // RFC 9110 §8.4.1.3: x-gzip is equivalent.
             ("x-gzip", Coding::Gzip),
             ("zstd", Coding::Zstd),
             ("br", Coding::Br),
@@ -85,7 +83,7 @@ impl Coding {
     }
 }
 
-/// The weights of one `Accept-Encoding`, in thousandths. A coding that is named twice has the first.
+/// The weights of `Accept-Encoding`, in thousandths. Of a coding that is named twice, the first counts.
 #[derive(Default)]
 struct Weights {
     named: [Option<u16>; 4],
@@ -110,13 +108,13 @@ impl Weights {
         self.named[coding as usize].or(self.star)
     }
 
-    /// 0 for what is not said.
+    /// 0 for a coding that the field does not name.
     fn stated(&self, coding: Coding) -> u16 {
         self.of(coding).unwrap_or(0)
     }
 }
 
-/// What `Accept` says of one media type: its closest range counts (§12.5.1).
+/// The weight of a media type in `Accept`. The most specific media range counts (§12.5.1).
 #[derive(Clone, Copy, Default)]
 struct Preference {
     precision: u8,
@@ -139,15 +137,14 @@ impl Preference {
     }
 }
 
-/// `name *( ";" parameter )`, of which `q` is the weight. `None`: the weight is malformed, or there is
-/// no name.
+/// Parses `name *( ";" parameter )`, in which `q` is the weight. `None`: the weight is malformed or the name empty.
 fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let (name, mut rest) = match unquoted(member, b';') {
         Some(end) => (trim_ows(&member[..end]), Some(&member[end + 1..])),
         None => (member, None),
     };
     let mut found = 1000;
-    // Bounded: every turn takes one semicolon.
+    // Bounded: each pass takes a semicolon.
     while let Some(parameters) = rest {
         let (parameter, behind) = match unquoted(parameters, b';') {
             Some(end) => (&parameters[..end], Some(&parameters[end + 1..])),
@@ -170,7 +167,7 @@ mod tests {
     const ALL: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
 
     #[test]
-    fn codings() {
+    fn chooses_a_coding() {
         use Coding::*;
         let check = |lines: &[&str], available: &[Coding], expected: Coding| {
             let values = lines.iter().map(|line| line.as_bytes());
@@ -211,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_sent_at_all() {
+    fn accepts_codings_by_weight() {
         use Coding::*;
         let check = |line: &str, coding, expected| {
             assert_eq!(accepts([line.as_bytes()].into_iter(), coding), expected, "{line}")
@@ -231,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn json_or_html() {
+    fn prefers_json_by_weight_and_precision() {
         let check = |lines: &[&str], expected: bool| {
             assert_eq!(prefers_json(lines.iter().map(|line| line.as_bytes())), expected, "{lines:?}");
         };
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_codings_are_read_back() {
+    fn parses_the_names_of_codings() {
         for coding in [Coding::Identity, Coding::Gzip, Coding::Zstd, Coding::Br] {
             assert_eq!(Coding::from_name(coding.as_str().as_bytes()), Some(coding));
         }
@@ -267,19 +264,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_chosen_is_accepted(
+        fn chooses_an_accepted_coding(
             line in "(gzip|br|zstd|identity|\\*|x|,|;q=0(\\.[0-9]{0,3})?|;q=1| ){0,12}",
         ) {
             let values = || [line.as_bytes()].into_iter();
             let chosen = choose(values(), &ALL);
             prop_assert!(chosen == Coding::Identity || accepts(values(), chosen));
-            // A coding is left out only for one that weighs as much, or if none may be sent.
+            // `Identity` is chosen only if it is acceptable or if no coding is.
             let acceptable = ALL.iter().any(|coding| accepts(values(), *coding));
             prop_assert!(chosen != Coding::Identity || !acceptable || accepts(values(), Coding::Identity));
         }
 
         #[test]
-        fn any_value_is_read(line: Vec<u8>) {
+        fn accepts_any_value(line: Vec<u8>) {
             let values = || [&*line].into_iter();
             let _ = (choose(values(), &ALL), accepts(values(), Coding::Br), prefers_json(values()));
         }

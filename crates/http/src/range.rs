@@ -1,50 +1,50 @@
-//! Byte ranges (RFC 9110 §14) as one function of the field and of the size, and what a reply in parts is
-//! made of. The cost of a request is bounded by one pass over its field and one sort of its ranges.
-//! Knows nothing of what the bytes are.
+//! Byte ranges (RFC 9110 §14): `select` evaluates `Range` for a size; the other functions write `Content-Range` and
+//! the delimiters of `multipart/byteranges`. A request costs one pass over the field and one sort of its ranges.
+//! Knows nothing of the bytes.
 
 use std::fmt::Write as _;
 
 use crate::fields::{digits, trim_ows};
 
-/// A reply has at most so many parts.
+/// Parts of one response.
 pub const MAX_PARTS: usize = 16;
 
-/// More ranges than this are not even looked at: no honest client asks for so many.
+/// Ranges of one field. A field with more is ignored (RFC 9110 §14.2 allows it).
 const MAX_RANGES: usize = 256;
 
-/// Bytes `from` to `from + len - 1`; never empty, never beyond the size it was made for.
+/// Bytes `from` to `from + len - 1`: not empty, and within the representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteRange {
     pub from: u64,
     pub len: u64,
 }
 
-/// What to send.
+/// The parts of the representation to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// The field does not count: 200.
+    /// 200: the field is ignored.
     Whole,
     /// 206 with `Content-Range`.
     One(ByteRange),
-    /// 206 in parts: at least two, at most `MAX_PARTS`, no two of which touch.
+    /// 206 with `multipart/byteranges`: 2 to `MAX_PARTS` ranges, none adjacent to another.
     Many(Vec<ByteRange>),
     /// 416.
     Unsatisfiable,
 }
 
 impl ByteRange {
-    /// The byte behind the last.
+    /// The position after the last byte.
     pub const fn end(self) -> u64 {
         self.from.saturating_add(self.len)
     }
 }
 
-/// Reads the value of `Range` for a representation of `size` bytes.
+/// Evaluates the value of `Range` for a representation of `size` bytes.
 ///
-/// An unknown unit, bad syntax and too many ranges make the field not count (§14.2). Ranges that overlap
-/// or touch become one, and then the order ascends; else the order is as asked (§15.3.7.2). A number
-/// beyond 64 bits is as good as the greatest. Of nothing, a suffix is everything: RFC 9110 §14.1.2 has
-/// it satisfiable, and no `Content-Range` can say so, hence `Whole`.
+/// A field with an unknown unit, bad syntax or too many ranges is ignored (§14.2). Ranges that overlap or are
+/// adjacent become one, and the order is then ascending; otherwise the order is that of the request (§15.3.7.2). A
+/// number beyond 64 bits counts as the largest. A suffix of an empty representation is satisfiable (§14.1.2), but no
+/// `Content-Range` can express it, hence `Whole`.
 pub fn select(value: &[u8], size: u64) -> Selection {
     let Some(set) = range_set(value) else { return Selection::Whole };
     let mut wanted = Wanted::None;
@@ -55,16 +55,16 @@ pub fn select(value: &[u8], size: u64) -> Selection {
             return Selection::Whole;
         }
         match (member, range(member, size)) {
-            // RFC 9110 §5.6.1.2: a list may have empty members.
+            // RFC 9110 §5.6.1.2: a recipient ignores empty members.
             (b"", _) => {}
             (_, Parsed::Ignore) => return Selection::Whole,
-            (_, Parsed::Beyond) => wanted = wanted.and_nothing(),
+            (_, Parsed::Unsatisfiable) => wanted = wanted.and_unsatisfiable(),
             (_, Parsed::Range(range)) => wanted = wanted.and(range),
         }
     }
     match wanted {
         Wanted::None => Selection::Whole,
-        Wanted::Nothing => Selection::Unsatisfiable,
+        Wanted::Unsatisfiable => Selection::Unsatisfiable,
         Wanted::One(range) => Selection::One(range),
         Wanted::Many(ranges) => coalesced(ranges),
     }
@@ -75,12 +75,12 @@ pub fn content_range(range: ByteRange, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.from, range.end().saturating_sub(1))
 }
 
-/// The value of `Content-Range` that goes with 416: `bytes */1234`.
+/// The value of `Content-Range` of a 416: `bytes */1234`.
 pub fn unsatisfied(size: u64) -> String {
     format!("bytes */{size}")
 }
 
-/// What goes before the bytes of a part (§14.6). `content_type` is of the whole; without one, no line.
+/// The delimiter and the fields before the bytes of a part (§14.6). `content_type` is that of the representation.
 pub fn part_head(boundary: &str, content_type: Option<&str>, range: ByteRange, size: u64) -> String {
     let mut head = format!("\r\n--{boundary}\r\n");
     if let Some(content_type) = content_type {
@@ -91,40 +91,38 @@ pub fn part_head(boundary: &str, content_type: Option<&str>, range: ByteRange, s
     head
 }
 
-/// What goes behind the last part.
+/// The delimiter after the last part.
 pub fn closing(boundary: &str) -> String {
     format!("\r\n--{boundary}--\r\n")
 }
 
-/// One range costs no allocation.
+/// The ranges so far. `One` avoids an allocation.
 enum Wanted {
-    /// Not one member.
     None,
-    /// Members, and none within the size.
-    Nothing,
+    /// Members, but no satisfiable one.
+    Unsatisfiable,
     One(ByteRange),
     Many(Vec<ByteRange>),
 }
 
 enum Parsed {
     Range(ByteRange),
-    /// Not satisfiable.
-    Beyond,
-    /// Then the whole field does not count.
+    Unsatisfiable,
+    /// The whole field is ignored.
     Ignore,
 }
 
 impl Wanted {
-    fn and_nothing(self) -> Wanted {
+    fn and_unsatisfiable(self) -> Wanted {
         match self {
-            Wanted::None => Wanted::Nothing,
+            Wanted::None => Wanted::Unsatisfiable,
             wanted => wanted,
         }
     }
 
     fn and(self, range: ByteRange) -> Wanted {
         match self {
-            Wanted::None | Wanted::Nothing => Wanted::One(range),
+            Wanted::None | Wanted::Unsatisfiable => Wanted::One(range),
             Wanted::One(first) => Wanted::Many(vec![first, range]),
             Wanted::Many(mut ranges) => {
                 ranges.push(range);
@@ -134,7 +132,7 @@ impl Wanted {
     }
 }
 
-/// What is behind `bytes=`. Units are case-insensitive (§14.1).
+/// The part after `bytes=`. Range units are case-insensitive (§14.1).
 fn range_set(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = value.split_at_checked(b"bytes=".len())?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
@@ -145,7 +143,7 @@ fn range(spec: &[u8], size: u64) -> Parsed {
     let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return Parsed::Ignore };
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     match (first, digits(first), last, digits(last)) {
-        (b"", _, _, Some(0)) => Parsed::Beyond,
+        (b"", _, _, Some(0)) => Parsed::Unsatisfiable,
         (b"", _, _, Some(_)) if size == 0 => Parsed::Ignore,
         (b"", _, _, Some(suffix)) => {
             let len = suffix.min(size);
@@ -159,26 +157,26 @@ fn range(spec: &[u8], size: u64) -> Parsed {
 
 fn between(first: u64, last: u64, size: u64) -> Parsed {
     if first >= size {
-        return Parsed::Beyond;
+        return Parsed::Unsatisfiable;
     }
     Parsed::Range(ByteRange { from: first, len: last.min(size - 1) - first + 1 })
 }
 
-fn coalesced(asked: Vec<ByteRange>) -> Selection {
-    let mut ascending = asked.clone();
+fn coalesced(requested: Vec<ByteRange>) -> Selection {
+    let mut ascending = requested.clone();
     ascending.sort_unstable_by_key(|range| range.from);
     ascending.dedup_by(|next, before| {
-        let touches = next.from <= before.end();
-        if touches {
+        let is_adjacent = next.from <= before.end();
+        if is_adjacent {
             before.len = before.end().max(next.end()) - before.from;
         }
-        touches
+        is_adjacent
     });
     match *ascending {
         [range] => Selection::One(range),
         _ if ascending.len() > MAX_PARTS => Selection::Whole,
-        _ if ascending.len() < asked.len() => Selection::Many(ascending),
-        _ => Selection::Many(asked),
+        _ if ascending.len() < requested.len() => Selection::Many(ascending),
+        _ => Selection::Many(requested),
     }
 }
 
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn selections() {
+    fn selects_ranges() {
         let check = |value: &str, size: u64, expected: &str| {
             assert_eq!(shown(&select(value.as_bytes(), size)), expected, "{value} of {size}");
         };
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn floods_are_ignored() {
+    fn ignores_fields_with_too_many_ranges() {
         let set = |count: u64, step: u64| {
             let ranges: Vec<_> = (0..count).map(|at| format!("{}-{}", at * step, at * step)).collect();
             format!("bytes={}", ranges.join(","))
@@ -298,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_reply() {
+    fn writes_the_fields_of_parts() {
         let range = ByteRange { from: 5, len: 10 };
         assert_eq!(content_range(range, 100), "bytes 5-14/100");
         assert_eq!(unsatisfied(100), "bytes */100");
@@ -310,7 +308,7 @@ mod tests {
         assert_eq!(closing("B"), "\r\n--B--\r\n");
     }
 
-    /// Which bytes are asked for, one by one. `None`: the field does not count.
+    /// A map of the requested bytes. `None`: the field is ignored.
     fn naive(specs: &[(Option<u64>, Option<u64>)], size: u64) -> Option<Vec<bool>> {
         let mut bytes = vec![false; size as usize];
         for spec in specs {
@@ -335,7 +333,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn selections_agree_with_a_map_of_bytes(
+        fn agrees_with_a_map_of_bytes(
             specs in prop::collection::vec(
                 (prop::option::weighted(0.8, 0..50u64), prop::option::weighted(0.8, 0..60u64)),
                 1..9,
@@ -360,17 +358,17 @@ mod tests {
                 prop_assert!(range.len > 0 && range.end() <= size);
                 (range.from..range.end()).for_each(|at| selected[at as usize] += 1);
             }
-            // Every byte at most once, and those that were asked for.
+            // Each requested byte is selected once.
             prop_assert!(selected.iter().all(|times| *times <= 1));
             let map: Vec<_> = selected.iter().map(|times| *times == 1).collect();
             prop_assert_eq!(Some(map.clone()), naive(&specs, size));
-            // No two parts touch: there are as many as runs of bytes.
+            // No two parts are adjacent: each is one run of bytes.
             let runs = map.iter().enumerate().filter(|(at, set)| **set && (*at == 0 || !map[at - 1])).count();
             prop_assert_eq!(ranges.len(), runs);
         }
 
         #[test]
-        fn any_value_is_read(
+        fn accepts_or_ignores_any_value(
             value in prop::collection::vec(prop::sample::select(b"bytes=0123456789-, \t\xff".to_vec()), 0..60),
             size: u64,
         ) {

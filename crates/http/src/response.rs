@@ -8,8 +8,6 @@ use crate::status::Status;
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-const VERSION: &[u8] = b"HTTP/1.1 ";
-const DATE: &[u8] = b"Date: ";
 const CRLF: &[u8] = b"\r\n";
 
 /// The rendered head of a response, and its body if that is small.
@@ -23,44 +21,39 @@ pub struct ResponseHead {
 
 /// Renders a head line by line.
 #[derive(Debug, Clone)]
-pub struct Builder {
-    bytes: Vec<u8>,
-    date_at: usize,
-    status: Status,
-}
+pub struct Builder(ResponseHead);
 
 impl Builder {
     /// Writes the status line and `Date` (RFC 9110 §6.6.1).
     pub fn new(status: Status, date: &[u8; date::LEN]) -> Builder {
         let mut bytes = Vec::with_capacity(320);
-        bytes.extend_from_slice(VERSION);
+        bytes.extend_from_slice(b"HTTP/1.1 ");
         write_number(u64::from(status.code()), &mut bytes);
         bytes.push(b' ');
         bytes.extend_from_slice(status.reason().as_bytes());
-        bytes.extend_from_slice(CRLF);
-        bytes.extend_from_slice(DATE);
+        bytes.extend_from_slice(b"\r\nDate: ");
         let date_at = bytes.len();
         bytes.extend_from_slice(date);
         bytes.extend_from_slice(CRLF);
-        Builder { bytes, date_at, status }
+        Builder(ResponseHead { bytes, head: 0, date_at, status })
     }
 
     /// Appends a field line. CR, LF and NUL in the value become spaces (RFC 9110 §5.5), and bytes of the name that
     /// are not token characters become `-`, so that no field can add a line.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Builder {
         self.push_name(name);
-        self.bytes.extend(value.as_ref().iter().map(|&byte| match byte {
+        self.0.bytes.extend(value.as_ref().iter().map(|&byte| match byte {
             b'\r' | b'\n' | 0 => b' ',
             byte => byte,
         }));
-        self.bytes.extend_from_slice(CRLF);
+        self.0.bytes.extend_from_slice(CRLF);
         self
     }
 
     pub fn number(mut self, name: &str, value: u64) -> Builder {
         self.push_name(name);
-        write_number(value, &mut self.bytes);
-        self.bytes.extend_from_slice(CRLF);
+        write_number(value, &mut self.0.bytes);
+        self.0.bytes.extend_from_slice(CRLF);
         self
     }
 
@@ -71,17 +64,18 @@ impl Builder {
 
     /// Ends the head and appends the body. The caller has set `Content-Length`.
     pub fn finish_with(mut self, body: &[u8]) -> ResponseHead {
-        self.bytes.reserve_exact(CRLF.len() + body.len());
-        self.bytes.extend_from_slice(CRLF);
-        let head = self.bytes.len();
-        self.bytes.extend_from_slice(body);
-        ResponseHead { bytes: self.bytes, head, date_at: self.date_at, status: self.status }
+        let Builder(response) = &mut self;
+        response.bytes.reserve_exact(CRLF.len() + body.len());
+        response.bytes.extend_from_slice(CRLF);
+        response.head = response.bytes.len();
+        response.bytes.extend_from_slice(body);
+        self.0
     }
 
     fn push_name(&mut self, name: &str) {
-        self.bytes
-            .extend(name.bytes().map(|byte| if crate::fields::is_token(&[byte]) { byte } else { b'-' }));
-        self.bytes.extend_from_slice(b": ");
+        let bytes = &mut self.0.bytes;
+        bytes.extend(name.bytes().map(|byte| if crate::fields::is_token(&[byte]) { byte } else { b'-' }));
+        bytes.extend_from_slice(b": ");
     }
 }
 

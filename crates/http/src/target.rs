@@ -1,5 +1,5 @@
-//! Where a request is directed: the four forms of a request target (RFC 9112 §3.2), and the one kind of
-//! path that a file may be opened by. Knows nothing of files, nor of which paths exist.
+//! Request targets in their four forms (RFC 9112 §3.2), and `SafePath`, the only type of path that opens a file.
+//! Knows nothing of files and of which paths exist.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,20 +8,20 @@ use crate::fields::{host_and_port, is_authority, segment_len, target_len, target
 use crate::head::Method;
 use crate::rule::rules;
 
-/// A request target, taken apart and not yet decoded.
+/// The parts of a request target, not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// `/path?query`: the path begins with a slash.
     Origin { path: &'a str, query: Option<&'a str> },
-    /// `http://authority/path?query`; the path is `/` where the target has none.
+    /// `http://authority/path?query`. An empty path becomes `/`.
     Absolute { authority: &'a str, path: &'a str, query: Option<&'a str> },
-    /// `host:port`, for CONNECT and nothing else.
+    /// `host:port`, for CONNECT only.
     Authority(&'a str),
-    /// `*`, for OPTIONS and nothing else.
+    /// `*`, for OPTIONS only.
     Asterisk,
 }
 
-/// By which a request is made (RFC 9110 §4.2).
+/// The scheme of the target URI (RFC 9110 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
@@ -31,11 +31,11 @@ pub enum Scheme {
 /// The broken rule of RFC 9112 §3.2 or RFC 9110 §4.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TargetError {
-    /// A byte that no URI contains: a control, a space, `#`, `"`, `<`, `>`, or anything but ASCII.
+    /// A byte that no request target contains: a control character, a space, `#`, `"`, `<`, `>`, or not ASCII.
     Byte,
-    /// Not the form that this method takes.
+    /// A form that is not valid for the method.
     Form,
-    /// An absolute form of neither http nor https.
+    /// A scheme other than http and https.
     Scheme,
     /// An empty or malformed host, or a port above 65535.
     Authority,
@@ -43,33 +43,32 @@ pub enum TargetError {
     UserInfo,
 }
 
-/// A path beneath some root, decoded exactly once: UTF-8, no leading slash, no empty, `.` or `..`
-/// segment, no backslash and no control character. Ends with a slash, or is empty (the root itself),
-/// when a folder was asked for.
+/// A path below some root, decoded exactly once. It is UTF-8 and has no leading slash, no empty, `.` or `..` segment,
+/// no backslash and no control character. The path of a folder ends with a slash; that of the root is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SafePath<'a>(Cow<'a, str>);
 
-/// Why a path is not safe. Every one is 400.
+/// Why a path is not safe. The status is always 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PathError {
     /// Does not begin with a slash.
     NotAbsolute,
     /// `%` without two hexadecimal digits.
     Escape,
-    /// `%2F`: a slash that is not a separator means different paths to different readers.
+    /// `%2F`: some programs decode it to a separator.
     EncodedSlash,
-    /// `\` or `%5C`: a separator to some.
+    /// `\` or `%5C`: some programs take it for a separator.
     Backslash,
-    /// A control character, raw or encoded, NUL above all.
+    /// A control character, raw or encoded.
     Control,
-    /// A raw byte beyond ASCII, or escapes that are not UTF-8 (overlong forms are not).
+    /// A raw byte outside ASCII, or escapes that are not valid UTF-8, such as overlong forms.
     NotUtf8,
     /// More `..` than segments before them.
     AboveRoot,
 }
 
 impl Scheme {
-    /// In any case (RFC 3986 §3.1).
+    /// Schemes are case-insensitive (RFC 3986 §3.1).
     pub fn from_bytes(bytes: &[u8]) -> Option<Scheme> {
         [Scheme::Http, Scheme::Https]
             .into_iter()
@@ -83,7 +82,7 @@ impl Scheme {
         }
     }
 
-    /// The port of a URL that names none.
+    /// The port of a URI that has none.
     pub const fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -93,7 +92,7 @@ impl Scheme {
 }
 
 impl<'a> Target<'a> {
-    /// Takes `raw` apart in the form that `method` demands.
+    /// Parses `raw` in the form that `method` requires.
     pub fn parse(method: Method, raw: &'a str) -> Result<Target<'a>, TargetError> {
         match target_len(raw.as_bytes()) == raw.len() {
             true => Target::of_valid_bytes(method, raw, target_path_len(raw.as_bytes())),
@@ -101,8 +100,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// As `parse`, for a target whose bytes the head parser has already looked at, and so knows where
-    /// the first question mark is, or else the end.
+    /// As `parse`. The head parser has checked the bytes and passes the position of the first question mark, or else
+    /// of the end.
     #[inline]
     pub(crate) fn of_valid_bytes(
         method: Method,
@@ -120,7 +119,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The authority of the forms that have one: what a proxy is sent, and so hardly ever a server.
+    /// The authority of the forms that have one. Only clients of a proxy send them, hence `cold`.
     #[cold]
     pub fn authority(&self) -> Option<&'a str> {
         match *self {
@@ -129,7 +128,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The raw path; `None` for the forms that have none.
+    /// The raw path; `None` in authority and asterisk form.
     pub fn path(&self) -> Option<&'a str> {
         match *self {
             Target::Origin { path, .. } | Target::Absolute { path, .. } => Some(path),
@@ -137,7 +136,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The raw query, without its question mark; `Some("")` where there is nothing behind it.
+    /// The raw query without its question mark; `Some("")` if nothing follows the question mark.
     pub fn query(&self) -> Option<&'a str> {
         match *self {
             Target::Origin { query, .. } | Target::Absolute { query, .. } => query,
@@ -147,11 +146,10 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> SafePath<'a> {
-    /// Of the raw path of a target, `/a%20b/../c`. What needs no decoding is borrowed.
+    /// Parses the raw path of a target, such as `/a%20b/../c`. Borrows a path that needs no change.
     ///
-    /// Dot segments are resolved after decoding, for `%2e` is `.` (RFC 3986 §6.2.2.2); empty segments
-    /// are merged; a dot segment at the end makes a folder. Nothing is ever decoded twice: `%252e`
-    /// becomes the three characters `%2e`.
+    /// Resolves dot segments after decoding, because `%2e` is `.` (RFC 3986 §6.2.2.2), and removes empty segments. A
+    /// path that ends with a dot segment is a folder. Decodes once: `%252e` becomes the three characters `%2e`.
     pub fn parse(path: &'a str) -> Result<SafePath<'a>, PathError> {
         let path = path.strip_prefix('/').ok_or(PathError::NotAbsolute)?;
         match is_plain(path.as_bytes()) {
@@ -169,51 +167,51 @@ impl<'a> SafePath<'a> {
         self.0.is_empty() || self.0.ends_with('/')
     }
 
-    /// The last segment, of a folder too; empty for the root.
+    /// The last segment, also of a folder; empty for the root.
     pub fn name(&self) -> &str {
         let path = self.0.strip_suffix('/').unwrap_or(&self.0);
         path.rfind('/').map_or(path, |slash| &path[slash + 1..])
     }
 
-    /// What follows the last dot of the name; `None` if that is nothing, or if nothing precedes it.
+    /// The part of the name after its last dot; `None` if it is empty or if the dot is the first character.
     pub fn extension(&self) -> Option<&str> {
         let (stem, extension) = self.name().rsplit_once('.')?;
         (!stem.is_empty() && !extension.is_empty()).then_some(extension)
     }
 
-    /// Whether any segment begins with a dot, but for `.well-known` as the first (RFC 8615).
+    /// Whether a segment begins with a dot, except a first segment `.well-known` (RFC 8615).
     pub fn is_hidden(&self) -> bool {
         let mut segments = self.segments();
         segments.next().is_some_and(|first| first.starts_with('.') && first != ".well-known")
             || segments.any(|segment| segment.starts_with('.'))
     }
 
-    /// From the root downwards; never an empty one.
+    /// The segments from the root down; none is empty.
     pub fn segments(&self) -> impl Iterator<Item = &str> + Clone {
         self.0.split('/').filter(|segment| !segment.is_empty())
     }
 
-    /// `name` within this folder (a path that is none is taken for one). `None` if `name` is not one
+    /// The path of `name` in this folder. A path that is not a folder is taken for one. `None` if `name` is not a
     /// safe segment.
     pub fn join(&self, name: &str) -> Option<SafePath<'static>> {
         let slash = if self.is_folder() { "" } else { "/" };
         is_segment(name).then(|| SafePath(Cow::Owned([&self.0, slash, name].concat())))
     }
 
-    /// The file beside this one whose name is longer by `suffix`, as `logo.svg.gz` to `.gz`. `None` for
-    /// a folder, and if `suffix` could not be part of a segment.
+    /// The path with `suffix` appended: `logo.svg.gz`. `None` for a folder, and if `suffix` cannot be part of a
+    /// segment.
     pub fn with_suffix(&self, suffix: &str) -> Option<SafePath<'static>> {
         (!self.is_folder() && is_within_segment(suffix))
             .then(|| SafePath(Cow::Owned([&self.0, suffix].concat())))
     }
 
-    /// The same path, asked as a folder.
+    /// The same path with a slash at its end.
     pub fn as_folder(&self) -> SafePath<'static> {
         let slash = if self.is_folder() { "" } else { "/" };
         SafePath(Cow::Owned([&self.0, slash].concat()))
     }
 
-    /// The folder that the first `count` segments name; `None` if there are fewer.
+    /// The folder of the first `count` segments; `None` if there are fewer, or if the last of them is a file.
     pub fn first_segments(&self, count: usize) -> Option<SafePath<'_>> {
         let end = match count {
             0 => 0,
@@ -222,7 +220,7 @@ impl<'a> SafePath<'a> {
         Some(SafePath(Cow::Borrowed(&self.0[..end])))
     }
 
-    /// The path beneath its first `count` segments; `None` if it has fewer. A folder stays a folder.
+    /// The path without its first `count` segments; `None` if it has fewer. A folder stays a folder.
     pub fn skip_segments(&self, count: usize) -> Option<SafePath<'_>> {
         let mut path = &*self.0;
         for _ in 0..count {
@@ -246,16 +244,16 @@ impl AsRef<str> for SafePath<'_> {
     }
 }
 
-/// With the leading slash that it has not.
+/// With a leading slash.
 impl fmt::Display for SafePath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "/{}", self.0)
     }
 }
 
-/// Appends a decoded path as it stands in a link or in `Location`: unreserved characters, sub-delims,
-/// `:`, `@` and `/` stay (RFC 3986 §3.3), the rest is encoded. Leading slashes become one, or none if
-/// `out` already ends with one: `//host` would lead to another site.
+/// Appends a decoded path in the form of a link or of `Location`: percent-encodes all but unreserved characters,
+/// sub-delims, `:`, `@` and `/` (RFC 3986 §3.3). Several leading slashes become one, or none if `out` ends with one,
+/// because `//host` is a link to another host.
 pub fn encode_path(decoded: &str, out: &mut String) {
     let path = decoded.trim_start_matches('/');
     if path.len() < decoded.len() && !out.ends_with('/') {
@@ -264,14 +262,14 @@ pub fn encode_path(decoded: &str, out: &mut String) {
     encode(path, |byte| byte == b'/' || is_pchar(byte), out);
 }
 
-/// Appends one segment: as `encode_path`, with `/` encoded too.
+/// Appends one segment. As `encode_path`, and encodes `/` too.
 pub fn encode_segment(decoded: &str, out: &mut String) {
     encode(decoded, is_pchar, out);
 }
 
-/// The raw path of a target for another reader, such as an application: whether that one resolves empty and dot
-/// segments or not, it finds the path that `SafePath::parse` finds, for there are none any more. Escapes stay as
-/// they were sent. `raw` is a path that `SafePath::parse` takes.
+/// Removes empty and dot segments from the raw path of a target, for another program such as an application. That
+/// program then finds the path of `SafePath::parse`, whether it resolves such segments or not. Escapes stay as sent.
+/// `raw` is a path that `SafePath::parse` accepts.
 pub fn normalized(raw: &str) -> Cow<'_, str> {
     let path = raw.strip_prefix('/').unwrap_or(raw);
     if is_normal(path) {
@@ -301,7 +299,7 @@ pub fn normalized(raw: &str) -> Cow<'_, str> {
 rules! {
     TargetError {
         TargetError::Byte => "target-byte" "the address has a character that must be percent-encoded",
-        TargetError::Form => "target-form" "the target is not of the form that the method takes",
+        TargetError::Form => "target-form" "the method does not allow this form of target",
         TargetError::Scheme => "target-scheme" "the scheme of the target is neither http nor https",
         TargetError::Authority => "target-host" "the host or the port in the target is malformed",
         TargetError::UserInfo => "target-user" "there is a user name in the target",
@@ -326,7 +324,7 @@ impl PathError {
     }
 }
 
-/// At the question mark, if there is one at `mark`.
+/// Splits at the question mark, if there is one at `mark`.
 fn split_query(raw: &str, mark: usize) -> (&str, Option<&str>) {
     match raw.split_at_checked(mark) {
         Some((path, query)) => (path, query.strip_prefix('?')),
@@ -334,7 +332,7 @@ fn split_query(raw: &str, mark: usize) -> (&str, Option<&str>) {
     }
 }
 
-/// The port is not optional here (RFC 9112 §3.2.3).
+/// `host:port`; the port is required (RFC 9112 §3.2.3).
 #[cold]
 fn authority_form(raw: &str) -> Result<Target<'_>, TargetError> {
     match raw {
@@ -365,8 +363,7 @@ fn absolute_form(raw: &str) -> Result<Target<'_>, TargetError> {
     }
 }
 
-/// Whether the bytes behind the first slash are a safe path as they stand. Bounded: every turn takes one
-/// segment.
+/// Whether the path after the first slash is a safe path without change. Bounded: each pass takes a segment.
 fn is_plain(mut path: &[u8]) -> bool {
     loop {
         match path.split_at(segment_len(path)) {
@@ -378,7 +375,7 @@ fn is_plain(mut path: &[u8]) -> bool {
     }
 }
 
-/// Whether the raw path behind the first slash is ASCII, has no dot segment, and no empty one but the last.
+/// Whether the raw path after the first slash is ASCII, without dot segments, and only its last segment may be empty.
 fn is_normal(path: &str) -> bool {
     let mut segments = path.split('/');
     let last = segments.next_back().unwrap_or_default();
@@ -387,7 +384,7 @@ fn is_normal(path: &str) -> bool {
         && !matches!(dots(last), Some(1 | 2))
 }
 
-/// How many dots, encoded or not, a raw segment consists of; `None` if there is anything else in it.
+/// The number of dots, encoded or not, of a raw segment of dots; `None` if it has another character.
 fn dots(mut segment: &str) -> Option<usize> {
     let mut count = 0;
     while !segment.is_empty() {
@@ -398,7 +395,7 @@ fn dots(mut segment: &str) -> Option<usize> {
     Some(count)
 }
 
-/// Each escape once. What comes out has only the separators that were raw slashes.
+/// Decodes each escape once. All slashes of the result were raw slashes.
 fn decode(path: &str) -> Result<String, PathError> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();
@@ -424,7 +421,7 @@ fn escaped(high: Option<u8>, low: Option<u8>) -> Option<u8> {
     Some(nibble(high?)? << 4 | nibble(low?)?)
 }
 
-/// What must never be in a name: to some readers a separator, the end of it, or a command.
+/// Characters that no name may have: some program takes them for a separator, an end or a command.
 fn forbidden(character: char) -> Option<PathError> {
     match character {
         '\\' => Some(PathError::Backslash),
@@ -433,7 +430,7 @@ fn forbidden(character: char) -> Option<PathError> {
     }
 }
 
-/// Takes out empty and dot segments (RFC 3986 §5.2.4, but for its forgiving `..` at the root).
+/// Removes empty and dot segments (RFC 3986 §5.2.4). Unlike there, `..` at the root is an error.
 fn resolve(decoded: &str) -> Result<String, PathError> {
     let mut resolved = String::with_capacity(decoded.len());
     let mut segments = decoded.split('/').peekable();

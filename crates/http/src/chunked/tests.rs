@@ -4,10 +4,10 @@ use super::*;
 
 const SMALL: ChunkLimits = ChunkLimits { line: 20, extensions: 30, trailers: 30 };
 
-/// The data, and how it ended: the number of bytes used up, `None` if more must come, or the error.
+/// The data, and the result: the number of consumed bytes, `None` for a partial body, or the error.
 type Outcome = (Vec<u8>, Result<Option<usize>, ChunkError>);
 
-/// Hands in one piece after the other.
+/// Decodes a body that arrives in these pieces.
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> Outcome {
     let mut decoder = Decoder::new(limits);
     let (mut data, mut total) = (Vec::new(), 0);
@@ -49,7 +49,7 @@ fn check(input: &str, data: &str, end: Result<Option<usize>, ChunkError>) {
 }
 
 #[test]
-fn bodies() {
+fn decodes_bodies() {
     check("0\r\n\r\n", "", Ok(Some(5)));
     check("5\r\nhello\r\n0\r\n\r\n", "hello", Ok(Some(15)));
     check("5\r\nhello\r\n6\r\n world\r\n0\r\n\r\nGET", "hello world", Ok(Some(26)));
@@ -69,7 +69,7 @@ fn bodies() {
 }
 
 #[test]
-fn sizes() {
+fn rejects_malformed_sizes() {
     for size in [
         "", " 1", "\t1", "+1", "-1", "0x1", "g", "1 ", "1\t", "1 1", "1,1", "1_0", "１", "1\0", "\n1", "\r",
         ";a", "1x", "1 \t",
@@ -84,7 +84,7 @@ fn sizes() {
 }
 
 #[test]
-fn data_ends_where_its_size_says() {
+fn rejects_data_that_is_not_as_long_as_its_size() {
     for (between, after) in
         [("", "0\r\n\r\n"), ("\n", "0\r\n\r\n"), ("\r", "0\r\n\r\n"), ("x\r\n", "0"), (" \r\n", "0")]
     {
@@ -95,7 +95,7 @@ fn data_ends_where_its_size_says() {
 }
 
 #[test]
-fn extensions() {
+fn checks_extensions() {
     for extension in [
         ";a",
         ";a=b",
@@ -152,7 +152,7 @@ fn extensions() {
 }
 
 #[test]
-fn trailers() {
+fn rejects_malformed_trailers() {
     for trailer in
         [":", ": a", " A: b", "\tA: b", "A : b", "A", "A: b\r\n c", "A: \0", "A\0: b", "A: \x7f", "é: a"]
     {
@@ -165,7 +165,7 @@ fn trailers() {
 }
 
 #[test]
-fn limits() {
+fn rejects_bodies_over_a_limit() {
     check(&format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(18)), "x", Ok(Some(30)));
     check(&format!("1;{}", "a".repeat(19)), "", Err(ChunkError::LineTooLong));
     let chunk = "1;aaaaaaaaa\r\nx\r\n";
@@ -174,12 +174,12 @@ fn limits() {
     check(&format!("0\r\nA: {}\r\n\r\n", "a".repeat(23)), "", Ok(Some(33)));
     check(&format!("0\r\nA: {}\r\n\r\n", "a".repeat(24)), "", Err(ChunkError::TrailersTooLarge));
     check(&format!("0\r\n{}", "A:\r\n".repeat(8)), "", Err(ChunkError::TrailersTooLarge));
-    // Small chunks are no crime.
+    // Many small chunks are valid.
     check(&format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(100)), &"x".repeat(100), Ok(Some(605)));
 }
 
 #[test]
-fn size_lines_are_written_in_hexadecimal() {
+fn writes_size_lines_in_hexadecimal() {
     let check = |len: usize, expected: &str| {
         let mut out = Vec::new();
         write_size_line(len, &mut out);
@@ -204,7 +204,7 @@ fn encoded(chunks: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Pieces that make bodies, good and bad ones.
+/// Valid and invalid bodies.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "1\r\nx\r\n",
@@ -246,7 +246,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn cutting_changes_nothing(
+    fn the_result_does_not_depend_on_the_cuts(
         body in body(),
         at in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
@@ -258,12 +258,12 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_read_or_refused(body: Vec<u8>) {
+    fn the_result_of_noise_does_not_depend_on_the_cuts(body: Vec<u8>) {
         prop_assert_eq!(decode([&*body], SMALL), decode(body.chunks(1), SMALL));
     }
 
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn decodes_what_it_encodes(
         chunks in prop::collection::vec(any::<Vec<u8>>(), 0..5),
         rest: Vec<u8>,
     ) {

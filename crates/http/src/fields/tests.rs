@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn members_of_a_list() {
+fn splits_lists() {
     let check = |lines: &[&str], expected: &[&str]| {
         let members: Vec<_> = list(lines.iter().map(|line| line.as_bytes())).collect();
         let expected: Vec<_> = expected.iter().map(|member| member.as_bytes()).collect();
@@ -21,7 +21,7 @@ fn members_of_a_list() {
 }
 
 #[test]
-fn tokens() {
+fn recognizes_tokens() {
     for token in ["a", "GET", "x-y_z", "!#$%&'*+-.^_`|~09"] {
         assert!(is_token(token.as_bytes()), "{token}");
     }
@@ -31,7 +31,7 @@ fn tokens() {
 }
 
 #[test]
-fn weights() {
+fn parses_weights() {
     let rows: &[(&str, Option<u16>)] = &[
         ("0", Some(0)),
         ("1", Some(1000)),
@@ -57,7 +57,7 @@ fn weights() {
 }
 
 #[test]
-fn numbers() {
+fn parses_numbers() {
     let rows: &[(&str, Option<u64>, Option<u64>)] = &[
         ("0", Some(0), Some(0)),
         ("007", Some(7), Some(7)),
@@ -80,7 +80,7 @@ fn numbers() {
 }
 
 #[test]
-fn authorities() {
+fn recognizes_and_splits_authorities() {
     let long = "a".repeat(256);
     let rows: &[(&str, bool, &str, Option<u16>)] = &[
         ("example.org", true, "example.org", None),
@@ -138,7 +138,7 @@ fn authorities() {
 }
 
 #[test]
-fn targets_are_uri_characters() {
+fn target_characters_are_those_of_uris() {
     for byte in 0..=255u8 {
         let expected = usize::from(byte.is_ascii_graphic() && !b"\"<>#".contains(&byte));
         assert_eq!(target_len(&[byte]), expected, "{byte:#x}");
@@ -148,7 +148,7 @@ fn targets_are_uri_characters() {
 }
 
 #[test]
-fn segments_are_text_that_needs_no_decoding() {
+fn segment_characters_need_no_decoding() {
     for byte in 0..=255u8 {
         let expected = usize::from((b' '..=b'~').contains(&byte) && !b"/\\%".contains(&byte));
         assert_eq!(segment_len(&[byte]), expected, "{byte:#x}");
@@ -157,7 +157,7 @@ fn segments_are_text_that_needs_no_decoding() {
 
 proptest! {
     #[test]
-    fn eight_at_a_time_finds_the_first_control(bytes in prop::collection::vec(prop_oneof![
+    fn finds_the_first_control_character(bytes in prop::collection::vec(prop_oneof![
         8 => 0x20..0x7fu8, 2 => 0x80..=0xffu8, 1 => any::<u8>()
     ], 0..40)) {
         let naive = bytes.iter().position(|byte| *byte < 0x20 || *byte == 0x7f).unwrap_or(bytes.len());
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_ends_at_the_first_byte_of_another_class(
+    fn a_span_ends_at_the_first_byte_of_another_class(
         bytes in prop::collection::vec(prop_oneof![8 => b'a'..=b'z', 1 => any::<u8>()], 0..40),
     ) {
         for class in [TOKEN, HOST, TARGET, TARGET_PATH, SEGMENT] {
@@ -174,9 +174,8 @@ proptest! {
         }
     }
 
-    /// As the standard library compares, of all tokens.
     #[test]
-    fn a_name_is_known_in_any_case(
+    fn compares_names_as_the_standard_library(
         known in "[a-zA-Z0-9-]{1,20}",
         other in "[!#-'*+.0-9A-Z^-z|~-]{1,20}",
     ) {
@@ -190,14 +189,14 @@ proptest! {
     }
 
     #[test]
-    fn an_authority_is_a_host_and_perhaps_a_port(text in "[a%5:@.\\[\\]é]{0,12}|[a-c.]{1,3}:[0-9]{0,6}") {
+    fn an_authority_is_a_host_and_an_optional_port(text in "[a%5:@.\\[\\]é]{0,12}|[a-c.]{1,3}:[0-9]{0,6}") {
         let (host, port) = split_port(&text);
         let port_is_valid = port.is_none_or(|port| port.is_empty() || host_and_port(&text).1.is_some());
         prop_assert_eq!(is_authority(text.as_bytes()), is_host(host) && port_is_valid);
     }
 
     #[test]
-    fn what_is_quoted_separates_nothing(text in r#"[ab,"\\]{0,12}"#) {
+    fn skips_quoted_strings(text in r#"[ab,"\\]{0,12}"#) {
         let mut quoted = false;
         let mut escaped = false;
         let naive = text.bytes().position(|byte| {
@@ -214,14 +213,14 @@ proptest! {
     }
 
     #[test]
-    fn a_list_of_plain_members_is_split_at_commas(text in "[a-c, \t]{0,30}") {
+    fn splits_lists_without_quotes_at_commas(text in "[a-c, \t]{0,30}") {
         let trimmed = text.split(',').map(|member| member.trim_matches([' ', '\t']).as_bytes());
         let naive: Vec<_> = trimmed.filter(|member| !member.is_empty()).collect();
         prop_assert_eq!(list([text.as_bytes()]).collect::<Vec<_>>(), naive);
     }
 
     #[test]
-    fn a_host_with_a_port_is_an_authority(host in "[a-z0-9.-]{1,20}", port: u16) {
+    fn accepts_every_host_with_a_port(host in "[a-z0-9.-]{1,20}", port: u16) {
         let authority = format!("{host}:{port}");
         prop_assert!(is_authority(authority.as_bytes()));
         prop_assert_eq!(host_and_port(&authority), (&*host, Some(port)));

@@ -5,9 +5,8 @@ use crate::head::{FieldStore, Limits, parse};
 
 type Read = for<'a> fn(&Head<'a>, fn(IpAddr) -> bool) -> Option<Forwarded<'a>>;
 
-/// What is said in these lines to one who trusts all of 10.0.0.0/8: `192.0.2.1:80 https host`, or `-` for what
-/// is not said.
-fn said(lines: &str, read: Read) -> String {
+/// What these lines say if all of 10.0.0.0/8 is trusted: address, scheme and host, each `-` if it is `None`.
+fn read_from(lines: &str, read: Read) -> String {
     let trusts = |address| matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 10);
     let bytes = format!("GET / HTTP/1.1\r\nHost: own\r\n{lines}\r\n");
     let mut store = FieldStore::new();
@@ -23,9 +22,9 @@ fn said(lines: &str, read: Read) -> String {
 }
 
 #[test]
-fn the_nearest_address_that_is_not_a_proxys_is_the_clients() {
+fn the_last_untrusted_address_is_the_client() {
     let check = |value: &str, expected: &str| {
-        let found = said(&format!("X-Forwarded-For: {value}\r\n"), x_forwarded);
+        let found = read_from(&format!("X-Forwarded-For: {value}\r\n"), x_forwarded);
         assert_eq!(found, format!("{expected} - -"), "{value}");
     };
     check("192.0.2.1", "192.0.2.1");
@@ -40,7 +39,7 @@ fn the_nearest_address_that_is_not_a_proxys_is_the_clients() {
     check("::ffff:192.0.2.1", "192.0.2.1");
     check("192.0.2.1, ::ffff:10.0.0.1", "192.0.2.1");
     check(" , 192.0.2.1, ,", "192.0.2.1");
-    // Nothing in front of what is not an address is believed.
+    // Nothing before a malformed address counts.
     check("192.0.2.1, unknown", "-");
     check("192.0.2.1, unknown, 10.0.0.1", "10.0.0.1");
     check("192.0.2.1, _hidden, 10.0.0.1", "10.0.0.1");
@@ -81,9 +80,9 @@ fn the_nearest_address_that_is_not_a_proxys_is_the_clients() {
 }
 
 #[test]
-fn lines_of_x_forwarded_are_one_list_and_the_last_scheme_and_host_count() {
+fn joins_lines_of_x_forwarded_and_takes_the_last_scheme_and_host() {
     let check = |lines: &str, expected: &str| {
-        assert_eq!(said(lines, x_forwarded), expected, "{lines}");
+        assert_eq!(read_from(lines, x_forwarded), expected, "{lines}");
     };
     check("", "none");
     check("X-Forwarded-For: \r\n", "none");
@@ -104,9 +103,9 @@ fn lines_of_x_forwarded_are_one_list_and_the_last_scheme_and_host_count() {
 }
 
 #[test]
-fn forwarded_is_read_as_rfc_7239_has_it() {
+fn reads_forwarded_by_rfc_7239() {
     let check = |value: &str, expected: &str| {
-        let found = said(&format!("Forwarded: {value}\r\n"), forwarded);
+        let found = read_from(&format!("Forwarded: {value}\r\n"), forwarded);
         assert_eq!(found, expected, "{value}");
     };
     check("for=192.0.2.1", "192.0.2.1 - -");
@@ -120,13 +119,13 @@ fn forwarded_is_read_as_rfc_7239_has_it() {
     check("for=192.0.2.1, for=10.0.0.1;proto=https", "192.0.2.1 - -");
     check("for=192.0.2.1;secret=\"x,;y\"; proto=https", "192.0.2.1 https -");
     check("for=192.0.2.1;;proto=http;", "192.0.2.1 http -");
-    // The element is the proxy's, even if it does not know its client.
+    // The element of a trusted proxy counts, even without an address.
     check("for=unknown;proto=https;host=a", "- https a");
     check("for=_hidden;proto=https, for=10.0.0.1", "10.0.0.1 https -");
     check("proto=https", "- https -");
     check("for=192.0.2.9, for=unknown", "- - -");
     check("for=\"2001:db8::1\"", "- - -");
-    // Malformed in any of its elements.
+    // One malformed element makes the whole line malformed.
     for bad in [
         "192.0.2.1",
         "for",
@@ -150,16 +149,16 @@ fn forwarded_is_read_as_rfc_7239_has_it() {
         check(&format!("for=192.0.2.9;proto=https, {bad}"), "- - -");
         check(&format!("{bad}, for=192.0.2.9"), "- - -");
     }
-    // What a client leaves open takes in what the proxy adds.
+    // A quote that the client leaves open includes what the proxy appends.
     check("for=192.0.2.9;x=\", for=\"[2001:db8::1]\"", "- - -");
     check(&vec!["for=10.0.0.1"; MAX_ELEMENTS].join(","), "10.0.0.1 - -");
     check(&vec!["for=10.0.0.1"; MAX_ELEMENTS + 1].join(","), "- - -");
 }
 
 #[test]
-fn a_line_of_forwarded_that_a_proxy_adds_is_read_by_itself() {
+fn reads_a_forwarded_line_of_a_proxy_by_itself() {
     let check = |lines: &str, expected: &str| {
-        assert_eq!(said(lines, forwarded), expected, "{lines}");
+        assert_eq!(read_from(lines, forwarded), expected, "{lines}");
     };
     check("X-Forwarded-For: 192.0.2.1\r\n", "none");
     check("Forwarded: for=\"x\r\nForwarded: for=192.0.2.1\r\n", "192.0.2.1 - -");
@@ -170,18 +169,18 @@ fn a_line_of_forwarded_that_a_proxy_adds_is_read_by_itself() {
 
 proptest! {
     #[test]
-    fn whatever_stands_before_it_the_last_address_counts(before in "[ -~]{0,40}") {
-        let x = said(&format!("X-Forwarded-For: {before}, 192.0.2.1\r\n"), x_forwarded);
+    fn the_last_address_counts_whatever_precedes_it(before in "[ -~]{0,40}") {
+        let x = read_from(&format!("X-Forwarded-For: {before}, 192.0.2.1\r\n"), x_forwarded);
         prop_assert_eq!(x, "192.0.2.1 - -");
-        let one = said(&format!("Forwarded: {before}, for=192.0.2.1\r\n"), forwarded);
+        let one = read_from(&format!("Forwarded: {before}, for=192.0.2.1\r\n"), forwarded);
         prop_assert!(one == "192.0.2.1 - -" || one == "- - -", "{}", one);
-        let two = said(&format!("Forwarded: {before}\r\nForwarded: for=192.0.2.1\r\n"), forwarded);
+        let two = read_from(&format!("Forwarded: {before}\r\nForwarded: for=192.0.2.1\r\n"), forwarded);
         prop_assert_eq!(two, "192.0.2.1 - -");
     }
 }
 
 #[test]
-fn claims_are_known_in_any_case() {
+fn recognizes_claims_in_any_case() {
     for (name, claims, is_read_here) in [
         ("Forwarded", true, true),
         ("X-FORWARDED-FOR", true, true),
