@@ -11,7 +11,7 @@ mod sendfile;
 use std::rc::Rc;
 
 use ::script::environment::Additions;
-use site::decide::{self, Asked, Decision, decide};
+use site::decide::{self, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::{Host, Route};
 use site::plan::{
@@ -370,7 +370,7 @@ impl<'a> Exchange<'a> {
                     match self.find(path, &planned).await {
                         Ok(entry) => {
                             let listing = route.files.listing;
-                            if let Some(status) = decide::absent(as_asked(path), &entry.resource, listing) {
+                            if let Some(status) = decide::absent(path, &entry.resource, listing) {
                                 return Err(Absent { route, status, fallback: Some(next) });
                             }
                         }
@@ -518,7 +518,7 @@ impl<'a> Exchange<'a> {
 
     /// What a request for a file gets that needs no look at it. Errors: a status.
     fn without_content(&self, route: &Route) -> Option<Result<Response, Status>> {
-        match (decide::refused_method(self.head.method), self.head.method) {
+        match (decide::reject_method(self.head.method), self.head.method) {
             (Some(status), _) => Some(Err(status)),
             (None, Method::Options) => Some(Ok(fixed::options(self.services, Some(route)))),
             (None, _) => None,
@@ -616,12 +616,11 @@ impl<'a> Exchange<'a> {
         fallback: Option<&FallbackVariables>,
     ) -> Result<Response, Rest<'a>> {
         let services = self.services;
-        let asked = as_asked(path);
         let listing = match entry.folder_stamp() {
             Some(_) => self.route(path).files.listing,
             None => site::model::Listing::Off,
         };
-        Ok(self.finish(match decide(self.head, asked, &entry.resource, listing, self.now) {
+        Ok(self.finish(match decide(self.head, path, &entry.resource, listing, self.now) {
             Decision::Full(chosen) => file::full(services, entry, chosen),
             Decision::NotModified(chosen) => file::not_modified(services, self.route(path), entry, chosen),
             Decision::Part(chosen, part) => file::part(services, self.route(path), entry, chosen, part),
@@ -629,10 +628,10 @@ impl<'a> Exchange<'a> {
             Decision::Unsatisfiable(chosen) => {
                 fixed::unsatisfiable(services, Some(self.route(path)), entry.size(chosen))
             }
-            Decision::ToFolder => return self.to_folder_of(path, fallback).map_err(Rest::Absent),
+            Decision::RedirectToFolder => return self.to_folder_of(path, fallback).map_err(Rest::Absent),
             Decision::Absent(status) => return Err(Rest::Absent(Absent::new(self.route(path), status))),
             Decision::List(preconditions) => return Err(Rest::List(preconditions)),
-            Decision::Refuse(status) => return Err(Rest::Status(self.route(path), status)),
+            Decision::Reject(status) => return Err(Rest::Status(self.route(path), status)),
         }))
     }
 
@@ -725,11 +724,6 @@ impl<'a> Exchange<'a> {
     fn finish(&self, response: Response) -> Response {
         for_method(self.head.method, response)
     }
-}
-
-#[inline]
-fn as_asked(path: &SafePath<'_>) -> Asked {
-    if path.is_folder() { Asked::AsFolder } else { Asked::AsFile }
 }
 
 fn of_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Response {

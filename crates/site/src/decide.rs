@@ -1,40 +1,41 @@
-//! The decision: given a request and what stands under its path, which answer is right. RFC 9110's order:
-//! what is there, preconditions (§13), then ranges (§14).
+//! The decision: which response a request for a file or a folder gets. The order is that of RFC 9110: the resource,
+//! then preconditions (§13), then ranges (§14).
 //!
-//! Knows nothing of how an answer is fetched or sent.
+//! Knows nothing of how a file is read or a response is sent.
 
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::head::{Head, Method, Names};
 use taipan_http::negotiate::{self, Coding};
 use taipan_http::range::{self, ByteRange, Selection};
 use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
 use crate::model::Listing;
 
-/// What stands under a path, as far as a decision needs to know.
+/// The resource of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
     Missing,
     /// No permission, or neither file nor folder.
     Denied,
-    /// A folder without an index.
+    /// A folder without an index file.
     Folder,
-    /// At least one representation, the one without coding first if there is one.
+    /// At least one representation. The one without a content coding is the first, if there is one.
     File(Vec<Representation>),
 }
 
-/// One form of a file.
+/// A file, or a compressed copy of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Representation {
     pub coding: Coding,
-    /// `None`: known only when it has been sent.
+    /// Bytes. `None`: unknown until all of it is sent.
     pub size: Option<u64>,
     pub etag: Option<Box<[u8]>>,
     /// Seconds since 1970.
     pub modified: Option<i64>,
 }
 
-/// The answer; a number is the index of a representation.
+/// The response. A number is the index of a representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     Full(usize),
@@ -42,56 +43,52 @@ pub enum Decision {
     Part(usize, ByteRange),
     Parts(usize, Vec<ByteRange>),
     Unsatisfiable(usize),
-    /// The folder's own address ends in a slash: go there.
-    ToFolder,
-    /// With what the preconditions make of it, which count only where the listing can be made (RFC 9110 §13.2.1).
+    /// To the same path with a slash at its end.
+    RedirectToFolder,
+    /// A listing. The preconditions count only if the listing succeeds (RFC 9110 §13.2.1).
     List(Verdict),
-    /// Nothing stands there that could be served: a fallback answers, or else this status.
+    /// There is nothing to serve. The fallback responds, or else the server with this status.
     Absent(Status),
-    Refuse(Status),
+    Reject(Status),
 }
 
-/// How the path was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// With a slash at the end.
-    AsFolder,
-    AsFile,
-}
-
-/// For GET and HEAD of what is served from files.
+/// For GET and HEAD. `path` is that of the request.
 #[inline]
-pub fn decide(head: &Head<'_>, asked: Asked, resource: &Resource, listing: Listing, now: i64) -> Decision {
+pub fn decide(
+    head: &Head<'_>,
+    path: &SafePath<'_>,
+    resource: &Resource,
+    listing: Listing,
+    now: i64,
+) -> Decision {
     match resource {
-        Resource::File(forms) => decide_file(head, forms, now),
-        Resource::Denied => Decision::Refuse(Status::FORBIDDEN),
-        Resource::Folder | Resource::Missing => match (absent(asked, resource, listing), asked) {
-            (Some(status), _) => Decision::Absent(status),
-            (None, Asked::AsFile) => Decision::ToFolder,
-            (None, Asked::AsFolder) => Decision::List(evaluate_listing(head, now)),
+        Resource::File(representations) => decide_file(head, representations, now),
+        Resource::Denied => Decision::Reject(Status::FORBIDDEN),
+        Resource::Folder | Resource::Missing => match absent(path, resource, listing) {
+            Some(status) => Decision::Absent(status),
+            // A listing exists and has no validators: only `*` matches it.
+            None if path.is_folder() => {
+                Decision::List(conditional::evaluate(head, Some(&Validators::default()), now))
+            }
+            None => Decision::RedirectToFolder,
         },
     }
 }
 
-/// For every method: whether nothing stands there that could be served, and what its status is.
-pub fn absent(asked: Asked, resource: &Resource, listing: Listing) -> Option<Status> {
-    match (resource, asked, listing) {
-        (Resource::Missing, ..) => Some(Status::NOT_FOUND),
-        (Resource::Folder, Asked::AsFolder, Listing::Off) => Some(Status::FORBIDDEN),
-        (Resource::Folder | Resource::Denied | Resource::File(_), ..) => None,
+/// For every method: the status, if there is nothing to serve.
+pub fn absent(path: &SafePath<'_>, resource: &Resource, listing: Listing) -> Option<Status> {
+    match (resource, listing) {
+        (Resource::Missing, _) => Some(Status::NOT_FOUND),
+        (Resource::Folder, Listing::Off) if path.is_folder() => Some(Status::FORBIDDEN),
+        (Resource::Folder | Resource::Denied | Resource::File(_), _) => None,
     }
 }
 
-/// A listing is there, and has neither an entity tag nor a date: `*` names it, and nothing else does.
-fn evaluate_listing(head: &Head<'_>, now: i64) -> Verdict {
-    conditional::evaluate(head, Some(&Validators::default()), now)
-}
-
-/// Methods that are allowed on what is served from files, as the value of `Allow`.
+/// The methods that files take, as the value of `Allow`.
 pub const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// The status for a method that files do not serve; `None`: it is one they do.
-pub fn refused_method(method: Method) -> Option<Status> {
+/// The status for a method that files do not take. `None`: files take it.
+pub fn reject_method(method: Method) -> Option<Status> {
     match method {
         Method::Get | Method::Head | Method::Options => None,
         Method::Unknown => Some(Status::NOT_IMPLEMENTED),
@@ -100,26 +97,26 @@ pub fn refused_method(method: Method) -> Option<Status> {
 }
 
 #[inline]
-fn decide_file(head: &Head<'_>, forms: &[Representation], now: i64) -> Decision {
-    let chosen = choose(head, forms);
+fn decide_file(head: &Head<'_>, representations: &[Representation], now: i64) -> Decision {
+    let chosen = choose(head, representations);
     if !head.names.intersects(Names::CONDITIONAL | Names::RANGE) {
         return Decision::Full(chosen);
     }
-    let form = &forms[chosen];
-    let validators = Validators { etag: form.etag.as_deref(), modified: form.modified };
+    let Representation { size, ref etag, modified, .. } = representations[chosen];
+    let validators = Validators { etag: etag.as_deref(), modified };
     match conditional::evaluate(head, Some(&validators), now) {
         Verdict::NotModified => return Decision::NotModified(chosen),
-        Verdict::PreconditionFailed => return Decision::Refuse(Status::PRECONDITION_FAILED),
+        Verdict::PreconditionFailed => return Decision::Reject(Status::PRECONDITION_FAILED),
         Verdict::Proceed => {}
     }
-    // Range is defined for GET alone (RFC 9110 §14.2), and of no use where the size is not known.
-    let (Method::Get, Some(size), Some(wanted)) = (head.method, form.size, head.only("range")) else {
+    // Range is defined for GET alone (RFC 9110 §14.2). A part of an unknown size cannot be named.
+    let (Method::Get, Some(size), Some(range)) = (head.method, size, head.only("range")) else {
         return Decision::Full(chosen);
     };
     if !conditional::range_applies(head, &validators, now) {
         return Decision::Full(chosen);
     }
-    match range::select(wanted, size) {
+    match range::select(range, size) {
         Selection::Whole => Decision::Full(chosen),
         Selection::One(part) => Decision::Part(chosen, part),
         Selection::Many(parts) => Decision::Parts(chosen, parts),
@@ -127,19 +124,17 @@ fn decide_file(head: &Head<'_>, forms: &[Representation], now: i64) -> Decision 
     }
 }
 
-/// The representation whose coding the client likes best. With a single one there is no choice.
+/// The representation with the content coding that the client prefers.
 #[inline]
-fn choose(head: &Head<'_>, forms: &[Representation]) -> usize {
-    if forms.len() == 1 || !head.names.contains(Names::ACCEPT_ENCODING) {
+fn choose(head: &Head<'_>, representations: &[Representation]) -> usize {
+    if representations.len() == 1 || !head.names.contains(Names::ACCEPT_ENCODING) {
         return 0;
     }
+    // In the server's order of preference. `negotiate` skips the identity.
     let mut available = [Coding::Identity; 4];
-    let mut count = 0;
-    // In the server's order of preference, in which plain comes last.
-    for form in forms.iter().filter(|f| f.coding != Coding::Identity).take(available.len()) {
-        available[count] = form.coding;
-        count += 1;
+    for (coding, representation) in available.iter_mut().zip(representations) {
+        *coding = representation.coding;
     }
-    let coding = negotiate::choose(head.values("accept-encoding"), &available[..count]);
-    forms.iter().position(|f| f.coding == coding).unwrap_or(0)
+    let coding = negotiate::choose(head.values("accept-encoding"), &available);
+    representations.iter().position(|one| one.coding == coding).unwrap_or(0)
 }
