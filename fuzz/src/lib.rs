@@ -16,9 +16,9 @@ mod head;
 mod listing;
 mod log_line;
 mod range;
-mod reply;
 mod scgi;
 mod target_path;
+mod upstream_head;
 
 pub use chunked::chunked;
 pub use config::config;
@@ -30,9 +30,9 @@ pub use head::head;
 pub use listing::listing;
 pub use log_line::log_line;
 pub use range::range;
-pub use reply::reply;
 pub use scgi::scgi;
 pub use target_path::target_path;
+pub use upstream_head::upstream_head;
 
 /// Takes any bytes; panics if a law is broken.
 pub type Target = fn(&[u8]);
@@ -51,5 +51,5 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("environment", environment),
     ("fastcgi", fastcgi),
     ("scgi", scgi),
-    ("reply", reply),
+    ("upstream_head", upstream_head),
 ];

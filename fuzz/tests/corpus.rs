@@ -109,8 +109,8 @@ fn scgi() {
 }
 
 #[test]
-fn reply() {
-    run("reply");
+fn upstream_head() {
+    run("upstream_head");
 }
 
 #[test]

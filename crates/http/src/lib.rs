@@ -21,6 +21,8 @@ pub mod rule;
 
 pub mod response;
 
+pub mod client;
+
 pub mod status;
 
 pub mod date;

@@ -477,7 +477,7 @@ fn variables(pairs: &[(&str, &str)]) -> Environment {
 fn body_of(output: &[u8]) -> &[u8] {
     match Parser::new(response::Limits::default()).receive(output) {
         Step::Head(head, used) => {
-            assert_eq!(head.value("content-type"), Some(&b"text/plain"[..]));
+            assert_eq!(head.fields.value("content-type"), Some(&b"text/plain"[..]));
             &output[used..]
         }
         other => panic!("{other:?} of {:?}", String::from_utf8_lossy(output)),

@@ -1,144 +1,209 @@
-//! The head that a script writes (RFC 3875 §6), from bytes cut anywhere: fields and an empty line, or a
-//! whole reply head with its status line, as `nph-` scripts write it, and whoever speaks HTTP has to.
-//!
-//! Lines end with LF or CRLF, and a field may have any place in the head. Nothing else is repaired: one
-//! pass from the first byte to the last, and the first broken rule ends it, so that what is refused does
-//! not depend on how the bytes arrive. Knows nothing of what the body is.
+//! The head of a script's response (RFC 3875 §6), received in parts of any size: fields and an empty line, or an HTTP
+//! response head with its status line, as `nph-` scripts write it. Knows nothing of the body.
 
-mod error;
-mod head;
+use std::fmt;
 
-pub use error::{Cause, ResponseError};
-pub use head::{Head, Kind};
+use taipan_http::client::lines::{
+    FieldSection, HeadLines, LineError, Position, Progress, final_status, status_code, status_line,
+};
+use taipan_http::fields::{is_name, target_len};
+use taipan_http::framing::Framing;
+use taipan_http::head::{Field, Version};
+use taipan_http::status::Status;
 
-use head::Lines;
+pub use taipan_http::client::lines::Limits;
 
-/// How much head is read before it is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes, from the first to the last of the empty line.
-    pub head: usize,
-    /// Bytes of one line, without its end.
-    pub line: usize,
-    /// Field lines.
-    pub fields: usize,
+/// The head of a response. Its fields are those for the client: neither `Status` nor a hop-by-hop field is among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    pub kind: Kind,
+    pub status: Status,
+    /// `None`: the body ends where the output does. A body that is `Chunked` has that coding in it.
+    pub framing: Framing,
+    pub fields: FieldSection,
 }
 
-/// Reads one head. It is handed on from step to step, so that nothing can be read behind the end.
+/// RFC 3875 §6.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// It goes to the client, with the body that follows it.
+    Document,
+    /// As `Document`; `Location` redirects the client, with the status 302 if the script has given none. RFC 3875
+    /// §6.2.2 forbids other fields beside a path. With other fields it is a client redirect, because a cookie that
+    /// is set there must reach the client.
+    Redirect,
+    /// The server answers as if the request were a GET of `Location`, a path and perhaps a query. The head has no
+    /// other field.
+    LocalRedirect,
+}
+
+/// Reads one head. Each step returns the parser, so that nothing can be read behind the head.
 #[derive(Debug)]
 pub struct Parser {
-    limits: Limits,
-    manner: Manner,
-    lines: Lines,
-    line: Line,
-    /// Bytes so far.
-    size: usize,
+    lines: HeadLines,
+    status_line: Option<(Version, Status)>,
 }
 
-/// What has to stand in a head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Manner {
-    /// Fields, or a status line and fields.
-    Cgi,
-    /// A status line and fields. What is only on the way to the answer (RFC 9110 §15.2) is passed over.
-    Http,
-}
-
-/// What has become of a head.
 #[derive(Debug)]
 pub enum Step {
     /// All input is used up, and more will come.
     More(Parser),
-    /// So many bytes of the last input belonged to it. What follows is the body.
+    /// So many bytes of the last input belong to the head. The body follows.
     Head(Head, usize),
-    Refused(ResponseError),
+    Rejected(ResponseError),
 }
 
-/// What the next byte belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
-    Start,
-    Within,
-    /// Only LF can follow.
-    Cr,
+/// A broken rule, in the words in which an administrator finds it in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseError {
+    pub cause: Cause,
+    pub position: Position,
 }
 
-impl Default for Limits {
-    /// 64 KiB, 16 KiB and 100 fields.
-    fn default() -> Limits {
-        Limits { head: 64 * 1024, line: 16 * 1024, fields: 100 }
+/// The broken rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    Line(LineError),
+    /// The empty line comes first.
+    NoField,
+    /// `Location` is empty, or a path of this server that no request can have.
+    Location,
+}
+
+impl From<LineError> for Cause {
+    fn from(error: LineError) -> Cause {
+        Cause::Line(error)
     }
 }
+
+/// A broken rule, and the number of the field that breaks it if it is a single one.
+type Fault = (Cause, Option<usize>);
 
 impl Parser {
     pub fn new(limits: Limits) -> Parser {
-        Parser { limits, manner: Manner::Cgi, lines: Lines::default(), line: Line::Start, size: 0 }
+        Parser { lines: HeadLines::new(limits), status_line: None }
     }
 
-    /// For the head of an HTTP/1.x answer (RFC 9112 §4).
-    pub fn http(limits: Limits) -> Parser {
-        Parser { manner: Manner::Http, ..Parser::new(limits) }
-    }
-
-    /// Reads on.
     pub fn receive(mut self, input: &[u8]) -> Step {
-        for (at, &byte) in input.iter().enumerate() {
-            match self.byte(byte) {
-                Ok(Progress::Within) => {}
-                Ok(Progress::End) if self.manner == Manner::Http && self.lines.is_interim() => {
-                    // Its bytes count on: there is a limit to them, too.
-                    (self.lines, self.line) = (self.lines.behind_interim(), Line::Start);
-                }
+        let mut rest = input;
+        // Every turn uses up at least one byte.
+        loop {
+            let result = match self.lines.read(&mut rest) {
+                Ok(Progress::NeedMore) => return Step::More(self),
+                Ok(Progress::Line) => self.line(),
                 Ok(Progress::End) => {
-                    return match self.lines.finish(self.manner) {
-                        Ok(head) => Step::Head(head, at + 1),
-                        Err(error) => Step::Refused(error),
+                    return match self.finish() {
+                        Ok(head) => Step::Head(head, input.len() - rest.len()),
+                        Err(error) => Step::Rejected(error),
                     };
                 }
-                Err(cause) => return Step::Refused(self.lines.error(cause)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = result {
+                return Step::Rejected(ResponseError {
+                    cause: error.into(),
+                    position: self.lines.position(),
+                });
             }
         }
-        Step::More(self)
     }
 
-    /// What it means that nothing more comes.
+    /// The output ends within the head.
     pub fn end(self) -> ResponseError {
-        match self.size {
-            0 => self.lines.error(Cause::Nothing),
-            _ => self.lines.error(Cause::Half),
-        }
+        ResponseError { cause: self.lines.end().into(), position: self.lines.position() }
     }
 
-    fn byte(&mut self, byte: u8) -> Result<Progress, Cause> {
-        self.size += 1;
-        if self.size > self.limits.head {
-            return Err(Cause::TooLarge);
+    /// A script sends no interim response.
+    fn line(&mut self) -> Result<(), LineError> {
+        let line = self.lines.line();
+        if !(self.lines.is_first() && line.starts_with(b"HTTP/")) {
+            return self.lines.take_field();
         }
-        match (self.line, byte) {
-            (Line::Start | Line::Cr, b'\n') if self.lines.line().is_empty() => return Ok(Progress::End),
-            (Line::Within | Line::Cr, b'\n') => {
-                self.lines.end_line(self.manner, self.limits.fields)?;
-                self.line = Line::Start;
-            }
-            (Line::Cr, _) => return Err(Cause::Control),
-            (_, b'\r') => self.line = Line::Cr,
-            // RFC 3875 §6.3 has no continued lines.
-            (Line::Start, b' ' | b'\t') => return Err(Cause::Folded),
-            (_, byte) if byte.is_ascii_control() && byte != b'\t' => return Err(Cause::Control),
-            _ if self.lines.line().len() >= self.limits.line => return Err(Cause::LineTooLong),
-            (_, byte) => {
-                self.lines.push(byte);
-                self.line = Line::Within;
-            }
+        let (version, code) = status_line(line)?;
+        self.status_line = Some((version, final_status(code)?));
+        self.lines.skip();
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Head, ResponseError> {
+        let result = self.interpret().map_err(|(cause, field)| {
+            let position = field.map_or_else(|| Position::new(1, b""), |field| self.lines.position_of(field));
+            ResponseError { cause, position }
+        });
+        let (kind, status, framing) = result?;
+        let mut fields = self.lines.into_section();
+        if self.status_line.is_some() {
+            fields.remove_connection_options();
         }
-        Ok(Progress::Within)
+        fields.remove_hop_by_hop();
+        fields.retain(|field| !is_name(field.name, "status"));
+        Ok(Head { kind, status, framing, fields })
+    }
+
+    /// RFC 3875 §6.2 and §6.3.
+    fn interpret(&self) -> Result<(Kind, Status, Framing), Fault> {
+        let fields = self.lines.section();
+        if self.lines.is_first() {
+            return Err((Cause::NoField, None));
+        }
+        let single =
+            |name| fields.single(name).map_err(|second| (Cause::Line(LineError::Twice), Some(second)));
+        let status = match (single("status")?, self.status_line) {
+            (Some((at, _)), Some(_)) => return Err((Cause::Line(LineError::Twice), Some(at))),
+            (Some((at, value)), None) => {
+                let status = status_code(value).and_then(final_status);
+                Some(status.map_err(|error| (Cause::Line(error), Some(at)))?)
+            }
+            (None, line) => line.map(|(_, status)| status),
+        };
+        single("content-type")?;
+        let (kind, status) = match single("location")? {
+            None => (Kind::Document, status.unwrap_or(Status::OK)),
+            Some((at, b"")) => return Err((Cause::Location, Some(at))),
+            Some((at, path)) if status.is_none() && fields.len() == 1 && is_local(path) => {
+                if target_len(path) < path.len() {
+                    return Err((Cause::Location, Some(at)));
+                }
+                (Kind::LocalRedirect, Status::OK)
+            }
+            Some(_) => (Kind::Redirect, status.unwrap_or(Status::FOUND)),
+        };
+        let version = self.status_line.map_or(Version::Http11, |(version, _)| version);
+        let framing =
+            fields.framing(version).map_err(|error| (Cause::Line(LineError::Framing(error)), None))?;
+        Ok((kind, status, framing))
     }
 }
 
-enum Progress {
-    Within,
-    End,
+/// A path of this server (RFC 3875 §6.3.2). `//host` is another server, and a fragment is for the client.
+fn is_local(location: &[u8]) -> bool {
+    location.starts_with(b"/") && !location.starts_with(b"//") && !location.contains(&b'#')
 }
+
+/// The variables that a FastCGI authorizer adds to the environment of the request that it lets pass: the fields
+/// `Variable-NAME` (FastCGI §6.3). None of them is for the client.
+pub fn variables(fields: &FieldSection) -> impl Iterator<Item = Field<'_>> {
+    const PREFIX: &[u8] = b"variable-";
+    fields.iter().filter_map(|field| {
+        let (prefix, name) = field.name.split_at_checked(PREFIX.len())?;
+        (prefix.eq_ignore_ascii_case(PREFIX) && !name.is_empty())
+            .then_some(Field { name, value: field.value })
+    })
+}
+
+/// `line 2: not a field: ...: "Hello\x00"`, on one line whatever the script wrote.
+impl fmt::Display for ResponseError {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let reason = match self.cause {
+            Cause::Line(error) => return error.describe(&self.position, out),
+            Cause::NoField => "its head has no field: write Content-Type, Status or Location first",
+            Cause::Location => "Location is neither a URL nor a path that can be asked for",
+        };
+        self.position.describe(reason, out)
+    }
+}
+
+impl std::error::Error for ResponseError {}
 
 #[cfg(test)]
 mod tests;

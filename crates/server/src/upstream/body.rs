@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use taipan_http::chunked::{ChunkLimits, Decoder, Event};
 use taipan_http::framing::Framing;
+use taipan_http::head::Persistence;
 use tokio::time::Instant;
 
-use script::response::Head;
-
 use super::UpstreamExchange;
+use super::head::UpstreamHead;
 use crate::log;
 use crate::response::{BodyStream, NextPiece};
 use crate::services::Services;
@@ -72,13 +72,13 @@ impl BodyStream for UpstreamBody {
 }
 
 impl UpstreamBody {
-    pub fn new(exchange: UpstreamExchange, head: &Head, ready: Vec<u8>) -> UpstreamBody {
+    pub fn new(exchange: UpstreamExchange, head: &UpstreamHead, ready: Vec<u8>) -> UpstreamBody {
         let framed = match head.framing {
             Framing::Sized(bytes) => Framed::Sized(bytes),
             Framing::None => Framed::Open,
             Framing::Chunked => Framed::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
         };
-        UpstreamBody { exchange, ready, framed, stays: head.persists() }
+        UpstreamBody { exchange, ready, framed, stays: head.persistence == Persistence::KeepAlive }
     }
 
     /// Errors: the body cannot be completed. The error log says why.

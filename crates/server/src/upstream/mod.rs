@@ -7,6 +7,7 @@
 mod body;
 pub mod concurrency;
 mod forward;
+mod head;
 mod lifecycle;
 pub mod request;
 mod response;
@@ -25,7 +26,6 @@ use std::time::Duration;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use script::fastcgi::ProtocolStatus;
-use script::response::{Limits, Parser, Step};
 use site::upstream::{Protocol, Upstream, UpstreamId};
 use taipan_http::status::Status;
 use tokio::io::Interest;
@@ -33,6 +33,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use self::concurrency::ScriptPermit;
+use self::head::{HeadParser, Step};
 use self::lifecycle::{Lifecycle, Monitor, State};
 use self::request::{Program, UpstreamRequest};
 use self::spool::SpooledBody;
@@ -412,8 +413,7 @@ impl UpstreamExchange {
     /// Hears the script's head, and makes the response of it. Dropping this ends the script.
     pub async fn outcome(self, handler: &Handler, wanted: Wanted) -> Outcome {
         let speaks_http = self.application().is_some_and(|exchange| exchange.protocol() == Protocol::Http);
-        let mut parser =
-            if speaks_http { Parser::http(Limits::default()) } else { Parser::new(Limits::default()) };
+        let mut parser = if speaks_http { HeadParser::http() } else { HeadParser::cgi() };
         loop {
             let bytes = match self.read(self.began, self.timeouts.first_byte).await {
                 Ok(Some(bytes)) => bytes,
@@ -425,7 +425,7 @@ impl UpstreamExchange {
                 Step::Head(head, used) => {
                     return response::of(self, handler, wanted, &head, &bytes[used..]).await;
                 }
-                Step::Refused(error) => {
+                Step::Rejected(error) => {
                     log::error(format_args!(
                         "{}: the answer of {} cannot be read: {error}",
                         self.who, self.what
@@ -543,7 +543,7 @@ impl UpstreamExchange {
     }
 
     /// It has ended, or closed its output, before its head was whole.
-    async fn no_head(self, error: &script::response::ResponseError) -> Outcome {
+    async fn no_head(self, error: &str) -> Outcome {
         if let Some(ending) = self.application().map(|exchange| exchange.ending())
             && ending != ProtocolStatus::Complete
         {

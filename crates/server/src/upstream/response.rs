@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use script::response::{Head, Kind};
+use script::response::variables;
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
-use taipan_http::head::Field;
+use taipan_http::head::{Field, Persistence};
 use taipan_http::status::Status;
 
 use super::body::{TOO_LONG, UpstreamBody};
+use super::head::UpstreamHead;
 use super::transport::Received;
 use super::{End, Handler, HandlerKind, Outcome, UpstreamExchange, Wanted};
 use crate::buffer::append;
@@ -35,7 +36,7 @@ pub async fn of(
     exchange: UpstreamExchange,
     handler: &Handler,
     wanted: Wanted,
-    head: &Head,
+    head: &UpstreamHead,
     rest: &[u8],
 ) -> Outcome {
     if let HandlerKind::Authorizer(id) = handler.what
@@ -43,13 +44,17 @@ pub async fn of(
     {
         let text =
             |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
-        let variables = head.variables().filter_map(text).collect();
+        let variables = variables(&head.fields).filter_map(text).collect();
         exchange.let_go(End::Later);
         return Outcome::Authorized(id, variables);
     }
-    if head.kind == Kind::LocalRedirect {
-        let target =
-            head.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/").to_owned();
+    if head.is_local_redirect {
+        let target = head
+            .fields
+            .value("location")
+            .and_then(|to| std::str::from_utf8(to).ok())
+            .unwrap_or("/")
+            .to_owned();
         exchange.let_go(End::Later);
         return Outcome::InternalRedirect(target);
     }
@@ -70,7 +75,7 @@ pub async fn of(
             _ => writer,
         };
         // Content that only one side believes in would be read as the next answer.
-        let stays = head.persists() && !head.announces_content() && rest.is_empty();
+        let stays = head.persistence == Persistence::KeepAlive && !head.framing.has_body() && rest.is_empty();
         exchange.let_go(End::Head(stays));
         return Outcome::Response(Response::from_head(writer.finish()));
     }
@@ -80,7 +85,7 @@ pub async fn of(
             if ready.len() as u64 > bytes {
                 log::warn(format_args!("{}: {} {TOO_LONG}", exchange.who, exchange.what));
             }
-            exchange.through(head.persists() && ready.len() as u64 == bytes);
+            exchange.through(head.persistence == Persistence::KeepAlive && ready.len() as u64 == bytes);
             ready.truncate(bytes as usize);
             Outcome::Response(Response::from_head(writer.length(bytes).finish_with(&ready)))
         }
@@ -123,8 +128,8 @@ fn gather(exchange: &UpstreamExchange, ready: &mut Vec<u8>) -> bool {
 
 /// What is for the client, but for what the server itself says: `Date`, and `Server`, which the
 /// configuration may conceal.
-fn fields(head: &Head) -> impl Iterator<Item = (&str, &[u8])> {
-    head.fields().filter_map(|field| {
+fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
+    head.fields.iter().filter_map(|field| {
         let own = ["date", "server", "x-sendfile", "x-accel-redirect"];
         let name = std::str::from_utf8(field.name).ok()?;
         (!own.iter().any(|own| is_name(field.name, own))).then_some((name, field.value))
@@ -132,7 +137,7 @@ fn fields(head: &Head) -> impl Iterator<Item = (&str, &[u8])> {
 }
 
 /// The file that is to be sent in place of the body.
-fn sendfile(head: &Head) -> Option<PathBuf> {
-    let value = head.value("x-sendfile").or_else(|| head.value("x-accel-redirect"))?;
+fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
+    let value = head.fields.value("x-sendfile").or_else(|| head.fields.value("x-accel-redirect"))?;
     Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())
 }

@@ -1,0 +1,367 @@
+//! The lines of a response head, received in parts of any size, and the field section that they form.
+//!
+//! Lines end with LF or CRLF (RFC 9112 §2.2). Nothing else is repaired: one pass from the first byte to the last, and
+//! the first broken rule ends it, so that the parts never change the result. Knows nothing of status and framing.
+
+use std::fmt;
+
+use crate::fields::{digits, is_name, token_len, trim_ows};
+use crate::framing::{self, Framing, FramingError};
+use crate::head::{Field, Version};
+use crate::status::Status;
+
+/// Bytes of a line that an error quotes.
+const QUOTED: usize = 60;
+
+/// For the next hop and not for the client (RFC 9110 §7.6.1), and `Content-Length`: the server writes its own.
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "content-length",
+];
+
+/// The largest head that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes, from the first to the last of the empty line.
+    pub head: usize,
+    /// Bytes of one line, without its end.
+    pub line: usize,
+    /// Field lines.
+    pub fields: usize,
+}
+
+/// Reads lines. The caller takes each complete line as a field, or skips it.
+#[derive(Debug)]
+pub struct HeadLines {
+    limits: Limits,
+    section: FieldSection,
+    /// The current line begins here in the bytes of the section.
+    start: usize,
+    /// Complete lines.
+    count: usize,
+    /// Bytes, also of interim responses before this head.
+    size: usize,
+    at: At,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Start,
+    Within,
+    /// Only LF can follow.
+    Cr,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// All input is used up.
+    NeedMore,
+    /// `line` is complete.
+    Line,
+    /// The empty line has come.
+    End,
+}
+
+/// Fields in the order of their lines. A name is a token; a value has no control character but HTAB.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldSection {
+    bytes: Vec<u8>,
+    lines: Vec<FieldLine>,
+}
+
+/// The place of a field in the bytes of its section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FieldLine {
+    start: usize,
+    colon: usize,
+    end: usize,
+}
+
+/// The broken rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LineError {
+    /// The output ends without a byte.
+    Nothing,
+    /// The output ends within the head.
+    Incomplete,
+    /// A line without a colon, or with something before it that is no token.
+    Malformed,
+    /// A line that begins with a space or tab (RFC 9112 §5.2).
+    Folded,
+    /// A control character, or CR without LF.
+    Control,
+    /// Not a status line (RFC 9112 §4).
+    StatusLine,
+    /// Not three digits and a reason.
+    Status,
+    /// Below 200 or above 599: not a final response.
+    StatusRange,
+    /// A second field of a name that allows one.
+    Twice,
+    /// The length of the body is not certain.
+    Framing(FramingError),
+    LineTooLong,
+    TooManyFields,
+    TooLarge,
+}
+
+/// The line with the broken rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// From 1.
+    pub line: usize,
+    /// The first bytes of that line, as far as it has come.
+    pub text: Box<[u8]>,
+}
+
+impl Default for Limits {
+    /// 64 KiB, 16 KiB and 100 fields.
+    fn default() -> Limits {
+        Limits { head: 64 * 1024, line: 16 * 1024, fields: 100 }
+    }
+}
+
+impl HeadLines {
+    pub fn new(limits: Limits) -> HeadLines {
+        HeadLines { limits, section: FieldSection::default(), start: 0, count: 0, size: 0, at: At::Start }
+    }
+
+    /// Reads to the end of a line, and takes what it reads from `input`.
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
+        while let Some((&byte, rest)) = input.split_first() {
+            *input = rest;
+            self.size += 1;
+            if self.size > self.limits.head {
+                return Err(LineError::TooLarge);
+            }
+            match (self.at, byte) {
+                (At::Start | At::Cr, b'\n') if self.line().is_empty() => return Ok(Progress::End),
+                (At::Within | At::Cr, b'\n') => {
+                    self.at = At::Start;
+                    return Ok(Progress::Line);
+                }
+                (At::Cr, _) => return Err(LineError::Control),
+                (_, b'\r') => self.at = At::Cr,
+                (At::Start, b' ' | b'\t') => return Err(LineError::Folded),
+                (_, byte) if byte.is_ascii_control() && byte != b'\t' => return Err(LineError::Control),
+                _ if self.line().len() >= self.limits.line => return Err(LineError::LineTooLong),
+                (_, byte) => {
+                    self.section.bytes.push(byte);
+                    self.at = At::Within;
+                }
+            }
+        }
+        Ok(Progress::NeedMore)
+    }
+
+    /// The current line, as far as it has come, without its end.
+    pub fn line(&self) -> &[u8] {
+        &self.section.bytes[self.start..]
+    }
+
+    /// No line is complete yet.
+    pub fn is_first(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The complete line is a field.
+    pub fn take_field(&mut self) -> Result<(), LineError> {
+        let line = self.line();
+        let colon = token_len(line);
+        if colon == 0 || line.get(colon) != Some(&b':') {
+            return Err(LineError::Malformed);
+        }
+        if self.section.lines.len() >= self.limits.fields {
+            return Err(LineError::TooManyFields);
+        }
+        let (start, end) = (self.start, self.section.bytes.len());
+        self.section.lines.push(FieldLine { start, colon: start + colon, end });
+        self.skip();
+        Ok(())
+    }
+
+    /// The complete line is not a field.
+    pub fn skip(&mut self) {
+        self.start = self.section.bytes.len();
+        self.count += 1;
+    }
+
+    /// Forgets all lines of an interim response. Its bytes still count.
+    pub fn restart(&mut self) {
+        *self = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
+    }
+
+    pub fn section(&self) -> &FieldSection {
+        &self.section
+    }
+
+    pub fn into_section(self) -> FieldSection {
+        self.section
+    }
+
+    /// The rule that the end of the input breaks.
+    pub fn end(&self) -> LineError {
+        if self.size == 0 { LineError::Nothing } else { LineError::Incomplete }
+    }
+
+    /// The current line.
+    pub fn position(&self) -> Position {
+        Position::new(self.count + 1, self.line())
+    }
+
+    /// The line of a field, by its number.
+    pub fn position_of(&self, field: usize) -> Position {
+        let FieldLine { start, end, .. } = self.section.lines[field];
+        let others = self.count - self.section.lines.len();
+        Position::new(field + others + 1, &self.section.bytes[start..end])
+    }
+}
+
+impl FieldSection {
+    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+        self.lines.iter().map(|line| line.field(&self.bytes))
+    }
+
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The values of all lines with this name. `name` as for `fields::is_name`.
+    pub fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> + Clone {
+        self.iter().filter(move |field| is_name(field.name, name)).map(|field| field.value)
+    }
+
+    /// The value of the first line with this name.
+    pub fn value(&self, name: &'static str) -> Option<&[u8]> {
+        self.values(name).next()
+    }
+
+    /// The number and the value of the only line with this name. Errors: the number of a second one.
+    pub fn single(&self, name: &'static str) -> Result<Option<(usize, &[u8])>, usize> {
+        let mut named = self.iter().enumerate().filter(|(_, field)| is_name(field.name, name));
+        let first = named.next();
+        match named.next() {
+            Some((at, _)) => Err(at),
+            None => Ok(first.map(|(at, field)| (at, field.value))),
+        }
+    }
+
+    /// The framing that these fields announce. A length may have zeros in front, as programs print it with a fixed
+    /// width: unlike that of a request, no other reader sees it.
+    pub fn framing(&self, version: Version) -> Result<Framing, FramingError> {
+        let lengths = self.values("content-length").map(without_zeros);
+        framing::of(version, lengths, self.values("transfer-encoding"))
+    }
+
+    /// The options of `Connection`.
+    pub fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
+        self.values("connection").flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
+    }
+
+    /// Keeps the fields that satisfy `keeps`.
+    pub fn retain(&mut self, keeps: impl Fn(Field) -> bool) {
+        let bytes = &self.bytes;
+        self.lines.retain(|line| keeps(line.field(bytes)));
+    }
+
+    /// Removes the fields that are for this hop.
+    pub fn remove_hop_by_hop(&mut self) {
+        self.retain(|field| !HOP_BY_HOP.iter().any(|name| is_name(field.name, name)));
+    }
+
+    /// Removes the fields that `Connection` names (RFC 9110 §7.6.1).
+    pub fn remove_connection_options(&mut self) {
+        let options: Vec<Vec<u8>> = self.connection_options().map(<[u8]>::to_vec).collect();
+        self.retain(|field| !options.iter().any(|option| option.eq_ignore_ascii_case(field.name)));
+    }
+}
+
+impl FieldLine {
+    fn field<'a>(&self, bytes: &'a [u8]) -> Field<'a> {
+        Field { name: &bytes[self.start..self.colon], value: trim_ows(&bytes[self.colon + 1..self.end]) }
+    }
+}
+
+/// `HTTP/1.1 200 OK`: the version and the status code.
+pub fn status_line(line: &[u8]) -> Result<(Version, u16), LineError> {
+    let (version, rest) = line.split_at_checked(b"HTTP/1.1 ".len()).ok_or(LineError::StatusLine)?;
+    let version = match version {
+        b"HTTP/1.0 " => Version::Http10,
+        b"HTTP/1.1 " => Version::Http11,
+        _ => return Err(LineError::StatusLine),
+    };
+    Ok((version, status_code(rest)?))
+}
+
+/// `200` or `200 OK`. The reason has no meaning.
+pub fn status_code(value: &[u8]) -> Result<u16, LineError> {
+    let (code, rest) = value.split_at_checked(3).ok_or(LineError::Status)?;
+    match digits(code) {
+        Some(code) if matches!(rest, [] | [b' ' | b'\t', ..]) => Ok(code as u16),
+        _ => Err(LineError::Status),
+    }
+}
+
+/// The status of a final response.
+pub fn final_status(code: u16) -> Result<Status, LineError> {
+    Status::new(code).filter(|status| status.code() >= 200).ok_or(LineError::StatusRange)
+}
+
+fn without_zeros(length: &[u8]) -> &[u8] {
+    let zeros = length.iter().take_while(|digit| **digit == b'0').count();
+    &length[zeros.min(length.len().saturating_sub(1))..]
+}
+
+impl Position {
+    pub fn new(line: usize, text: &[u8]) -> Position {
+        Position { line, text: text[..text.len().min(QUOTED)].into() }
+    }
+
+    /// `line 2: not a field: ...: "Hello\x00"`, on one line whatever the line has.
+    pub fn describe(&self, reason: &str, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "line {}: {reason}", self.line)?;
+        match &*self.text {
+            b"" => Ok(()),
+            text => write!(out, ": \"{}\"", text.escape_ascii()),
+        }
+    }
+}
+
+impl LineError {
+    /// With its position, as an administrator reads it in the log.
+    pub fn describe(self, position: &Position, out: &mut fmt::Formatter) -> fmt::Result {
+        let reason = match self {
+            LineError::Nothing => return out.write_str("it ended without writing anything"),
+            LineError::Framing(error) => return write!(out, "in its head: {error}"),
+            LineError::Incomplete => "it ended before the empty line that ends its head",
+            LineError::Malformed => {
+                "not a field: write \"Name: value\" lines and an empty line before the body"
+            }
+            LineError::Folded => "a field cannot be continued on the next line",
+            LineError::Control => {
+                "control character in the head; is this the body, without a head before it?"
+            }
+            LineError::StatusLine => {
+                "malformed status line: write \"HTTP/1.1 200 OK\", or \"Status: 200 OK\""
+            }
+            LineError::Status => "the status is not three digits and a reason, as \"404 Not Found\"",
+            LineError::StatusRange => "the status is not within 200 and 599",
+            LineError::Twice => "a second field where there can be only one",
+            LineError::LineTooLong => "a line of the head is too long",
+            LineError::TooManyFields => "too many fields in the head",
+            LineError::TooLarge => "the head is too large",
+        };
+        position.describe(reason, out)
+    }
+}

@@ -1,0 +1,103 @@
+//! Response heads as upstreams send them, and the result of parsing each.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn summary(head: &Head, used: usize) -> String {
+    let fields: Vec<_> =
+        head.fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
+    format!("{} {:?} {:?} [{}] {used}", head.status.code(), head.framing, head.persistence, fields.join(" "))
+}
+
+fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let (mut parser, mut used) = (Parser::new(Limits::default()), 0);
+    for part in parts {
+        parser = match parser.receive(part) {
+            Step::More(parser) => parser,
+            Step::Head(head, len) => return summary(&head, used + len),
+            Step::Rejected(error) => return error.to_string(),
+        };
+        used += part.len();
+    }
+    "more".to_owned()
+}
+
+#[test]
+fn reads_the_final_response() {
+    for (input, expected) in [
+        ("HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody", "200 None KeepAlive [A] 25"),
+        ("HTTP/1.1 200\nContent-Length: 005\n\nhello", "200 Sized(5) KeepAlive [] 34"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "200 Chunked KeepAlive [] 47"),
+        ("HTTP/1.1 200 OK\r\nConnection: x, Close\r\nX: y\r\n\r\n", "200 None Close [] 47"),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nA: b\r\n\r\n", "200 None Close [A] 49"),
+        ("HTTP/1.1 200 OK\r\nStatus: 404\r\nStatus: x\r\n\r\n", "200 None KeepAlive [Status Status] 43"),
+        ("HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", "302 None KeepAlive [Location] 36"),
+        ("HTTP/1.1 100 Continue\r\n\r\n", "more"),
+        (
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\nA: b\r\n\r\n",
+            "204 None KeepAlive [A] 62",
+        ),
+        // The content of an interim response would be read as the final one.
+        ("HTTP/1.1 103 A\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No\r\n\r\n", "204 None Close [] 56"),
+        (
+            "HTTP/1.1 100 A\r\nTransfer-Encoding: x\r\n\r\nHTTP/1.1 103 B\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+            "204 None Close [] 77",
+        ),
+    ] {
+        assert_eq!(read([input.as_bytes()]), expected, "{input:?}");
+        assert_eq!(read(input.as_bytes().chunks(1)), expected, "{input:?}");
+    }
+}
+
+#[test]
+fn rejects_what_is_no_response() {
+    let status_line = "malformed status line: write \"HTTP/1.1 200 OK\", or \"Status: 200 OK\"";
+    for (input, expected) in [
+        ("A: b\r\n\r\n", format!("line 1: {status_line}: \"A: b\"")),
+        ("HTTP/2 200\r\n\r\n", format!("line 1: {status_line}: \"HTTP/2 200\"")),
+        ("\r\n", format!("line 1: {status_line}")),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "line 1: the status is not within 200 and 599".into()),
+        (
+            "HTTP/1.1 200 OK\r\nX: y\r\nContent-Type: a\r\nContent-Type: b\r\n\r\n",
+            "line 4: a second field where there can be only one: \"Content-Type: b\"".into(),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+            "in its head: there is more than one Content-Length".into(),
+        ),
+    ] {
+        assert_eq!(read([input.as_bytes()]), expected, "{input:?}");
+    }
+    let incomplete = Parser::new(Limits::default()).end();
+    assert_eq!(incomplete.cause, LineError::Nothing);
+}
+
+/// Parts of heads, good and bad ones.
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop::sample::select(vec![
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.0 404 X\n",
+        "HTTP/1.1 103 X\r\n\r\n",
+        "HTTP/1.1 101 X\r\n",
+        "Content-Length: 5\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Connection: close\r\n",
+        "\r\n",
+        "\r",
+        ":",
+        " ",
+        "\0",
+        "X",
+    ]);
+    prop::collection::vec(part, 0..7).prop_map(|parts| (parts.concat() + "\r\nbody").into_bytes())
+}
+
+proptest! {
+    #[test]
+    fn parts_do_not_change_the_result(input in input(), at in any::<prop::sample::Index>()) {
+        let (start, end) = input.split_at(at.index(input.len()));
+        prop_assert_eq!(read([start, end]), read([&*input]));
+        prop_assert_eq!(read(input.chunks(1)), read([&*input]));
+    }
+}

@@ -1,0 +1,80 @@
+//! The head of a response. CGI, FastCGI and SCGI have one grammar for it (RFC 3875 §6), and HTTP has another.
+
+use script::response as cgi;
+use taipan_http::client::{self as http, lines::FieldSection, lines::Limits};
+use taipan_http::framing::Framing;
+use taipan_http::head::Persistence;
+use taipan_http::status::Status;
+
+pub struct UpstreamHead {
+    pub status: Status,
+    /// `None`: the body ends where the output does.
+    pub framing: Framing,
+    /// Whether the connection can have another request after the response.
+    pub persistence: Persistence,
+    /// Without hop-by-hop fields.
+    pub fields: FieldSection,
+    /// RFC 3875 §6.2.2. HTTP has none.
+    pub is_local_redirect: bool,
+}
+
+pub enum HeadParser {
+    Cgi(cgi::Parser),
+    Http(http::Parser),
+}
+
+pub enum Step {
+    More(HeadParser),
+    /// So many bytes of the last input belong to the head.
+    Head(UpstreamHead, usize),
+    /// With the broken rule.
+    Rejected(String),
+}
+
+impl HeadParser {
+    pub fn cgi() -> HeadParser {
+        HeadParser::Cgi(cgi::Parser::new(Limits::default()))
+    }
+
+    pub fn http() -> HeadParser {
+        HeadParser::Http(http::Parser::new(Limits::default()))
+    }
+
+    pub fn receive(self, input: &[u8]) -> Step {
+        match self {
+            HeadParser::Cgi(parser) => match parser.receive(input) {
+                cgi::Step::More(parser) => Step::More(HeadParser::Cgi(parser)),
+                cgi::Step::Head(head, used) => Step::Head(head.into(), used),
+                cgi::Step::Rejected(error) => Step::Rejected(error.to_string()),
+            },
+            HeadParser::Http(parser) => match parser.receive(input) {
+                http::Step::More(parser) => Step::More(HeadParser::Http(parser)),
+                http::Step::Head(head, used) => Step::Head(head.into(), used),
+                http::Step::Rejected(error) => Step::Rejected(error.to_string()),
+            },
+        }
+    }
+
+    /// The rule that the end of the output breaks.
+    pub fn end(self) -> String {
+        match self {
+            HeadParser::Cgi(parser) => parser.end().to_string(),
+            HeadParser::Http(parser) => parser.end().to_string(),
+        }
+    }
+}
+
+impl From<cgi::Head> for UpstreamHead {
+    fn from(head: cgi::Head) -> UpstreamHead {
+        let cgi::Head { kind, status, framing, fields } = head;
+        let is_local_redirect = kind == cgi::Kind::LocalRedirect;
+        UpstreamHead { status, framing, persistence: Persistence::Close, fields, is_local_redirect }
+    }
+}
+
+impl From<http::Head> for UpstreamHead {
+    fn from(head: http::Head) -> UpstreamHead {
+        let http::Head { status, framing, persistence, fields } = head;
+        UpstreamHead { status, framing, persistence, fields, is_local_redirect: false }
+    }
+}
