@@ -21,9 +21,9 @@ use crate::ipc::{Channel, Form, GenerationEvent, InheritedConnection, MasterComm
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
-use crate::restart_limit::{self, RestartLimit};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
+use crate::supervisor::{self, RestartLimit};
 use crate::worker::{self, Start, WorkerCommand};
 use crate::{connection, sys};
 
@@ -131,7 +131,7 @@ fn begin(beginning: Beginning) -> Result<Workers, Vec<String>> {
         roots,
         began: Instant::now(),
         phase: Phase::Starting,
-        restart_limit: RestartLimit::default(),
+        restart_limit: RestartLimit::of_servers(),
     };
     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
     for sockets in sockets {
@@ -359,10 +359,7 @@ impl Workers {
             Phase::Starting => return Err(io::Error::other(what)),
             Phase::Serving => {
                 let pause = self.restart_limit.count(Instant::now());
-                log::error(format_args!(
-                    "{what}; another one takes its place {}",
-                    restart_limit::text(pause)
-                ));
+                log::error(format_args!("{what}; another one takes its place {}", supervisor::text(pause)));
                 State::Failed(tokio::time::Instant::now() + pause)
             }
             Phase::Leaving => {
@@ -548,7 +545,7 @@ mod tests {
             roots,
             began: Instant::now(),
             phase,
-            restart_limit: RestartLimit::default(),
+            restart_limit: RestartLimit::of_servers(),
         };
         (workers, far_end)
     }

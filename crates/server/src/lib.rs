@@ -53,8 +53,9 @@ pub mod sandbox;
 pub mod control;
 pub mod flags;
 pub mod ipc;
-pub mod restart_limit;
+pub mod supervisor;
 
+pub mod admission;
 pub mod announce;
 pub mod buffer;
 pub mod clock;

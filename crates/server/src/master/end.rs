@@ -15,7 +15,7 @@ use super::{GRACE, Master, Phase, could_not_start};
 use crate::control::Control;
 use crate::ipc::MasterCommand;
 use crate::spawner::cgroup;
-use crate::{log, privileged_file, restart_limit, spawner};
+use crate::{log, privileged_file, spawner, supervisor};
 
 impl Master {
     /// Has every process end, and with the last of them this one.
@@ -142,7 +142,7 @@ impl Master {
     pub(super) fn crashed(&mut self, end: &str) {
         let now = Instant::now();
         let pause = self.restart_limit.count(now);
-        let next = restart_limit::text(pause);
+        let next = supervisor::text(pause);
         log::error(format_args!("the serving process has ended: {end}; another one is started {next}"));
         self.restart = Some(now + pause);
     }

@@ -39,7 +39,7 @@ use crate::flags::Serve;
 use crate::generation::INTERRUPTED;
 use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
-use crate::restart_limit::RestartLimit;
+use crate::supervisor::RestartLimit;
 use crate::{sandbox, start, terminal};
 use change::{Change, Preparation, Why};
 use notify::Notify;
@@ -183,7 +183,7 @@ impl Master {
             again: None,
             predecessor,
             successor: None,
-            restart_limit: RestartLimit::default(),
+            restart_limit: RestartLimit::of_servers(),
             restart: None,
             next_ping: None,
             phase: Phase::Keeping,

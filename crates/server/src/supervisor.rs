@@ -1,0 +1,118 @@
+//! When a child that has ended is started again, and when a child that is to end is killed. Children are processes and
+//! workers. Pure: the time is handed in, and the caller starts, signals and reaps.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The pause before the next start: none after the first end, `first` after the second one, and twice as long after
+/// each further one, up to `longest`. Starts are never given up: the cause may pass, and until then some requests are
+/// answered.
+#[derive(Debug)]
+pub struct RestartLimit {
+    first: Duration,
+    longest: Duration,
+    /// Older ends do not count. `None`: all of them do, until `reset`.
+    within: Option<Duration>,
+    /// Those that count, the last one first.
+    ends: VecDeque<Instant>,
+    not_before: Option<Instant>,
+}
+
+impl RestartLimit {
+    /// For workers, and for processes that serve: ends count for a minute.
+    pub fn of_servers() -> RestartLimit {
+        RestartLimit {
+            within: Some(Duration::from_secs(60)),
+            ..RestartLimit::new(Duration::from_millis(500), Duration::from_secs(4))
+        }
+    }
+
+    /// For the processes of an application: ends count until one of them serves.
+    pub fn of_applications() -> RestartLimit {
+        RestartLimit::new(Duration::from_millis(100), Duration::from_secs(30))
+    }
+
+    fn new(first: Duration, longest: Duration) -> RestartLimit {
+        RestartLimit { first, longest, within: None, ends: VecDeque::new(), not_before: None }
+    }
+
+    /// Counts one more end. Returns the pause before the next start.
+    pub fn count(&mut self, now: Instant) -> Duration {
+        if let Some(within) = self.within {
+            self.ends.retain(|then| now.duration_since(*then) < within);
+        }
+        self.ends.push_front(now);
+        let pause = match self.ends.len() {
+            1 => Duration::ZERO,
+            n => self.first.saturating_mul(1 << (n - 2)).min(self.longest),
+        };
+        if pause == self.longest {
+            // More of them would not lengthen the pause.
+            self.ends.pop_back();
+        }
+        self.not_before = Some(now + pause);
+        pause
+    }
+
+    /// Counts from the beginning: a child has done its work. A pause that has begun lasts.
+    pub fn reset(&mut self) {
+        self.ends.clear();
+    }
+
+    /// Ends that count, as far as they lengthen the pause.
+    pub fn ends(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The end of the pause, if it is still to come.
+    pub fn pause(&self, now: Instant) -> Option<Instant> {
+        self.not_before.filter(|until| now < *until)
+    }
+}
+
+/// When the next start is due, for a log line.
+pub fn text(pause: Duration) -> String {
+    if pause.is_zero() { "at once".to_owned() } else { format!("in {} s", pause.as_secs_f32()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pause after the last of these ends.
+    fn pause(mut limit: RestartLimit, ends: &[u64]) -> u128 {
+        let start = Instant::now();
+        let pauses = ends.iter().map(|seconds| limit.count(start + Duration::from_secs(*seconds)));
+        pauses.last().unwrap_or_default().as_millis()
+    }
+
+    #[test]
+    fn lengthens_the_pause_with_each_end_within_a_minute_up_to_four_seconds() {
+        let check = |ends: &[u64], expected| {
+            assert_eq!(pause(RestartLimit::of_servers(), ends), expected, "{ends:?}");
+        };
+        check(&[0], 0);
+        check(&[0, 1], 500);
+        check(&[0, 1, 2], 1000);
+        check(&[0, 1, 2, 3], 2000);
+        check(&[0, 1, 2, 3, 4], 4000);
+        check(&(0..50).collect::<Vec<_>>(), 4000);
+        check(&[0, 1, 2, 3, 63], 0);
+        check(&[0, 1, 2, 3, 62], 500);
+        check(&[0, 61, 122, 183], 0);
+    }
+
+    #[test]
+    fn lengthens_the_pause_of_an_application_up_to_thirty_seconds_until_one_of_its_processes_serves() {
+        for (ends, expected) in [(1, 0), (2, 100), (3, 200), (10, 25_600), (11, 30_000), (99, 30_000)] {
+            let ends: Vec<u64> = (0..ends).map(|n| n * 3600).collect();
+            assert_eq!(pause(RestartLimit::of_applications(), &ends), expected, "{}", ends.len());
+        }
+        let (mut limit, now) = (RestartLimit::of_applications(), Instant::now());
+        (0..3).for_each(|_| _ = limit.count(now));
+        limit.reset();
+        assert_eq!(limit.pause(now), Some(now + Duration::from_millis(200)), "it has begun");
+        assert_eq!(limit.pause(now + Duration::from_millis(200)), None);
+        assert_eq!(limit.count(now), Duration::ZERO);
+    }
+}
