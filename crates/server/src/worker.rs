@@ -126,7 +126,7 @@ async fn live(
         tasks.spawn_local(spawner.clone().listen());
     }
     for pool in &connections.responder.upstreams.pools {
-        tasks.spawn_local(pool.clone().listen());
+        tasks.spawn_local(pool.clone().run());
     }
     let disk = connections.services.disk.clone();
     tasks.spawn_local(disk.close_files(closing));

@@ -211,7 +211,10 @@ impl Balancer {
                 if waits > self.application.queue
                     && let Some(last) = self.waiting.borrow_mut().pop_back()
                 {
-                    self.tell(last.member, PoolEvent::Rejected { number: last.number, why: PoolError::Full });
+                    self.tell(
+                        last.member,
+                        PoolEvent::Rejected { number: last.number, why: PoolError::QueueFull },
+                    );
                 }
             }
             PoolRequest::Cancel { number } => {

@@ -1,9 +1,8 @@
-//! A connection that several requests are on at a time, as an application may offer it that speaks FastCGI.
-//! A task of its own sends what they have to say, reads what is answered, and keeps for each of them what is
-//! for it until that is taken.
+//! A FastCGI connection that several requests share, each as a stream. One task sends what the streams write, reads
+//! what the application sends, and buffers it for each stream until the stream takes it.
 //!
-//! FastCGI has no way to let one request wait and not the others. Where too much has come that is not taken,
-//! nothing more is read for anybody.
+//! FastCGI has no flow control for one stream. When a stream has buffered too much, nothing more is read for any of
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -23,68 +22,65 @@ use super::{Checkout, Pool, PooledConnection};
 use crate::buffer::append;
 use crate::services::Services;
 
-/// Bytes of an answer that its client has not taken, and then nothing more is read.
-const INBOX: usize = (memory::SHARED - memory::BUFFER - memory::SCRIPT) as usize;
-/// Bytes that are to be sent, and then requests wait with more. One more piece may come to them.
-const OUT: usize = memory::SCRIPT as usize;
-/// Reads at one go.
-const READS: usize = 16;
+/// Bytes that one stream buffers of a response. Nothing more is read then.
+const MAX_RECEIVED: usize = (memory::SHARED - memory::BUFFER - memory::SCRIPT) as usize;
+/// Bytes that wait to be sent. No stream may write more then; what is written at once can exceed it.
+const MAX_UNSENT: usize = memory::SCRIPT as usize;
+const READS_PER_TURN: usize = 16;
 
 pub struct SharedConnection {
     endpoint: EndpointId,
     pool: Rc<Pool>,
     /// `None`: it is over.
     connection: RefCell<Option<PooledConnection>>,
-    out: RefCell<Out>,
-    /// Of requests that are under way and wanted.
+    unsent: RefCell<Unsent>,
+    /// Open streams that a request waits for.
     inboxes: RefCell<Vec<Rc<Inbox>>>,
-    /// Those who have a share and have not said anything yet.
-    unbegun: Cell<u16>,
-    /// Had it been kept, and has nothing been said on it since?
-    kept: Cell<bool>,
-    /// The task of it.
+    /// Streams whose request is still to be sent.
+    reserved: Cell<u16>,
+    /// Was it kept from an earlier request, and has nothing been sent on it since?
+    is_reused: Cell<bool>,
     driver: RefCell<Option<Waker>>,
-    /// Those who wait for room in `out`.
+    /// Streams that wait until they may write.
     writers: RefCell<Vec<Waker>>,
 }
 
-/// Whole records, from where they have been sent.
+/// Whole records that are to be sent.
 #[derive(Default)]
-struct Out {
+struct Unsent {
     bytes: Vec<u8>,
     sent: usize,
-    /// That were sent before these.
+    /// Bytes sent before the first of `bytes`.
     before: u64,
-    /// Nobody takes any more.
+    /// The application receives no more.
     is_closed: bool,
 }
 
-/// One request's part of it. Dropping it aborts what has not ended.
+/// One request on the connection. Dropping it aborts the request if it has not ended.
 pub struct FastCgiStream {
-    shared: Rc<SharedConnection>,
-    part: Part,
+    connection: Rc<SharedConnection>,
+    state: StreamState,
 }
 
-enum Part {
-    /// It has its place, and has said nothing.
-    Kept,
-    Begun(Rc<Inbox>),
-    /// The connection was over before it began.
+enum StreamState {
+    Reserved,
+    Open(Rc<Inbox>),
+    /// The connection ended before the request was sent.
     Lost,
 }
 
 struct Inbox {
     id: RequestId,
-    /// Where its head ends, in bytes of all that is ever sent.
-    head: u64,
-    /// It was the first on a connection that had been kept.
-    is_used: bool,
-    heard: RefCell<StreamData>,
-    has_answered: Cell<bool>,
+    /// Where the head of the request ends, in bytes since the connection was opened.
+    head_end: u64,
+    /// Is this the first request on a connection that was kept?
+    is_reused: bool,
+    received: RefCell<StreamData>,
+    has_response: Cell<bool>,
     reader: RefCell<Option<Waker>>,
 }
 
-/// What has come for one request.
+/// What the application has sent for one stream.
 #[derive(Default)]
 pub struct StreamData {
     pub stdout: Vec<u8>,
@@ -94,64 +90,64 @@ pub struct StreamData {
 
 #[derive(Clone, Copy)]
 pub enum StreamEnd {
-    /// With what a program would have exited with.
+    /// With the status that a program would have exited with.
     Whole(ProtocolStatus, u32),
-    /// The connection has broken, or this rule of FastCGI has been.
+    /// The connection broke, or the application broke this rule of FastCGI.
     Broken(Option<ClientError>),
 }
 
 impl SharedConnection {
-    /// Asks the application what it can do, unless it has been asked on this connection.
+    /// Asks the application for its capabilities, once per connection.
     pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
-        let (mut out, kept) = (Out::default(), Cell::new(connection.is_used()));
-        connection.records.get_or_insert_with(|| {
+        let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.requests > 0));
+        connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
             client.set_concurrency(1);
-            client.query_capabilities(&mut out.bytes);
+            client.query_capabilities(&mut unsent.bytes);
             Box::new(client)
         });
         let shared = Rc::new(SharedConnection {
             endpoint,
             pool,
             connection: RefCell::new(Some(connection)),
-            out: RefCell::new(out),
+            unsent: RefCell::new(unsent),
             inboxes: RefCell::default(),
-            unbegun: Cell::new(0),
-            kept,
+            reserved: Cell::new(0),
+            is_reused,
             driver: RefCell::default(),
             writers: RefCell::default(),
         });
-        let share = shared.share();
+        let stream = shared.reserve();
         shared.pool.shared.borrow_mut().push(shared.clone());
         let services = services.clone();
         spawn_local(async move { poll_fn(|cx| shared.poll(cx, &services)).await });
-        share
+        stream
     }
 
     pub fn endpoint(&self) -> EndpointId {
         self.endpoint
     }
 
-    /// Can another request be on it?
-    pub fn has_room(&self) -> bool {
+    /// Can it take another request?
+    pub fn has_capacity(&self) -> bool {
         let Some(connection) = &*self.connection.borrow() else { return false };
-        let Some(client) = &connection.records else { return false };
-        let most = client.concurrent().min(self.pool.multiplex.get());
-        let unbegun = self.unbegun.get();
+        let Some(client) = &connection.fastcgi else { return false };
+        let limit = client.concurrent().min(self.pool.multiplex.get());
+        let reserved = self.reserved.get();
         let left = connection.lease.requests.saturating_sub(connection.requests);
-        client.running() + unbegun < most
-            && u64::from(unbegun) < left
-            && !connection.is_to_end()
-            && !connection.is_wanted_back()
-            && !self.pool.is_avoided(self.endpoint)
-            && self.out.borrow().has_room()
+        client.running() + reserved < limit
+            && u64::from(reserved) < left
+            && !connection.is_spent()
+            && !connection.is_recalled()
+            && !self.pool.acquisitions.borrow().is_avoided(self.endpoint)
+            && self.unsent.borrow().has_space()
     }
 
-    /// Where there is room.
-    pub fn share(self: &Rc<SharedConnection>) -> FastCgiStream {
-        self.unbegun.set(self.unbegun.get() + 1);
-        FastCgiStream { shared: self.clone(), part: Part::Kept }
+    /// A stream for one request. Only where there is capacity.
+    pub fn reserve(self: &Rc<SharedConnection>) -> FastCgiStream {
+        self.reserved.set(self.reserved.get() + 1);
+        FastCgiStream { connection: self.clone(), state: StreamState::Reserved }
     }
 
     /// Ready when the connection is over.
@@ -159,7 +155,7 @@ impl SharedConnection {
         *self.driver.borrow_mut() = Some(cx.waker().clone());
         self.poll_send(cx);
         if let Err(error) = self.poll_read(cx, services) {
-            self.breaks(error);
+            self.fail(error);
         }
         self.settle();
         if self.connection.borrow().is_some() { Poll::Pending } else { Poll::Ready(()) }
@@ -167,31 +163,31 @@ impl SharedConnection {
 
     fn poll_send(&self, cx: &mut Context<'_>) {
         let Some(connection) = &*self.connection.borrow() else { return };
-        let out = &mut *self.out.borrow_mut();
-        match connection.poll_send(cx, &out.bytes, &mut out.sent) {
-            Poll::Ready(Ok(())) => out.forget_sent(),
+        let unsent = &mut *self.unsent.borrow_mut();
+        match connection.poll_send(cx, &unsent.bytes, &mut unsent.sent) {
+            Poll::Ready(Ok(())) => unsent.drop_sent(),
             Poll::Ready(Err(_)) => {
-                // Whoever reads finds out what is the matter.
-                out.is_closed = true;
-                out.sent = out.bytes.len();
-                out.forget_sent();
+                // Reading finds the cause.
+                unsent.is_closed = true;
+                unsent.sent = unsent.bytes.len();
+                unsent.drop_sent();
             }
-            Poll::Pending if out.sent >= OUT => out.forget_sent(),
+            Poll::Pending if unsent.sent >= MAX_UNSENT => unsent.drop_sent(),
             Poll::Pending => {}
         }
-        if out.has_room() || out.is_closed {
-            self.writers.take().into_iter().for_each(Waker::wake);
+        if unsent.has_space() || unsent.is_closed {
+            self.wake_writers();
         }
     }
 
-    /// Errors: the end of the connection, and whose fault that is.
+    /// Errors: the end of the connection, with the rule that the application broke.
     fn poll_read(&self, cx: &mut Context<'_>, services: &Services) -> Result<(), Option<ClientError>> {
-        for _ in 0..READS {
-            if self.inboxes.borrow().iter().any(|inbox| inbox.heard.borrow().is_full()) {
+        for _ in 0..READS_PER_TURN {
+            if self.inboxes.borrow().iter().any(|inbox| inbox.received.borrow().is_full()) {
                 return Ok(());
             }
-            let mut place = self.connection.borrow_mut();
-            let Some(PooledConnection { stream, records: Some(client), .. }) = &mut *place else {
+            let mut connection = self.connection.borrow_mut();
+            let Some(PooledConnection { stream, fastcgi: Some(client), .. }) = &mut *connection else {
                 return Ok(());
             };
             let Poll::Ready(ready) = stream.poll_read_ready(cx) else { return Ok(()) };
@@ -200,14 +196,14 @@ impl SharedConnection {
             let read = ready.map(|mut ready| {
                 let read = ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *space, RecvFlags::DONTWAIT)?.0));
                 if matches!(read, Ok(Ok(n)) if 0 < n && n < space.len()) {
-                    // That was all there is; what comes later is told of.
+                    // The socket is empty now, and the next bytes are a new event.
                     ready.clear_ready();
                 }
                 read
             });
             match read {
                 Ok(Ok(Ok(0))) | Err(_) => return Err(None),
-                Ok(Ok(Ok(n))) => self.hear(client, &space[..n])?,
+                Ok(Ok(Ok(n))) => self.receive(client, &space[..n])?,
                 Ok(Ok(Err(error))) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Ok(Err(_))) => return Err(None),
                 Ok(Err(_would_block)) => {}
@@ -217,7 +213,7 @@ impl SharedConnection {
         Ok(())
     }
 
-    fn hear(&self, client: &mut Client, mut bytes: &[u8]) -> Result<(), ClientError> {
+    fn receive(&self, client: &mut Client, mut bytes: &[u8]) -> Result<(), ClientError> {
         loop {
             let (used, event) = client.receive(bytes)?;
             bytes = &bytes[used..];
@@ -225,14 +221,14 @@ impl SharedConnection {
                 Event::NeedMore => return Ok(()),
                 Event::Stdout(id, piece) => (id, piece, &[][..], None),
                 Event::Stderr(id, piece) => (id, &[][..], piece, None),
-                Event::End(id, ending, code) => {
-                    if ending == ProtocolStatus::CannotMultiplex {
+                Event::End(id, status, code) => {
+                    if status == ProtocolStatus::CannotMultiplex {
                         self.pool.multiplex.set(1);
                     }
-                    (id, &[][..], &[][..], Some(StreamEnd::Whole(ending, code)))
+                    (id, &[][..], &[][..], Some(StreamEnd::Whole(status, code)))
                 }
                 Event::Capabilities(found) if found.multiplexing == Some(Multiplexing::Yes) => {
-                    client.set_concurrency(found.requests.map_or(u16::MAX, |most| most.min(1024) as u16));
+                    client.set_concurrency(found.requests.map_or(u16::MAX, |limit| limit.min(1024) as u16));
                     continue;
                 }
                 // It need not be asked again.
@@ -242,84 +238,90 @@ impl SharedConnection {
                 }
             };
             let mut inboxes = self.inboxes.borrow_mut();
-            // Who has left is not told.
+            // An aborted stream has no inbox.
             let Some(at) = inboxes.iter().position(|inbox| inbox.id == id) else { continue };
-            let mut heard = inboxes[at].heard.borrow_mut();
-            append(&mut heard.stdout, stdout);
-            append(&mut heard.stderr, stderr);
-            heard.end = end;
-            drop(heard);
-            inboxes[at].has_answered.set(true);
+            let mut received = inboxes[at].received.borrow_mut();
+            append(&mut received.stdout, stdout);
+            append(&mut received.stderr, stderr);
+            received.end = end;
+            drop(received);
+            inboxes[at].has_response.set(true);
             inboxes[at].wake();
             if end.is_some() {
                 inboxes.swap_remove(at);
-                // What is left of its body is not wanted.
-                self.writers.take().into_iter().for_each(Waker::wake);
+                // The stream may wait to write the rest of its body, which is not wanted any more.
+                self.wake_writers();
             }
         }
     }
 
-    fn breaks(&self, error: Option<ClientError>) {
+    /// The connection has ended, with all its streams.
+    fn fail(&self, error: Option<ClientError>) {
         let Some(mut connection) = self.connection.take() else { return };
         for inbox in self.inboxes.take() {
-            if !inbox.has_answered.get() && !inbox.is_used {
-                connection.has_failed();
+            if !inbox.has_response.get() && !inbox.is_reused {
+                connection.mark_failed();
             }
-            inbox.heard.borrow_mut().end = Some(StreamEnd::Broken(error));
+            inbox.received.borrow_mut().end = Some(StreamEnd::Broken(error));
             inbox.wake();
         }
-        self.writers.take().into_iter().for_each(Waker::wake);
-        self.leave();
+        self.wake_writers();
+        self.remove_from_pool();
     }
 
-    /// Gives those who wait what room there is. Where nobody is on it any more, it is over.
+    /// Gives free streams to requests that wait. Without any stream, the connection is over.
     fn settle(self: &Rc<SharedConnection>) {
-        // Bounded by those who wait.
-        while self.has_room() {
-            let Some(waiting) = self.pool.take_first(self.endpoint) else { break };
-            self.pool.look_at_surplus();
-            // Whoever has left gives it back.
-            _ = waiting.tell.send(Ok(Checkout::Multiplexed(self.share())));
+        // Each turn takes a request out of the queue.
+        while self.has_capacity() {
+            let first = self.pool.acquisitions.borrow_mut().take_first(self.endpoint);
+            let Some(grant) = first else { break };
+            self.pool.on_fewer_waiting();
+            // If the request waits no more, this drops the stream.
+            _ = grant.send(Ok(Checkout::Multiplexed(self.reserve())));
         }
-        if self.unbegun.get() > 0 || !self.inboxes.borrow().is_empty() {
+        if self.reserved.get() > 0 || !self.inboxes.borrow().is_empty() {
             return;
         }
         let mut place = self.connection.borrow_mut();
-        let Some(PooledConnection { records: Some(client), .. }) = &*place else { return };
-        let mut out = self.out.borrow_mut();
-        let stays = client.closed().is_ok() && !out.is_closed;
-        if stays && !out.bytes.is_empty() {
+        let Some(PooledConnection { fastcgi: Some(client), .. }) = &*place else { return };
+        let mut unsent = self.unsent.borrow_mut();
+        let is_reusable = client.closed().is_ok() && !unsent.is_closed;
+        if is_reusable && !unsent.bytes.is_empty() {
             return;
         }
         let Some(connection) = place.take() else { return };
         drop(place);
-        self.leave();
-        self.wake();
-        if stays {
-            return connection.rest();
+        self.remove_from_pool();
+        self.wake_driver();
+        if is_reusable {
+            return connection.release();
         }
-        // All have left. That is said, if it can be at once; the end of the connection says it, too.
-        let Out { bytes, sent, .. } = &mut *out;
+        // The records that abort the streams are sent if that works at once. Otherwise closing the connection aborts them.
+        let Unsent { bytes, sent, .. } = &mut *unsent;
         _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), bytes, sent);
     }
 
-    fn leave(&self) {
+    fn remove_from_pool(&self) {
         self.pool.shared.borrow_mut().retain(|other| !std::ptr::eq(&**other, self));
     }
 
-    fn wake(&self) {
+    fn wake_driver(&self) {
         if let Some(driver) = &*self.driver.borrow() {
             driver.wake_by_ref();
         }
     }
+
+    fn wake_writers(&self) {
+        self.writers.take().into_iter().for_each(Waker::wake);
+    }
 }
 
-impl Out {
-    fn has_room(&self) -> bool {
-        self.bytes.len() - self.sent < OUT && !self.is_closed
+impl Unsent {
+    fn has_space(&self) -> bool {
+        self.bytes.len() - self.sent < MAX_UNSENT && !self.is_closed
     }
 
-    fn forget_sent(&mut self) {
+    fn drop_sent(&mut self) {
         self.bytes.drain(..self.sent);
         self.before += self.sent as u64;
         self.sent = 0;
@@ -333,14 +335,14 @@ impl Inbox {
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.heard.borrow().end.is_some()
+    fn has_ended(&self) -> bool {
+        self.received.borrow().end.is_some()
     }
 }
 
 impl StreamData {
     fn is_full(&self) -> bool {
-        self.stdout.len() + self.stderr.len() >= INBOX
+        self.stdout.len() + self.stderr.len() >= MAX_RECEIVED
     }
 
     fn is_empty(&self) -> bool {
@@ -350,124 +352,125 @@ impl StreamData {
 
 impl FastCgiStream {
     pub fn endpoint(&self) -> EndpointId {
-        self.shared.endpoint
+        self.connection.endpoint
     }
 
-    /// Is it the first on a connection that had been kept, which its endpoint may have closed meanwhile?
-    pub fn is_used(&self) -> bool {
-        matches!(&self.part, Part::Begun(inbox) if inbox.is_used)
+    /// Is this the first request on a connection that was kept? Then its endpoint may have closed it meanwhile.
+    pub fn is_reused(&self) -> bool {
+        matches!(&self.state, StreamState::Open(inbox) if inbox.is_reused)
     }
 
-    /// Says all but the body, once.
+    /// Sends the request, without its body. To be called once.
     pub fn begin(&mut self, role: Role, environment: &Environment) {
-        let shared = &*self.shared;
-        shared.unbegun.set(shared.unbegun.get() - 1);
-        let out = &mut *shared.out.borrow_mut();
+        let shared = &*self.connection;
+        shared.reserved.set(shared.reserved.get() - 1);
+        let unsent = &mut *shared.unsent.borrow_mut();
         let mut id = None;
         if let Some(connection) = &mut *shared.connection.borrow_mut()
-            && let Some(client) = &mut connection.records
+            && let Some(client) = &mut connection.fastcgi
         {
-            // Whether it stays is not the application's business, which would close it under others.
-            id = client.begin(role, Persistence::KeepAlive, environment, &mut out.bytes);
+            // Without FCGI_KEEP_CONN the application would close the connection under the other streams.
+            id = client.begin(role, Persistence::KeepAlive, environment, &mut unsent.bytes);
             connection.requests += u64::from(id.is_some());
         }
-        let head = out.before + out.bytes.len() as u64;
-        self.part = match id {
+        let head_end = unsent.before + unsent.bytes.len() as u64;
+        self.state = match id {
             Some(id) => {
                 let inbox = Rc::new(Inbox {
                     id,
-                    head,
-                    is_used: shared.kept.take(),
-                    heard: RefCell::default(),
-                    has_answered: Cell::default(),
+                    head_end,
+                    is_reused: shared.is_reused.take(),
+                    received: RefCell::default(),
+                    has_response: Cell::default(),
                     reader: RefCell::default(),
                 });
                 shared.inboxes.borrow_mut().push(inbox.clone());
-                Part::Begun(inbox)
+                StreamState::Open(inbox)
             }
-            None => Part::Lost,
+            None => StreamState::Lost,
         };
-        shared.wake();
+        shared.wake_driver();
     }
 
-    /// Has all of the head left?
+    /// Has all of the head been sent?
     pub fn is_connected(&self) -> bool {
-        let out = self.shared.out.borrow();
-        matches!(&self.part, Part::Begun(inbox) if inbox.head <= out.before + out.sent as u64)
+        let unsent = self.connection.unsent.borrow();
+        let sent = unsent.before + unsent.sent as u64;
+        matches!(&self.state, StreamState::Open(inbox) if inbox.head_end <= sent)
     }
 
-    /// Until more of the body has room. Errors: nothing of it is wanted any more.
-    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.running().is_none() || self.shared.out.borrow().is_closed {
+    /// Ready when more of the body may be written. Errors: the application wants no more of it.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.running().is_none() || self.connection.unsent.borrow().is_closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if self.shared.out.borrow().has_room() {
+        if self.connection.unsent.borrow().has_space() {
             return Poll::Ready(Ok(()));
         }
-        self.shared.writers.borrow_mut().push(cx.waker().clone());
+        self.connection.writers.borrow_mut().push(cx.waker().clone());
         Poll::Pending
     }
 
-    /// A piece of the body.
+    /// Sends a piece of the body.
     pub fn stdin(&self, bytes: &[u8]) {
-        self.say(|client, id, out| client.stdin(id, bytes, out));
+        self.write(|client, id, out| client.stdin(id, bytes, out));
     }
 
-    /// The body has ended.
+    /// Sends the end of the body.
     pub fn end_stdin(&self) {
-        self.say(|client, id, out| client.end_stdin(id, out));
+        self.write(|client, id, out| client.end_stdin(id, out));
     }
 
-    /// All that has come.
+    /// Takes all that the application has sent.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<StreamData> {
-        let Part::Begun(inbox) = &self.part else {
+        let StreamState::Open(inbox) = &self.state else {
             return Poll::Ready(StreamData { end: Some(StreamEnd::Broken(None)), ..StreamData::default() });
         };
-        let heard = &mut *inbox.heard.borrow_mut();
-        if heard.is_empty() {
+        let received = &mut *inbox.received.borrow_mut();
+        if received.is_empty() {
             *inbox.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        if heard.is_full() {
-            self.shared.wake();
+        if received.is_full() {
+            self.connection.wake_driver();
         }
-        let end = heard.end;
-        Poll::Ready(std::mem::replace(heard, StreamData { end, ..StreamData::default() }))
+        let end = received.end;
+        Poll::Ready(std::mem::replace(received, StreamData { end, ..StreamData::default() }))
     }
 
     /// The request, until it has ended.
     fn running(&self) -> Option<&Rc<Inbox>> {
-        match &self.part {
-            Part::Begun(inbox) if !inbox.is_over() => Some(inbox),
-            Part::Kept | Part::Begun(_) | Part::Lost => None,
+        match &self.state {
+            StreamState::Open(inbox) if !inbox.has_ended() => Some(inbox),
+            StreamState::Reserved | StreamState::Open(_) | StreamState::Lost => None,
         }
     }
 
-    fn say(&self, what: impl FnOnce(&mut Client, RequestId, &mut Vec<u8>)) {
-        let out = &mut *self.shared.out.borrow_mut();
+    fn write(&self, records: impl FnOnce(&mut Client, RequestId, &mut Vec<u8>)) {
+        let unsent = &mut *self.connection.unsent.borrow_mut();
         if let Some(inbox) = self.running()
-            && let Some(PooledConnection { records: Some(client), .. }) =
-                &mut *self.shared.connection.borrow_mut()
-            && !out.is_closed
+            && let Some(PooledConnection { fastcgi: Some(client), .. }) =
+                &mut *self.connection.connection.borrow_mut()
+            && !unsent.is_closed
         {
-            what(client, inbox.id, &mut out.bytes);
-            self.shared.wake();
+            records(client, inbox.id, &mut unsent.bytes);
+            self.connection.wake_driver();
         }
     }
 }
 
 impl Drop for FastCgiStream {
     fn drop(&mut self) {
-        let shared = &self.shared;
-        self.say(|client, id, out| client.abort(id, out));
-        match &self.part {
-            Part::Kept => shared.unbegun.set(shared.unbegun.get() - 1),
-            Part::Begun(inbox) => {
+        let shared = &self.connection;
+        self.write(|client, id, out| client.abort(id, out));
+        match &self.state {
+            StreamState::Reserved => shared.reserved.set(shared.reserved.get() - 1),
+            StreamState::Open(inbox) => {
                 shared.inboxes.borrow_mut().retain(|other| !Rc::ptr_eq(other, inbox));
-                // It may have been what kept the others from being read.
-                shared.wake();
+                // A full inbox kept the task from reading.
+                shared.wake_driver();
             }
-            Part::Lost => {}
+            StreamState::Lost => {}
         }
         shared.settle();
     }

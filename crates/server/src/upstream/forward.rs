@@ -108,7 +108,7 @@ async fn forward_to_application(
     let spooled = spooled.map(Rc::new);
     let (mut failed, mut again, mut repeated_alone) = (None, true, false);
     loop {
-        let way = pool.connection(failed).await;
+        let way = pool.check_out(failed).await;
         let way = way.map_err(|refusal| refused(services, request, application, refusal))?;
         let content = match (&spooled, body.length()) {
             (Some(spooled), _) => BodySource::File(spooled.clone()),
@@ -156,7 +156,7 @@ fn refused(
     services.counts.add(Count::ScriptsRefused, 1);
     match refusal {
         PoolError::Unreachable => Status::BAD_GATEWAY,
-        PoolError::Full | PoolError::TimedOut | PoolError::Failing | PoolError::Lost => {
+        PoolError::QueueFull | PoolError::TimedOut | PoolError::Failing | PoolError::Lost => {
             Status::SERVICE_UNAVAILABLE
         }
     }

@@ -112,11 +112,11 @@ impl ApplicationExchange {
         let (mut out, mut id) = (Vec::new(), None);
         match &request.call {
             Call::Records(environment) => {
-                way = way.shared(services);
+                way = way.share(services);
                 let is_empty = matches!(content, BodySource::Nothing);
                 match &mut way {
                     Checkout::Exclusive(connection) => {
-                        let client = connection.records.get_or_insert_with(|| Box::new(Client::new(1)));
+                        let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
                         let keep = if application.keep.is_zero() {
                             Persistence::Close
                         } else {
@@ -164,7 +164,7 @@ impl ApplicationExchange {
 
     /// Has its connection had a request before? Then its server may have closed it since.
     pub fn was_used(&self) -> bool {
-        self.way.borrow().as_ref().is_some_and(Checkout::is_used)
+        self.way.borrow().as_ref().is_some_and(Checkout::is_reused)
     }
 
     /// Does somebody hand the body on as it comes?
@@ -209,7 +209,7 @@ impl ApplicationExchange {
     pub fn blame(&self) {
         // Where others are on it, that is known already.
         if let Some(Checkout::Exclusive(connection)) = &mut *self.way.borrow_mut() {
-            connection.has_failed();
+            connection.mark_failed();
         }
     }
 
@@ -231,7 +231,7 @@ impl ApplicationExchange {
             Protocol::Scgi => false,
             Protocol::Http => stays,
         };
-        if all_sent && is_whole { connection.done() } else { connection.close() }
+        if all_sent && is_whole { connection.finish() } else { connection.close() }
     }
 
     /// Nobody wants the answer any more.
@@ -241,7 +241,7 @@ impl ApplicationExchange {
         let state = self.state.borrow();
         // In the middle of a record nothing else can be said; the end of the connection says it, too.
         if let (Some(id), Some(client), true) =
-            (state.id, &mut connection.records, state.out.is_empty() && self.connected.get())
+            (state.id, &mut connection.fastcgi, state.out.is_empty() && self.connected.get())
         {
             let mut out = Vec::new();
             client.abort(id, &mut out);
@@ -323,7 +323,7 @@ impl ApplicationExchange {
         let State { id, out, .. } = &mut *state;
         match (id, &*self.way.borrow()) {
             (_, Some(Checkout::Multiplexed(stream))) => stream.stdin(bytes),
-            (Some(id), Some(Checkout::Exclusive(PooledConnection { records: Some(client), .. }))) => {
+            (Some(id), Some(Checkout::Exclusive(PooledConnection { fastcgi: Some(client), .. }))) => {
                 client.stdin(*id, bytes, out);
             }
             (Some(_), _) => {}
@@ -341,7 +341,7 @@ impl ApplicationExchange {
         let State { id, out, .. } = &mut *state;
         match (id, &*self.way.borrow()) {
             (_, Some(Checkout::Multiplexed(stream))) => stream.end_stdin(),
-            (Some(id), Some(Checkout::Exclusive(PooledConnection { records: Some(client), .. }))) => {
+            (Some(id), Some(Checkout::Exclusive(PooledConnection { fastcgi: Some(client), .. }))) => {
                 client.end_stdin(*id, out);
             }
             _ => {}
@@ -356,7 +356,7 @@ impl ApplicationExchange {
         let way = self.way.borrow();
         let connection = match &*way {
             Some(Checkout::Exclusive(connection)) => connection,
-            Some(Checkout::Multiplexed(stream)) => return stream.poll_room(cx),
+            Some(Checkout::Multiplexed(stream)) => return stream.poll_writable(cx),
             None => return Poll::Ready(Ok(())),
         };
         let State { out, sent, .. } = &mut *self.state.borrow_mut();
@@ -432,7 +432,7 @@ impl ApplicationExchange {
         let mut state = self.state.borrow_mut();
         self.answered.set(self.answered.get() || !bytes.is_empty());
         let mut way = self.way.borrow_mut();
-        let Some(Checkout::Exclusive(PooledConnection { records: Some(client), .. })) = &mut *way else {
+        let Some(Checkout::Exclusive(PooledConnection { fastcgi: Some(client), .. })) = &mut *way else {
             if bytes.is_empty() {
                 // It is the answer's end, unless whoever reads it knows better.
                 state.ended = Some(Exit::Code(0));

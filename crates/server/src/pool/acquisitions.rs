@@ -1,0 +1,192 @@
+//! The requests of one worker that wait for a connection, and what the worker has asked its pool for. The worker
+//! acquires a connection for each request that waits, but any connection may go to any of them: the first that is free
+//! serves the first that waits. Pure: knows neither sockets nor clocks.
+
+use std::collections::VecDeque;
+
+use super::message::{EndpointId, PoolRequest};
+use crate::admission::{AdmissionQueue, Ticket};
+
+/// `G` is how a waiting request is granted its connection.
+pub struct Acquisitions<G> {
+    waiting: AdmissionQueue<Waiter<G>>,
+    /// What the pool has been asked for and has not answered, the oldest first.
+    requested: VecDeque<Ticket>,
+}
+
+struct Waiter<G> {
+    avoid: Option<EndpointId>,
+    grant: G,
+}
+
+impl<G> Acquisitions<G> {
+    /// The pool, not the worker, limits how many wait.
+    pub fn new() -> Acquisitions<G> {
+        Acquisitions { waiting: AdmissionQueue::new(usize::MAX), requested: VecDeque::new() }
+    }
+
+    /// Requests that wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Adds a request, and also returns what to send to the pool. `avoid` is an endpoint that has just failed.
+    pub fn push(&mut self, avoid: Option<EndpointId>, grant: G) -> (Ticket, Option<PoolRequest>) {
+        let ticket = self.waiting.push(Waiter { avoid, grant });
+        // An earlier request may have left an acquisition behind. One that avoids an endpoint needs its own.
+        let acquires = avoid.is_some() || self.requested.len() < self.waiting.len();
+        (ticket, acquires.then(|| self.acquire(ticket, avoid)))
+    }
+
+    /// Removes a request that waits no more. `None`: it had its connection.
+    pub fn remove(&mut self, ticket: Ticket) -> Option<G> {
+        self.waiting.remove(ticket).map(|waiter| waiter.grant)
+    }
+
+    /// The request that gets the connection which the pool gives for `ticket`.
+    pub fn on_leased(&mut self, ticket: Ticket, endpoint: EndpointId) -> Option<G> {
+        self.requested.retain(|requested| *requested != ticket);
+        // The pool knows that this request avoids the endpoint, and has no other.
+        let own = self.waiting.take(|own, waiter| own == ticket && waiter.avoid.is_some());
+        own.map(|waiter| waiter.grant).or_else(|| self.take_first(endpoint))
+    }
+
+    /// The request that fails because the pool rejects `ticket`, and what to send to the pool for another one.
+    pub fn on_rejected(&mut self, ticket: Ticket) -> (Option<G>, Option<PoolRequest>) {
+        self.requested.retain(|requested| *requested != ticket);
+        let own = self.remove(ticket);
+        if self.requested.len() >= self.waiting.len() {
+            return (own, None);
+        }
+        // A later request has relied on this acquisition.
+        let without = self.waiting.iter().find(|(ticket, _)| !self.requested.contains(ticket));
+        let without = without.map(|(ticket, waiter)| (ticket, waiter.avoid));
+        (own, without.map(|(ticket, avoid)| self.acquire(ticket, avoid)))
+    }
+
+    /// The first request that does not avoid `endpoint`.
+    pub fn take_first(&mut self, endpoint: EndpointId) -> Option<G> {
+        self.waiting.take(|_, waiter| waiter.avoid != Some(endpoint)).map(|waiter| waiter.grant)
+    }
+
+    /// Does a request wait for another endpoint than this one? It gets this one when nothing else uses it.
+    pub fn is_avoided(&self, endpoint: EndpointId) -> bool {
+        self.waiting.iter().any(|(_, waiter)| waiter.avoid == Some(endpoint))
+    }
+
+    /// Acquisitions that no request needs: a connection of the worker itself was free sooner.
+    pub fn surplus(&self) -> usize {
+        self.requested.len().saturating_sub(self.waiting.len())
+    }
+
+    /// Takes back the latest acquisitions that no request needs, and returns what to send to the pool. A request that
+    /// avoids an endpoint keeps its own: it may get no other connection.
+    pub fn cancel_surplus(&mut self) -> Vec<PoolRequest> {
+        let mut cancelled = Vec::new();
+        for at in (0..self.requested.len()).rev() {
+            let avoids = |(ticket, waiter): (Ticket, &Waiter<G>)| {
+                ticket == self.requested[at] && waiter.avoid.is_some()
+            };
+            if self.surplus() > 0 && !self.waiting.iter().any(avoids) {
+                cancelled.extend(self.requested.remove(at).map(|number| PoolRequest::Cancel { number }));
+            }
+        }
+        cancelled
+    }
+
+    /// The pool has gone: dropping its grant fails each request.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    fn acquire(&mut self, number: Ticket, avoid: Option<EndpointId>) -> PoolRequest {
+        self.requested.push_back(number);
+        PoolRequest::Acquire { number, avoid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What happens to a worker that acquires connections. Tickets are counted from 1, and each grant is its ticket.
+    #[derive(Debug, Clone, Copy)]
+    enum Event {
+        Push(Option<EndpointId>),
+        Leave(Ticket),
+        Leased(Ticket, EndpointId),
+        Rejected(Ticket),
+        /// A connection of the worker itself is free.
+        Free(EndpointId),
+        CancelSurplus,
+    }
+    use Event::*;
+
+    /// What comes of it: the request that gets the connection, or fails, and what is sent to the pool.
+    fn run(events: &[Event]) -> Vec<String> {
+        let (mut acquisitions, mut pushed) = (Acquisitions::new(), 0);
+        let mut on = |event| -> (Option<Ticket>, Vec<PoolRequest>) {
+            match event {
+                Push(avoid) => {
+                    pushed += 1;
+                    let (ticket, request) = acquisitions.push(avoid, pushed);
+                    assert_eq!(ticket, pushed);
+                    (None, request.into_iter().collect())
+                }
+                Leave(ticket) => {
+                    assert_eq!(acquisitions.remove(ticket), Some(ticket));
+                    (None, Vec::new())
+                }
+                Leased(ticket, endpoint) => (acquisitions.on_leased(ticket, endpoint), Vec::new()),
+                Rejected(ticket) => {
+                    let (grant, request) = acquisitions.on_rejected(ticket);
+                    (grant, request.into_iter().collect())
+                }
+                Free(endpoint) => (acquisitions.take_first(endpoint), Vec::new()),
+                CancelSurplus => (None, acquisitions.cancel_surplus()),
+            }
+        };
+        let text = |request: PoolRequest| match request {
+            PoolRequest::Acquire { number, avoid: None } => format!("acquire {number}"),
+            PoolRequest::Acquire { number, avoid: Some(endpoint) } => {
+                format!("acquire {number} but {endpoint}")
+            }
+            PoolRequest::Cancel { number } => format!("cancel {number}"),
+            other => format!("{other:?}"),
+        };
+        let mut found = Vec::new();
+        for event in events {
+            let (grant, requests) = on(*event);
+            found.extend(grant.map(|ticket| format!("to {ticket}")));
+            found.extend(requests.into_iter().map(text));
+        }
+        found
+    }
+
+    #[test]
+    fn acquires_a_connection_for_each_request_that_waits_and_serves_the_first_one() {
+        let check = |events: &[Event], expected: &[&str]| assert_eq!(run(events), expected, "{events:?}");
+        check(&[Push(None), Leased(1, 7)], &["acquire 1", "to 1"]);
+        check(&[Push(None), Push(None), Leased(2, 7)], &["acquire 1", "acquire 2", "to 1"]);
+        // A later request takes over the acquisition of one that was served by a free connection, or has left.
+        check(&[Push(None), Free(7), Push(None), Leased(1, 7)], &["acquire 1", "to 1", "to 2"]);
+        check(&[Push(None), Leave(1), Push(None), Rejected(1)], &["acquire 1", "acquire 2"]);
+        check(&[Push(None), Leave(1), CancelSurplus], &["acquire 1", "cancel 1"]);
+        check(&[Push(None), CancelSurplus], &["acquire 1"]);
+        check(&[Push(None), Push(None), Leave(1), CancelSurplus], &["acquire 1", "acquire 2", "cancel 2"]);
+        check(&[Push(None), Rejected(1)], &["acquire 1", "to 1"]);
+    }
+
+    #[test]
+    fn keeps_a_request_away_from_the_endpoint_that_it_avoids_unless_the_pool_has_no_other() {
+        let check = |events: &[Event], expected: &[&str]| assert_eq!(run(events), expected, "{events:?}");
+        let (avoiding, acquire) = (Push(Some(7)), "acquire 1 but 7");
+        check(&[avoiding, Free(7), Free(8)], &[acquire, "to 1"]);
+        check(&[avoiding, Leased(1, 7)], &[acquire, "to 1"]);
+        // It acquires its own connection even if another acquisition is left, and keeps that.
+        let second = [Push(None), Free(7), avoiding, CancelSurplus, Leased(2, 7)];
+        check(&second, &["acquire 1", "to 1", "acquire 2 but 7", "cancel 1", "to 2"]);
+        let third = [Push(None), Free(7), avoiding, Push(None), Rejected(1), Leased(2, 7)];
+        check(&third, &["acquire 1", "to 1", "acquire 2 but 7", "acquire 3", "to 2"]);
+    }
+}
