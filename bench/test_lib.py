@@ -16,7 +16,7 @@ from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
+from lib import debian, page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
 from lib.machine import BenchError  # noqa: E402
 from lib.measure import Figures  # noqa: E402
 from lib.results import Cell, Line  # noqa: E402
@@ -96,9 +96,9 @@ class Pages(unittest.TestCase):
 
     def test_the_table_shows_taipan_in_microseconds_and_others_as_ratios(self) -> None:
         block = page.full_table(self.results())
-        self.assertIn("|  | taipan | nginx |", block)
-        self.assertIn("keep-alive | 2.00 µs | 2.50 (99.50 %) |", block)
-        self.assertIn("| lowest availability | 100 % | 99.50 % |", block)
+        self.assertIn("|  | client | taipan | nginx |", block)
+        self.assertIn("keep-alive | taipan-bench | 2.00 µs | 2.50 (99.50 %) |", block)
+        self.assertIn("| lowest availability |  | 100 % | 99.50 % |", block)
         self.assertIn("h2o: not installed", block)
 
     def test_the_readme_has_ten_rows_and_bench_has_all(self) -> None:
@@ -110,19 +110,24 @@ class Pages(unittest.TestCase):
         shown = results.gathered(ABOUT, both)
         for table, expected in ((page.short_table(shown), False), (page.full_table(shown), True)):
             self.assertIn("| 2448 bytes", table)
-            self.assertIn(f"| {page.SLOW_READERS} | 1 |", table)
+            self.assertIn(f"| {page.SLOW_READERS} | taipan-bench | 1 |", table)
             self.assertEqual("| 4096 bytes" in table, expected)
 
-    def test_the_table_shows_the_ratio_with_the_client_if_it_is_opposite(self) -> None:
-        for theirs, client, expected in ((1, 9, "0.50 / 1.67"), (1, 4, "0.50"), (3, 9, "1.50")):
-            with self.subTest(theirs=theirs, client=client):
+    def test_the_table_shows_the_ratio_with_the_client_if_it_is_opposite_or_the_file_is_large(self) -> None:
+        for row, theirs, client, shown, expected in (
+            ("small", 1, 9, "taipan-bench | 2.00 µs", "0.50 / 1.67"),
+            ("small", 1, 4, "taipan-bench | 2.00 µs", "0.50"),
+            ("small", 3, 9, "taipan-bench | 2.00 µs", "1.50"),
+            ("medium", 3, 9, "taipan-bench | 2.00 / 6.00 µs", "1.50 / 2.00"),
+        ):
+            with self.subTest(row=row, theirs=theirs, client=client):
                 cells = {
                     "taipan": Cell([replace(figures(2), client_us=4)]),
                     "nginx": Cell([replace(figures(theirs), client_us=client)]),
                 }
-                lines = [Line(ROWS["small"], ROWS["small"].parts[0], cells)]
+                lines = [Line(ROWS[row], ROWS[row].parts[0], cells)]
                 block = page.full_table(results.gathered(ABOUT, lines))
-                self.assertIn(f"keep-alive | 2.00 µs | {expected} |", block)
+                self.assertIn(f"keep-alive | {shown} | {expected} |", block)
 
     def test_replaces_only_the_text_between_the_markers(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -137,6 +142,25 @@ class Pages(unittest.TestCase):
             readme.write_text("no markers")
             with self.assertRaises(BenchError):
                 page.put_into_readme(readme, page.full_table(self.results()))
+
+    def test_the_readme_shows_the_client_of_debian_if_there_is_one(self) -> None:
+        part = ROWS["small"].parts[0]
+        lines = [
+            Line(ROWS["small"], replace(part, client=client), {"taipan": Cell([figures(score)])})
+            for client, score in ((part.client, 2), ("wrk", 3))
+        ]
+        shown = results.gathered(ABOUT, lines)
+        self.assertIn("| wrk | 3.00 µs |", page.short_table(shown))
+        for table, client, expected in (
+            (page.short_table(shown), part.client, False),
+            (page.full_table(shown), part.client, True),
+            (page.full_table(shown), "wrk", True),
+        ):
+            self.assertEqual(f"| {client} |" in table, expected)
+
+    def test_medians_are_shown_as_their_rounds_were(self) -> None:
+        shown = self.results()
+        self.assertEqual(page.full_table(results.medians(shown)), page.full_table(shown))
 
     def test_availability_is_never_rounded_up(self) -> None:
         for value, expected in ((100, "100 %"), (99.9999, "99.99 %"), (98.571, "98.57 %"), (0, "0.00 %")):
@@ -190,6 +214,54 @@ class Tables(unittest.TestCase):
             [part.name for part in ROWS["wasd"].parts],
         ):
             self.assertEqual(len(names), len(set(names)))
+
+
+class Clients(unittest.TestCase):
+    DEMAND = debian.Demand(
+        url="http://h/p",
+        paths=None,
+        connection=rows.Connection.NEW,
+        connections=10,
+        seconds=1.5,
+        ramp_seconds=2,
+        timeout_seconds=10,
+        threads=1,
+    )
+
+    def test_every_load_has_a_client_of_debian(self) -> None:
+        expected = {"small": "wrk", "random": "wrk", "many": "wrk", "mixed": "wrk", "cgi-c": "wrk", "wasd": "wrk"}
+        expected |= {"modems": "slowhttptest", "memory": None}
+        for name, client in expected.items():
+            found = debian.client_for(ROWS[name].parts[0])
+            self.assertEqual(found and found.name, client, name)
+
+    def test_wrk_requests_a_new_connection_by_a_field(self) -> None:
+        for connection in rows.Connection:
+            words = debian.CLIENTS[0].arguments(replace(self.DEMAND, connection=connection))
+            self.assertEqual("Connection: close" in words, connection is rows.Connection.NEW)
+
+    def test_reads_the_reports(self) -> None:
+        reports = {
+            "wrk": (
+                "Running\n"
+                '{"requests": 100, "micros": 2000000, "connect": 0, "read": 1, "write": 0, "status": 9, "timeout": 0, '
+                '"p50": 7, "p99": 8, "longest": 9}\n',
+                (91, 10, 2.0, 7, 9, {"read": 1, "status": 9}),
+            ),
+            "slowhttptest": (
+                "connected: 0\npending: 9\nerror: 0\nclosed: 0\n"
+                "\x1b[1;32mpending:     \x1b[1;32m        1\n\x1b[1;32mconnected:   \x1b[1;32m        9\n"
+                "error: 0\nclosed: 0\n",
+                (9, 1, 1.5, 0, 0, {"pending": 1}),
+            ),
+        }
+        for client in debian.CLIENTS:
+            text, expected = reports[client.name]
+            load = client.report(text, self.DEMAND)
+            found = (load.requests, load.failures, load.seconds, load.p50_us, load.longest_us, load.faults)
+            self.assertEqual(found, expected, client.name)
+            with self.assertRaises((BenchError, ValueError)):
+                client.report("killed", self.DEMAND)
 
 
 class Verdicts(unittest.TestCase):

@@ -1,42 +1,27 @@
-"""The clients: `taipan-bench` and `blast`, which measure, and `idle`, which holds connections. Each runs on the
-client's processors, with a time limit."""
+"""Runs the clients: `taipan-bench`, `blast` and those of Debian, which measure, and `idle`, which holds connections.
+Each runs on the client's processors, with a time limit."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import pathlib
+import resource
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .children import Guard, started
+from .debian import Client, Demand, Load
 from .machine import Processors, BenchError
+
+# A function that is called once during a load, after these seconds.
+Sample = tuple[float, Callable[[], None]]
 
 # How much longer than its flags allow a client may run before it counts as hung.
 HANGS_SECONDS = 30
 # One address has some 28,000 ports, and a closed connection keeps its port for a minute.
 SOURCES = ",".join(f"127.0.0.{number}" for number in range(2, 10))
-
-
-@dataclass(frozen=True)
-class Load:
-    """The report of one run of taipan-bench."""
-
-    requests: int
-    failures: int
-    seconds: float
-    p50_us: int
-    p99_us: int
-    longest_us: int
-    kept: int
-    # Failures by kind; only kinds that occurred.
-    faults: dict[str, int]
-    client_seconds: float
-
-    @property
-    def rate(self) -> float:
-        return self.requests / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -49,28 +34,34 @@ class Clients:
     guard: Guard
     work: pathlib.Path
 
-    def load(
-        self, words: Sequence[str], seconds: float, sample: tuple[float, Callable[[], None]] | None = None
-    ) -> Load:
-        """One run of taipan-bench that should last at most this many seconds. The function of `sample` is called
-        once, after its seconds, during the run."""
-        report = self.work / "report.json"
-        report.unlink(missing_ok=True)
+    def load(self, words: Sequence[str], seconds: float, sample: Sample | None = None) -> Load:
+        """One run of taipan-bench that should last at most this many seconds."""
         threads = len(self.processors.client)
-        command = [self.bench, "--format", "json", "--quiet", "--output", str(report)]
-        command += ["--min-availability", "0", "--threads", str(threads), *words]
-        messages = self.work / "client-messages"
-        with messages.open("wb") as sink, started(
-            command, self.guard, self.processors.client, self.work, sink=sink
+        command = [self.bench, "--format", "json", "--quiet", "--min-availability", "0", "--threads", str(threads)]
+        return _read(json.loads(self._report("taipan-bench", [*command, *words], seconds, sample)))
+
+    def load_by(self, client: Client, demand: Demand, sample: Sample | None = None) -> Load:
+        """One run of a client of Debian."""
+        before = _children_seconds()
+        most = demand.seconds + demand.timeout_seconds
+        text = self._report(client.name, [client.path, *client.arguments(demand)], most, sample)
+        return replace(client.report(text, demand), client_seconds=_children_seconds() - before)
+
+    def _report(self, name: str, command: list[str], seconds: float, sample: Sample | None) -> str:
+        """Runs a client and returns its standard output."""
+        messages, report = self.work / "client-messages", self.work / "report"
+        with messages.open("wb") as sink, report.open("wb") as stdout, started(
+            command, self.guard, self.processors.client, self.work, sink=sink, stdout=stdout
         ) as tree:
             if sample and tree.wait(sample[0]) is None:
                 sample[1]()
             ended = tree.wait(seconds + HANGS_SECONDS)
         if ended is None:
-            raise BenchError(f"taipan-bench did not end within {seconds + HANGS_SECONDS:.0f} s")
-        if not report.exists():
-            raise BenchError(f"taipan-bench: {messages.read_text(errors='replace').strip()[-500:]}")
-        return _read(json.loads(report.read_text()))
+            raise BenchError(f"{name} did not end within {seconds + HANGS_SECONDS:.0f} s")
+        text = report.read_text(errors="replace")
+        if not text.strip():
+            raise BenchError(f"{name}: {messages.read_text(errors='replace').strip()[-500:]}")
+        return text
 
     def blast(
         self, address: str, paths: str, connections: int, seconds: float, count: int | None = None
@@ -110,6 +101,12 @@ class Clients:
                 raise BenchError(f"idle connections were closed: {last.strip() or 'all'} of {count}")
 
 
+def _children_seconds() -> float:
+    """The CPU time of the processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def _read(report: dict) -> Load:
     measured, total = report["measured"], report["times"]["total"]
     return Load(
@@ -119,7 +116,6 @@ def _read(report: dict) -> Load:
         p50_us=total["p50"],
         p99_us=total["p99"],
         longest_us=measured["longest_micros"],
-        kept=measured["kept_alive"],
         faults={name: count for name, count in measured["faults"].items() if count},
         client_seconds=measured["cpu_micros"] / 1e6,
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import time
 from dataclasses import dataclass, field, replace
 
-from . import machine, site
+from . import machine, scripts, site
 from .children import Guard
-from .client import SOURCES, Clients, Load
+from .client import SOURCES, Clients, Sample
+from .debian import Client, Demand, Load
 from .machine import Processors, BenchError
 from .peers import Server, Start
-from .rows import MODEM_BYTES_PER_SECOND, Check, Connection, Effort, Kind, Part, Row
+from .rows import MODEM_BYTES_PER_SECOND, OWN_CLIENT, Check, Connection, Effort, Kind, Part, Row
 from .running import Running, running
 
 # The share of the available memory that one more step with users may take.
@@ -44,7 +46,6 @@ class Figures:
     memory: int = 0
     server_busy: float = 0.0
     client_busy: float = 0.0
-    kept: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     # Why no more users were tried; empty otherwise.
     stopped: str = ""
@@ -65,32 +66,34 @@ class Bench:
     processors: Processors
     cores: int
     effort: Effort
+    # The installed clients of Debian, by name.
+    debian: dict[str, Client]
 
-    def measure(self, row: Row, parts: list[Part], server: Server) -> dict[str, Figures | BenchError]:
+    def measure(self, row: Row, parts: list[Part], server: Server) -> list[Figures | BenchError]:
         """Measures all parts of a row that the server supports, with one start of it."""
-        start = Start(cores=self.cores, cache=row.cache, size=parts[0].size)
-        if server.name == "limit" and len(parts) > 1:
-            return {part.name: self._alone(row, part, server) for part in parts}
+        # `limit` has one response size per start.
+        groups = [[part] for part in parts] if server.name == "limit" else [parts]
+        return [figures for group in groups for figures in self._with_one_start(row, group, server)]
+
+    def _with_one_start(self, row: Row, parts: list[Part], server: Server) -> list[Figures | BenchError]:
+        start = Start()
+        if row.script:
+            server, start = scripts.fastest(server, row.script)
+        start = replace(start, cores=self.cores, cache=row.cache, size=parts[0].size)
         with running(server, start, self.work, self.guard, self.processors.server) as run:
             return self._parts(run, parts)
 
-    def _alone(self, row: Row, part: Part, server: Server) -> Figures | BenchError:
-        """Measures one part with a start of its own, because `limit` has one response size per start."""
-        start = Start(cores=self.cores, cache=row.cache, size=part.size)
-        with running(server, start, self.work, self.guard, self.processors.server) as run:
-            return self._parts(run, [part])[part.name]
-
-    def _parts(self, run: Running, parts: list[Part]) -> dict[str, Figures | BenchError]:
-        found: dict[str, Figures | BenchError] = {}
+    def _parts(self, run: Running, parts: list[Part]) -> list[Figures | BenchError]:
+        found: list[Figures | BenchError] = []
         if any(part.kind is Kind.MEMORY for part in parts):
             time.sleep(SETTLE_SECONDS)
         at_start = run.tree.memory()
         for part in parts:
             # A server that fails in one part may still be measured in the next.
             try:
-                found[part.name] = self._part(run, part, at_start)
+                found.append(self._part(run, part, at_start))
             except BenchError as error:
-                found[part.name] = error
+                found.append(error)
         return found
 
     def _part(self, run: Running, part: Part, at_start: int) -> Figures:
@@ -112,24 +115,55 @@ class Bench:
     def _fixed(self, run: Running, part: Part) -> Figures:
         effort = self.effort
         self._warm_up(run, part, part.connections)
-        if part.requests is None:
-            words, seconds = [], effort.mixed_seconds
-        else:
-            requests = max(part.requests // effort.divisor, part.connections)
-            words, seconds = ["--requests", str(requests)], effort.seconds
-        return self._load(run, part, part.connections, words, seconds)
+        requests = max(part.requests // effort.divisor, part.connections) if part.requests else None
+        return self._load(run, part, part.connections, requests, effort.seconds if requests else effort.mixed_seconds)
 
     def _warm_up(self, run: Running, part: Part, connections: int) -> None:
         requests = str(max(min(self.effort.warm_up, part.requests or self.effort.warm_up) // 2, connections))
         words = ["--requests", requests, "--connections", str(connections), "--time", f"{self.effort.seconds / 4}s"]
         self.clients.load([*words, *self._asked(run, part)], self.effort.seconds)
 
-    def _load(self, run: Running, part: Part, connections: int, words: list[str], seconds: float) -> Figures:
-        words = [*words, "--connections", str(connections), "--time", f"{seconds}s", *self._asked(run, part)]
+    def _load(
+        self, run: Running, part: Part, connections: int, requests: int | None, seconds: float
+    ) -> Figures:
         before = run.tree.cpu_seconds()
-        load = self.clients.load(words, seconds + self.effort.timeout_seconds)
+        if part.client == OWN_CLIENT:
+            words = ["--connections", str(connections), "--time", f"{seconds}s", *self._asked(run, part)]
+            words += ["--requests", str(requests)] if requests else []
+            load = self.clients.load(words, seconds + self.effort.timeout_seconds)
+        else:
+            seconds = self.effort.timed_seconds if part.kind is Kind.FIXED else seconds
+            load = self._load_by_debian(run, part, connections, seconds)
         cpu = run.tree.cpu_seconds() - before
         return figures_of(load, cpu, connections, run.tree.memory())
+
+    def _load_by_debian(
+        self, run: Running, part: Part, connections: int, seconds: float, sample: Sample | None = None
+    ) -> Load:
+        paths = None
+        if part.target != part.sample and part.kind is not Kind.USERS:
+            paths = run.place.work / "paths"
+            paths.write_text(self._paths(run, part))
+        demand = Demand(
+            url=run.url(part.sample),
+            paths=paths,
+            connection=part.connection,
+            connections=connections,
+            seconds=seconds,
+            ramp_seconds=self.effort.ramp_seconds,
+            timeout_seconds=self.effort.timeout_seconds,
+            threads=min(len(self.processors.client), connections),
+        )
+        return self.clients.load_by(self.debian[part.client], demand, sample)
+
+    def _paths(self, run: Running, part: Part) -> str:
+        """The paths of a pattern, or each of the weighted URLs as often as its weight says."""
+        if part.target is None:
+            weighted = [line.split() for line in site.mixed_urls(run.place.root, "").splitlines()]
+            return "".join(f"{path}\n" * int(weight) for weight, path in weighted)
+        before, numbers, after = re.split(r"[{}]", part.target)
+        first, last = numbers.split("..")
+        return "".join(f"{before}{number}{after}\n" for number in range(int(first), int(last) + 1))
 
     def _asked(self, run: Running, part: Part) -> list[str]:
         """The arguments of taipan-bench for requests and verification."""
@@ -153,7 +187,7 @@ class Bench:
         steps: list[Figures] = []
         self._warm_up(run, part, self.effort.rising[0])
         for connections in self.effort.rising:
-            steps.append(self._load(run, part, connections, [], self.effort.rising_seconds))
+            steps.append(self._load(run, part, connections, None, self.effort.rising_seconds))
             best = max(range(len(steps)), key=lambda index: steps[index].rate)
             if len(steps) - 1 - best >= FALLING_STEPS:
                 break
@@ -186,10 +220,6 @@ class Bench:
     def _users_step(self, run: Running, part: Part, users: int) -> UsersStep:
         effort = self.effort
         bytes_each = int(effort.user_seconds * MODEM_BYTES_PER_SECOND)
-        words = ["--modem", "--abort", str(bytes_each), "--ramp", f"{effort.ramp_seconds}s"]
-        words += ["--requests", str(users), "--connections", str(users), "--order", "sequence"]
-        seconds = effort.ramp_seconds + 2 * effort.user_seconds + effort.timeout_seconds
-        words += ["--time", f"{seconds}s", *self._asked(run, part)]
         seen: list[tuple[int, int]] = []
 
         def sample() -> None:
@@ -198,7 +228,14 @@ class Bench:
         before = run.tree.cpu_seconds()
         # When all users are connected and none has closed.
         sample_after = effort.ramp_seconds + (effort.user_seconds - effort.ramp_seconds) / 2
-        load = self.clients.load(words, seconds, (sample_after, sample))
+        if part.client == OWN_CLIENT:
+            words = ["--modem", "--abort", str(bytes_each), "--ramp", f"{effort.ramp_seconds}s"]
+            words += ["--requests", str(users), "--connections", str(users), "--order", "sequence"]
+            seconds = effort.ramp_seconds + 2 * effort.user_seconds + effort.timeout_seconds
+            words += ["--time", f"{seconds}s", *self._asked(run, part)]
+            load = self.clients.load(words, seconds, (sample_after, sample))
+        else:
+            load = self._load_by_debian(run, part, users, effort.user_seconds, (sample_after, sample))
         cpu = run.tree.cpu_seconds() - before
         if not seen:
             sample()
@@ -250,7 +287,6 @@ def figures_of(load: Load, cpu: float, connections: int, memory: int) -> Figures
         client_us=load.client_seconds * 1e6 / load.requests if load.requests else 0.0,
         server_busy=cpu / load.seconds if load.seconds else 0.0,
         client_busy=load.client_seconds / load.seconds if load.seconds else 0.0,
-        kept=load.kept,
         faults=load.faults,
     )
 

@@ -1,4 +1,4 @@
-"""Installs the peers that Debian has, if permitted. Prints what it does, and knows why a peer is missing."""
+"""Installs the peers and clients that Debian has, if permitted. Prints what it does, and knows why one is missing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import os
 import pathlib
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from . import machine
+from .debian import Client
 from .peers import Server
+
+Program = TypeVar("Program", Server, Client)
 
 APT_SECONDS = 600
 # Debian's packages start what they install, unless this script forbids it.
@@ -17,9 +21,9 @@ POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 
 
 def find(
-    wanted: Sequence[Server], may_install: bool, say: Callable[[str], None]
-) -> tuple[list[Server], dict[str, str]]:
-    """The installed servers, and the reason by name for every missing one."""
+    wanted: Sequence[Program], may_install: bool, say: Callable[[str], None]
+) -> tuple[list[Program], dict[str, str]]:
+    """The installed servers or clients, and the reason by name for every missing one."""
     missing = [server for server in wanted if not machine.installed(server.program)]
     refused, known = "", set[str]()
     if missing and not may_install:
@@ -40,7 +44,7 @@ def find(
     return found, absent
 
 
-def _why(server: Server, known: set[str]) -> str:
+def _why(server: Server | Client, known: set[str]) -> str:
     if server.package in known:
         return f"apt-get could not install {server.package}"
     return f"this release of the system has no package {server.package}"

@@ -22,11 +22,11 @@ SLOW_READERS = "slow readers without a failure"
 IN_README = (
     "2448 bytes, 215 connections, keep-alive",
     "105165 bytes, 215 connections, keep-alive",
-    "1000 files of 1024 bytes at random, checksummed, no keep-alive, rising concurrency",
-    "trivial CGI, no keep-alive, rising concurrency",
     "0 KB, 10 connections, no keep-alive",
     "64 KB, 10 connections, no keep-alive",
     "0 KB, 1 connection, no keep-alive, cache off",
+    '"Hello!" in C by CGI, 10 connections, keep-alive',
+    '"Hello!" in C by FastCGI, 10 connections, keep-alive',
     "100 files of 1 MiB at 33.6 kbit/s each, doubling users",
     "memory for each idle connection",
 )
@@ -36,16 +36,20 @@ IN_README = (
 
 
 def terminal(line: dict) -> str:
-    out = [f"\n{line['row']}: {line['title']} ({line['source']})"]
+    out = [f"\n{line['row']}: {_title(line)} ({line['source']})"]
     memory = line["kind"] == "memory"
     if not memory:
         out.append(
             f"  {'':11}{'rate/s':>10}{'CPU us':>10}{'/ taipan':>9}{'spread':>15}{'p50 ms':>9}{'p99 ms':>9}"
-            f"{'longest':>9}{'available':>11}{'memory':>11}{'busy':>6}{'client':>8}{'us':>8}"
+            f"{'longest':>9}{'available':>11}{'memory':>11}{'busy':>6}{'client':>8}{'us':>9}{'/ both':>9}"
         )
     for name, cell in line["servers"].items():
         out.append(f"  {name:11}" + (_bytes_line(cell) if memory else _load_line(cell, line["kind"])))
     return "\n".join(out)
+
+
+def _title(line: dict) -> str:
+    return f"{line['title']}, by {line['client']}" if line["client"] else line["title"]
 
 
 def _bytes_line(cell: dict) -> str:
@@ -63,9 +67,10 @@ def _load_line(cell: dict, kind: str) -> str:
     return (
         f"{median['rate']:10.0f}{median['score']:10.2f}{_ratio(cell):>9}"
         f"{_spread(spread) if spread else '':>15}"
-        f"{median['p50_us'] / 1000:9.2f}{median['p99_us'] / 1000:9.2f}{median['longest_us'] / 1000:9.1f}"
+        f"{_millis(median['p50_us']):>9}{_millis(median['p99_us']):>9}{_millis(median['longest_us']):>9}"
         f"{_percent(median['availability']):>11}{_size(median['memory']):>11}"
-        f"{median['server_busy']:6.0%}{median['client_busy']:8.0%}{median['client_us']:8.1f}{notes.get(kind, '')}"
+        f"{median['server_busy']:6.0%}{median['client_busy']:8.0%}{median['client_us']:9.1f}{_both(cell):>9}"
+        f"{notes.get(kind, '')}"
         f"{'; ' + _stopped(cell) if kind == 'users' and _stopped(cell) else ''}"
         f"{'; ' + cell['why'] if cell['why'] else ''}"
     )
@@ -84,8 +89,18 @@ def _ratio(cell: dict) -> str:
     return f"x{_number(cell['score_ratio']['median'])}" if "score_ratio" in cell else ""
 
 
+def _both(cell: dict) -> str:
+    """The ratio of server and client together."""
+    return f"x{_number(cell['both_ratio']['median'])}" if "both_ratio" in cell else ""
+
+
 def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _millis(micros: float) -> str:
+    """A dash for a time that the client does not report."""
+    return f"{micros / 1000:.2f}" if micros else DASH
 
 
 def _size(value: float) -> str:
@@ -103,7 +118,7 @@ def _percent(value: float) -> str:
 def everything(results: dict) -> str:
     out = [f"# taipan and its peers, {results['date']}", "", _conditions(results), ""]
     for line in results["lines"]:
-        out += [f"## {line['title']}", "", f"From: {line['source']}.", ""]
+        out += [f"## {_title(line)}", "", f"From: {line['source']}.", ""]
         out += _bytes_table(line) if line["kind"] == "memory" else _load_table(line)
         out += ["", *_reasons(line), ""]
     return "\n".join(out).rstrip() + "\n"
@@ -131,9 +146,9 @@ def _load_table(line: dict) -> list[str]:
                     _spread(ratio) if ratio else DASH,
                     _number(both["median"]) if both else DASH,
                     _number(rate["median"]) if rate else DASH,
-                    f"{median['p50_us'] / 1000:.2f}",
-                    f"{median['p99_us'] / 1000:.2f}",
-                    f"{median['longest_us'] / 1000:.1f}",
+                    _millis(median["p50_us"]),
+                    _millis(median["p99_us"]),
+                    _millis(median["longest_us"]),
                     _percent(median["availability"]),
                     _size(median["memory"]),
                     f"{median['cpu_seconds']:.3f}",
@@ -192,8 +207,9 @@ def _conditions(results: dict) -> str:
 def short_table(results: dict) -> str:
     """The text between the markers of README.md: the rows of `IN_README`, and where the others are."""
     names = _compared(results)
-    lines = [line for line in results["lines"] if line["title"] in IN_README]
-    out = [*_legend("bench/README.md"), *_readme_rows(lines, names), ""]
+    # The last line of a title is that of the client of Debian, if it was used.
+    lines = {line["title"]: line for line in results["lines"] if line["title"] in IN_README}
+    out = [*_legend("bench/README.md"), *_readme_rows([*lines.values()], names), ""]
     note = f"Measured {results['date']}. A dash: not measured, for a reason that [all rows](bench/README.md#all-rows) name."
     return "\n".join([*out, *_filled([note])])
 
@@ -202,7 +218,7 @@ def full_table(results: dict) -> str:
     """The text between the markers of bench/README.md: every row, the conditions, and why there are dashes."""
     names = _compared(results)
     out = [*_legend(""), *_readme_rows(results["lines"], names)]
-    out.append(_row(["lowest availability", *(_lowest(results, name) for name in names)]))
+    out.append(_row(["lowest availability", "", *(_lowest(results, name) for name in names)]))
     servers = results["servers"]
     remarks = [f"{name}: {servers[name]['remark']}" for name in names if servers[name]["remark"]]
     absent = [f"{name}: {server['why']}" for name, server in servers.items() if server["why"]]
@@ -219,19 +235,19 @@ def _legend(page: str) -> list[str]:
         "CPU time per request of all processes of a server, with the kernel's part. For taipan in microseconds; for the "
         "others as a ratio to taipan in the same round, the median of all rounds: above 1 they need more than taipan, "
         "below 1 less. Memory in the same way. `limit` sends a fixed response and parses nothing. Where requests failed, "
-        "the share that succeeded follows in parentheses. Where server and client together say the opposite, that ratio "
-        "follows a slash: on one machine a server can leave part of its sending to the client's processor "
-        f"([why]({page}#what-a-figure-is))."
+        "the share that succeeded follows in parentheses. For larger files, and where it says the opposite, the figure of "
+        "server and client together follows a slash: on one machine a server can leave part of its sending to the "
+        f"client's processor ([why]({page}#what-a-figure-is)). The column `client` names the load generator."
     )
     return [*_filled([text]), ""]
 
 
 def _readme_rows(lines: list[dict], names: list[str]) -> list[str]:
-    out = [_row(["", *names]), _row(["---"] * (len(names) + 1))]
+    out = [_row(["", "client", *names]), _row(["---"] * (len(names) + 2))]
     for line in lines:
-        out.append(_row([line["title"], *(_readme_cell(line, name) for name in names)]))
+        out.append(_row([line["title"], line["client"], *(_readme_cell(line, name) for name in names)]))
         if line["kind"] == "users":
-            out.append(_row([SLOW_READERS, *(_readme_users(line, name) for name in names)]))
+            out.append(_row([SLOW_READERS, line["client"], *(_readme_users(line, name) for name in names)]))
     return out
 
 
@@ -266,18 +282,29 @@ def _readme_cell(line: dict, name: str) -> str:
     cell = line["servers"].get(name)
     if not cell or "median" not in cell:
         return DASH
-    score = cell["median"]["score"]
-    own = _size(score) if line["kind"] == "memory" else f"{score:.2f} µs"
-    # Without a figure of taipan there is no ratio.
-    text = own if name == OURS or "score_ratio" not in cell else _readme_ratio(cell)
+    if name == OURS or "score_ratio" not in cell:
+        # Without a figure of taipan there is no ratio.
+        text = _readme_own(line, cell)
+    else:
+        text = _readme_ratio(line, cell)
     availability = cell["median"].get("availability", 100)
     return text if availability == 100 else f"{text} ({_percent(availability)})"
 
 
-def _readme_ratio(cell: dict) -> str:
+def _readme_own(line: dict, cell: dict) -> str:
+    median = cell["median"]
+    if line["kind"] == "memory":
+        return _size(median["score"])
+    both = f" / {median['score'] + median['client_us']:.2f}" if line["large"] else ""
+    return f"{median['score']:.2f}{both} µs"
+
+
+def _readme_ratio(line: dict, cell: dict) -> str:
     score, both = cell["score_ratio"]["median"], cell.get("both_ratio", {}).get("median")
-    says_the_opposite = both is not None and score < 1 - OPPOSITE and both > 1 + OPPOSITE
-    return f"{_number(score)} / {_number(both)}" if says_the_opposite else _number(score)
+    if both is None:
+        return _number(score)
+    says_the_opposite = score < 1 - OPPOSITE and both > 1 + OPPOSITE
+    return f"{_number(score)} / {_number(both)}" if line["large"] or says_the_opposite else _number(score)
 
 
 def _readme_users(line: dict, name: str) -> str:

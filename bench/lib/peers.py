@@ -43,6 +43,7 @@ class Ability(Enum):
     KEEPS = "keeps connections"
     CLOSES = "closes a connection when asked to"
     CGI = "CGI"
+    FASTCGI = "FastCGI"
     CACHE_SWITCH = "a cache that can be switched off"
     SIZES = "files of more than one size"
 
@@ -203,7 +204,9 @@ def _flags(template: str, place: Place, start: Start) -> list[str]:
 # ---- the table -----------------------------------------------------------------------------
 
 _NO_OPEN_FILES = "has no cache of open files to switch off"
+_NO_FASTCGI = "has no FastCGI, or starts no processes for it"
 _ONE_AT_A_TIME = {
+    Ability.FASTCGI: _NO_FASTCGI,
     Ability.KEEPS: "closes every connection after its response",
     Ability.CACHE_SWITCH: _NO_OPEN_FILES,
 }
@@ -222,6 +225,7 @@ LIMIT = Server(
     lacks={
         Ability.CLOSES: "never closes a connection",
         Ability.CGI: "runs nothing",
+        Ability.FASTCGI: "runs nothing",
         Ability.CACHE_SWITCH: "reads no files",
         Ability.SIZES: "has one response",
     },
@@ -243,7 +247,7 @@ PEERS = [
         "apache2",
         ("-v",),
         "apache2-bin",
-        {Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        {Ability.FASTCGI: _NO_FASTCGI, Ability.CACHE_SWITCH: _NO_OPEN_FILES},
         "event MPM, 256 threads for each core",
     ),
     Server(
@@ -254,6 +258,7 @@ PEERS = [
         "h2o",
         {
             Ability.CGI: "has CGI only by a FastCGI server written in Perl",
+            Ability.FASTCGI: _NO_FASTCGI,
             Ability.CACHE_SWITCH: "its cache of open files cannot be switched off",
         },
     ),
@@ -263,7 +268,11 @@ PEERS = [
         "caddy",
         ("version",),
         "caddy",
-        {Ability.CGI: "has no CGI without a plugin", Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        {
+            Ability.CGI: "has no CGI without a plugin",
+            Ability.FASTCGI: _NO_FASTCGI,
+            Ability.CACHE_SWITCH: _NO_OPEN_FILES,
+        },
     ),
     Server(
         "mini-httpd",
@@ -280,7 +289,7 @@ PEERS = [
         "webfsd",
         (),
         "webfs",
-        {Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        {Ability.FASTCGI: _NO_FASTCGI, Ability.CACHE_SWITCH: _NO_OPEN_FILES},
         "at most 1000 connections",
     ),
     Server(

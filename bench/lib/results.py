@@ -52,6 +52,8 @@ class Line:
             "title": self.part.title,
             "source": self.row.source,
             "kind": self.part.kind.value,
+            "client": "" if self.part.kind is Kind.MEMORY else self.part.client,
+            "large": self.row.large,
             "unit": "bytes" if self.part.kind is Kind.MEMORY else "microseconds of CPU per request",
             "servers": {name: _cell_data(cell, ours, self.part) for name, cell in self.cells.items()},
         }
@@ -133,14 +135,34 @@ def write(file: pathlib.Path, results: dict) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     # Written beside and renamed, so that a reader never sees a part.
     beside = file.with_name(file.name + ".new")
-    beside.write_text(json.dumps(results, indent=1) + "\n")
+    # A line of the table is a line of the file.
+    lines = ",\n".join(json.dumps(line, ensure_ascii=False) for line in results["lines"])
+    about = json.dumps({**results, "lines": []}, indent=1, ensure_ascii=False)
+    beside.write_text(about.removesuffix("[]\n}") + f"[\n{lines}\n]\n}}\n")
     beside.replace(file)
+
+
+def medians(results: dict) -> dict:
+    """Results without the single rounds."""
+    lines = results["lines"]
+    servers = [{name: _short(cell) for name, cell in line["servers"].items()} for line in lines]
+    return {**results, "lines": [{**line, "servers": cells} for line, cells in zip(lines, servers)]}
+
+
+def _short(cell: dict) -> dict:
+    """A cell without its rounds, with seven digits."""
+    kept: dict = {"why": cell["why"], "rounds": []}
+    for name in ("median", "score_ratio", "rate_ratio", "both_ratio"):
+        if name in cell:
+            values = {key: value for key, value in cell[name].items() if key != "rounds"}
+            kept[name] = {key: float(f"{value:.7g}") for key, value in values.items()}
+    return kept
 
 
 def read(files: list[pathlib.Path]) -> dict:
     """Merges several files: of a line in more than one file, the last one counts."""
     merged: dict = {}
-    lines: dict[tuple[str, str], dict] = {}
+    lines: dict[tuple[str, str, str], dict] = {}
     for file in files:
         try:
             found = json.loads(file.read_text())
@@ -152,5 +174,7 @@ def read(files: list[pathlib.Path]) -> dict:
         servers = {**merged.get("servers", {}), **found["servers"]}
         quick = found["quick"] or merged.get("quick", False)
         merged = {**found, "commands": commands, "servers": servers, "quick": quick}
-        lines.update({(line["row"], line["name"]): line for line in found["lines"]})
-    return {**merged, "lines": list(lines.values())}
+        lines.update({(line["row"], line["name"], line["client"]): line for line in found["lines"]})
+    # The clients of a part one after another.
+    parts = list(dict.fromkeys(key[:2] for key in lines))
+    return {**merged, "lines": [lines[key] for key in sorted(lines, key=lambda key: parts.index(key[:2]))]}

@@ -6,9 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from . import scripts
 from .machine import MIB
 from .peers import Ability, Cache
-from .site import KIBI, MANY, MEDIUM, MIXED, PAGE, SMALL, USERS, WASD, WASD_LARGE
+from .site import CGI, KIBI, LARGE, MANY, MEDIUM, MIXED, PAGE, SMALL, USERS, WASD, WASD_LARGE
+
+OWN_CLIENT = "taipan-bench"
 
 MODEM_BYTES_PER_SECOND = 33_600 // 8
 
@@ -57,6 +60,8 @@ class Part:
     # Bytes of a response, for `limit`, which has only one.
     size: int = 0
     needs: frozenset[Ability] = frozenset()
+    # The name of the client that loads it.
+    client: str = OWN_CLIENT
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,10 @@ class Row:
     files: tuple[str, ...] = ("sizes",)
     needs: frozenset[Ability] = frozenset()
     cache: Cache = Cache.ON
+    # How the servers run the program of `lib/scripts.py`, for rows that request it.
+    script: scripts.Kind | None = None
+    # Large responses: the tables also show the figures of server and client together.
+    large: bool = False
     # It takes minutes for each server and is measured in fewer rounds.
     long: bool = False
     # Its share of the time that --quick has.
@@ -86,6 +95,8 @@ class Effort:
     seconds: float
     # Seconds of a load with the weighted URLs.
     mixed_seconds: float
+    # Seconds of a load by wrk, which ends after whole seconds only, in place of a number of requests.
+    timed_seconds: float
     rising: tuple[int, ...]
     rising_seconds: float
     users: tuple[int, ...]
@@ -105,6 +116,7 @@ FULL = Effort(
     divisor=1,
     seconds=20,
     mixed_seconds=60,
+    timed_seconds=2,
     rising=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
     rising_seconds=1,
     users=(100, 200, 400, 800, 1600, 3200, 6400, 10_000),
@@ -119,6 +131,7 @@ QUICK = Effort(
     divisor=20,
     seconds=0.3,
     mixed_seconds=0.4,
+    timed_seconds=1,
     rising=(1, 16, 128),
     rising_seconds=0.1,
     users=(100, 1000),
@@ -157,6 +170,13 @@ def _wasd_parts(cache: str = "") -> tuple[Part, ...]:
         for size, words in ((0, "0 KB"), (WASD, "64 KB"))
         for connections in (1, 10)
     )
+
+
+def _hello(kind: scripts.Kind, words: str, connections: int, requests: int, ability: Ability) -> Part:
+    plural = "connection" if connections == 1 else "connections"
+    title = f"\"Hello!\" in C {words}, {connections} {plural}, keep-alive"
+    path, needs = scripts.HELLO.path(kind), frozenset({ability})
+    return Part(f"{kind.name.lower()}-{connections}", title, path, path, connections, requests, needs=needs)
 
 
 def _mixed(connections: int) -> Part:
@@ -200,6 +220,41 @@ ROWS = [
                 size=MEDIUM,
             ),
         ),
+        large=True,
+    ),
+    Row(
+        "large",
+        "taipan's bounds",
+        (
+            Part(
+                "large",
+                f"{LARGE // MIB} MiB, 10 connections, keep-alive",
+                _file(LARGE),
+                _file(LARGE),
+                10,
+                1000,
+                size=LARGE,
+            ),
+        ),
+        files=("large",),
+        large=True,
+    ),
+    Row(
+        "random",
+        "taipan's bounds",
+        (
+            Part(
+                "random",
+                f"{MANY} files of {KIBI} bytes at random, 64 connections, keep-alive",
+                f"/many/{{0..{MANY - 1}}}.html",
+                "/many/7.html",
+                64,
+                20_000,
+                size=KIBI,
+                needs=frozenset({Ability.SIZES}),
+            ),
+        ),
+        files=("many",),
     ),
     Row(
         "many",
@@ -227,8 +282,8 @@ ROWS = [
             Part(
                 "cgi",
                 "trivial CGI, no keep-alive, rising concurrency",
-                "/cgi-bin/hello",
-                "/cgi-bin/hello",
+                f"/{CGI}",
+                f"/{CGI}",
                 connection=Connection.NEW,
                 kind=Kind.RISING,
                 needs=frozenset({Ability.CGI}),
@@ -236,6 +291,23 @@ ROWS = [
         ),
         files=("cgi",),
         weight=1.5,
+    ),
+    Row(
+        "cgi-c",
+        "taipan's bounds",
+        (_hello(scripts.Kind.CGI, "by CGI", 10, 2000, Ability.CGI),),
+        files=(scripts.FILES,),
+        script=scripts.Kind.CGI,
+    ),
+    Row(
+        "fastcgi",
+        "taipan's bounds",
+        tuple(
+            _hello(scripts.Kind.PERSISTENT, "by FastCGI", connections, 10_000, Ability.FASTCGI)
+            for connections in (1, 10)
+        ),
+        files=(scripts.FILES,),
+        script=scripts.Kind.PERSISTENT,
     ),
     Row(
         "modems",
@@ -267,6 +339,7 @@ ROWS = [
         "wasd-large",
         "WASD, large file",
         tuple(_wasd(WASD_LARGE, "3.9 MB", connections, 200) for connections in (1, 10)),
+        large=True,
     ),
     Row(
         "page",

@@ -31,8 +31,8 @@ class Running:
         return f"http://{self.place.address}{target}"
 
     def check(self, path: str, expected: bytes | None = None) -> None:
-        """Checks one response. The expected body is that of the file, unless given."""
-        if expected is None and path.startswith("/cgi-bin/"):
+        """Checks one response. The expected body is that of the file or of the scripts, unless given."""
+        if expected is None and path.startswith(("/cgi-bin/", "/app/")):
             expected = site.CGI_BODY
         elif expected is None:
             expected = (self.place.root / path.lstrip("/")).read_bytes()

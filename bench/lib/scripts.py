@@ -18,6 +18,8 @@ PROCESSES = 4
 STARTER = BENCH / "lib" / "starter.py"
 SOCKET = "application.sock"
 FOLDER = "cgi-bin"
+# The name of what `make` makes, among the sets of files of `site`.
+FILES = "programs"
 
 PHP = "<?php\nheader('Content-Type: text/plain');\necho \"Hello!\\n\";\n"
 # Debian's program has the version in its name.
@@ -190,6 +192,12 @@ def persistent(server: Server, answer: Answer) -> list[Contender]:
     beside = replace(plain, server=_beside(server, _shared_socket(answer)))
     settings = {**plain.start.more, "SCRIPTS": _NGINX_KEPT, "UPSTREAMS": _NGINX_UPSTREAM}
     return [beside, replace(beside, name="nginx kept", start=replace(plain.start, more=settings))]
+
+
+def fastest(server: Server, kind: Kind) -> tuple[Server, Start]:
+    """A server that runs `HELLO` by CGI or persistent. nginx keeps its connections to the processes."""
+    contender = by_cgi(server, HELLO) if kind is Kind.CGI else persistent(server, HELLO)[-1]
+    return contender.server, contender.start
 
 
 def by_php(server: Server, php_fpm: Server) -> Contender:

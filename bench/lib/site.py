@@ -18,7 +18,9 @@ MIXED = 150
 MIXED_LEAST, MIXED_MOST = 20, 256 * 1024
 MIXED_ENDINGS = ("html", "css", "js", "png", "jpg")
 
-CGI = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nHello!\\n'\n"
+# Its path, its text, and its response.
+CGI = "cgi-bin/hello.sh"
+CGI_TEXT = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nHello!\\n'\n"
 CGI_BODY = b"Hello!\n"
 
 
@@ -76,9 +78,9 @@ def _weights(count: int) -> list[int]:
 
 
 def _cgi(www: pathlib.Path) -> None:
-    (www / "cgi-bin").mkdir(exist_ok=True)
-    script = www / "cgi-bin" / "hello"
-    script.write_text(CGI)
+    script = www / CGI
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(CGI_TEXT)
     script.chmod(0o755)
 
 
