@@ -263,7 +263,7 @@ fn sandbox_in_force(site: &Site) -> Option<Finding> {
         Sandbox::Required => sandbox::available().missing,
         Sandbox::On | Sandbox::Off => return None,
     };
-    let text = format!("the sandbox is required, and not all of it is to be had: {}", missing.join("; "));
+    let text = format!("the sandbox is required, but not all of it is available: {}", missing.join("; "));
     (!missing.is_empty()).then(|| Finding::error(&["sandbox"], "required", text))
 }
 

@@ -1,5 +1,5 @@
-//! System calls: here those that no safe crate offers, one per function; under `calls` those that can fail
-//! while requests are served.
+//! System calls. This file has those that no safe crate offers, one per function. `calls` has those that can fail while
+//! requests are served: tests replace them by failing ones.
 #![allow(unsafe_code)]
 
 pub mod direct;
@@ -24,7 +24,7 @@ pub use direct as calls;
 #[cfg(test)]
 pub use faulty as calls;
 
-/// Bytes in a socket's send queue that the peer has not acknowledged (`tcp(7)`, `unix(7)`: SIOCOUTQ).
+/// The bytes in a socket's send queue that the peer has not acknowledged (tcp(7), unix(7): SIOCOUTQ).
 pub fn unsent(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open for as long as it is borrowed, and TIOCOUTQ writes one int.
@@ -32,8 +32,8 @@ pub fn unsent(fd: BorrowedFd<'_>) -> io::Result<u64> {
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u64) }
 }
 
-/// Bounds what waits in a socket, and in those accepted from it, beside what is on its way (`tcp(7)`,
-/// TCP_NOTSENT_LOWAT).
+/// Limits the unsent bytes in a socket and in those accepted from it (tcp(7), TCP_NOTSENT_LOWAT). Bytes in flight do not
+/// count.
 pub fn limit_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     let size = size_of::<u32>() as libc::socklen_t;
     let value = (&raw const bytes).cast();
@@ -43,8 +43,8 @@ pub fn limit_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the allocator keep so many bytes that are not used (`mallopt(3)`): what one answer has given back, the
-/// next one takes, and nobody asks the kernel in between.
+/// Lets the allocator keep this many unused bytes (mallopt(3)), so that memory moves from one response to the next
+/// without a system call.
 #[cfg(target_env = "gnu")]
 pub fn keep_heap(bytes: c_int) {
     // SAFETY: changes nothing but two numbers of the allocator.
@@ -57,7 +57,7 @@ pub fn keep_heap(bytes: c_int) {
 #[cfg(not(target_env = "gnu"))]
 pub fn keep_heap(_: std::ffi::c_int) {}
 
-/// Gives pages that the allocator holds but does not use back to the kernel (`malloc_trim(3)`).
+/// Returns unused pages of the allocator to the kernel (malloc_trim(3)).
 #[cfg(target_env = "gnu")]
 pub fn trim_heap() {
     // SAFETY: touches nothing but the allocator's own free lists, under its own lock.
@@ -67,57 +67,55 @@ pub fn trim_heap() {
 #[cfg(not(target_env = "gnu"))]
 pub fn trim_heap() {}
 
-/// Has the present runtime tell when `fd` is ready for what one is interested in.
+/// Registers `fd` with the current runtime.
 pub fn watch<T: OwnsFd>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: what owns its descriptor has the same open one for as long as the `AsyncFd` has it.
+    // SAFETY: a value that `OwnsFd` has the same open descriptor for as long as it lives.
     Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
 }
 
-/// What is one descriptor from its making to its end.
+/// A value that owns one descriptor for all its life.
 pub trait OwnsFd: AsRawFd {}
 
 impl OwnsFd for OwnedFd {}
 impl OwnsFd for Channel {}
 
-/// Takes possession of a descriptor that the program was started with. Programs that this one starts do not
-/// get it.
+/// Takes ownership of a descriptor that the program inherited at its start. It is closed on exec.
 pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: only asked whether it is open.
+    // SAFETY: F_GETFD changes nothing.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } == -1 {
         return Err(io::Error::other(format!("descriptor {number} was promised, but is not open")));
     }
-    // SAFETY: it is open, and nobody in this program has it: it is named in the environment alone, which
-    // is read once, at the start.
+    // SAFETY: it is open, and nothing else in this program owns it: only the environment names it, which is read once, at
+    // the start.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
 }
 
-/// Where a process goes on after it has been doubled.
+/// The process in which `fork` returns.
 pub enum Fork {
     Parent(Pid),
     Child,
 }
 
-/// A second process that is a copy of this one (`fork(2)`). Errors: there are other threads, whose locks
-/// would stay taken in the copy.
+/// Creates a child process that is a copy of this one (fork(2)). Errors: there are other threads, whose locks would stay
+/// locked in the child.
 pub fn fork() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() != 1) {
         return Err(io::Error::other("the process has more than one thread"));
     }
-    // SAFETY: there is no other thread, so that nothing is in the middle of anything.
+    // SAFETY: there is no other thread that could hold a lock or change memory.
     Ok(match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Fork::Parent(child),
         ForkResult::Child => Fork::Child,
     })
 }
 
-/// Has the kernel run `instructions` for every system call of this thread, and of those it starts
-/// (`seccomp(2)`: SECCOMP_SET_MODE_FILTER).
+/// Loads a filter for the system calls of this thread and of those that it starts (seccomp(2): SECCOMP_SET_MODE_FILTER).
 pub fn load_filter(instructions: &[libc::sock_filter], flags: libc::c_ulong) -> rustix::io::Result<()> {
     let len = libc::c_ushort::try_from(instructions.len()).map_err(|_| Errno::TOOBIG)?;
     let program = libc::sock_fprog { len, filter: instructions.as_ptr().cast_mut() };
-    // SAFETY: the kernel reads `len` instructions, which are borrowed for the call, and copies them.
+    // SAFETY: the kernel copies `len` instructions, which are borrowed for the call.
     let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
     match done {
         0 => Ok(()),
@@ -125,14 +123,14 @@ pub fn load_filter(instructions: &[libc::sock_filter], flags: libc::c_ulong) -> 
     }
 }
 
-/// A process that shares this one's memory until it has executed a program or ended, which is what the
-/// calling thread waits for (`clone(2)`: CLONE_VM, CLONE_VFORK). It runs `child` on `stack`, and ends when
-/// that returns. Also a descriptor of the process.
+/// Starts a process that shares this one's memory until it executes a program or ends; the calling thread waits for that
+/// (clone(2): CLONE_VM, CLONE_VFORK). It runs `child` on `stack` and ends when `child` returns. Also returns a descriptor
+/// of the process.
 ///
-/// `child` does nothing but system calls: locks may be held by other threads, which go on meanwhile.
+/// `child` must do nothing but system calls: other threads continue meanwhile and may hold locks.
 pub fn clone_until_exec<F: FnMut()>(stack: &mut [u128], child: &mut F) -> io::Result<(Pid, OwnedFd)> {
     extern "C" fn begin<F: FnMut()>(child: *mut c_void) -> c_int {
-        // SAFETY: it is the closure that `clone` was given below; who has lent it waits.
+        // SAFETY: it is the closure that `clone` receives below, and its owner waits.
         let child = unsafe { &mut *child.cast::<F>() };
         child();
         1
@@ -140,17 +138,17 @@ pub fn clone_until_exec<F: FnMut()>(stack: &mut [u128], child: &mut F) -> io::Re
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut pidfd: c_int = -1;
     let (top, child) = (stack.as_mut_ptr_range().end, (&raw mut *child).cast());
-    // SAFETY: stack and closure are borrowed, and the caller's thread is stopped, until the new process
-    // lets go of the memory. A panic of the closure cannot leave `begin`, which is `extern "C"`.
+    // SAFETY: stack and closure are borrowed, and the caller's thread is suspended, until the new process no longer uses
+    // the memory. A panic of the closure cannot leave `begin`, which is `extern "C"`.
     let pid = unsafe { libc::clone(begin::<F>, top.cast(), flags, child, &raw mut pidfd) };
     if pid == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened it for this process, and nobody else knows of it.
+    // SAFETY: the kernel has just opened it for this process, and nothing else owns it.
     Ok((Pid::from_raw(pid), unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }
 
-/// Strings as `execve` takes them.
+/// A list of strings for `execve`.
 pub struct Strings<'a> {
     pointers: Vec<*const c_char>,
     borrowed: PhantomData<&'a CStr>,
@@ -163,17 +161,17 @@ impl<'a> FromIterator<&'a CStr> for Strings<'a> {
     }
 }
 
-/// Becomes `program` (`execve(2)`). Returns only if that cannot be, with the reason.
+/// Replaces this process by `program` (execve(2)). Returns only if that fails, with the reason.
 pub fn execute(program: &CStr, arguments: &Strings, environment: &Strings) -> Errno {
     let (arguments, environment) = (arguments.pointers.as_ptr(), environment.pointers.as_ptr());
-    // SAFETY: strings that end, in lists that end with a null pointer, all borrowed for the call.
+    // SAFETY: the strings end with NUL and the lists with a null pointer, and all are borrowed for the call.
     unsafe { libc::execve(program.as_ptr(), arguments, environment) };
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// A timer of this process, by its number, which has the kernel kill it (`timer_create(2)`); a program that the
-/// process executes does not have it. Allocates nothing.
-pub fn make_deadly_timer() -> rustix::io::Result<c_int> {
+/// Creates a timer that sends SIGKILL to this process (timer_create(2)), and returns its number. An executed program does
+/// not inherit it. Allocates nothing.
+pub fn make_kill_timer() -> rustix::io::Result<c_int> {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, libc::SIGKILL);
@@ -188,25 +186,24 @@ pub fn make_deadly_timer() -> rustix::io::Result<c_int> {
     }
 }
 
-/// Has a timer of this process go off after so many seconds (`timer_settime(2)`).
+/// Starts a timer of this process (timer_settime(2)).
 pub fn start_timer(timer: c_int, seconds: libc::time_t) -> rustix::io::Result<()> {
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let then = libc::itimerspec { it_interval: never, it_value: libc::timespec { tv_sec: seconds, ..never } };
     let before: *mut libc::itimerspec = ptr::null_mut();
-    // SAFETY: the structure outlives the call, and where to put the time before need not be said.
+    // SAFETY: the structure outlives the call, and the pointer for the previous value may be null.
     match unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const then, before) } {
         0 => Ok(()),
         _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
 }
 
-/// Signals the process group that this process is, or was, the leader of; 0 only asks whether there is
-/// anybody in it (`pidfd_send_signal(2)`: PIDFD_SIGNAL_PROCESS_GROUP). Errors: `SRCH` for nobody, `INVAL`
-/// before Linux 6.9.
+/// Signals the process group of its present or former leader (pidfd_send_signal(2): PIDFD_SIGNAL_PROCESS_GROUP). Signal 0
+/// only tests whether the group has members. Errors: `SRCH` for an empty group, `INVAL` before Linux 6.9.
 pub fn signal_group(leader: BorrowedFd<'_>, signal: c_int) -> rustix::io::Result<()> {
     const GROUP: libc::c_uint = 1 << 2;
     let information: *const libc::siginfo_t = ptr::null();
-    // SAFETY: the descriptor is open for as long as it is borrowed, and there is no information.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the pointer to information may be null.
     let done =
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, leader.as_raw_fd(), signal, information, GROUP) };
     match done {
@@ -215,18 +212,18 @@ pub fn signal_group(leader: BorrowedFd<'_>, signal: c_int) -> rustix::io::Result
     }
 }
 
-/// Descriptors from this one on are not for programs to come (`close_range(2)`: CLOSE_RANGE_CLOEXEC).
-/// Errors: Linux before 5.11.
+/// Marks this descriptor and all later ones as close-on-exec (close_range(2): CLOSE_RANGE_CLOEXEC). Errors: Linux before
+/// 5.11.
 pub fn keep_from_programs(first: libc::c_uint) -> io::Result<()> {
     let (last, flags) = (libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-    // SAFETY: nothing is closed, and numbers that are not open are passed over.
+    // SAFETY: nothing is closed, and numbers that are not open are skipped.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has a signal do what it does by default.
+/// Restores the default action of a signal.
 pub fn reset_signal(signal: c_int) {
-    // SAFETY: the default is no function, so nothing is run that may not be. Fails for two signals that
-    // have nothing but their default, and for numbers that are none.
+    // SAFETY: no handler is installed. Fails for SIGKILL and SIGSTOP, which always have their default, and for invalid
+    // numbers.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }

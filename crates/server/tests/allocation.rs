@@ -45,20 +45,20 @@ static ALLOCATOR: Counting = Counting;
 /// One request, and its whole response of `length` bytes.
 fn get(client: &mut TcpStream, length: usize) {
     client.write_all(b"GET /file.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n").unwrap();
-    let mut answer = vec![0; length];
-    client.read_exact(&mut answer).unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    let mut response = vec![0; length];
+    client.read_exact(&mut response).unwrap();
+    assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"));
 }
 
-fn first_answer(client: &mut TcpStream) -> usize {
+fn first_response(client: &mut TcpStream) -> usize {
     client.write_all(b"GET /file.html HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"</html>") {
+    let mut response = Vec::new();
+    while !response.ends_with(b"</html>") {
         let mut byte = [0];
         client.read_exact(&mut byte).unwrap();
-        answer.push(byte[0]);
+        response.push(byte[0]);
     }
-    answer.len()
+    response.len()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_warm_request_allocates_nothing() {
         worker::run(Start { site, sockets, roots, spawner: None, pools: Vec::new() }, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
-    let length = first_answer(&mut client);
+    let length = first_response(&mut client);
     for _ in 0..100 {
         get(&mut client, length);
     }

@@ -182,7 +182,7 @@ fn kills_a_child_that_does_not_execute_in_time_even_when_stopped() {
             assert_eq!(ended, WaitStatus::Signaled(pid, Signal::SIGKILL, false));
         }
         Fork::Child => {
-            let timer = sys::make_deadly_timer().expect("it can be made");
+            let timer = sys::make_kill_timer().expect("it can be made");
             sys::start_timer(timer, 1).expect("it can be set");
             kill(getpid(), Signal::SIGSTOP).expect("it is this process");
             std::process::exit(0)
@@ -196,7 +196,7 @@ fn kills_a_child_that_does_not_execute_in_time_even_when_stopped() {
             assert_eq!(ended, WaitStatus::Exited(pid, 0), "a program is left alone");
         }
         Fork::Child => {
-            let timer = sys::make_deadly_timer().expect("it can be made");
+            let timer = sys::make_kill_timer().expect("it can be made");
             sys::start_timer(timer, 1).expect("it can be set");
             panic!("{}", std::os::unix::process::CommandExt::exec(&mut sleeps));
         }

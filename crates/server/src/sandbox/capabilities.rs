@@ -1,4 +1,4 @@
-//! Capabilities (capabilities(7)): none is kept, in any of the sets.
+//! Giving up capabilities (capabilities(7)), in every set.
 
 use rustix::io::{Errno, Result};
 use rustix::thread::{
@@ -6,19 +6,14 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// Numbers of capabilities are bits of 64; the kernel knows about forty.
+/// Capability sets have 64 bits; the kernel uses about forty.
 const NUMBERS: u32 = 64;
 
-/// Gives up all of them. Errors: they could not be.
-pub fn give_up() -> Result<()> {
-    hold_only(CapabilitySet::empty())
-}
-
-/// Holds `kept`, and no others, for this process alone: programs that it executes get none, also of root.
-/// Errors: there is one that it cannot hold, or others could not be given up.
+/// Gives up all capabilities but `kept`. Programs that this process executes get none, even as root. Errors: a kept one is
+/// missing, or another could not be given up.
 pub fn hold_only(kept: CapabilitySet) -> Result<()> {
     empty_bounding_set();
-    // It is empty where a kernel does not know it, before Linux 4.3.
+    // EINVAL: Linux before 4.3 has no ambient set.
     match clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(error),
@@ -27,18 +22,18 @@ pub fn hold_only(kept: CapabilitySet) -> Result<()> {
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: none })
 }
 
-/// Gives up those that the thread has itself. Allocates nothing.
+/// Gives up the capabilities of the thread itself. Allocates nothing.
 pub fn drop_capabilities() -> Result<()> {
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-/// Gives up all but `kept`, for good: in every set, and for programs to come. Nothing happens to who has
-/// none. Errors: they could not be.
+/// Gives up all capabilities but `kept`, also for programs that are executed later. A process without capabilities keeps
+/// none. Errors: they could not be given up.
 pub fn keep_only(kept: CapabilitySet) -> Result<()> {
     for number in 0..NUMBERS {
         let one = CapabilitySet::from_bits_retain(1 << number);
-        // EINVAL: the last one is behind us. EPERM: none can be removed.
+        // EINVAL: there are no more. EPERM: none can be removed.
         if !kept.contains(one) && remove_capability_from_bounding_set(one).is_err() {
             break;
         }
@@ -54,21 +49,20 @@ pub fn keep_only(kept: CapabilitySet) -> Result<()> {
     )
 }
 
-/// What an executed program could be given by its file is given up, as far as the process may: that takes
-/// CAP_SETPCAP, so it is done before the user is changed. Where it is not possible, `no_new_privs` stands
-/// before it.
+/// Empties the bounding set, so that no executable file can grant a capability. It needs CAP_SETPCAP and is therefore done
+/// before the change of user. If it is not possible, `no_new_privs` has the same effect.
 pub fn empty_bounding_set() {
     for number in 0..NUMBERS {
-        // EINVAL: the last one is behind us. EPERM: none can be removed.
+        // EINVAL: there are no more. EPERM: none can be removed.
         if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)).is_err() {
             return;
         }
     }
 }
 
-/// Those that the thread has or could take up.
+/// The capabilities that the thread has or could acquire.
 pub fn held() -> CapabilitySet {
     let held = |sets: CapabilitySets| sets.effective | sets.permitted | sets.inheritable;
-    // The call fails for another process than one's own only.
+    // The call fails only for another process.
     capabilities(None).map_or(CapabilitySet::empty(), held)
 }

@@ -1,11 +1,11 @@
-//! Landlock (landlock(7)): beneath the given folders files can be read and folders listed. Nothing can be
-//! written, made, removed, renamed or executed anywhere, no TCP port bound, and nothing connected to that
-//! may not be. Descriptors that are open, such as those of logs, are as they were.
+//! Landlock (landlock(7)): the process can read files and list folders beneath the given folders. It cannot write, create,
+//! remove, rename or execute any file, bind a TCP port, or connect where `Connects` does not allow it. Open descriptors,
+//! such as those of logs, are not affected.
 //!
-//! A root is often looked up again by its name, for releases are switched by exchanging a link. So where
-//! a link stands on the way to a root, the folder of its present target is opened, too: the next release
-//! is put beside the last. Where the root itself is a link into a folder beside it, as in
-//! `current -> releases/42/public`, the folder that the link stands in is. `/` is never opened for this.
+//! A root's name is resolved again and again, because releases are switched by replacing a link. So if a component of the
+//! path is a link, the folder of its present target is readable, too: the next release will lie beside it. If the root
+//! itself is a link into a folder beside it, as in `current -> releases/42/public`, the folder that contains the link is
+//! readable. `/` is never made readable for this reason.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use ::landlock::{
 
 use super::{Confinement, Connects, Reads};
 
-/// The newest version that was tried. Of an older kernel's, all that it has is used.
+/// The newest version that was tested. With an older kernel, everything that it supports is used.
 const VERSION: ABI = ABI::V7;
 
-/// How many processors there are, for the arenas of the allocator (glibc).
+/// The allocator of glibc reads the number of processors here.
 const ALWAYS: &str = "/sys/devices/system/cpu/online";
 
-/// Restricts the thread. Gives the version in force. Errors: there is none; why, and what to do.
+/// Restricts the thread. Returns the version in force. Errors: why there is none, with what to do.
 pub fn restrict(confinement: &Confinement<'_>) -> Result<u32, String> {
     let status = enforce(confinement).map_err(|error| format!("Landlock cannot be set up ({error})"))?;
     match status.landlock {
@@ -58,7 +58,7 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
     rules.add_rules(path_beneath_rules(paths, reading))?.add_rules(open)?.restrict_self()
 }
 
-/// What cannot be done with any port.
+/// The operations that are forbidden for every port.
 fn ports(connects: Connects) -> BitFlags<AccessNet> {
     match connects {
         Connects::Nowhere | Connects::Unix => AccessNet::BindTcp | AccessNet::ConnectTcp,
@@ -66,7 +66,7 @@ fn ports(connects: Connects) -> BitFlags<AccessNet> {
     }
 }
 
-/// What cannot be reached outside.
+/// The objects outside the sandbox that cannot be reached.
 fn scope(connects: Connects) -> BitFlags<Scope> {
     match connects {
         Connects::Nowhere => Scope::Signal | Scope::AbstractUnixSocket,
@@ -74,7 +74,7 @@ fn scope(connects: Connects) -> BitFlags<Scope> {
     }
 }
 
-/// What a root needs to be read, now and after the next release. Nothing, if it is not there.
+/// The folders that must be readable for a root, now and after the next release. None for a missing root.
 fn folders(root: &Path) -> BTreeSet<PathBuf> {
     let Some(path) = std::path::absolute(root).ok().filter(|path| path.exists()) else {
         return BTreeSet::new();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_opens_the_folder_of_its_next_target_and_no_more() {
+    fn a_link_makes_the_folder_of_its_next_target_readable_and_no_more() {
         let home = std::env::temp_dir().canonicalize().unwrap().join(format!("links-{}", std::process::id()));
         for folder in ["plain", "app/releases/42/public", "data/www", "srv"] {
             fs::create_dir_all(home.join(folder)).unwrap();
@@ -121,14 +121,14 @@ mod tests {
         }
         let cases: &[(&str, &[&str])] = &[
             ("plain", &["plain"]),
-            // Root and release in one folder.
+            // The link and its target are in one folder.
             ("app/current", &["app", "app/current"]),
             ("app/public", &["app", "app/public"]),
-            // A link on the way.
+            // A component is a link.
             ("app/current/public", &["app/current/public", "app/releases"]),
-            // What stands beside the link has nothing to do with it.
+            // Files beside the link are unrelated.
             ("srv/www", &["data", "srv/www"]),
-            // `srv/www` is exchanged, and `srv/again` itself; both are links of releases.
+            // Both `srv/www` and `srv/again` may be replaced.
             ("srv/again", &["data", "srv/again"]),
             ("srv/top", &["srv/top"]),
             ("srv/dangling", &[]),

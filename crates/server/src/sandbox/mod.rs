@@ -1,15 +1,14 @@
-//! What the serving process gives up for good before it serves: capabilities, privileges to come, files
-//! that it need not read, system calls that it need not make. Whoever takes it over is left with what it
-//! was left.
+//! The sandbox: before it serves, a process gives up capabilities, new privileges, access to other files, and system calls
+//! that it does not need. An attacker who takes over the process gains no more than that.
 //!
-//! Every step is for the calling thread and the threads that it starts later. So it is done while there is
-//! one thread only, after the user has been changed and the folder for `chroot` has been entered.
+//! Every step affects the calling thread and the threads that it starts later. So it happens while there is only one
+//! thread, after the change of user and the chroot.
 //!
 //! Knows nothing of configurations or routes.
 
 mod capabilities;
 mod landlock;
-// The filter's numbers are those of 64-bit architectures; others have the rest of the sandbox.
+// The filter knows the call numbers of three 64-bit architectures; others have the rest of the sandbox.
 #[cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
     path = "seccomp_absent.rs"
@@ -24,38 +23,38 @@ use rustix::thread::{CapabilitySet, no_new_privs, set_no_new_privs};
 
 pub use capabilities::{drop_capabilities, empty_bounding_set, held, hold_only, keep_only};
 
-/// What the process may go on doing.
+/// What the process may still do inside the sandbox.
 #[derive(Debug, Clone)]
 pub struct Confinement<'a> {
     pub reads: Reads<'a>,
-    /// A folder that is open already, which is read as well, whether it can be reached by its name or not.
+    /// An open folder that is readable, too, even if the process cannot reach it by its name.
     pub open: Option<BorrowedFd<'a>>,
     pub connects: Connects,
     pub pipes: Pipes,
 }
 
-/// Which files and folders can be opened, and for reading only.
+/// The files and folders that can be opened, for reading only.
 #[derive(Debug, Clone)]
 pub enum Reads<'a> {
-    /// These, and what is beneath them. Where a link leads to one of them, its next target, too: see
-    /// `landlock`. Those that are not there stay closed, also when they come later.
+    /// These folders with everything beneath them, and the next targets of links to them: see `landlock`. A folder that
+    /// does not exist yet stays unreadable.
     Beneath(Vec<&'a Path>),
-    /// All that the user may read: for roots whose links may lead out of them (`symlinks = "follow"` and
+    /// Everything that the user may read, for roots whose links may lead out of them (`symlinks = "follow"` and
     /// `"owner"`).
     Everywhere,
 }
 
-/// Which connections can be opened. Those that were open before, and those that are accepted, go on.
+/// The connections that can be opened. Open and accepted connections are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connects {
     Nowhere,
     /// To Unix sockets.
     Unix,
-    /// To Unix sockets and over IP. Names are looked up in files, which must be among what is read.
+    /// To Unix sockets and over IP. Looking up host names needs files, which must be among `Reads`.
     Anywhere,
 }
 
-/// Can pipes be made? Scripts are spoken to through them.
+/// Can the process create pipes? It communicates with scripts through them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pipes {
     None,
@@ -67,29 +66,29 @@ pub enum Pipes {
 pub enum Demand {
     /// Nothing is given up.
     Off,
-    /// What the kernel has, and what it has not is said.
+    /// Everything that the kernel supports; the log names what is missing.
     #[default]
     Preferred,
-    /// All of it, or the program does not serve.
+    /// Everything, or the program does not serve.
     Required,
 }
 
-/// What holds. Its text is for the log and for `taipan check`.
+/// The protection in force. Its text is for the log and for `taipan check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Active {
-    /// Capabilities that the process has, or could take up.
+    /// The capabilities that the process has or could acquire.
     pub capabilities: CapabilitySet,
-    /// Programs that it executes get no privileges by their files.
+    /// Executed programs gain no privileges from their files.
     pub no_new_privs: bool,
     /// The version of Landlock that is in force.
     pub landlock: Option<u32>,
     pub seccomp: bool,
-    /// What is not to be had, one sentence each: what, why, and what to do.
+    /// The missing parts, one sentence each: what is missing, why, and what to do.
     pub missing: Vec<String>,
 }
 
-/// Gives up everything but `confinement`, for good. Errors: something is required and not to be had; the
-/// text says what to do, and the process, of which parts may be confined already, is to end.
+/// Restricts the process to `confinement`, irrevocably. Errors: a required part is missing; the text says what to do, and
+/// the process, which may be confined in part, must end.
 pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, String> {
     if demand == Demand::Off {
         return Ok(Active { landlock: None, seccomp: false, ..as_is() });
@@ -98,39 +97,39 @@ pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, St
     let active = confine(confinement, other_threads().into_iter().collect());
     if demand == Demand::Required && !active.missing.is_empty() {
         return Err(format!(
-            "the sandbox is required, and not all of it is to be had: {}; or set `sandbox = \"on\"`, to do without",
+            "the sandbox is required, but not all of it is available: {}; or set `sandbox = \"on\"`, to do without",
             active.missing.join("; ")
         ));
     }
     Ok(active)
 }
 
-/// What a process that executes programs can do without: its capabilities but for `kept`, and those that a
-/// program would get by its file. Errors: they could not be given up.
+/// For a process that executes programs: gives up its capabilities but for `kept`, and those that executed programs would
+/// gain from their files. Errors: they could not be given up.
 pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     capabilities::hold_only(kept)
 }
 
-/// What `apply` would give on this machine. Nothing is given up, but by a thread that ends.
+/// The protection that `apply` would give on this machine. Only a temporary thread gives up anything.
 pub fn available() -> Active {
     let tried = std::thread::spawn(|| {
         let reads = Reads::Beneath(Vec::new());
         let nothing = Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None };
         confine(&nothing, Vec::new())
     });
-    let failed = |_| Active { missing: vec!["the sandbox could not be tried".to_owned()], ..as_is() };
+    let failed = |_| Active { missing: vec!["the sandbox could not be tested".to_owned()], ..as_is() };
     tried.join().unwrap_or_else(failed)
 }
 
-/// Each step needs the one before: Landlock and seccomp ask for `no_new_privs` of who is not root, and the
-/// filter forbids the calls of all the others.
+/// The order matters: Landlock and seccomp need `no_new_privs` unless the process is root, and the filter forbids the
+/// calls of the other steps.
 fn confine(confinement: &Confinement<'_>, mut missing: Vec<String>) -> Active {
     if let Err(error) = set_no_new_privs(true) {
         missing.push(format!("no_new_privs cannot be set ({error}); it needs Linux 3.5 or later"));
     }
     let landlock = landlock::restrict(confinement).map_err(|why| missing.push(why)).ok();
-    if let Err(error) = capabilities::give_up() {
+    if let Err(error) = hold_only(CapabilitySet::empty()) {
         missing.push(format!("capabilities cannot be given up ({error})"));
     }
     let rest = as_is();
@@ -139,7 +138,7 @@ fn confine(confinement: &Confinement<'_>, mut missing: Vec<String>) -> Active {
     Active { landlock, seccomp, missing, ..rest }
 }
 
-/// Of the calling thread. Neither Landlock nor the filter can be asked for afterwards.
+/// The protection of the calling thread. The kernel does not report Landlock and the filter.
 fn as_is() -> Active {
     Active {
         capabilities: capabilities::held(),
@@ -150,21 +149,19 @@ fn as_is() -> Active {
     }
 }
 
-/// rustix looks for the kernel's clock in memory (vDSO) when it is first asked for the time, in ways that are
-/// closed afterwards, and in a changed root. Without it, every look at the clock is a system call.
+/// On its first call, rustix looks for the kernel's clock in memory (vDSO) with system calls and files that the sandbox
+/// and a chroot forbid. Without the vDSO, every reading of the clock is a system call.
 pub fn find_clock() {
     _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
 }
 
-/// Threads that run already stay outside. Without `/proc`, as in a changed root, they are not seen.
+/// Threads that already run stay outside the sandbox. Without `/proc`, as in a chroot, they cannot be counted.
 fn other_threads() -> Option<String> {
     let others = std::fs::read_dir("/proc/self/task").ok()?.count().saturating_sub(1);
-    (others > 0).then(|| {
-        format!("threads ({others}) that were there before stay outside; start without what LD_PRELOAD names")
-    })
+    (others > 0)
+        .then(|| format!("{others} earlier threads stay outside; start the program without LD_PRELOAD"))
 }
 
-/// One line.
 impl fmt::Display for Active {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held: Vec<&str> = self.capabilities.iter_names().map(|(name, _)| name).collect();
@@ -188,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_says_what_holds_and_what_is_missing() {
+    fn the_text_names_active_and_missing_parts() {
         let all = Active {
             capabilities: CapabilitySet::empty(),
             no_new_privs: true,
@@ -222,17 +219,17 @@ mod tests {
     }
 
     #[test]
-    fn trying_leaves_the_process_as_it_was() {
+    fn available_does_not_restrict_the_process() {
         let before = as_is();
         let tried = available();
         assert_eq!(tried.capabilities, CapabilitySet::empty());
         assert!(tried.no_new_privs);
         assert_eq!(as_is(), before);
-        assert!(std::fs::read("/proc/self/status").is_ok(), "files are read as before");
+        assert!(std::fs::read("/proc/self/status").is_ok(), "files can still be read");
     }
 
     #[test]
-    fn nothing_is_given_up_where_nothing_is_asked() {
+    fn apply_changes_nothing_when_off() {
         let before = as_is();
         let reads = Reads::Beneath(Vec::new());
         let confinement = Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None };

@@ -1,9 +1,9 @@
-//! The system calls that a serving process makes; all others answer ENOSYS, as on a kernel that does not
-//! have them. So a C library that tries a newer call first falls back to the older one, and one that was
-//! forgotten here costs what it was for, and not the server.
+//! The system calls that a serving process may make. All others fail with ENOSYS, as on a kernel without them. So a C
+//! library that tries a newer call first falls back to the older one, and a call that is missing here breaks one feature
+//! and not the server.
 //!
-//! Calls that are allowed whatever their arguments are answered from a table of the kernel's (since Linux
-//! 5.11), without running the filter; those of a request are all of that kind.
+//! For calls that are allowed with any arguments, the kernel looks into a bitmap and does not run the filter (since Linux
+//! 5.11). Serving a request makes no other calls.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const ARCHITECTURE: TargetArch = TargetArch::riscv64;
 /// Allowed with any arguments.
 const ALWAYS: &[&[c_long]] = &[FILES, SOCKETS, EVENTS, MEMORY, THREADS, SIGNALS, TIME, OLDER];
 
-/// To read, and to write what is open. Landlock decides what can be opened.
+/// To read files, and to write to open ones. Landlock decides which files can be opened.
 const FILES: &[c_long] = &[
     libc::SYS_close,
     libc::SYS_dup,
@@ -59,7 +59,7 @@ const FILES: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// To accept and to use what is open, and to pass descriptors on (`sendmsg`).
+/// To accept connections, to use open ones, and to pass descriptors (`sendmsg`).
 const SOCKETS: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -87,10 +87,10 @@ const EVENTS: &[c_long] = &[
     libc::SYS_timerfd_settime,
 ];
 
-/// `mmap` and `mprotect` are below: nothing becomes executable.
+/// `mmap` and `mprotect` are in `with_arguments`: no memory becomes executable.
 const MEMORY: &[c_long] = &[libc::SYS_brk, libc::SYS_madvise, libc::SYS_mremap, libc::SYS_munmap];
 
-/// `clone` is below: nothing but threads.
+/// `clone` is in `with_arguments`: it creates only threads.
 const THREADS: &[c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -114,7 +114,7 @@ const THREADS: &[c_long] = &[
     libc::SYS_uname,
 ];
 
-/// `tgkill` is below: to oneself only.
+/// `tgkill` is in `with_arguments`: a process signals only itself.
 const SIGNALS: &[c_long] = &[
     libc::SYS_restart_syscall,
     libc::SYS_rt_sigaction,
@@ -125,7 +125,7 @@ const SIGNALS: &[c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// Where the vDSO has no clock to read.
+/// For machines on which the vDSO has no clock.
 const TIME: &[c_long] = &[
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
@@ -134,7 +134,7 @@ const TIME: &[c_long] = &[
     libc::SYS_nanosleep,
 ];
 
-/// What only x86-64 has beside its successors; the C library, rustix or musl use them there.
+/// Calls that only x86-64 has beside their successors; glibc, musl or rustix use them there.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[
     libc::SYS_access,
@@ -150,23 +150,23 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// What connections to others take, beside `socket`.
+/// To open connections, beside `socket`.
 const TO_CONNECT: &[c_long] =
     &[libc::SYS_bind, libc::SYS_connect, libc::SYS_pipe2, libc::SYS_recvmmsg, libc::SYS_splice];
 
-/// What pipes to scripts take, beside `read` and `write`.
+/// To create pipes to scripts.
 const TO_PIPE: &[c_long] = &[libc::SYS_pipe2];
 
-/// Of an argument of which the kernel looks at 32 bits.
+/// For an argument of which the kernel uses 32 bits.
 const SHORT: SeccompCmpArgLen = SeccompCmpArgLen::Dword;
 const LONG: SeccompCmpArgLen = SeccompCmpArgLen::Qword;
 
-/// Bytes that wait in a socket, whether something is a terminal, and not to block.
+/// Bytes that wait in a socket, whether a descriptor is a terminal, and non-blocking mode.
 const IOCTLS: &[libc::Ioctl] =
     &[libc::FIONBIO, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ, libc::TIOCOUTQ];
 /// The name of a thread.
 const PRCTLS: &[i32] = &[libc::PR_GET_NAME, libc::PR_SET_NAME];
-/// A new thread, and in no other namespace.
+/// The flags of a new thread.
 const THREAD: i32 = libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND;
 const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWIPC
@@ -176,14 +176,14 @@ const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS;
 
-/// Loads the filter. Errors: it cannot be; why, and what to do.
+/// Loads the filter. Errors: the reason, with what to do.
 pub fn restrict(connects: Connects, pipes: Pipes) -> Result<(), String> {
     let program = program(connects, pipes)
         .map_err(|error| format!("the filter of system calls cannot be built ({error})"))?;
     let instructions = program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k });
     let instructions: Vec<_> = instructions.collect();
-    // With the flag, a kernel before 5.16 goes on guessing loads ahead of stores. Turning that off, as it
-    // would for a filter, protects scripts from one another within a process; there are none here.
+    // Without the flag, a kernel before 5.16 disables speculative store bypass for the process. That protects scripts in
+    // one process from one another; this process runs none.
     let loaded = match sys::load_filter(&instructions, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW) {
         Err(Errno::INVAL) => sys::load_filter(&instructions, 0),
         result => result,
@@ -207,7 +207,7 @@ fn program(connects: Connects, pipes: Pipes) -> Result<BpfProgram, BackendError>
     SeccompFilter::new(rules, absent, SeccompAction::Allow, ARCHITECTURE)?.try_into()
 }
 
-/// Calls that are allowed with these arguments only. One that stands here twice is allowed with either.
+/// Calls that are allowed only with these arguments. A call that is listed twice is allowed with either.
 fn with_arguments(connects: Connects) -> Result<Vec<(c_long, Vec<SeccompCondition>)>, BackendError> {
     let equal = |argument, value| SeccompCondition::new(argument, SHORT, SeccompCmpOp::Eq, value);
     let masked = |argument, mask: i32, value: i32| {
@@ -218,7 +218,7 @@ fn with_arguments(connects: Connects) -> Result<Vec<(c_long, Vec<SeccompConditio
         (libc::SYS_clone, vec![masked(0, THREAD | NAMESPACES, THREAD)?]),
         (libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]),
         (libc::SYS_mprotect, vec![masked(2, libc::PROT_EXEC, 0)?]),
-        // One's own limits are read, not set.
+        // The process may read its own limits, not set them.
         (libc::SYS_prlimit64, vec![equal(0, 0)?, SeccompCondition::new(2, LONG, SeccompCmpOp::Eq, 0)?]),
         (libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64)?]),
         (libc::SYS_tgkill, vec![equal(0, own)?]),

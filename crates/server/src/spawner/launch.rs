@@ -103,7 +103,7 @@ impl Launcher {
                 setrlimit(*resource, *limit)?;
             }
             if let Some(credentials) = credentials {
-                sys::start_timer(sys::make_deadly_timer()?, EXECUTES.as_secs() as libc::time_t)?;
+                sys::start_timer(sys::make_kill_timer()?, EXECUTES.as_secs() as libc::time_t)?;
                 credentials.assume()?;
             }
             // A script has nobody who ends it when the spawner is killed. Other credentials take this away.

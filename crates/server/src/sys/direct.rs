@@ -1,7 +1,7 @@
-//! The system calls that can fail while requests are served, one per function, and nothing around them: the
-//! one door to them, in whose place the tests put a door that fails on purpose.
+//! The system calls that can fail while requests are served, one per function. The server makes them only through this
+//! module, which tests replace by `faulty`.
 //!
-//! Knows nothing of who asks, and repeats nothing.
+//! Knows nothing of the callers, and retries nothing.
 
 use std::io::{self, IoSliceMut, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,7 @@ pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize,
     rustix::net::recv(fd, buffer, flags).map(|(_, n)| n)
 }
 
-/// As the runtime reads from a socket of its own.
+/// Reads as the runtime does from its own sockets.
 #[inline]
 pub fn poll_read<S: AsyncRead + AsFd + Unpin>(
     stream: &mut S,
@@ -48,13 +48,13 @@ pub fn sendfile(to: impl AsFd, from: impl AsFd, at: &mut u64, count: usize) -> R
     rustix::fs::sendfile(to, from, Some(at), count)
 }
 
-/// Makes a socket one of the runtime's.
+/// Registers a socket with the runtime.
 #[inline]
 pub fn adopt_tcp(fd: OwnedFd) -> io::Result<TcpStream> {
     TcpStream::from_std(fd.into())
 }
 
-/// As `adopt_tcp`.
+/// Like `adopt_tcp`.
 #[inline]
 pub fn adopt_unix(fd: OwnedFd) -> io::Result<UnixStream> {
     UnixStream::from_std(fd.into())
@@ -65,7 +65,7 @@ pub fn epoll_add(epoll: impl AsFd, fd: impl AsFd, data: EventData, what: EventFl
     epoll::add(epoll, fd, data, what)
 }
 
-/// Appends to `events`, as far as they have capacity.
+/// Appends to `events`, within their capacity.
 #[inline]
 pub fn epoll_wait(epoll: impl AsFd, events: &mut Vec<Event>, timeout: &Timespec) -> Result<usize, Errno> {
     epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(timeout))
@@ -91,7 +91,7 @@ pub fn openat2(
     rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve)
 }
 
-/// Another descriptor of the same open file.
+/// Duplicates the descriptor of an open file.
 #[inline]
 pub fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
@@ -107,7 +107,7 @@ pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx,
     rustix::fs::statx(folder, path, flags, StatxFlags::BASIC_STATS)
 }
 
-/// Where the link `fd` leads.
+/// The target of the link `fd`.
 #[inline]
 pub fn readlink(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(fd, "", Vec::new()).map(|target| target.into_bytes())
@@ -133,13 +133,13 @@ pub fn next_entry(folder: &mut Dir) -> Option<Result<DirEntry, Errno>> {
     folder.read()
 }
 
-/// Runs `work` on a helper thread of the runtime's. Panics: there is none, and none can be had.
+/// Runs `work` on a helper thread of the runtime. Panics if no thread can be started.
 #[inline]
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     tokio::task::spawn_blocking(work)
 }
 
-/// Of log lines, to wherever they go.
+/// Writes log lines.
 #[inline]
 pub fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     to.write(bytes)

@@ -1,8 +1,7 @@
-//! The door that fails on purpose: every function of `direct`, and before it a look at the plan. Compiled for
-//! tests only.
+//! The functions of `direct`, which fail as the plan says. For tests only.
 //!
-//! What is pretended is what a kernel does. After a short read or one that had to wait, the rest comes as if it
-//! had arrived just then; a connection that was aborted is gone; a file that has become shorter is shorter.
+//! The faults are those of a real kernel. After a short read or EAGAIN, the remaining bytes seem to arrive just then; an
+//! aborted connection is closed; a truncated file is really shorter.
 
 pub mod plan;
 
@@ -25,7 +24,7 @@ use tokio::task::JoinHandle;
 use super::direct;
 use plan::{Call, Fault, strike};
 
-/// What each descriptor was registered with, and where.
+/// The epoll registration of each descriptor.
 static WATCHED: Mutex<Option<HashMap<RawFd, Watched>>> = Mutex::new(None);
 
 #[derive(Clone, Copy)]
@@ -35,7 +34,7 @@ struct Watched {
     what: EventFlags,
 }
 
-/// How many bytes may be moved.
+/// The number of bytes that the call may transfer.
 fn bytes_of(call: Call) -> Result<usize, Errno> {
     match strike(call) {
         None | Some(Fault::Truncated) => Ok(usize::MAX),
@@ -45,7 +44,7 @@ fn bytes_of(call: Call) -> Result<usize, Errno> {
     }
 }
 
-/// As `bytes_of`, of a file, which may become shorter.
+/// Like `bytes_of`, for a file, which may be truncated.
 fn bytes_of_file(call: Call, file: BorrowedFd<'_>) -> Result<usize, Errno> {
     match strike(call) {
         Some(Fault::Truncated) => {
@@ -61,13 +60,13 @@ fn bytes_of_file(call: Call, file: BorrowedFd<'_>) -> Result<usize, Errno> {
     }
 }
 
-/// For a call that moves no bytes.
+/// For a call that transfers no bytes.
 fn whole(call: Call) -> Result<(), Errno> {
     bytes_of(call).map(|_| ())
 }
 
-/// Has the idle set told of `fd` again, as if more had come.
-fn tell_again(fd: BorrowedFd<'_>) {
+/// Makes epoll report `fd` to the idle set again, as if more bytes had arrived.
+fn report_again(fd: BorrowedFd<'_>) {
     let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(watched) = watched.as_ref().and_then(|all| all.get(&fd.as_raw_fd())) else { return };
     // SAFETY: the idle set's epoll instance is open for as long as connections are read in it.
@@ -75,8 +74,8 @@ fn tell_again(fd: BorrowedFd<'_>) {
     _ = epoll::modify(epoll, fd, EventData::new_u64(watched.data), watched.what);
 }
 
-/// Has the kernel tell everybody who waits that `fd` takes more, which setting the size of its buffer does.
-fn tell_of_room(fd: BorrowedFd<'_>) {
+/// Makes the kernel report that `fd` is writable, which setting the size of its buffer does.
+fn report_writable(fd: BorrowedFd<'_>) {
     let size = sockopt::socket_send_buffer_size(fd).unwrap();
     sockopt::set_socket_send_buffer_size(fd, size / 2).unwrap();
 }
@@ -97,12 +96,12 @@ pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize,
     match bytes_of(Call::Recv) {
         Ok(most) if most < buffer.len() => {
             let read = direct::recv(fd, &mut buffer[..most], flags);
-            tell_again(fd);
+            report_again(fd);
             read
         }
         Ok(_) => direct::recv(fd, buffer, flags),
         Err(errno) => {
-            tell_again(fd);
+            report_again(fd);
             Err(errno)
         }
     }
@@ -134,7 +133,7 @@ pub fn send(fd: impl AsFd, bytes: &[u8], flags: SendFlags) -> Result<usize, Errn
     match bytes_of(Call::Send) {
         Ok(most) => direct::send(fd, &bytes[..most.min(bytes.len())], flags),
         Err(errno) => {
-            tell_of_room(fd.as_fd());
+            report_writable(fd.as_fd());
             Err(errno)
         }
     }
@@ -144,7 +143,7 @@ pub fn sendfile(to: impl AsFd, from: impl AsFd, at: &mut u64, count: usize) -> R
     match bytes_of_file(Call::Sendfile, from.as_fd()) {
         Ok(most) => direct::sendfile(to, from, at, count.min(most)),
         Err(errno) => {
-            tell_of_room(to.as_fd());
+            report_writable(to.as_fd());
             Err(errno)
         }
     }
@@ -215,7 +214,7 @@ pub fn readlink(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
 
 pub fn preadv2(fd: impl AsFd, buffer: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, Errno> {
     match bytes_of_file(Call::Preadv2, fd.as_fd()) {
-        // Only who does not want to wait is told that it would be necessary.
+        // The kernel returns these errors only with RWF_NOWAIT.
         Err(Errno::AGAIN | Errno::OPNOTSUPP) if !flags.contains(ReadWriteFlags::NOWAIT) => {
             direct::preadv2(fd, buffer, at, flags)
         }
@@ -245,7 +244,7 @@ pub fn next_entry(folder: &mut Dir) -> Option<Result<DirEntry, Errno>> {
 }
 
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    // The plan has only panics for it.
+    // The plan's only fault for this call is a panic.
     _ = whole(Call::Spawn);
     direct::spawn_blocking(work)
 }

@@ -1,16 +1,16 @@
-//! Every call fails once, in every plausible way, and the server must not mind: whoever asks gets a whole
-//! answer, an error, or a closed connection, but never wrong bytes; every descriptor and place is given back;
-//! each request has its line in the log; nothing panics; and what failed works when it is asked for again.
+//! Every system call fails once, in every plausible way. Then a client receives a complete response, an error or a closed
+//! connection, but never wrong bytes. Every descriptor and permit is released, each request has its log line, nothing
+//! panics, and the request succeeds when it is sent again.
 //!
-//! The runs have a process of their own, for the plan of faults and the descriptors are counted for all of it.
-//! `TAIPAN_FAULT="tcp send 3 EPIPE"` repeats one case, `TAIPAN_FAULT_SEED` chooses among those that would take too
-//! long together, and `TAIPAN_FAULT=all` runs them all.
+//! The runs are in a child process, because the plan of faults and the number of descriptors belong to a whole process.
+//! `TAIPAN_FAULT="tcp send 3 EPIPE"` repeats one case, `TAIPAN_FAULT_SEED` chooses among the many cases, and
+//! `TAIPAN_FAULT=all` runs all of them.
 
 mod cases;
 mod check;
 mod client;
-mod ground;
-mod kept;
+mod fixture;
+mod retention;
 
 use std::cell::Cell;
 use std::fmt;
@@ -32,42 +32,42 @@ use crate::master::sockets::Sockets;
 use crate::sys::faulty::plan::{self, CALLS, Call, Case, Which};
 use cases::Choice;
 use check::Harm;
-use client::{Gained, Got, PLAIN, SCRIPT};
-use ground::{Ground, descriptors};
+use client::{Outcome, Outcomes, PLAIN, SCRIPT};
+use fixture::{Fixture, descriptors};
 
-/// Says to the process of the runs that it is that.
-const ALONE: &str = "TAIPAN_FAULT_ALONE";
-const ONLY: &str = "TAIPAN_FAULT";
+/// Set in the child process.
+const IN_CHILD: &str = "TAIPAN_FAULT_CHILD";
+const CASE: &str = "TAIPAN_FAULT";
 const SEED: &str = "TAIPAN_FAULT_SEED";
 
-/// Until the last connection is gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end of the last connection may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Failures after which nothing more is learnt.
-const MANY: usize = 20;
+/// The series stops after this many failures.
+const MAX_FAILURES: usize = 20;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// What sort of socket the server listens on.
+/// The kind of socket that the server listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum Transport {
     Tcp,
     Unix,
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for Transport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(if *self == Over::Unix { "unix" } else { "tcp" })
+        out.write_str(if *self == Transport::Unix { "unix" } else { "tcp" })
     }
 }
 
-/// All that a run left behind.
+/// The results of a run.
 pub struct Run {
-    gained: Gained,
-    /// What was harmed, asked again; and a plain request.
-    again: Vec<(usize, usize, Got)>,
-    plain: Got,
-    /// Of the access log.
+    outcomes: Outcomes,
+    /// The requests that failed, sent again; and a plain request.
+    again: Vec<(usize, usize, Outcome)>,
+    plain: Outcome,
+    /// Lines of the access log.
     lines: Vec<String>,
     errors: Vec<String>,
     /// How often the fault happened.
@@ -77,7 +77,7 @@ pub struct Run {
     left: Left,
 }
 
-/// What was not given back.
+/// Resources that were not released.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Left {
     connections: usize,
@@ -87,14 +87,14 @@ struct Left {
 }
 
 #[test]
-fn every_call_may_fail() {
-    if std::env::var_os(ALONE).is_some() {
+fn survives_the_failure_of_any_call() {
+    if std::env::var_os(IN_CHILD).is_some() {
         return all_cases();
     }
     let program = std::env::current_exe().unwrap();
-    let name = concat!(module_path!(), "::every_call_may_fail");
+    let name = concat!(module_path!(), "::survives_the_failure_of_any_call");
     let name = name.split_once("::").map_or(name, |(_, name)| name);
-    let output = Program::new(program).args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
+    let output = Program::new(program).args(["--exact", name, "--nocapture"]).env(IN_CHILD, "1").output();
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     print!("{text}");
@@ -103,38 +103,38 @@ fn every_call_may_fail() {
 
 fn all_cases() {
     let seed = std::env::var(SEED).map_or(1, |seed| seed.parse().expect("a seed is a number"));
-    let only = std::env::var(ONLY).ok();
+    let only = std::env::var(CASE).ok();
     std::panic::set_hook(Box::new(|panic| {
         if !panic.payload().downcast_ref::<String>().is_some_and(|text| text.starts_with("on purpose")) {
             eprintln!("{panic}");
         }
         PANICS.fetch_add(1, Ordering::Relaxed);
     }));
-    let ground = Ground::new();
-    let site = ground.site();
+    let fixture = Fixture::new();
+    let site = fixture.site();
     log::start(&site.log, log::open(&site).unwrap()).unwrap();
     let began = Instant::now();
-    // The first has costs of its own, such as descriptors of the runtime's.
-    run(&ground, &site, Over::Tcp, None, &Vec::new());
-    let reference = run(&ground, &site, Over::Tcp, None, &Vec::new());
-    check::reference(&ground, &reference);
+    // The first run opens descriptors that stay, such as those of the runtime.
+    run(&fixture, &site, Transport::Tcp, None, &Vec::new());
+    let reference = run(&fixture, &site, Transport::Tcp, None, &Vec::new());
+    check::reference(&fixture, &reference);
     let counts = CALLS.iter().map(|(call, name)| format!("{name} {}", reference.counts[*call as usize]));
-    println!("a run has: {}", counts.collect::<Vec<_>>().join(", "));
-    kept::all(&site);
-    let series = Series { ground, site, reference, seed, lost: Cell::new(0), told: Cell::new(0) };
+    println!("calls of a run: {}", counts.collect::<Vec<_>>().join(", "));
+    retention::all(&site);
+    let series = Series { fixture, site, reference, seed, lost: Cell::new(0), reported: Cell::new(0) };
     let runs = match only.as_deref() {
         None => series.all(Choice::Some),
         Some("all") => series.all(Choice::All),
         Some(case) => {
             let (over, case) = case.split_once(' ').expect("tcp or unix, and a case");
-            let over = [Over::Tcp, Over::Unix].into_iter().find(|o| o.to_string() == over);
+            let over = [Transport::Tcp, Transport::Unix].into_iter().find(|o| o.to_string() == over);
             let over = over.expect("tcp or unix");
             let (run, verdict) = series.one(over, case.parse().unwrap());
             for line in run.errors.iter().chain(&run.lines) {
                 println!("{line}");
             }
-            for (number, index, got) in &run.again {
-                println!("asked again, {number}-{index} got {}", check::shown(got));
+            for (number, index, outcome) in &run.again {
+                println!("sent again, {number}-{index}: {}", check::shown(outcome));
             }
             verdict.unwrap();
             1
@@ -144,33 +144,33 @@ fn all_cases() {
 }
 
 struct Series {
-    ground: Ground,
+    fixture: Fixture,
     site: Site,
     reference: Run,
     seed: u64,
-    /// Log lines that were not written, and those of them that were told of.
+    /// Log lines that were not written, and those of them that the log reports as dropped.
     lost: Cell<usize>,
-    told: Cell<usize>,
+    reported: Cell<usize>,
 }
 
 impl Series {
-    /// How many runs there were.
+    /// Returns the number of runs.
     fn all(&self, choice: Choice) -> usize {
         let (mut runs, mut failures) = (0, Vec::new());
-        let mut note = |over: Over, case: Case| {
+        let mut note = |over: Transport, case: Case| {
             let (run, verdict) = self.one(over, case);
             runs += 1;
             if let Err(what) = verdict {
                 println!("{what}");
                 failures.push(what);
             }
-            assert!(failures.len() < MANY, "so many fail that no more are tried");
+            assert!(failures.len() < MAX_FAILURES, "too many failures");
             run.struck
         };
         for case in cases::lasting() {
-            note(Over::Tcp, case);
+            note(Transport::Tcp, case);
             if cases::is_invisible(&case) {
-                note(Over::Unix, case);
+                note(Transport::Unix, case);
             }
         }
         for (call, _) in CALLS {
@@ -181,45 +181,45 @@ impl Series {
                     n += 1;
                     let is_chosen = cases::is_chosen(choice, self.seed, *call, kind, n, usual);
                     let case = Case { call: Some(*call), which: Which::Nth(n), fault };
-                    if is_chosen && note(Over::Tcp, case) == 0 {
+                    if is_chosen && note(Transport::Tcp, case) == 0 {
                         break;
                     }
                 }
             }
         }
-        failures.extend(self.is_all_told().err());
+        failures.extend(self.all_reported().err());
         assert!(failures.is_empty(), "{} of {runs} failed:\n{}", failures.len(), failures.join("\n"));
         runs
     }
 
-    /// What is lost is told of once a second at most.
-    fn is_all_told(&self) -> Result<(), String> {
-        let until = Instant::now() + PATIENCE;
-        while self.told.get() < self.lost.get() && Instant::now() < until {
+    /// The log reports dropped lines at most once a second.
+    fn all_reported(&self) -> Result<(), String> {
+        let until = Instant::now() + TIMEOUT;
+        while self.reported.get() < self.lost.get() && Instant::now() < until {
             log::flush();
-            self.told.update(|told| told + check::told(&self.ground.take_lines("error")));
+            self.reported.update(|reported| reported + check::reported(&self.fixture.take_lines("error")));
             std::thread::sleep(Duration::from_millis(10));
         }
-        match (self.lost.get(), self.told.get()) {
-            (lost, told) if lost == told => Ok(()),
-            (lost, told) => Err(format!("{lost} log lines are not there, but the log says {told}")),
+        match (self.lost.get(), self.reported.get()) {
+            (lost, reported) if lost == reported => Ok(()),
+            (lost, reported) => Err(format!("{lost} log lines are missing, but the log reports {reported}")),
         }
     }
 
-    fn one(&self, over: Over, case: Case) -> (Run, Result<(), String>) {
-        let run = run(&self.ground, &self.site, over, Some(case), &self.reference.gained);
+    fn one(&self, over: Transport, case: Case) -> (Run, Result<(), String>) {
+        let run = run(&self.fixture, &self.site, over, Some(case), &self.reference.outcomes);
         self.lost.update(|lost| lost + check::lost(&run));
-        self.told.update(|told| told + check::told(&run.errors));
+        self.reported.update(|reported| reported + check::reported(&run.errors));
         let verdict = check::run(&case, &self.reference, &run).map_err(|what| {
-            format!("{over} {case} (seed {}): {what}; to repeat it: {ONLY}=\"{over} {case}\"", self.seed)
+            format!("{over} {case} (seed {}): {what}; to repeat it: {CASE}=\"{over} {case}\"", self.seed)
         });
         (run, verdict)
     }
 }
 
-/// A worker from its beginning to its end, with clients that ask the script. What they get otherwise than
-/// `expected` is asked for again.
-fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &Gained) -> Run {
+/// Runs a worker from its start to its end, with clients that send the requests of the script. Requests whose outcome
+/// differs from `expected` are sent again.
+fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expected: &Outcomes) -> Run {
     let panics = PANICS.load(Ordering::Relaxed);
     let before = descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -230,8 +230,8 @@ fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &
         .unwrap();
     let mut run = runtime.block_on(async {
         let address = match over {
-            Over::Tcp => Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
-            Over::Unix => Address::Unix(ground.socket()),
+            Transport::Tcp => Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            Transport::Unix => Address::Unix(fixture.socket()),
         };
         let bound = Sockets::default().changed_to(&[address], 1).unwrap();
         let server = bound.iter().next().map(|bound| bound.actual.clone()).unwrap();
@@ -240,17 +240,17 @@ fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &
         let (tell, commands) = unbounded_channel();
         let living = spawn_local(live(connections.clone(), sockets, closing, commands, || ()));
         plan::arm(case);
-        let (done, asked) = tokio::sync::oneshot::channel();
+        let (done, finished) = tokio::sync::oneshot::channel();
         let expected = expected.clone();
         let lasting = lasting(case);
-        let client = std::thread::spawn(move || _ = done.send(ask(&server, &expected, lasting)));
-        let (gained, again, plain) = asked.await.unwrap();
+        let client = std::thread::spawn(move || _ = done.send(send_script(&server, &expected, lasting)));
+        let (outcomes, again, plain) = finished.await.unwrap();
         client.join().unwrap();
-        let left = what_is_left(&connections).await;
+        let left = unreleased(&connections).await;
         tell.send(WorkerCommand::Leave).unwrap();
-        tokio::time::timeout(PATIENCE, living).await.expect("it leaves").unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, living).await.expect("it leaves").unwrap().unwrap();
         Run {
-            gained,
+            outcomes,
             again,
             plain,
             left,
@@ -265,50 +265,58 @@ fn run(ground: &Ground, site: &Site, over: Over, case: Option<Case>, expected: &
     log::flush();
     run.struck = plan::disarm();
     run.counts[Call::Write as usize] = plan::counts()[Call::Write as usize];
-    run.lines = ground.take_lines("access");
-    run.errors = ground.take_lines("error");
+    run.lines = fixture.take_lines("access");
+    run.errors = fixture.take_lines("error");
     run.panics = PANICS.load(Ordering::Relaxed) - panics;
     run.left.descriptors = descriptors().saturating_sub(before);
     if case.is_some_and(|case| case.fault == plan::Fault::Truncated) {
-        ground.restore();
+        fixture.restore();
     }
     run
 }
 
-/// Does the fault go on until the logs are written?
+/// How long the fault is active: until the logs are written, or while the client sends the script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lasting {
     UntilTheEnd,
-    WhileAsked,
+    DuringTheScript,
 }
 
 fn lasting(case: Option<Case>) -> Lasting {
     match case.and_then(|case| case.call) {
         Some(Call::Write) => Lasting::UntilTheEnd,
-        _ => Lasting::WhileAsked,
+        _ => Lasting::DuringTheScript,
     }
 }
 
-fn ask(server: &Address, expected: &Gained, lasting: Lasting) -> (Gained, Vec<(usize, usize, Got)>, Got) {
-    let gained = client::ask_all(server);
-    if lasting == Lasting::WhileAsked {
+fn send_script(
+    server: &Address,
+    expected: &Outcomes,
+    lasting: Lasting,
+) -> (Outcomes, Vec<(usize, usize, Outcome)>, Outcome) {
+    let outcomes = client::run_script(server);
+    if lasting == Lasting::DuringTheScript {
         plan::pause();
     }
     let mut again = Vec::new();
-    for (number, (got, wanted)) in gained.iter().zip(expected).enumerate() {
-        for (index, (got, wanted)) in got.iter().zip(wanted).enumerate() {
-            if Harm::of(got, wanted) != Harm::None {
-                again.push((number, index, client::ask_again(server, number, SCRIPT[number].asks, index)));
+    for (number, (outcome, wanted)) in outcomes.iter().zip(expected).enumerate() {
+        for (index, (outcome, wanted)) in outcome.iter().zip(wanted).enumerate() {
+            if Harm::of(outcome, wanted) != Harm::None {
+                again.push((
+                    number,
+                    index,
+                    client::request_again(server, number, SCRIPT[number].requests, index),
+                ));
             }
         }
     }
-    let plain = client::ask_again(server, SCRIPT.len(), PLAIN.asks, 0);
-    (gained, again, plain)
+    let plain = client::request_again(server, SCRIPT.len(), PLAIN.requests, 0);
+    (outcomes, again, plain)
 }
 
-/// Looks when every client has gone, or at least should have been noticed to have.
-async fn what_is_left(of: &Connections) -> Left {
-    let until = Instant::now() + PATIENCE;
+/// Waits until the worker has released the resources of all clients.
+async fn unreleased(of: &Connections) -> Left {
+    let until = Instant::now() + TIMEOUT;
     loop {
         let left = Left {
             connections: of.connections(),

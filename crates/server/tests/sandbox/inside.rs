@@ -113,14 +113,14 @@ fn change_user(here: &Here) -> Result<(), String> {
 /// Makes the kernel behave as one without `call`.
 fn lack(call: libc::c_long) -> Result<(), String> {
     let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    let (load, answer) =
+    let (load, verdict) =
         ((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, (libc::BPF_RET | libc::BPF_K) as u16);
     let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     let filter = [
         libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 },
         libc::sock_filter { code: jump, jt: 0, jf: 1, k: call as u32 },
-        libc::sock_filter { code: answer, jt: 0, jf: 0, k: absent },
-        libc::sock_filter { code: answer, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+        libc::sock_filter { code: verdict, jt: 0, jf: 0, k: absent },
+        libc::sock_filter { code: verdict, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
     ];
     let loaded = rustix::thread::set_no_new_privs(true).and_then(|()| sys::load_filter(&filter, 0));
     loaded.map_err(|error| format!("it cannot be shown here ({error})"))

@@ -186,7 +186,7 @@ fn reports_or_refuses_missing_kernel_features() {
 
 fn reports_threads_that_are_not_confined() {
     let report = Case::new("threads").run();
-    assert!(report.of("refused").contains("threads (1) that were there before"), "{}", report.of("refused"));
+    assert!(report.of("refused").contains("1 earlier threads stay outside"), "{}", report.of("refused"));
 }
 
 fn the_clock_is_read_without_a_system_call() {

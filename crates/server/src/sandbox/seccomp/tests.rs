@@ -1,4 +1,4 @@
-//! The filter as the kernel would run it, call by call.
+//! Runs the filter as the kernel would, call by call.
 
 use super::*;
 
@@ -10,7 +10,7 @@ const AUDIT_ARCHITECTURE: u32 = match ARCHITECTURE {
     TargetArch::riscv64 => 0xc000_00f3,
 };
 
-/// What a filter looks at (`struct seccomp_data`), as 32-bit words of a little-endian machine.
+/// The input of a filter (`struct seccomp_data`), as 32-bit words of a little-endian machine.
 fn words(call: c_long, architecture: u32, arguments: [u64; 6]) -> Vec<u32> {
     let arguments = arguments.iter().flat_map(|a| [*a as u32, (*a >> 32) as u32]);
     [call as u32, architecture, 0, 0].into_iter().chain(arguments).collect()
@@ -42,26 +42,26 @@ fn run(program: &BpfProgram, words: &[u32]) -> u32 {
         };
         at += usize::from(if holds { i.jt } else { i.jf });
     }
-    panic!("the program ends without an answer");
+    panic!("the program ends without a verdict");
 }
 
 #[track_caller]
 fn check(connects: Connects, call: c_long, arguments: &[u64], expected: u32) {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
-    let answer = run(&program(connects, Pipes::None).unwrap(), &words(call, AUDIT_ARCHITECTURE, all));
-    assert_eq!(answer, expected, "call {call} with {arguments:?}, {connects:?}");
+    let verdict = run(&program(connects, Pipes::None).unwrap(), &words(call, AUDIT_ARCHITECTURE, all));
+    assert_eq!(verdict, expected, "call {call} with {arguments:?}, {connects:?}");
 }
 
 #[test]
-fn what_serving_takes_is_allowed() {
+fn allows_the_calls_of_serving() {
     for call in ALWAYS.iter().copied().flatten() {
         check(Connects::Nowhere, *call, &[u64::MAX; 6], ALLOW);
     }
 }
 
 #[test]
-fn what_serving_does_not_take_is_absent() {
+fn rejects_other_calls_as_unknown() {
     for call in [
         libc::SYS_execve,
         libc::SYS_execveat,
@@ -82,7 +82,7 @@ fn what_serving_does_not_take_is_absent() {
         libc::SYS_setresuid,
         libc::SYS_setgroups,
         libc::SYS_capset,
-        // Landlock does not know of these.
+        // Landlock does not restrict these.
         libc::SYS_fchmod,
         libc::SYS_fchmodat,
         libc::SYS_fchown,
@@ -119,11 +119,11 @@ fn what_serving_does_not_take_is_absent() {
 }
 
 #[test]
-fn arguments_decide() {
+fn allows_some_calls_only_with_certain_arguments() {
     let own = u64::from(std::process::id());
     let thread = THREAD as u64 | libc::CLONE_SETTLS as u64;
     let executable = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-    // The kernel does not look at the upper half of an `int`, so nothing is hidden there.
+    // The kernel ignores the upper half of an `int`; so must the filter.
     let high = 1 << 32;
     for (call, arguments, expected) in [
         (libc::SYS_clone, vec![thread], ALLOW),
@@ -153,7 +153,7 @@ fn arguments_decide() {
 }
 
 #[test]
-fn connections_are_opened_where_they_may_be() {
+fn allows_sockets_of_the_permitted_families() {
     use Connects::{Anywhere, Nowhere, Unix};
     for (family, nowhere, unix, anywhere) in [
         (libc::AF_UNIX, ABSENT, ALLOW, ALLOW),
@@ -175,7 +175,7 @@ fn connections_are_opened_where_they_may_be() {
 }
 
 #[test]
-fn pipes_are_made_where_there_are_scripts() {
+fn allows_pipes_for_scripts() {
     for (pipes, expected) in [(Pipes::None, ABSENT), (Pipes::Made, ALLOW)] {
         let words = words(libc::SYS_pipe2, AUDIT_ARCHITECTURE, [0; 6]);
         assert_eq!(run(&program(Connects::Nowhere, pipes).unwrap(), &words), expected, "{pipes:?}");
@@ -187,12 +187,12 @@ fn pipes_are_made_where_there_are_scripts() {
 }
 
 #[test]
-fn a_call_as_another_architecture_ends_the_process() {
+fn a_call_of_another_architecture_kills_the_process() {
     for architecture in [0x4000_0003, 0x4000_0028] {
-        let answer = run(
+        let verdict = run(
             &program(Connects::Nowhere, Pipes::None).unwrap(),
             &words(libc::SYS_read, architecture, [0; 6]),
         );
-        assert_eq!(answer, libc::SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(verdict, libc::SECCOMP_RET_KILL_PROCESS);
     }
 }

@@ -1,7 +1,7 @@
-//! Which call fails, and how: one plan for the whole process, for helper threads and the log take part, too.
-//! A case can be written as text and read again, so that whatever failed once can be repeated.
+//! The plan: which call fails, and how. There is one for the whole process, because helper threads and the log thread make
+//! calls, too. A case has a text form, so that a failure can be repeated.
 //!
-//! Knows no system call.
+//! Makes no system call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ macro_rules! calls {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Call { $($call,)* }
 
-        /// Each with its name.
+        /// Every call with its name.
         pub const CALLS: &[(Call, &str)] = &[$((Call::$call, $name),)*];
     };
 }
@@ -48,28 +48,28 @@ calls! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Errno(Errno),
-    /// It is done, but with so many bytes at most.
+    /// The call transfers at most this many bytes.
     Short(usize),
-    /// It is done, but the file has lost half of its bytes meanwhile.
+    /// The call succeeds after the file has lost half of its bytes.
     Truncated,
-    /// As `Short`, and the next call of the kind finds the disk full.
+    /// Like `Short`, and the next call of the kind fails because the disk is full.
     Fills(usize),
-    /// A mistake in what surrounds it.
+    /// A bug in the caller.
     Panic,
 }
 
-/// Which of the calls of a kind.
+/// Which calls of a kind fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// Counted from 1.
     Nth(u64),
     /// The first, the third, and so on.
     EveryOther,
-    /// So many from the first on.
+    /// This many, from the first on.
     First(u64),
 }
 
-/// A fault, and where it happens. Without a call: wherever it can.
+/// A fault and the calls that it strikes. `None`: every call that can wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
     pub call: Option<Call>,
@@ -109,7 +109,7 @@ const TRUNCATED: &str = "truncated";
 const PANIC: &str = "panic";
 
 impl Call {
-    /// Can it take a while, and so be interrupted?
+    /// Can the call wait, and so be interrupted?
     fn can_wait(self) -> bool {
         !matches!(self, Call::Adopt | Call::EpollAdd | Call::Duplicate | Call::NextEntry | Call::Spawn)
     }
@@ -184,7 +184,7 @@ struct Plan {
     case: Option<Case>,
     counts: [u64; CALLS.len()],
     struck: u64,
-    /// There is no room for what is written next.
+    /// The next write fails because the disk is full.
     is_full: bool,
 }
 
@@ -195,29 +195,29 @@ fn plan() -> std::sync::MutexGuard<'static, Plan> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on calls are counted, and `case` happens.
+/// Counts calls from zero, and makes them fail as `case` says.
 pub fn arm(case: Option<Case>) {
     *plan() = Plan { case, counts: [0; CALLS.len()], struck: 0, is_full: false };
 }
 
-/// As `pause`; how often a fault has happened.
+/// Ends the case, and returns how often the fault has happened.
 pub fn disarm() -> u64 {
     let mut plan = plan();
     plan.case = None;
     plan.struck
 }
 
-/// From now on everything is as it should be, but the fault still counts as one that happened.
+/// Ends the case, but keeps the count of its faults.
 pub fn pause() {
     plan().case = None;
 }
 
-/// How many calls of each kind there have been since `arm`.
+/// The number of calls of each kind since `arm`.
 pub fn counts() -> [u64; CALLS.len()] {
     plan().counts
 }
 
-/// Counts a call, and says what goes wrong with it.
+/// Counts a call and returns its fault.
 pub fn strike(call: Call) -> Option<Fault> {
     let mut plan = plan();
     plan.counts[call as usize] += 1;

@@ -1,10 +1,10 @@
-//! What can go wrong with each call, and which of all those cases are tried.
+//! The plausible faults of each call, and the choice of cases that are run.
 
 use rustix::io::Errno;
 
 use crate::sys::faulty::plan::{Call, Case, Fault, Which};
 
-/// Faults that do not happen only once.
+/// Faults that happen more than once.
 pub fn lasting() -> Vec<Case> {
     let mut cases = vec![Case { call: None, which: Which::EveryOther, fault: errno(Errno::INTR) }];
     for most in (1..=16).chain([64, 200, 1460, 16_384]) {
@@ -36,26 +36,25 @@ pub fn lasting() -> Vec<Case> {
     cases
 }
 
-/// Calls at the beginning of a run: enough to get through the heads and into the bodies where they are cut short
-/// to a byte, and more than there are of other calls.
+/// The calls at the beginning of a run: enough for the heads and a part of the bodies when each call transfers one byte.
 const FIRST: u64 = 2000;
 
 const fn errno(errno: Errno) -> Fault {
     Fault::Errno(errno)
 }
 
-/// Should all be tried, or as many as time allows?
+/// Run all cases, or a sample?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     All,
     Some,
 }
 
-/// The calls of a kind that are tried with each fault; of those behind them, as many again.
+/// This many calls of a kind are tested with each fault, and as many of the later ones.
 const ALL_UP_TO: u64 = 8;
 
 pub fn is_chosen(choice: Choice, seed: u64, call: Call, kind: usize, n: u64, usual: u64) -> bool {
-    // Behind the usual end, until a run has come through.
+    // Beyond the usual number of calls, until the fault no longer happens.
     if choice == Choice::All || n <= ALL_UP_TO || n > usual {
         return true;
     }
@@ -66,7 +65,7 @@ pub fn is_chosen(choice: Choice, seed: u64, call: Call, kind: usize, n: u64, usu
     (hash >> 16) % (usual - ALL_UP_TO) < ALL_UP_TO
 }
 
-/// What a kernel may say instead, and what a mistake of ours may do.
+/// The errors that a kernel can return, and the panic of a bug.
 pub fn plausible(call: Call) -> Vec<Fault> {
     use Fault::{Panic, Short, Truncated};
     let peer = [errno(Errno::CONNRESET), errno(Errno::TIMEDOUT), errno(Errno::NOMEM)];
@@ -116,15 +115,15 @@ pub fn plausible(call: Call) -> Vec<Fault> {
     }
 }
 
-/// May a client notice it?
+/// Must the fault have no effect that a client sees?
 pub fn is_invisible(case: &Case) -> bool {
     match (case.call, case.fault) {
-        // The log has no clients.
+        // Clients do not see the log.
         (Some(Call::Write), _) => true,
-        // The connection is gone.
+        // The fault closes the connection.
         (Some(Call::Accept), Fault::Errno(Errno::AGAIN)) => false,
         (_, Fault::Errno(Errno::INTR | Errno::AGAIN) | Fault::Short(_)) => true,
-        // There is another way.
+        // The server has a fallback.
         (Some(Call::Openat2), Fault::Errno(Errno::NOSYS)) => true,
         (Some(Call::Preadv2), Fault::Errno(Errno::OPNOTSUPP)) => true,
         (Some(Call::Sendfile), Fault::Errno(Errno::INVAL)) => true,

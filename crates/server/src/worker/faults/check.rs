@@ -1,50 +1,54 @@
-//! What must be true of a run, whatever failed in it.
+//! The assertions about a run, whatever failed in it.
 
-use super::client::{self, Got, SCRIPT, UNANSWERED};
-use super::ground::Ground;
+use super::client::{self, NO_RESPONSE, Outcome, SCRIPT};
+use super::fixture::Fixture;
 use super::{Left, Run, cases};
 use crate::sys::faulty::plan::{Call, Case, Fault, Which};
 
-/// What a fault did to an answer.
+/// The effect of a fault on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
     None,
-    /// An error took its place.
+    /// The client received an error instead.
     Error,
-    /// It, or its connection, broke off.
+    /// The connection ended early.
     Cut,
-    /// Not as it should be, in a way that must not be.
+    /// An effect that no fault may have.
     Wrong,
 }
 
 impl Harm {
-    pub fn of(got: &Got, wanted: &Got) -> Harm {
-        let Got::Answer(wanted) = wanted else {
-            // Nothing was to be had.
-            let is_nothing = *got == Got::Unasked || *got == Got::Cut(Vec::new());
+    pub fn of(outcome: &Outcome, wanted: &Outcome) -> Harm {
+        let Outcome::Response(wanted) = wanted else {
+            // No response was expected.
+            let is_nothing = *outcome == Outcome::Unsent || *outcome == Outcome::Cut(Vec::new());
             return if is_nothing { Harm::None } else { Harm::Wrong };
         };
-        match got {
-            Got::Answer(answer) if same(answer, wanted) && answer.len() == wanted.len() => Harm::None,
-            Got::Answer(answer) if matches!(client::status(answer), Some(500 | 503)) => Harm::Error,
-            // An error page that cannot be had is replaced.
-            Got::Answer(answer) if client::status(wanted) == Some(404) => match client::status(answer) {
-                Some(404) => Harm::Error,
-                _ => Harm::Wrong,
-            },
-            Got::Cut(part) if same(part, wanted) && part.len() <= wanted.len() => Harm::Cut,
-            Got::Cut(part) if b"HTTP/1.1 50".starts_with(&part[..part.len().min(11)]) => Harm::Cut,
-            Got::Unasked => Harm::Cut,
-            Got::Answer(_) | Got::Cut(_) | Got::Silence(_) => Harm::Wrong,
+        match outcome {
+            Outcome::Response(response) if same(response, wanted) && response.len() == wanted.len() => {
+                Harm::None
+            }
+            Outcome::Response(response) if matches!(client::status(response), Some(500 | 503)) => Harm::Error,
+            // A missing error page is replaced by a generated one.
+            Outcome::Response(response) if client::status(wanted) == Some(404) => {
+                match client::status(response) {
+                    Some(404) => Harm::Error,
+                    _ => Harm::Wrong,
+                }
+            }
+            Outcome::Cut(part) if same(part, wanted) && part.len() <= wanted.len() => Harm::Cut,
+            Outcome::Cut(part) if b"HTTP/1.1 50".starts_with(&part[..part.len().min(11)]) => Harm::Cut,
+            Outcome::Unsent => Harm::Cut,
+            Outcome::Response(_) | Outcome::Cut(_) | Outcome::Silence(_) => Harm::Wrong,
         }
     }
 }
 
-/// What is another each time: what stands before it, and its bytes.
+/// The varying parts of a response: the bytes before each, and its length.
 const VARYING: [(&[u8], usize); 3] =
     [(b"\r\nDate: ", taipan_http::date::LEN), (b"boundary=taipan-", 16), (b"\r\n--taipan-", 16)];
 
-/// Are they the same as far as both go, but for what is another each time?
+/// Are the common parts of both equal, except for varying parts?
 fn same(one: &[u8], other: &[u8]) -> bool {
     let length = one.len().min(other.len());
     let mut at = 0;
@@ -58,7 +62,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// Of two slices of equal length. In halves, for comparing slices is fast and comparing bytes is not.
+/// Of two slices of equal length. Bisects, because comparing slices is faster than comparing bytes.
 fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     if one == other {
         return None;
@@ -71,7 +75,7 @@ fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     Some(from)
 }
 
-/// Where the varying part ends that `at` is in.
+/// The end of the varying part that contains `at`.
 fn end_of_varying(bytes: &[u8], at: usize) -> Option<usize> {
     VARYING.iter().find_map(|(before, length)| {
         let mut starts = at.saturating_sub(length - 1)..=at;
@@ -79,24 +83,24 @@ fn end_of_varying(bytes: &[u8], at: usize) -> Option<usize> {
     })
 }
 
-/// Without a fault everything is as the script and the files say.
-pub fn reference(ground: &Ground, run: &Run) {
-    for (number, (talk, gained)) in SCRIPT.iter().zip(&run.gained).enumerate() {
-        for (index, (ask, got)) in talk.asks.iter().zip(gained).enumerate() {
-            if ask.status == UNANSWERED {
-                assert_eq!(*got, Got::Cut(Vec::new()), "{number}-{index}");
+/// Without a fault, every response has the status of the script and the content of the files.
+pub fn reference(fixture: &Fixture, run: &Run) {
+    for (number, (talk, outcomes)) in SCRIPT.iter().zip(&run.outcomes).enumerate() {
+        for (index, (ask, outcome)) in talk.requests.iter().zip(outcomes).enumerate() {
+            if ask.status == NO_RESPONSE {
+                assert_eq!(*outcome, Outcome::Cut(Vec::new()), "{number}-{index}");
                 continue;
             }
-            let Got::Answer(answer) = got else { panic!("{number}-{index}: {got:?}") };
-            assert_eq!(client::status(answer), Some(ask.status), "{number}-{index}");
+            let Outcome::Response(response) = outcome else { panic!("{number}-{index}: {outcome:?}") };
+            assert_eq!(client::status(response), Some(ask.status), "{number}-{index}");
             let file = ask.rest_of_line.split(' ').next().map_or("", |path| path.trim_start_matches('/'));
             if ask.status == 200
                 && ask.fields.is_empty()
                 && ask.method == "GET"
                 && ["small", "big"].contains(&file)
             {
-                let body = &answer[client::head_length(answer).unwrap()..];
-                assert!(body == ground.content(file), "{number}-{index} is not the file");
+                let body = &response[client::head_length(response).unwrap()..];
+                assert!(body == fixture.content(file), "{number}-{index} is not the file");
             }
         }
     }
@@ -105,20 +109,20 @@ pub fn reference(ground: &Ground, run: &Run) {
     assert!(run.errors.is_empty(), "{:?}", run.errors);
 }
 
-/// Errors: what is wrong, in words.
+/// Errors: a sentence that says what is wrong.
 pub fn run(case: &Case, reference: &Run, run: &Run) -> Result<(), String> {
     let panics = if case.fault == Fault::Panic { run.struck as usize } else { 0 };
     if run.panics != panics {
         return Err(format!("there were {} panics", run.panics));
     }
     if run.left != Left::default() {
-        return Err(format!("not given back: {:?}", run.left));
+        return Err(format!("not released: {:?}", run.left));
     }
     answers(case, reference, run)?;
     if case.fault != Fault::Truncated {
-        for (number, index, got) in &run.again {
-            if Harm::of(got, &reference.gained[*number][*index]) != Harm::None {
-                return Err(format!("{number}-{index} still fails when asked again: {}", shown(got)));
+        for (number, index, outcome) in &run.again {
+            if Harm::of(outcome, &reference.outcomes[*number][*index]) != Harm::None {
+                return Err(format!("{number}-{index} still fails when asked again: {}", shown(outcome)));
             }
         }
     }
@@ -130,21 +134,21 @@ pub fn run(case: &Case, reference: &Run, run: &Run) -> Result<(), String> {
 
 fn answers(case: &Case, reference: &Run, run: &Run) -> Result<(), String> {
     let mut harmed = 0;
-    for (number, (gained, wanted)) in run.gained.iter().zip(&reference.gained).enumerate() {
+    for (number, (outcomes, wanted)) in run.outcomes.iter().zip(&reference.outcomes).enumerate() {
         let mut is_harmed = false;
-        for (index, (got, wanted)) in gained.iter().zip(wanted).enumerate() {
-            let harm = match Harm::of(got, wanted) {
-                Harm::Wrong if case.fault == Fault::Truncated && is_of_shorter_file(got) => Harm::None,
+        for (index, (outcome, wanted)) in outcomes.iter().zip(wanted).enumerate() {
+            let harm = match Harm::of(outcome, wanted) {
+                Harm::Wrong if case.fault == Fault::Truncated && is_of_shorter_file(outcome) => Harm::None,
                 harm => harm,
             };
             if harm == Harm::Wrong || (harm != Harm::None && cases::is_invisible(case)) {
-                return Err(format!("{number}-{index} got {}", shown(got)));
+                return Err(format!("{number}-{index} got {}", shown(outcome)));
             }
             is_harmed |= harm != Harm::None;
         }
         harmed += usize::from(is_harmed);
     }
-    // Who has no descriptor left closes one that is idle to take another in.
+    // A worker without free descriptors closes an idle connection to accept another one.
     let most = match (case.call, case.fault) {
         _ if !matches!(case.which, Which::Nth(_)) => usize::MAX,
         (_, Fault::Truncated) => usize::MAX,
@@ -154,32 +158,32 @@ fn answers(case: &Case, reference: &Run, run: &Run) -> Result<(), String> {
     if harmed > most { Err(format!("{harmed} connections were harmed")) } else { Ok(()) }
 }
 
-/// A file that has become shorter is another file from then on.
-fn is_of_shorter_file(got: &Got) -> bool {
-    match got {
-        Got::Answer(answer) => matches!(client::status(answer), Some(200 | 206 | 304 | 416)),
-        Got::Cut(_) => true,
-        Got::Unasked | Got::Silence(_) => false,
+/// A truncated file counts as another file.
+fn is_of_shorter_file(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Response(response) => matches!(client::status(response), Some(200 | 206 | 304 | 416)),
+        Outcome::Cut(_) => true,
+        Outcome::Unsent | Outcome::Silence(_) => false,
     }
 }
 
-/// One line for each request that was answered, with the status that its client saw, and for each that was
-/// read; at most one for any other.
+/// Each request with a response has a log line with that status, each request that was read has a line, and any other has
+/// at most one.
 fn lines(case: &Case, run: &Run) -> Result<(), String> {
     let mut lines: Vec<Line> = run.lines.iter().filter_map(|line| Line::parse(line)).collect();
     let (mut missing, mut unsure) = (Vec::new(), Vec::new());
-    let mut requests: Vec<_> = asked(run).map(|(name, got)| (name, Due::of(case, got))).collect();
-    // Whoever must have a line takes it before those who may.
+    let mut requests: Vec<_> = asked(run).map(|(name, outcome)| (name, LogLine::of(case, outcome))).collect();
+    // Requests that must have a line are matched before those that may have one.
     requests.sort_by_key(|(_, due)| *due);
     for (name, due) in requests {
         let is_its = |line: &Line| line.name == name && due.fits(line.status);
         match (lines.iter().position(is_its), due) {
             (Some(at), _) => drop(lines.swap_remove(at)),
-            (None, Due::Maybe) => unsure.push(name),
-            (None, Due::With(_) | Due::Surely) => missing.push(name),
+            (None, LogLine::Maybe) => unsure.push(name),
+            (None, LogLine::With(_) | LogLine::Surely) => missing.push(name),
         }
     }
-    // What was read in part has no name yet.
+    // A request that was read in part has no name.
     let broken_off = lines.iter().position(|line| line.name.is_none());
     if let (Some(at), false) = (broken_off, unsure.is_empty()) {
         lines.swap_remove(at);
@@ -193,59 +197,60 @@ fn lines(case: &Case, run: &Run) -> Result<(), String> {
     }
 }
 
-/// Lines that are not there; their writers must have counted them.
+/// The number of missing log lines; the log must report them.
 pub fn lost(run: &Run) -> usize {
     let written = run.lines.iter().filter_map(|line| Line::parse(line)).count();
-    asked(run).filter(|(_, got)| matches!(got, Got::Answer(_))).count().saturating_sub(written)
+    asked(run).filter(|(_, outcome)| matches!(outcome, Outcome::Response(_))).count().saturating_sub(written)
 }
 
-/// What the error log says has been lost.
-pub fn told(errors: &[String]) -> usize {
+/// The number of dropped lines that the error log reports.
+pub fn reported(errors: &[String]) -> usize {
     let whole = errors.iter().filter(|line| line.ends_with(" or full"));
     let reports = whole.filter_map(|line| line.split_once(" log lines were dropped"));
     let counts = reports.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<usize>().ok());
     counts.sum()
 }
 
-/// Every request of a run that has a line, by the name that is in it.
-fn asked(run: &Run) -> impl Iterator<Item = (Option<String>, &Got)> {
-    let first = run.gained.iter().enumerate().flat_map(|(number, gained)| {
-        let answered = move |(index, _): &(usize, &Got)| SCRIPT[number].asks[*index].status != UNANSWERED;
-        let gained = gained.iter().enumerate().filter(answered);
-        gained.map(move |(index, got)| (client::name(number, index), got))
+/// Every request of a run that has a line, by its name in the log.
+fn asked(run: &Run) -> impl Iterator<Item = (Option<String>, &Outcome)> {
+    let first = run.outcomes.iter().enumerate().flat_map(|(number, outcomes)| {
+        let answered =
+            move |(index, _): &(usize, &Outcome)| SCRIPT[number].requests[*index].status != NO_RESPONSE;
+        let outcomes = outcomes.iter().enumerate().filter(answered);
+        outcomes.map(move |(index, outcome)| (client::name(number, index), outcome))
     });
-    let again = run.again.iter().map(|(number, index, got)| (client::name(*number, *index), got));
+    let again = run.again.iter().map(|(number, index, outcome)| (client::name(*number, *index), outcome));
     let plain = (client::name(SCRIPT.len(), 0), &run.plain);
-    first.chain(again).chain([plain]).map(|(name, got)| {
+    first.chain(again).chain([plain]).map(|(name, outcome)| {
         let is_nonsense = name == client::name(SCRIPT.len() - 1, 0);
-        ((!is_nonsense).then_some(name), got)
+        ((!is_nonsense).then_some(name), outcome)
     })
 }
 
-/// Must a request have a line?
+/// The log line that a request must or may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    /// With the status that its client saw.
+enum LogLine {
+    /// With the status that the client received.
     With(u16),
     Surely,
     Maybe,
 }
 
-impl Due {
-    fn of(case: &Case, got: &Got) -> Due {
+impl LogLine {
+    fn of(case: &Case, outcome: &Outcome) -> LogLine {
         let is_read_before =
             !matches!(case.call, None | Some(Call::Accept | Call::EpollAdd | Call::Recv | Call::PollRead));
-        match got {
-            Got::Answer(answer) => client::status(answer).map_or(Due::Surely, Due::With),
-            Got::Cut(part) if is_read_before || !part.is_empty() => Due::Surely,
-            Got::Cut(_) | Got::Silence(_) | Got::Unasked => Due::Maybe,
+        match outcome {
+            Outcome::Response(response) => client::status(response).map_or(LogLine::Surely, LogLine::With),
+            Outcome::Cut(part) if is_read_before || !part.is_empty() => LogLine::Surely,
+            Outcome::Cut(_) | Outcome::Silence(_) | Outcome::Unsent => LogLine::Maybe,
         }
     }
 
     fn fits(self, status: u16) -> bool {
         match self {
-            Due::With(seen) => seen == status,
-            Due::Surely | Due::Maybe => true,
+            LogLine::With(seen) => seen == status,
+            LogLine::Surely | LogLine::Maybe => true,
         }
     }
 }
@@ -269,12 +274,12 @@ impl Line {
     }
 }
 
-pub fn shown(got: &Got) -> String {
-    let (what, bytes) = match got {
-        Got::Answer(bytes) => ("an answer", bytes),
-        Got::Cut(bytes) => ("the end of the connection", bytes),
-        Got::Silence(bytes) => ("silence", bytes),
-        Got::Unasked => return "no connection to ask on".to_owned(),
+pub fn shown(outcome: &Outcome) -> String {
+    let (what, bytes) = match outcome {
+        Outcome::Response(bytes) => ("an response", bytes),
+        Outcome::Cut(bytes) => ("the end of the connection", bytes),
+        Outcome::Silence(bytes) => ("silence", bytes),
+        Outcome::Unsent => return "no connection to ask on".to_owned(),
     };
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).escape_debug().to_string();
     format!("{what} after {} bytes: {start}", bytes.len())

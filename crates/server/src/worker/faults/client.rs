@@ -1,4 +1,4 @@
-//! The client: asks a fixed script of requests, and takes down what it gets, byte for byte.
+//! The client: sends the requests of a fixed script, and records the outcome of each, byte for byte.
 //!
 //! Knows nothing of the server but its address, and nothing of faults.
 
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use site::address::Address;
 
-/// Longer than anything here takes; who waits so long waits for ever.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than any response takes.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The status of a request that comes too late on its connection.
-pub const UNANSWERED: u16 = 0;
+/// The status of a request behind the last one that the server serves on the connection.
+pub const NO_RESPONSE: u16 = 0;
 
-/// One request, and the status it is answered with when nothing fails.
-pub struct Ask {
+/// One request, and the status of its response when nothing fails.
+pub struct Request {
     pub method: &'static str,
     pub rest_of_line: &'static str,
     pub fields: &'static str,
@@ -31,36 +31,36 @@ pub enum Sending {
     AllAtOnce,
 }
 
-pub struct Talk {
+pub struct Session {
     pub sending: Sending,
-    pub asks: &'static [Ask],
+    pub requests: &'static [Request],
 }
 
-const fn ask(method: &'static str, rest_of_line: &'static str, status: u16) -> Ask {
-    Ask { method, rest_of_line, fields: "", body: "", status }
+const fn ask(method: &'static str, rest_of_line: &'static str, status: u16) -> Request {
+    Request { method, rest_of_line, fields: "", body: "", status }
 }
 
-const fn get(rest_of_line: &'static str, status: u16) -> Ask {
+const fn get(rest_of_line: &'static str, status: u16) -> Request {
     ask("GET", rest_of_line, status)
 }
 
-const fn with(fields: &'static str, ask: Ask) -> Ask {
-    Ask { fields, ..ask }
+const fn with(fields: &'static str, ask: Request) -> Request {
+    Request { fields, ..ask }
 }
 
-const fn body(body: &'static str, ask: Ask) -> Ask {
-    Ask { body, ..ask }
+const fn body(body: &'static str, ask: Request) -> Request {
+    Request { body, ..ask }
 }
 
-/// The first connection stays open until all others are closed, and asks its last question then.
-pub const SCRIPT: &[Talk] = &[
-    Talk {
+/// The first connection stays open until all others are closed, and then sends its last request.
+pub const SCRIPT: &[Session] = &[
+    Session {
         sending: Sending::OneByOne,
-        asks: &[get("/small HTTP/1.1", 200), with("Connection: close\r\n", get("/small HTTP/1.1", 200))],
+        requests: &[get("/small HTTP/1.1", 200), with("Connection: close\r\n", get("/small HTTP/1.1", 200))],
     },
-    Talk {
+    Session {
         sending: Sending::OneByOne,
-        asks: &[
+        requests: &[
             get("/small HTTP/1.1", 200),
             ask("HEAD", "/small HTTP/1.1", 200),
             with("If-Modified-Since: Thu, 01 Jan 2026 00:00:00 GMT\r\n", get("/small HTTP/1.1", 304)),
@@ -73,9 +73,9 @@ pub const SCRIPT: &[Talk] = &[
             with("Connection: close\r\n", get("/small HTTP/1.1", 200)),
         ],
     },
-    Talk {
+    Session {
         sending: Sending::AllAtOnce,
-        asks: &[
+        requests: &[
             get("/notes.txt HTTP/1.1", 200),
             get("/pages/ HTTP/1.1", 200),
             ask("HEAD", "/big HTTP/1.1", 200),
@@ -84,9 +84,9 @@ pub const SCRIPT: &[Talk] = &[
             get("/pages HTTP/1.1", 301),
         ],
     },
-    Talk {
+    Session {
         sending: Sending::OneByOne,
-        asks: &[
+        requests: &[
             with("Content-Length: 5\r\n", body("hello", get("/small HTTP/1.1", 200))),
             with(
                 "Transfer-Encoding: chunked\r\n",
@@ -95,69 +95,69 @@ pub const SCRIPT: &[Talk] = &[
             ask("OPTIONS", "/small HTTP/1.1", 204),
         ],
     },
-    Talk {
+    Session {
         sending: Sending::OneByOne,
-        asks: &[
+        requests: &[
             get("/packed HTTP/1.1", 200),
             with("Accept-Encoding: gzip\r\n", get("/packed HTTP/1.1", 200)),
             with("Accept-Encoding: gzip\r\n", get("/notes.txt HTTP/1.1", 200)),
             get("/absolute HTTP/1.1", 200),
         ],
     },
-    Talk {
+    Session {
         sending: Sending::OneByOne,
-        asks: &[
+        requests: &[
             get("/folder/?format=json HTTP/1.1", 200),
             get("/folder/?format=json HTTP/1.1", 200),
             get("/../small HTTP/1.1", 400),
         ],
     },
-    Talk { sending: Sending::OneByOne, asks: &[get("/big HTTP/1.0", 200)] },
-    Talk { sending: Sending::OneByOne, asks: &[get("/packed HTTP/1.0", 200)] },
-    Talk {
+    Session { sending: Sending::OneByOne, requests: &[get("/big HTTP/1.0", 200)] },
+    Session { sending: Sending::OneByOne, requests: &[get("/packed HTTP/1.0", 200)] },
+    Session {
         sending: Sending::AllAtOnce,
-        asks: &[get("/../small HTTP/1.1", 400), get("/small HTTP/1.1", UNANSWERED)],
+        requests: &[get("/../small HTTP/1.1", 400), get("/small HTTP/1.1", NO_RESPONSE)],
     },
-    Talk { sending: Sending::OneByOne, asks: &[ask("NONSENSE", "", 400)] },
+    Session { sending: Sending::OneByOne, requests: &[ask("NONSENSE", "", 400)] },
 ];
 
-/// What is asked when everything works again.
-pub const PLAIN: Talk = Talk { sending: Sending::OneByOne, asks: &[get("/small HTTP/1.1", 200)] };
+/// Sent after the fault.
+pub const PLAIN: Session = Session { sending: Sending::OneByOne, requests: &[get("/small HTTP/1.1", 200)] };
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Got {
-    /// A whole answer, as it was sent.
-    Answer(Vec<u8>),
-    /// The connection ended within the answer, or before it.
+pub enum Outcome {
+    /// The bytes of a complete response.
+    Response(Vec<u8>),
+    /// The connection ended within the response, or before it.
     Cut(Vec<u8>),
-    /// There was no connection left to ask on.
-    Unasked,
-    /// Nothing more came, and the connection did not end.
+    /// The connection had ended before the request was sent.
+    Unsent,
+    /// A timeout: the server sent no more bytes and kept the connection open.
     Silence(Vec<u8>),
 }
 
-/// Of all talks, in order.
-pub type Gained = Vec<Vec<Got>>;
+/// The outcomes of all sessions, in order.
+pub type Outcomes = Vec<Vec<Outcome>>;
 
-/// Asks the whole script, one connection after the other. Each request names itself in `User-Agent`.
-pub fn ask_all(server: &Address) -> Gained {
+/// Runs the script, one connection after the other. Each request has its name in `User-Agent`.
+pub fn run_script(server: &Address) -> Outcomes {
     let (first, others) = SCRIPT.split_first().expect("there is a script");
     let mut patient = Connection::open(server);
-    let mut gained = vec![patient.talk(0, first.sending, first.asks, 0..1)];
+    let mut outcomes = vec![patient.talk(0, first.sending, first.requests, 0..1)];
     for (index, talk) in others.iter().enumerate() {
         let mut connection = Connection::open(server);
-        gained.push(connection.talk(index + 1, talk.sending, talk.asks, 0..talk.asks.len()));
+        outcomes.push(connection.talk(index + 1, talk.sending, talk.requests, 0..talk.requests.len()));
     }
-    let last = patient.talk(0, first.sending, first.asks, 1..first.asks.len());
-    gained[0].extend(last);
-    gained
+    let last = patient.talk(0, first.sending, first.requests, 1..first.requests.len());
+    outcomes[0].extend(last);
+    outcomes
 }
 
-/// Asks some of the requests of a talk on a connection of their own.
-pub fn ask_again(server: &Address, number: usize, asks: &'static [Ask], which: usize) -> Got {
-    let mut got = Connection::open(server).talk(number, Sending::OneByOne, asks, which..which + 1);
-    got.pop().unwrap_or(Got::Unasked)
+/// Sends one request of a session on a new connection.
+pub fn request_again(server: &Address, number: usize, requests: &'static [Request], which: usize) -> Outcome {
+    let mut outcome = Connection::open(server).talk(number, Sending::OneByOne, requests, which..which + 1);
+    outcome.pop().unwrap_or(Outcome::Unsent)
 }
 
 /// The name of a request in the log.
@@ -171,7 +171,7 @@ impl<S: Read + Write> Stream for S {}
 
 struct Connection {
     stream: Box<dyn Stream>,
-    /// Read, and not yet part of an answer.
+    /// Bytes that were read behind the last complete response.
     input: Vec<u8>,
     state: State,
 }
@@ -190,13 +190,13 @@ impl Connection {
         let stream: Box<dyn Stream> = match server {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 stream.set_nodelay(true).unwrap();
                 Box::new(stream)
             }
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 Box::new(stream)
             }
         };
@@ -207,41 +207,41 @@ impl Connection {
         &mut self,
         number: usize,
         sending: Sending,
-        asks: &'static [Ask],
+        requests: &'static [Request],
         which: std::ops::Range<usize>,
-    ) -> Vec<Got> {
+    ) -> Vec<Outcome> {
         if sending == Sending::AllAtOnce {
-            let all: Vec<u8> = which.clone().flat_map(|i| request(&asks[i], &name(number, i))).collect();
+            let all: Vec<u8> = which.clone().flat_map(|i| request(&requests[i], &name(number, i))).collect();
             self.send(&all);
         }
-        which.map(|i| self.ask(sending, &asks[i], &name(number, i))).collect()
+        which.map(|i| self.ask(sending, &requests[i], &name(number, i))).collect()
     }
 
-    fn ask(&mut self, sending: Sending, ask: &Ask, name: &str) -> Got {
+    fn ask(&mut self, sending: Sending, asked: &Request, name: &str) -> Outcome {
         if self.state != State::Open {
-            return Got::Unasked;
+            return Outcome::Unsent;
         }
         if sending == Sending::OneByOne {
-            self.send(&request(ask, name));
+            self.send(&request(asked, name));
         }
         let end = loop {
-            if let Some(length) = length(&self.input, ask.method == "HEAD") {
+            if let Some(length) = length(&self.input, asked.method == "HEAD") {
                 break length;
             }
             self.read();
             match self.state {
                 State::Open => {}
-                State::Silent => return Got::Silence(std::mem::take(&mut self.input)),
+                State::Silent => return Outcome::Silence(std::mem::take(&mut self.input)),
                 State::Ended if ends_with_connection(&self.input) => break self.input.len(),
-                State::Ended | State::Reset => return Got::Cut(std::mem::take(&mut self.input)),
+                State::Ended | State::Reset => return Outcome::Cut(std::mem::take(&mut self.input)),
             }
         };
         let rest = self.input.split_off(end);
-        Got::Answer(std::mem::replace(&mut self.input, rest))
+        Outcome::Response(std::mem::replace(&mut self.input, rest))
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // Whether the server has closed is seen when its answer is read.
+        // A closed connection is noticed when the response is read.
         _ = self.stream.write_all(bytes);
     }
 
@@ -258,28 +258,28 @@ impl Connection {
     }
 }
 
-fn request(ask: &Ask, name: &str) -> Vec<u8> {
-    let Ask { method, rest_of_line, fields, body, .. } = ask;
+fn request(asked: &Request, name: &str) -> Vec<u8> {
+    let Request { method, rest_of_line, fields, body, .. } = asked;
     format!("{method} {rest_of_line}\r\nHost: test\r\nUser-Agent: {name}\r\n{fields}\r\n{body}").into_bytes()
 }
 
-/// Of a head, with the empty line; `None`: it is not whole.
-pub fn head_length(answer: &[u8]) -> Option<usize> {
-    answer.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4)
+/// The length of a head, with the empty line. `None`: it is incomplete.
+pub fn head_length(response: &[u8]) -> Option<usize> {
+    response.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4)
 }
 
-pub fn status(answer: &[u8]) -> Option<u16> {
-    std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()
+pub fn status(response: &[u8]) -> Option<u16> {
+    std::str::from_utf8(response.get(9..12)?).ok()?.parse().ok()
 }
 
 /// The value of a field of the head.
-pub fn field<'a>(answer: &'a [u8], name: &str) -> Option<&'a str> {
-    let head = std::str::from_utf8(&answer[..head_length(answer)?]).ok()?;
+pub fn field<'a>(response: &'a [u8], name: &str) -> Option<&'a str> {
+    let head = std::str::from_utf8(&response[..head_length(response)?]).ok()?;
     let fields = head.lines().filter_map(|line| line.split_once(": "));
     fields.into_iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Of the answer that `input` begins with; `None`: it is not whole, or only the connection's end will tell.
+/// The length of the response at the start of `input`. `None`: it is incomplete, or the end of the connection delimits it.
 fn length(input: &[u8], is_head: bool) -> Option<usize> {
     let head = head_length(input)?;
     if is_head || matches!(status(input), Some(204 | 304)) {
@@ -307,7 +307,7 @@ fn chunked_length(body: &[u8]) -> Option<usize> {
     }
 }
 
-/// Is it whole where the connection ends?
+/// Does the end of the connection delimit the response?
 fn ends_with_connection(input: &[u8]) -> bool {
     head_length(input).is_some()
         && field(input, "Content-Length").is_none()

@@ -1,4 +1,4 @@
-//! What is served while calls fail: a folder with a file of every sort, the same each time, and its logs.
+//! The site that is served while calls fail: a folder with a file of every kind, and its logs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,22 +13,22 @@ use site::route::{Pattern, Routes};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-/// Larger files are not kept in memory.
+/// Larger files are not cached in memory.
 const CACHED: u64 = 8 * 1024;
-/// When everything was last changed.
+/// The modification time of all files.
 const MODIFIED: Duration = Duration::from_secs(1_700_000_000);
-/// Nothing is looked at again because of its age while a run lasts, or runs would differ.
-pub const FOR_LONG: Duration = Duration::from_secs(3600);
+/// The age up to which cache entries are not checked again: longer than a run, so that runs do not differ.
+pub const UNCHANGED: Duration = Duration::from_secs(3600);
 
-pub struct Ground {
+pub struct Fixture {
     base: PathBuf,
     files: Vec<(&'static str, Vec<u8>)>,
     /// How far the logs have been read.
     read: RefCell<HashMap<&'static str, u64>>,
 }
 
-impl Ground {
-    pub fn new() -> Ground {
+impl Fixture {
+    pub fn new() -> Fixture {
         let base = std::env::temp_dir().join(format!("taipan-faults-{}", std::process::id()));
         _ = fs::remove_dir_all(&base);
         for folder in ["root/folder/sub", "root/pages"] {
@@ -47,15 +47,15 @@ impl Ground {
             ("small", text(1000)),
             ("target", text(500)),
         ];
-        let ground = Ground { base, files, read: RefCell::default() };
-        let root = ground.root();
+        let fixture = Fixture { base, files, read: RefCell::default() };
+        let root = fixture.root();
         std::os::unix::fs::symlink("one", root.join("folder/link")).unwrap();
         std::os::unix::fs::symlink(root.join("target"), root.join("absolute")).unwrap();
-        ground.restore();
-        ground
+        fixture.restore();
+        fixture
     }
 
-    /// Puts everything back to what it was.
+    /// Restores the original files.
     pub fn restore(&self) {
         for (name, content) in &self.files {
             let mut file = File::create(self.root().join(name)).unwrap();
@@ -77,7 +77,7 @@ impl Ground {
         self.base.join("root")
     }
 
-    /// What a Unix socket is called.
+    /// The path of a Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.base.join("socket")
     }
@@ -92,13 +92,13 @@ impl Ground {
         let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };
         let mut site = Site { hosts: Hosts::only(host), ..Site::folder(self.root(), Vec::new()) };
         site.cache.file = CACHED;
-        (site.cache.check, site.cache.missing) = (FOR_LONG, FOR_LONG);
+        (site.cache.check, site.cache.missing) = (UNCHANGED, UNCHANGED);
         site.log.access = Some(AccessLog { sink: self.log("access"), format: LogFormat::Json });
         site.log.error = self.log("error");
         site
     }
 
-    /// The lines of a log since this was last asked.
+    /// The lines of a log since the last call.
     pub fn take_lines(&self, name: &'static str) -> Vec<String> {
         let mut read = self.read.borrow_mut();
         let from = read.entry(name).or_default();
@@ -114,18 +114,18 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     fn drop(&mut self) {
         _ = fs::remove_dir_all(&self.base);
     }
 }
 
-/// How many descriptors this process has.
+/// The number of descriptors of this process.
 pub fn descriptors() -> usize {
     fs::read_dir(Path::new("/proc/self/fd")).unwrap().count()
 }
 
-/// Bytes that neither repeat soon nor compress well, the same each time.
+/// Reproducible bytes that neither repeat soon nor compress well.
 fn text(length: usize) -> Vec<u8> {
     let mut state = length as u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! What is known is kept where nobody can look at it again because something is short: roots and files.
+//! The caches keep an open root and a file whose check fails for lack of descriptors or memory.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -9,8 +9,8 @@ use site::model::{Action, FileRules, Site};
 use site::route::RouteId;
 use taipan_http::target::SafePath;
 
-use super::PATIENCE;
-use super::ground::FOR_LONG;
+use super::TIMEOUT;
+use super::fixture::UNCHANGED;
 use crate::files::roots::OpenRoots;
 use crate::files::roots::Roots;
 use crate::files::{Entry, Files, Lookup, Wanted};
@@ -41,11 +41,11 @@ pub fn all(site: &Site) {
 }
 
 async fn a_root(files: &Rc<Files>, root: &Path, case: Case) {
-    // Long enough from now that it is looked up again.
-    let later = files.services.clock.read() + 2 * FOR_LONG.as_secs() as i64;
+    // Late enough that the root is opened again.
+    let later = files.services.clock.read() + 2 * UNCHANGED.as_secs() as i64;
     plan::arm(Some(case));
     assert!(Roots::get(files, root, later).is_ok(), "{case}: while it is looked up");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         tokio::task::yield_now().await;
         if plan::counts()[Call::Open as usize] > 0 && files.services.disk.waiting() == 0 {
@@ -65,7 +65,7 @@ async fn a_file(files: &Rc<Files>, root: &Path, case: Case) {
     assert!(after.is_some_and(|after| Rc::ptr_eq(&after, &before)), "{case}");
 }
 
-/// Looks, whatever is known.
+/// Looks the file up, through the cache.
 async fn find(files: &Rc<Files>, root: &Path) -> Option<Rc<Entry>> {
     let path = SafePath::parse("/small").unwrap();
     let rules = FileRules::default();
