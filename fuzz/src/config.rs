@@ -136,8 +136,8 @@ fn ends_well(plan: Plan<'_, '_>) {
     }
     match plan.action {
         PlannedAction::Files(files) => drop(files.below()),
-        PlannedAction::Application(planned) => {
-            assert!(planned.application < MAX_APPLICATIONS);
+        PlannedAction::Upstream(planned) => {
+            assert!(planned.upstream < MAX_APPLICATIONS);
             for part in [&planned.script_name, &planned.path_info] {
                 assert!(part.is_empty() || part.starts_with('/'));
             }

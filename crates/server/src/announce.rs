@@ -9,7 +9,7 @@ use site::model::{Action, Site};
 use crate::terminal;
 
 pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Address>) {
-    let root = site.hosts.at(0).routes.get(site::route::RouteId::FALLBACK);
+    let root = site.hosts.at(0).routes.get(site::route::RouteId::DEFAULT);
     let what = match &root.action {
         Action::Files { root, .. } => {
             std::path::absolute(root).unwrap_or_else(|_| root.clone()).display().to_string()

@@ -15,8 +15,8 @@ use site::decide::{self, Decision, decide};
 use site::listing::{Format, Order};
 use site::model::{Host, Route};
 use site::plan::{
-    ApplicationPlan, Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan,
-    plan, plan_fallback,
+    Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
+    plan_fallback,
 };
 use site::route::RouteId;
 use site::upstream::UpstreamId;
@@ -230,7 +230,7 @@ impl<'a> Exchange<'a> {
     ) -> Option<Response> {
         let Plan { route, walk: None, action } = plan else { return None };
         match action {
-            PlannedAction::Application(_) => None,
+            PlannedAction::Upstream(_) => None,
             PlannedAction::Redirect(redirect) => Some(self.redirect(route, &redirect)),
             PlannedAction::Status(status, Cause::NoScript) => {
                 self.absent_at_once(path, Absent::new(route, status), fallback)
@@ -348,13 +348,13 @@ impl<'a> Exchange<'a> {
                     return Ok(self.status(route, Status::FORBIDDEN).await);
                 }
                 Ok(Verdict::Folder) => return Err(Absent::new(route, Status::FORBIDDEN)),
-                Ok(Verdict::ToFolder) => return self.to_folder_of(path, fallback),
-                Ok(Verdict::Otherwise) => {}
+                Ok(Verdict::RedirectToFolder) => return self.to_folder_of(path, fallback),
+                Ok(Verdict::NoScript) => {}
                 Err(status) => return Ok(self.status(route, status).await),
             }
         }
         Ok(match action {
-            PlannedAction::Application(ApplicationPlan { route, script_name: name, path_info, .. }) => {
+            PlannedAction::Upstream(UpstreamPlan { route, script_name: name, path_info, .. }) => {
                 self.run(request, route, HandlerKind::Application { name, path_info }, fallback).await
             }
             PlannedAction::Redirect(redirect) => self.redirect(route, &redirect),

@@ -179,16 +179,16 @@ fn tell_planned(
     if let Some(walk) = walk {
         match tell_walk(responder, host, asked, &walk, fallback) {
             Some(Verdict::Run(_)) => return Whose::Script,
-            Some(Verdict::Otherwise) => {}
+            Some(Verdict::NoScript) => {}
             Some(Verdict::Folder) => return Whose::Nothing,
             // The response says what is wrong.
-            Some(Verdict::Denied(_) | Verdict::ToFolder) | None => return Whose::Server,
+            Some(Verdict::Denied(_) | Verdict::RedirectToFolder) | None => return Whose::Server,
         }
     }
     match action {
-        PlannedAction::Application(planned) => {
+        PlannedAction::Upstream(planned) => {
             terminal::out(format_args!("route     {}: an application", route.name()));
-            tell_application(&responder.services.site, planned.application);
+            tell_application(&responder.services.site, planned.upstream);
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
             tell_query(fallback);
@@ -249,7 +249,7 @@ fn tell_walk(
     let host = responder.services.site.hosts.at(host);
     let query = script::Query::new(&responder.files, walk, responder.services.clock.now()).ok()?;
     let verdict = query.look(Wait::Allowed).ok()?;
-    if walk.path != *asked && verdict != Verdict::Otherwise {
+    if walk.path != *asked && verdict != Verdict::NoScript {
         terminal::out(format_args!("rewritten {}", walk.path));
     }
     match verdict {
@@ -263,11 +263,11 @@ fn tell_walk(
         Verdict::Denied(at) => {
             let step = &walk.steps[at];
             tell_script(host, step);
-            terminal::out(format_args!("found     something that may not be run: {}", step.lacks()));
+            terminal::out(format_args!("found     something that may not be run: {}", step.denial()));
         }
         Verdict::Folder => terminal::out(format_args!("found     a folder without an index script")),
-        Verdict::ToFolder => terminal::out(format_args!("found     a folder with an index script")),
-        Verdict::Otherwise => {}
+        Verdict::RedirectToFolder => terminal::out(format_args!("found     a folder with an index script")),
+        Verdict::NoScript => {}
     }
     Some(verdict)
 }
@@ -311,10 +311,10 @@ fn tell_run(site: &Site, host: &Host, step: &Step) {
     if !matches!(script.interpreter, Some(Interpreter::Upstream(_))) {
         tell_account(site, script.account.as_ref());
     }
-    terminal::out(format_args!("as        SCRIPT_NAME {}", step.name));
+    terminal::out(format_args!("as        SCRIPT_NAME {}", step.script_name));
     if !step.path_info.is_empty() {
         terminal::out(format_args!("          PATH_INFO {}", step.path_info));
-        if let Some(translated) = site::walk::translated(host, &step.path_info) {
+        if let Some(translated) = site::walk::path_translated(host, &step.path_info) {
             terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
         }
     }

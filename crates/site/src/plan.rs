@@ -41,7 +41,7 @@ pub struct Plan<'s, 'p> {
 #[derive(Debug)]
 pub enum PlannedAction<'s, 'p> {
     Files(FilesPlan<'s, 'p>),
-    Application(ApplicationPlan),
+    Upstream(UpstreamPlan),
     Redirect(RedirectPlan<'s, 'p>),
     Status(Status, Cause),
 }
@@ -60,9 +60,9 @@ pub struct FilesPlan<'s, 'p> {
 }
 
 #[derive(Debug)]
-pub struct ApplicationPlan {
+pub struct UpstreamPlan {
     pub route: RouteId,
-    pub application: UpstreamId,
+    pub upstream: UpstreamId,
     /// SCRIPT_NAME: empty, or with a slash in front and none at the end.
     pub script_name: String,
     /// PATH_INFO: empty, or with a slash in front.
@@ -124,13 +124,13 @@ impl<'s, 'p> Plan<'s, 'p> {
     pub fn files(self) -> Option<FilesPlan<'s, 'p>> {
         match self.action {
             PlannedAction::Files(files) => Some(files),
-            PlannedAction::Application(_) | PlannedAction::Redirect(_) | PlannedAction::Status(..) => None,
+            PlannedAction::Upstream(_) | PlannedAction::Redirect(_) | PlannedAction::Status(..) => None,
         }
     }
 
     /// Whether a script or an application may respond.
     pub fn may_run(&self) -> bool {
-        self.walk.is_some() || matches!(self.action, PlannedAction::Application(_))
+        self.walk.is_some() || matches!(self.action, PlannedAction::Upstream(_))
     }
 }
 
@@ -160,10 +160,10 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
             scripts = walk(host, &path).map(Box::new);
             plan_files(host, route, root, *strip, path)
         }
-        Action::Upstream(application) => {
+        Action::Upstream(upstream) => {
             let (script_name, path_info) = split_script_name(pattern, path.as_str());
-            let application = *application;
-            PlannedAction::Application(ApplicationPlan { route: id, application, script_name, path_info })
+            let upstream = *upstream;
+            PlannedAction::Upstream(UpstreamPlan { route: id, upstream, script_name, path_info })
         }
         Action::Redirect { status, to } => {
             PlannedAction::Redirect(RedirectPlan { status: *status, host, to, pattern, path })
@@ -206,7 +206,7 @@ pub fn plan_fallback<'s>(
     }
     let path = fallback.path.clone();
     let mut plan = plan(host, path.clone());
-    if let PlannedAction::Application(planned) = &mut plan.action {
+    if let PlannedAction::Upstream(planned) = &mut plan.action {
         (planned.script_name, planned.path_info) = split_script_name(&fallback.base, requested.as_str());
     }
     let query = fallback.query.as_ref().map(|template| {
@@ -340,7 +340,7 @@ mod tests {
                 let location = redirect.location(query, b"Example.org:8080", Scheme::Http);
                 format!("{} {location}", redirect.status.code())
             }
-            PlannedAction::Application(planned) => format!("{} {}", planned.script_name, planned.path_info),
+            PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
             PlannedAction::Status(status, cause) => format!("{} {cause:?}", status.code()),
         }
     }

@@ -333,7 +333,7 @@ fn tokens(mut text: &str) -> Vec<Token> {
 pub struct RouteId(u16);
 
 impl RouteId {
-    pub const FALLBACK: RouteId = RouteId(0);
+    pub const DEFAULT: RouteId = RouteId(0);
 
     /// The place of the route among those that [`Routes::new`] was given; `None`: the fallback.
     pub fn place(self) -> Option<usize> {
@@ -421,14 +421,14 @@ impl Routes {
         let written = self.others.len();
         for (path, id) in &self.exact {
             let prefix = self.prefixes.iter().find(|(prefix, _)| below(prefix, path).is_some());
-            if let Some(route) = combine(*id, prefix.map_or(RouteId::FALLBACK, |(_, id)| *id)) {
+            if let Some(route) = combine(*id, prefix.map_or(RouteId::DEFAULT, |(_, id)| *id)) {
                 self.others[usize::from(id.0).saturating_sub(1)] = route;
             }
         }
         let prefixes: Vec<(&str, RouteId)> =
             self.prefixes.iter().map(|(prefix, id)| (prefix.as_str(), *id)).collect();
         for routes in &mut self.globs {
-            for (prefix, id) in prefixes.iter().copied().chain([("", RouteId::FALLBACK)]) {
+            for (prefix, id) in prefixes.iter().copied().chain([("", RouteId::DEFAULT)]) {
                 let combined = if routes.glob.reaches(prefix) { combine(routes.own, id) } else { None };
                 let Some(route) = combined else {
                     routes.below.push(routes.own);
@@ -463,7 +463,7 @@ impl Routes {
     /// Allocates nothing, and looks at nothing where there is only the fallback.
     pub fn find(&self, path: &SafePath) -> RouteId {
         if self.others.is_empty() {
-            return RouteId::FALLBACK;
+            return RouteId::DEFAULT;
         }
         let text = path.as_str();
         let exact = self.exact.binary_search_by(|(exact, _)| exact.as_str().cmp(text)).ok();
@@ -475,7 +475,7 @@ impl Routes {
             Some(if routes.below.is_empty() { routes.own } else { routes.below[place()] })
         };
         let prefixed = || prefix().map(|at| self.prefixes[at].1);
-        found.or_else(glob).or_else(prefixed).unwrap_or(RouteId::FALLBACK)
+        found.or_else(glob).or_else(prefixed).unwrap_or(RouteId::DEFAULT)
     }
 
     /// The route as it is written: of one that is made of two, that of its glob.

@@ -1,9 +1,8 @@
-//! Where a script may stand that answers for a path: the steps of a walk down the path, and what follows
-//! from what stands there.
+//! The places where the script for a path may be, from the shortest script name on. A walk tries them in this order.
 //!
-//! A script is wherever a route says so, and the rest of the path behind it is its own: `/a.php/b` is for
-//! `/a.php`, if that is a file, though the pattern `*.php` is not that path's. What a pattern does not
-//! mark never becomes a script by what follows it: with `*.php`, `/upload/a.jpg/b.php` is nothing.
+//! A script is a file whose own path has a route with scripts. What follows in the path is its PATH_INFO: `/a.php/b`
+//! is for `/a.php`, although `*.php` does not match `/a.php/b`. A longer path never makes a script of a file that is
+//! none: `/upload/a.jpg/b.php` does not run `a.jpg`.
 //!
 //! Knows nothing of what is on the disk.
 
@@ -15,104 +14,101 @@ use taipan_http::target::SafePath;
 use crate::model::{Action, Dotfiles, Host, Route, Script, Symlinks};
 use crate::route::{Pattern, RouteId};
 
-/// Splits of a path that are looked at, from the shortest script on, beside the whole path.
+/// The number of splits of a path that are tried, besides the whole path.
 pub const MAX_SPLITS: usize = 32;
 
-/// A walk for one path, as plain data: it can be handed to a thread.
+/// The walk for one path. Plain data: a helper thread can do it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
-    /// The path that is asked, or the one that a rewrite led to.
+    /// The path of the request, or the one that a rewrite led to.
     pub path: SafePath<'static>,
-    /// To be looked at one after the other.
+    /// Tried in this order.
     pub steps: Vec<Step>,
-    own: Own,
+    route: RouteKind,
 }
 
-/// One place where a script may stand.
+/// A place of a script, or of an index file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Whose script it would be.
     pub route: RouteId,
     pub root: PathBuf,
     /// The path beneath `root`.
     pub below: SafePath<'static>,
     pub symlinks: Symlinks,
-    /// The path within the host: with a slash in front, SCRIPT_NAME.
-    pub name: SafePath<'static>,
-    /// Empty, or it begins with a slash.
+    /// SCRIPT_NAME.
+    pub script_name: SafePath<'static>,
+    /// PATH_INFO: empty, or with a slash in front.
     pub path_info: String,
-    kind: Kind,
+    kind: StepKind,
     runs: Runs,
     strip: usize,
 }
 
-/// What the route of the path itself does.
+/// What the route of the whole path is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
-    Script,
-    /// It is for the scripts in this folder.
-    Folder,
+enum RouteKind {
+    Scripts,
+    /// Scripts, and the path is their folder.
+    ScriptFolder,
     Files,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Part of the path, or all of it.
+enum StepKind {
+    /// A part of the path, or all of it.
     Split,
-    /// A file that stands for the folder.
+    /// An index file of the path.
     Index,
 }
 
+/// How the kernel runs the file of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runs {
-    Itself,
+    Directly,
     ByInterpreter,
-    /// It is a file like others.
-    Not,
+    /// It is an ordinary index file.
+    Never,
 }
 
-/// Where a walk ends.
+/// The result of a walk. A number is the index of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// At the script of this step.
     Run(usize),
-    /// At something that may not be run: 403.
+    /// 403: the file may not be run.
     Denied(usize),
-    /// At a folder whose own address ends in a slash: go there.
-    ToFolder,
-    /// At a folder of scripts without an index: 403.
+    /// A folder with an index script, without a slash at the end of its path: redirect.
+    RedirectToFolder,
+    /// 403: a folder of scripts without an index script.
     Folder,
-    /// There is no script.
-    Otherwise,
+    NoScript,
 }
 
-/// The walk for `path`. `None`: no script of this host can answer for it.
+/// The walk for `path`. `None`: no script of this host can respond to it.
 pub fn walk(host: &Host, path: &SafePath) -> Option<Walk> {
     if !host.routes.has_scripts() {
         return None;
     }
-    let id = host.routes.find(path);
-    let route = host.routes.get(id);
-    let own = match route.script {
-        Some(_) if is_folder_of(route, path) => Own::Folder,
-        Some(_) => Own::Script,
-        None => Own::Files,
+    let route = host.routes.get(host.routes.find(path));
+    let kind = match route.script {
+        Some(_) if is_folder_of(route, path) => RouteKind::ScriptFolder,
+        Some(_) => RouteKind::Scripts,
+        None => RouteKind::Files,
     };
     let first = first_split(route, path);
     let mut steps: Vec<Step> = splits(path, first)
         .take(MAX_SPLITS)
-        .filter_map(|split| Step::new(host, split.script, split.path_info, Kind::Split))
+        .filter_map(|split| Step::new(host, split.script, split.path_info, StepKind::Split))
         .collect();
     if !path.is_folder() && path.segments().nth(first.saturating_add(MAX_SPLITS)).is_some() {
-        steps.extend(Step::new(host, path.clone().into_owned(), "", Kind::Split));
+        steps.extend(Step::new(host, path.clone().into_owned(), "", StepKind::Split));
     }
-    steps.extend(index(host, path, route));
-    let is_of_scripts = own != Own::Files || steps.iter().any(|step| step.runs != Runs::Not);
-    is_of_scripts.then(|| Walk { path: path.clone().into_owned(), steps, own })
+    steps.extend(index_steps(host, path, route));
+    let has_scripts = kind != RouteKind::Files || steps.iter().any(|step| step.runs != Runs::Never);
+    has_scripts.then(|| Walk { path: path.clone().into_owned(), steps, route: kind })
 }
 
-/// Segments in front that are no script: whoever says what is done below a folder, or with one path,
-/// means it, whatever stands above.
+/// The number of leading segments that are no script. Where a route names a folder or a path, no script above it
+/// responds.
 fn first_split(route: &Route, path: &SafePath) -> usize {
     match (&route.pattern, &route.within) {
         (Pattern::Exact(_), _) => path.segments().count().saturating_sub(1),
@@ -123,132 +119,110 @@ fn first_split(route: &Route, path: &SafePath) -> usize {
     }
 }
 
-/// Index files up to the last that is a script; none, if no script is among them.
-fn index(host: &Host, path: &SafePath, route: &Route) -> Vec<Step> {
+/// The index files up to the last that is a script. Empty if none of them is a script.
+fn index_steps(host: &Host, path: &SafePath, route: &Route) -> Vec<Step> {
     let folder = path.as_folder();
     let names = route.files.index.iter().filter_map(|name| folder.join(name));
-    let mut steps: Vec<Step> = names.filter_map(|name| Step::index(host, name)).collect();
+    let mut steps: Vec<Step> = names.filter_map(|name| Step::new(host, name, "", StepKind::Index)).collect();
     if route.script.is_some() {
-        steps.retain(|step| step.runs != Runs::Not);
+        steps.retain(|step| step.runs != Runs::Never);
     } else if !path.is_folder() {
-        // Files have their own way of leading to a folder.
+        // The lookup of the file finds the folder, and redirects.
         steps.clear();
     }
-    let last = steps.iter().rposition(|step| step.runs != Runs::Not);
+    let last = steps.iter().rposition(|step| step.runs != Runs::Never);
     steps.truncate(last.map_or(0, |last| last + 1));
     steps
 }
 
-/// Is it a script, if it is there?
+/// Whether a file at `path` is a script.
 pub fn is_script(host: &Host, path: &SafePath) -> bool {
     host.routes.get(host.routes.find(path)).script.is_some()
 }
 
 impl Walk {
-    /// Where it ends. `look` says what stands at a step; its error ends it.
-    pub fn end<E>(&self, mut look: impl FnMut(&Step) -> Result<FileKind, E>) -> Result<Verdict, E> {
+    /// `probe` finds the file of a step. Errors: those of `probe`.
+    pub fn verdict<E>(&self, mut probe: impl FnMut(&Step) -> Result<FileKind, E>) -> Result<Verdict, E> {
         let mut missing: Option<&Step> = None;
-        let mut own = FileKind::Missing;
+        let mut is_folder = false;
         for (at, step) in self.steps.iter().enumerate() {
-            // Beneath what is not there is nothing.
-            let stands = match missing {
+            let found = match missing {
                 Some(above) if step.is_below(above) => FileKind::Missing,
-                _ => look(step)?,
+                _ => probe(step)?,
             };
-            match (stands, step.kind, step.runs) {
-                (FileKind::Script | FileKind::NotExecutable, Kind::Index, Runs::Not) => {
-                    return Ok(Verdict::Otherwise);
+            match (found, step.kind, step.runs) {
+                (FileKind::Script | FileKind::NotExecutable, StepKind::Index, Runs::Never) => {
+                    return Ok(Verdict::NoScript);
                 }
-                (FileKind::Script, Kind::Index, _) if !self.path.is_folder() => return Ok(Verdict::ToFolder),
+                (FileKind::Script, StepKind::Index, _) if !self.path.is_folder() => {
+                    return Ok(Verdict::RedirectToFolder);
+                }
                 (FileKind::Script, _, _) => return Ok(Verdict::Run(at)),
-                (FileKind::Other | FileKind::Folder, Kind::Index, _) => {}
+                (FileKind::Other | FileKind::Folder, StepKind::Index, _) => {}
                 (FileKind::NotExecutable | FileKind::Other, _, _) => return Ok(Verdict::Denied(at)),
-                (FileKind::Folder, Kind::Split, _) if matches!(step.path_info.as_str(), "" | "/") => {
-                    own = FileKind::Folder;
+                (FileKind::Folder, StepKind::Split, _) => {
+                    is_folder |= matches!(step.path_info.as_str(), "" | "/");
                 }
-                (FileKind::Missing, Kind::Split, _) => missing = Some(step),
-                (FileKind::Folder | FileKind::Missing, _, _) => {}
+                (FileKind::Missing, StepKind::Split, _) => missing = Some(step),
+                (FileKind::Missing, StepKind::Index, _) => {}
             }
         }
-        Ok(match (self.own, own) {
-            (Own::Script, FileKind::Folder) => Verdict::Folder,
-            (Own::Folder, _) => Verdict::Folder,
-            (Own::Script | Own::Files, _) => Verdict::Otherwise,
+        Ok(match self.route {
+            RouteKind::ScriptFolder => Verdict::Folder,
+            RouteKind::Scripts if is_folder => Verdict::Folder,
+            RouteKind::Scripts | RouteKind::Files => Verdict::NoScript,
         })
     }
 }
 
 impl Step {
-    fn new(host: &Host, name: SafePath<'static>, path_info: &str, kind: Kind) -> Option<Step> {
-        let id = host.routes.find(&name);
+    /// `None`: no file at `script_name` can be a script, or an index file.
+    fn new(host: &Host, script_name: SafePath<'static>, path_info: &str, kind: StepKind) -> Option<Step> {
+        let id = host.routes.find(&script_name);
         let route = host.routes.get(id);
-        let (Action::Files { root, strip }, Some(script)) = (&route.action, &route.script) else {
-            return None;
+        let Action::Files { root, strip } = &route.action else { return None };
+        let runs = match &route.script {
+            None if kind == StepKind::Split => return None,
+            None => Runs::Never,
+            Some(_) if is_folder_of(route, &script_name) || is_hidden(route, &script_name) => return None,
+            Some(Script { interpreter: Some(_), .. }) => Runs::ByInterpreter,
+            Some(Script { interpreter: None, .. }) => Runs::Directly,
         };
-        if is_folder_of(route, &name) || is_hidden(route, &name) {
-            return None;
-        }
-        let runs = if script.interpreter.is_some() { Runs::ByInterpreter } else { Runs::Itself };
-        Step::at(id, route, root, *strip, name, path_info, (kind, runs))
-    }
-
-    fn index(host: &Host, name: SafePath<'static>) -> Option<Step> {
-        let id = host.routes.find(&name);
-        let route = host.routes.get(id);
-        match (&route.action, &route.script) {
-            (Action::Files { .. }, Some(_)) => Step::new(host, name, "", Kind::Index),
-            (Action::Files { root, strip }, None) => {
-                Step::at(id, route, root, *strip, name, "", (Kind::Index, Runs::Not))
-            }
-            _ => None,
-        }
-    }
-
-    fn at(
-        id: RouteId,
-        route: &Route,
-        root: &Path,
-        strip: usize,
-        name: SafePath<'static>,
-        path_info: &str,
-        (kind, runs): (Kind, Runs),
-    ) -> Option<Step> {
         Some(Step {
             route: id,
             root: root.to_owned(),
-            below: name.skip_segments(strip)?.into_owned(),
+            below: script_name.skip_segments(*strip)?.into_owned(),
             symlinks: route.files.symlinks,
+            script_name,
             path_info: path_info.to_owned(),
-            name,
             kind,
             runs,
-            strip,
+            strip: *strip,
         })
     }
 
-    /// As it is, for a request that has led here from another path.
+    /// The step for a request whose path is another one.
     pub fn with_path_info(&self, path_info: &str) -> Step {
         Step { path_info: path_info.to_owned(), ..self.clone() }
     }
 
-    /// Bits of a file's mode of which one must be set, or it may not be run.
-    pub fn mode(&self) -> u32 {
+    /// A script needs one of these permissions.
+    pub fn permission_bits(&self) -> u32 {
         match self.runs {
-            Runs::Itself => 0o111,
+            Runs::Directly => 0o111,
             Runs::ByInterpreter => 0o444,
-            Runs::Not => 0o777,
+            Runs::Never => 0o777,
         }
     }
 
-    /// What a file that may not be run has not, in words.
-    pub fn lacks(&self) -> &'static str {
+    /// Why the file is [`Verdict::Denied`].
+    pub fn denial(&self) -> &'static str {
         match self.runs {
-            Runs::Itself => "it is not executable, or no file",
-            Runs::ByInterpreter | Runs::Not => "it is not readable, or no file",
+            Runs::Directly => "it is not executable, or no file",
+            Runs::ByInterpreter | Runs::Never => "it is not readable, or no file",
         }
     }
 
-    /// The file itself.
     pub fn file(&self) -> PathBuf {
         self.root.join(self.below.as_str())
     }
@@ -260,7 +234,7 @@ impl Step {
     }
 }
 
-/// Whether a path, which the route has, is the folder that it is for.
+/// Whether `path` is the folder that its route is for.
 fn is_folder_of(route: &Route, path: &SafePath) -> bool {
     match &route.pattern {
         Pattern::Prefix(prefix) => path.segments().count() <= prefix.matches('/').count(),
@@ -268,36 +242,32 @@ fn is_folder_of(route: &Route, path: &SafePath) -> bool {
     }
 }
 
-/// What is behind a script is for the script to judge; the path to it must not be hidden.
-fn is_hidden(route: &Route, name: &SafePath) -> bool {
-    route.files.dotfiles == Dotfiles::Deny && name.is_hidden()
+/// Whether the path of a script is hidden. PATH_INFO may have dotfiles: its meaning is the script's.
+fn is_hidden(route: &Route, script_name: &SafePath) -> bool {
+    route.files.dotfiles == Dotfiles::Deny && script_name.is_hidden()
 }
 
-/// The file that PATH_INFO would be, were it a path of its own (RFC 3875 §4.1.6).
-pub fn translated(host: &Host, path_info: &str) -> Option<PathBuf> {
+/// PATH_TRANSLATED: the file that PATH_INFO names if it is taken as a path of this host (RFC 3875 §4.1.6).
+pub fn path_translated(host: &Host, path_info: &str) -> Option<PathBuf> {
     if path_info.is_empty() {
         return None;
     }
     let mut encoded = String::new();
     taipan_http::target::encode_path(path_info, &mut encoded);
     let path = SafePath::parse(&encoded).ok()?;
-    match &host.routes.get(host.routes.find(&path)).action {
-        Action::Files { root, strip } => Some(root.join(path.skip_segments(*strip)?.as_str())),
-        Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
-    }
+    let Action::Files { root, strip } = &host.routes.get(host.routes.find(&path)).action else { return None };
+    Some(root.join(path.skip_segments(*strip)?.as_str()))
 }
 
-/// What a script is told as DOCUMENT_ROOT: where the host has its files, if it has any.
-pub fn document_root<'s>(host: &'s Host, otherwise: &'s Path) -> &'s Path {
-    match &host.routes.get(RouteId::FALLBACK).action {
+/// DOCUMENT_ROOT: the root of the host, or `root` if the host has none.
+pub fn document_root<'s>(host: &'s Host, root: &'s Path) -> &'s Path {
+    match &host.routes.get(RouteId::DEFAULT).action {
         Action::Files { root, .. } => root,
-        Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
-            otherwise
-        }
+        _ => root,
     }
 }
 
-/// The settings of the script of a step.
+/// The route of a step, and its script settings.
 pub fn script<'s>(host: &'s Host, step: &Step) -> Option<(&'s Route, &'s Script)> {
     let route = host.routes.get(step.route);
     Some((route, route.script.as_ref()?))

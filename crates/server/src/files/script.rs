@@ -59,7 +59,7 @@ impl Query {
             let at = self.walk.steps.iter().position(|other| other.root == step.root);
             at.and_then(|at| self.roots.get(at))
         };
-        self.walk.end(|step| match root(step).map(|root| stands(root, step, wait)) {
+        self.walk.verdict(|step| match root(step).map(|root| stands(root, step, wait)) {
             None | Some(Err(OpenError::Missing)) => Ok(FileKind::Missing),
             Some(Err(OpenError::Denied)) => Ok(FileKind::Other),
             Some(result) => result,
@@ -73,7 +73,7 @@ fn stands(root: &Root, step: &Step, wait: Wait) -> Result<FileKind, OpenError> {
     let seen = fs::statx(&fd, "", AtFlags::EMPTY_PATH | sync, StatxFlags::TYPE | StatxFlags::MODE)?;
     let mode = u32::from(seen.stx_mode);
     Ok(match FileType::from_raw_mode(mode) {
-        FileType::RegularFile if mode & step.mode() != 0 => FileKind::Script,
+        FileType::RegularFile if mode & step.permission_bits() != 0 => FileKind::Script,
         FileType::RegularFile => FileKind::NotExecutable,
         FileType::Directory => FileKind::Folder,
         _ => FileKind::Other,

@@ -99,8 +99,8 @@ impl ConcurrencyLimit {
 mod tests {
     use super::*;
 
-    const ROUTE: (usize, RouteId) = (0, RouteId::FALLBACK);
-    const OTHER: (usize, RouteId) = (1, RouteId::FALLBACK);
+    const ROUTE: (usize, RouteId) = (0, RouteId::DEFAULT);
+    const OTHER: (usize, RouteId) = (1, RouteId::DEFAULT);
 
     fn concurrency(processes: usize, queue: usize, wait: Duration) -> ConcurrencyLimit {
         let mut site = Site::folder("/".into(), Vec::new());

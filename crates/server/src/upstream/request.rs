@@ -142,7 +142,7 @@ impl Handler {
     /// SCRIPT_NAME.
     pub fn name(&self) -> String {
         match &self.what {
-            HandlerKind::Script(step) => format!("/{}", step.name.as_str()),
+            HandlerKind::Script(step) => format!("/{}", step.script_name.as_str()),
             HandlerKind::Application { name, .. } => name.clone(),
             HandlerKind::Authorizer(_) => String::new(),
         }
@@ -233,7 +233,7 @@ impl Handler {
             // The port that the client knows is the proxy's, or is not known.
             _ => port.unwrap_or(head.scheme.default_port()),
         };
-        let translated = walk::translated(host, self.path_info()).unwrap_or_default();
+        let translated = walk::path_translated(host, self.path_info()).unwrap_or_default();
         let script_name = self.name();
         let (file, root) = match &self.what {
             HandlerKind::Script(step) => (step.file(), walk::document_root(host, &step.root)),

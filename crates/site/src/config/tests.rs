@@ -574,7 +574,7 @@ fn answer(site: &Site, authority: &str, path: &str) -> String {
             let location = redirect.location(None, authority.as_bytes(), Scheme::Http);
             format!("{} {location}", redirect.status.code())
         }
-        PlannedAction::Application(planned) => {
+        PlannedAction::Upstream(planned) => {
             format!("application {} {}", planned.script_name, planned.path_info)
         }
         PlannedAction::Status(status, _) => status.code().to_string(),
@@ -1213,7 +1213,7 @@ fn applications_are_read_as_they_are_written() {
     let led = |target: &str| {
         let path = SafePath::parse(target).unwrap();
         match plan(site.hosts.at(0), path).action {
-            PlannedAction::Application(planned) => format!("{} {}", planned.script_name, planned.path_info),
+            PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
             other => format!("{other:?}"),
         }
     };

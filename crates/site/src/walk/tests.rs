@@ -53,7 +53,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
     let path = SafePath::parse(target).unwrap();
     let Plan { walk, action, .. } = plan(site.hosts.at(0), path);
     if let Some(walk) = walk {
-        match walk.end(|step| Ok::<_, ()>(disk.stands(step))).unwrap() {
+        match walk.verdict(|step| Ok::<_, ()>(disk.stands(step))).unwrap() {
             Verdict::Run(at) => {
                 let step = &walk.steps[at];
                 let (_, script) = script(site.hosts.at(0), step).unwrap();
@@ -62,18 +62,23 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
                     Interpreter::Upstream(id) => format!("application {id} "),
                 });
                 let (file, info) = (step.file(), &step.path_info);
-                return format!("{}{} as {} + {info}", by.unwrap_or_default(), file.display(), step.name);
+                return format!(
+                    "{}{} as {} + {info}",
+                    by.unwrap_or_default(),
+                    file.display(),
+                    step.script_name
+                );
             }
             Verdict::Denied(_) | Verdict::Folder => return "403".to_owned(),
-            Verdict::ToFolder => return "to the folder".to_owned(),
-            Verdict::Otherwise => {}
+            Verdict::RedirectToFolder => return "to the folder".to_owned(),
+            Verdict::NoScript => {}
         }
     }
     match action {
         PlannedAction::Files(files) => {
             format!("files {}", files.root.join(files.below().as_str()).display())
         }
-        PlannedAction::Application(planned) => {
+        PlannedAction::Upstream(planned) => {
             format!("application {} + {}", planned.script_name, planned.path_info)
         }
         PlannedAction::Redirect(redirect) => redirect.status.code().to_string(),
@@ -352,11 +357,11 @@ fn a_path_of_any_depth_takes_few_looks() {
     {
         let walk = walk(site.hosts.at(0), &SafePath::parse(&target).unwrap()).unwrap();
         let mut looks = 0;
-        let verdict = walk.end(|_| {
+        let verdict = walk.verdict(|_| {
             looks += 1;
             Ok::<_, ()>(FileKind::Missing)
         });
-        assert_eq!(verdict, Ok(Verdict::Otherwise));
+        assert_eq!(verdict, Ok(Verdict::NoScript));
         assert!(walk.steps.len() <= MAX_SPLITS + 2 && looks <= most, "{looks} looks");
     }
 }
@@ -365,7 +370,7 @@ fn a_path_of_any_depth_takes_few_looks() {
 fn an_error_ends_a_walk() {
     let site = site("[[route]]\npath = \"/a/\"\ncgi = true");
     let walk = walk(site.hosts.at(0), &SafePath::parse("/a/b/c").unwrap()).unwrap();
-    assert_eq!(walk.end(|_| Err("broken")), Err("broken"));
+    assert_eq!(walk.verdict(|_| Err("broken")), Err("broken"));
 }
 
 #[test]
@@ -380,11 +385,11 @@ fn path_info_is_translated_as_a_path_of_its_own() {
         ("/", Some("/www/")),
         ("/x", None),
     ] {
-        assert_eq!(translated(host, path_info), expected.map(PathBuf::from), "{path_info}");
+        assert_eq!(path_translated(host, path_info), expected.map(PathBuf::from), "{path_info}");
     }
     let mut encoded = String::new();
     encode_path("/%2e%2e/x", &mut encoded);
-    assert_eq!(translated(host, "/%2e%2e/x"), Some("/www/%2e%2e/x".into()), "it is decoded already");
+    assert_eq!(path_translated(host, "/%2e%2e/x"), Some("/www/%2e%2e/x".into()), "it is decoded already");
 }
 
 #[test]

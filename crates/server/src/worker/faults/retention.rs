@@ -20,7 +20,7 @@ use crate::sys::faulty::plan::{self, Call, Case, Fault, Which};
 const SHORTAGES: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
 
 pub fn all(site: &Site) {
-    let Action::Files { root, .. } = &site.hosts.at(0).routes.get(RouteId::FALLBACK).action else {
+    let Action::Files { root, .. } = &site.hosts.at(0).routes.get(RouteId::DEFAULT).action else {
         panic!("the site has files");
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
