@@ -102,7 +102,7 @@ fn sound(environment: &Environment, credentials: Credentials) {
     {
         assert_eq!(environment.value(name), Some(value));
     }
-    assert_eq!(environment.block().iter().filter(|byte| **byte == 0).count(), environment.len());
+    assert_eq!(environment.block().iter().filter(|byte| **byte == 0).count(), environment.iter().count());
     let again = Environment::received(environment.iter(), Limits::default());
     assert_eq!(again.as_ref(), Ok(environment));
 }

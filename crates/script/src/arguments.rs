@@ -1,12 +1,12 @@
-//! The command line of an indexed query (RFC 3875 §4.4): `?one+two` becomes two words. Whoever lets a
-//! client write a command line should know why: it is what made php-cgi print and run what was sent to
-//! it. So a word that a program could take for an option makes the query no command line.
+//! The arguments of an indexed query (RFC 3875 §4.4): `?one+two` becomes two arguments. Through them a client controls
+//! the command line, which let it pass options to php-cgi (CVE-2012-1823). So a query with an argument that looks like an
+//! option has no arguments.
 
-/// Words that are read, at most.
+/// A query with more arguments has none.
 pub const MAX_ARGUMENTS: usize = 128;
 
-/// The decoded words of a raw query; `None` where it is none of this kind: with a raw `=`, empty, too
-/// long, with an escape that is none, a NUL, or a word that begins with a hyphen.
+/// The decoded arguments of a raw query. `None` for a query that is empty, is too long, or has a raw `=`, a malformed
+/// escape, a NUL, or an argument that begins with a hyphen.
 pub fn arguments(query: &str) -> Option<Vec<Vec<u8>>> {
     if query.is_empty() || query.contains('=') || query.split('+').count() > MAX_ARGUMENTS {
         return None;
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_query() {
+    fn splits_and_decodes_a_query() {
         let check = |query: &str, expected: Option<&[&str]>| {
             let expected = expected.map(|words| words.iter().map(|word| word.as_bytes().to_vec()).collect());
             assert_eq!(arguments(query), expected, "{query}");

@@ -1,11 +1,9 @@
-//! What a server and a script say to each other: CGI/1.1 (RFC 3875), FastCGI 1.0 and SCGI. Bytes become
-//! messages, and messages become bytes.
+//! The protocols between a server and a script: CGI/1.1 (RFC 3875), FastCGI 1.0 and SCGI, parsed and written.
 //!
-//! Knows nothing of sockets, processes, clocks, files or configuration. Whoever runs a script hands in
-//! what it has read, and writes what it is given. One law holds for all that reads: cutting the same
-//! bytes differently never changes what is read.
+//! Knows nothing of sockets, processes, clocks, files or configuration: the caller reads and writes the bytes. The
+//! result of a parser does not depend on how its input is cut.
 //!
-//! The modules stand in the order in which a request meets them.
+//! The modules are listed in the order in which a request passes them.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +19,7 @@ pub mod scgi;
 
 pub mod response;
 
-/// `bytes` in pieces, for the law that all readers keep.
+/// Cuts `bytes` at these places.
 #[cfg(test)]
 fn cut<'a>(bytes: &'a [u8], at: &[proptest::sample::Index]) -> Vec<&'a [u8]> {
     let mut at: Vec<_> = at.iter().map(|index| index.index(bytes.len() + 1)).collect();

@@ -1,47 +1,47 @@
-//! A request as SCGI has it: all variables in one netstring, and the body behind it. A connection has one
-//! request, and its end is the end of the reply, whose head `crate::response` reads.
+//! SCGI requests: a netstring of all variables, followed by the body. A connection carries one request; its end is the end
+//! of the response, whose head `crate::response` parses.
 
 use std::fmt;
 
 use crate::environment::Environment;
 
-/// Digits of the length of a netstring: below 10 MB.
+/// Digits of the length of a netstring, which is so below 10 MB.
 const MAX_DIGITS: usize = 7;
 
 const LENGTH: &[u8] = b"CONTENT_LENGTH";
 const VERSION: &[u8] = b"SCGI";
 
-/// What an application is asked, without the body.
+/// A request without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Bytes of the body.
     pub body: u64,
-    /// All names and values in order, the first two among them.
+    /// All names and values in order, including CONTENT_LENGTH and SCGI.
     pub variables: Vec<(&'a [u8], &'a [u8])>,
 }
 
 /// The broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScgiError {
-    /// Not digits and a colon, or a zero before other digits.
+    /// Not digits and a colon, or a leading zero.
     Length,
     TooLarge,
-    /// No comma behind the variables.
+    /// No comma after the variables.
     Comma,
-    /// Not names and values that each end with NUL, or a name of no bytes.
+    /// Not names and values that each end with NUL, or an empty name.
     Variables,
     Twice,
     /// `CONTENT_LENGTH` is not the first, or not a number.
     ContentLength,
-    /// No `SCGI` that is 1.
+    /// No variable `SCGI` of value 1.
     Version,
 }
 
-/// Appends what is sent before the body, of which there are `body` bytes.
+/// Appends the request without its body, which has `body` bytes.
 pub fn encode(environment: &Environment, body: u64, out: &mut Vec<u8>) {
     let body = body.to_string();
     let first = [(LENGTH, body.as_bytes()), (VERSION, b"1")];
-    // No name may come twice; these two the protocol sets itself.
+    // Names must be unique, and the protocol sets these two.
     let rest = environment.iter().filter(|(name, _)| !matches!(*name, LENGTH | VERSION));
     let variables = first.into_iter().chain(rest);
     let len: usize = variables.clone().map(|(name, value)| name.len() + value.len() + 2).sum();
@@ -57,8 +57,8 @@ pub fn encode(environment: &Environment, body: u64, out: &mut Vec<u8>) {
     out.push(b',');
 }
 
-/// Reads the request at the start of `input`. `Ok(None)`: what is there may become one. The number is how
-/// many bytes it takes up; what follows is the body. The netstring may have `limit` bytes.
+/// Parses the request at the start of `input` and returns it with its length in bytes; the body follows. `Ok(None)`: the
+/// input is the beginning of a request. The netstring may have `limit` bytes.
 pub fn parse(input: &[u8], limit: usize) -> Result<Option<(Request<'_>, usize)>, ScgiError> {
     let digits = input.iter().take(MAX_DIGITS + 1).take_while(|byte| byte.is_ascii_digit()).count();
     let len = match (digits, input.get(digits)) {
@@ -115,11 +115,11 @@ impl fmt::Display for ScgiError {
         out.write_str(match self {
             ScgiError::Length => "the request does not begin with a length and a colon",
             ScgiError::TooLarge => "the variables are too large",
-            ScgiError::Comma => "no comma behind the variables",
+            ScgiError::Comma => "no comma after the variables",
             ScgiError::Variables => "the variables are not names and values that end with NUL",
-            ScgiError::Twice => "a variable comes twice",
+            ScgiError::Twice => "a variable appears twice",
             ScgiError::ContentLength => "CONTENT_LENGTH is not the first variable, or not a number",
-            ScgiError::Version => "no variable SCGI that is 1",
+            ScgiError::Version => "no variable SCGI of value 1",
         })
     }
 }
@@ -141,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn requests() {
-        // A bar stands for NUL.
+    fn parses_or_rejects_requests() {
+        // `|` is NUL here.
         let check = |input: &str, expected| {
             assert_eq!(read(input.replace('|', "\0").as_bytes()), expected, "{input:?}");
         };
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(
+        fn parses_what_it_writes(
             variables in prop::collection::vec(("[A-Z_]{1,6}|CONTENT_LENGTH|SCGI", "[ -~]{0,8}"), 0..8),
             body: u64,
         ) {

@@ -1,33 +1,32 @@
-//! Where the path of a script ends and its PATH_INFO begins (RFC 3875 §3.2). Knows nothing of what
-//! stands on the disk: it says which paths to look at, one segment longer each time, and what follows
-//! from what is seen there.
+//! The ways to divide a path into a script and its PATH_INFO (RFC 3875 §3.2). Knows nothing of the file system: the
+//! caller looks at the candidates, each a segment longer than the one before, and reports what it finds as `FileKind`.
 
 use taipan_http::target::SafePath;
 
-/// A path in two: what may be a script, and what is behind it.
+/// A path divided into the candidate for a script and the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split<'p> {
-    /// Never asked as a folder.
+    /// Without a slash at its end.
     pub script: SafePath<'static>,
-    /// Empty, or it begins with a slash.
+    /// Empty, or begins with a slash.
     pub path_info: &'p str,
 }
 
-/// What stands under a path, as far as the walk needs to know.
+/// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// A regular file that may be run.
+    /// A regular file that the server may run.
     Script,
-    /// A regular file that may not.
+    /// A regular file that it may not.
     NotExecutable,
     Folder,
-    /// A device, a socket, a pipe.
+    /// A device, a socket or a pipe.
     Other,
     Missing,
 }
 
-/// The ways to split `path` beneath the folder of its first `count` segments, the shortest script first.
-/// There are as many as there are segments, yet a walk needs only one more than there are folders.
+/// The ways to split `path` below the folder of its first `count` segments, the shortest script first. There is one for
+/// each further segment. A caller that stops at the first file looks at one more than there are folders.
 pub fn splits<'p>(path: &'p SafePath, count: usize) -> impl Iterator<Item = Split<'p>> {
     let text = path.as_str();
     let ends = text.match_indices('/').map(|(at, _)| at).chain((!path.is_folder()).then_some(text.len()));

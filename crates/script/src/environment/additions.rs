@@ -1,13 +1,12 @@
-//! Variables that an administrator sets, checked once. They come before all others, so that one of them
-//! can replace what would be said of the request, as `SCRIPT_FILENAME` must be for a FastCGI server that
-//! sees another root.
+//! Variables that the administrator sets. They replace variables of the request: an application in another root
+//! directory needs another `SCRIPT_FILENAME`.
 
 use std::fmt;
 
 use super::is_variable;
 
-/// Names that nobody sets, for they would say something else than the message they are part of, or make
-/// of a client's field what programs take for their proxy (httpoxy).
+/// Names that the administrator cannot set. The first two and SCGI describe the message itself. Programs take
+/// `HTTP_PROXY` for the URL of their proxy (httpoxy, CVE-2016-5385).
 const RESERVED: [&str; 4] = ["CONTENT_LENGTH", "GATEWAY_INTERFACE", "HTTP_PROXY", "SCGI"];
 
 /// A set of names and values, in the order in which they were added.
@@ -17,11 +16,11 @@ pub struct Additions(Vec<(String, Vec<u8>)>);
 /// Why a variable cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AdditionError {
-    /// Not letters, digits and underscores, or a digit first, or nothing.
+    /// Empty, not letters, digits and underscores, or a digit first.
     Name,
-    /// One of the names that the server alone sets.
+    /// A name that only the server sets.
     Reserved,
-    /// NUL ends a value.
+    /// A NUL in the value.
     Nul,
     Twice,
 }
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_set() {
+    fn checks_names_and_values() {
         let check = |name, value: &str, expected| {
             let mut additions = Additions::default();
             additions.add("SET", b"").unwrap();

@@ -1,5 +1,5 @@
-//! The request's fields as `HTTP_*` (RFC 3875 §4.1.18): which of them pass, under which name, and how
-//! several lines of one become one value.
+//! The request's fields as `HTTP_*` variables (RFC 3875 §4.1.18): which of them pass, their names, and how several lines
+//! of a field become one value.
 
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
@@ -7,80 +7,81 @@ use taipan_http::head::Field;
 
 use super::{CgiRequest, Claims, Credentials, EnvironmentError, Writer};
 
-/// What becomes of a field.
+/// How a field is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// Its lines become one value, with this between them.
+enum Treatment {
+    /// Its lines become one value, with this separator.
     Pass(&'static [u8]),
-    /// As `Authorization` does, where it may.
+    /// Passes if `CgiRequest::credentials` permits it.
     Credentials,
     Drop,
 }
 
-/// Everything that is not simply passed.
-const FATES: [(&str, Fate); 17] = [
-    // RFC 6265 §5.4 has no comma between cookies.
-    ("cookie", Fate::Pass(b"; ")),
-    ("authorization", Fate::Credentials),
-    // httpoxy: HTTP_PROXY is where programs look for their proxy.
-    ("proxy", Fate::Drop),
-    // They have variables of their own; that of Host is made from what is asked.
-    ("content-length", Fate::Drop),
-    ("content-type", Fate::Drop),
-    ("host", Fate::Drop),
-    // For the next hop and its server, and not for what is behind it (RFC 9110 §7.6.1). What a
-    // Connection field names besides passes, for else a client could take away what a proxy in front of
-    // us has added.
-    ("connection", Fate::Drop),
-    ("keep-alive", Fate::Drop),
-    ("proxy-connection", Fate::Drop),
-    ("te", Fate::Drop),
-    ("trailer", Fate::Drop),
-    ("transfer-encoding", Fate::Drop),
-    ("upgrade", Fate::Drop),
-    ("http2-settings", Fate::Drop),
-    // The server has answered it, before the script is asked.
-    ("expect", Fate::Drop),
-    ("proxy-authorization", Fate::Drop),
-    ("proxy-authenticate", Fate::Drop),
+/// The fields that do not pass with a comma as separator.
+const TREATMENTS: [(&str, Treatment); 17] = [
+    // RFC 6265 §5.4: cookies are separated by semicolons.
+    ("cookie", Treatment::Pass(b"; ")),
+    ("authorization", Treatment::Credentials),
+    // Programs take HTTP_PROXY for the URL of their proxy (httpoxy, CVE-2016-5385).
+    ("proxy", Treatment::Drop),
+    // These have variables of their own. HTTP_HOST is the authority of the request.
+    ("content-length", Treatment::Drop),
+    ("content-type", Treatment::Drop),
+    ("host", Treatment::Drop),
+    // Fields for this hop alone (RFC 9110 §7.6.1). Other fields that Connection names pass: otherwise a client could
+    // remove a field that a proxy has added.
+    ("connection", Treatment::Drop),
+    ("keep-alive", Treatment::Drop),
+    ("proxy-connection", Treatment::Drop),
+    ("te", Treatment::Drop),
+    ("trailer", Treatment::Drop),
+    ("transfer-encoding", Treatment::Drop),
+    ("upgrade", Treatment::Drop),
+    ("http2-settings", Treatment::Drop),
+    // The server itself sends `100 Continue`.
+    ("expect", Treatment::Drop),
+    ("proxy-authorization", Treatment::Drop),
+    ("proxy-authenticate", Treatment::Drop),
 ];
 
-pub(super) fn write(asked: &CgiRequest, writer: &mut Writer) -> Result<(), EnvironmentError> {
-    if !asked.host.is_empty() {
-        writer.set("HTTP_HOST", asked.host)?;
+pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), EnvironmentError> {
+    if !request.host.is_empty() {
+        writer.set("HTTP_HOST", request.host)?;
     }
-    for (at, field) in asked.fields.iter().enumerate() {
-        let (earlier, rest) = asked.fields.split_at(at);
-        match fate(field.name, asked.claims) {
-            Fate::Pass(between) if !earlier.iter().any(|other| same(other, field)) => {
+    for (at, field) in request.fields.iter().enumerate() {
+        let (earlier, rest) = request.fields.split_at(at);
+        match treatment(field.name, request.claims) {
+            Treatment::Pass(separator) if !earlier.iter().any(|other| same(other, field)) => {
                 let lines = rest.iter().filter(|other| same(other, field));
                 let values = lines.map(|line| trim_ows(line.value)).filter(|value| !value.is_empty());
-                writer.make(&variable(field.name), |block| join(values, between, block))?;
+                writer.make(&variable(field.name), |block| join(values, separator, block))?;
             }
-            // Not a list: of two, nobody could say which is right.
-            Fate::Credentials
-                if asked.credentials == Credentials::Passed
-                    && asked.fields.iter().filter(|other| same(other, field)).count() == 1 =>
+            // Not a list: with two fields, it is unknown which is right.
+            Treatment::Credentials
+                if request.credentials == Credentials::Passed
+                    && request.fields.iter().filter(|other| same(other, field)).count() == 1 =>
             {
                 writer.set("HTTP_AUTHORIZATION", field.value)?;
             }
-            Fate::Pass(_) | Fate::Credentials | Fate::Drop => {}
+            Treatment::Pass(_) | Treatment::Credentials | Treatment::Drop => {}
         }
     }
     Ok(())
 }
 
-fn fate(name: &[u8], claims: Claims) -> Fate {
-    match FATES.iter().find(|(known, _)| is_name(name, known)) {
-        Some((_, fate)) => *fate,
-        // `X_Name` and `X-Name` would become the same variable, and a proxy in front of us has looked at
-        // one of them only. What else may be in a token, no shell can say.
-        None if name.is_empty() => Fate::Drop,
-        // REMOTE_ADDR, HTTPS and HTTP_HOST have it.
-        None if forwarded::is_interpreted(name) => Fate::Drop,
-        None if claims == Claims::Withheld && forwarded::is_claim(name) => Fate::Drop,
-        None if name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') => Fate::Pass(b", "),
-        None => Fate::Drop,
+fn treatment(name: &[u8], claims: Claims) -> Treatment {
+    match TREATMENTS.iter().find(|(known, _)| is_name(name, known)) {
+        Some((_, treatment)) => *treatment,
+        None if name.is_empty() => Treatment::Drop,
+        // REMOTE_ADDR, HTTPS and HTTP_HOST have their content.
+        None if forwarded::is_interpreted(name) => Treatment::Drop,
+        None if claims == Claims::Withheld && forwarded::is_claim(name) => Treatment::Drop,
+        // `X_Name` and `X-Name` would become the same variable, and a proxy may have checked only the latter. Other token
+        // characters are not valid in the name of a variable.
+        None if name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') => {
+            Treatment::Pass(b", ")
+        }
+        None => Treatment::Drop,
     }
 }
 
@@ -91,14 +92,14 @@ fn same(one: &Field, other: &Field) -> bool {
 fn variable(name: &[u8]) -> String {
     let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
     let bytes = b"HTTP_".iter().chain(name).map(letter).collect();
-    // Only letters, digits and dashes pass.
+    // `treatment` lets only letters, digits and hyphens pass.
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-fn join<'a>(values: impl Iterator<Item = &'a [u8]>, between: &[u8], block: &mut Vec<u8>) {
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>, separator: &[u8], block: &mut Vec<u8>) {
     for (at, value) in values.enumerate() {
         if at > 0 {
-            block.extend_from_slice(between);
+            block.extend_from_slice(separator);
         }
         block.extend_from_slice(value);
     }
@@ -110,8 +111,8 @@ mod tests {
 
     #[test]
     fn known_names_are_dropped_in_any_case() {
-        for (name, expected) in FATES {
-            assert_eq!(fate(name.to_uppercase().as_bytes(), Claims::Passed), expected, "{name}");
+        for (name, expected) in TREATMENTS {
+            assert_eq!(treatment(name.to_uppercase().as_bytes(), Claims::Passed), expected, "{name}");
         }
     }
 }

@@ -1,54 +1,54 @@
-//! What a script is told of a request, as plain data. Knows nothing of how it was found out.
+//! The data from which the environment of a request is made. Knows nothing of its origin.
 
 use std::net::{IpAddr, SocketAddr};
 
 use taipan_http::head::Field;
 use taipan_http::target::Scheme;
 
-/// One request for one script. What is empty or `None` is not set in the environment, except where
-/// RFC 3875 §4.1 wants a variable in any case.
+/// A request for a script. Values that are empty or `None` are not set in the environment, unless RFC 3875 §4.1 requires
+/// the variable.
 #[derive(Debug, Clone)]
 pub struct CgiRequest<'a> {
     /// The method as sent.
     pub method: &'a str,
-    /// `HTTP/1.1`, as the client speaks it.
+    /// The version of the request: `HTTP/1.1`.
     pub protocol: &'a str,
     pub scheme: Scheme,
-    /// The path of the target without empty and dot segments ([`taipan_http::target::normalized`]), and the raw query
-    /// without its question mark.
+    /// The path of the target without empty and dot segments ([`taipan_http::target::normalized`]).
     pub path: &'a str,
+    /// The raw query of the target, without its question mark.
     pub query: Option<&'a str>,
-    /// The query for the script itself, which may be another one.
+    /// The query of the script, which a rewrite may have changed.
     pub query_string: Option<&'a str>,
-    /// Host and port that are asked, as sent; empty if nobody said.
+    /// Host and port of the request, as sent; empty if the request has none.
     pub host: &'a str,
-    /// The host alone, or the server's own name where none was asked.
+    /// The host without port, or the server's name if the request has none.
     pub server_name: &'a str,
     pub server_port: u16,
     /// `taipan/0.1`.
     pub software: &'a str,
-    /// The server's end of the connection; none for one that has no addresses.
+    /// The local address of the connection; `None` for a Unix socket.
     pub server: Option<SocketAddr>,
-    /// The client's address, and its port if that is known.
+    /// The client's address, and its port if known.
     pub remote: Option<IpAddr>,
     pub remote_port: Option<u16>,
-    /// The decoded path that leads to the script: empty, or it begins with a slash.
+    /// The decoded path of the script: empty, or begins with a slash.
     pub script_name: &'a str,
-    /// What is behind it, decoded: empty, or it begins with a slash.
+    /// The decoded rest of the path: empty, or begins with a slash.
     pub path_info: &'a str,
-    /// The file that `path_info` would be, were it a path of its own.
+    /// The file that `path_info` would name as a path of its own.
     pub path_translated: &'a [u8],
     pub script_filename: &'a [u8],
     pub document_root: &'a [u8],
-    /// Bytes of the body; `None` if there is none, or nobody knows.
+    /// Bytes of the body; `None` if there is none or if its length is unknown.
     pub body: Option<u64>,
     pub fields: &'a [Field<'a>],
     pub credentials: Credentials,
     pub claims: Claims,
 }
 
-/// Whether a script sees the `Authorization` field (RFC 3875 §4.1.18: it should not). One that asks for
-/// passwords itself has to.
+/// Whether a script receives the `Authorization` field. RFC 3875 §4.1.18 advises against it; a script that checks
+/// passwords itself needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Credentials {
     #[default]
@@ -56,8 +56,7 @@ pub enum Credentials {
     Passed,
 }
 
-/// Whether a script sees what the client says of where it is and what it has asked elsewhere
-/// ([`taipan_http::forwarded::is_claim`]). A proxy that is trusted may say so.
+/// Whether a script receives the fields of [`taipan_http::forwarded::is_claim`]: only those of a trusted proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Claims {
     #[default]

@@ -1,4 +1,4 @@
-//! What stands in an environment, as a table.
+//! Tables of environments.
 
 use proptest::prelude::*;
 use taipan_http::head::Field;
@@ -7,7 +7,7 @@ use super::*;
 
 const NO_LIMITS: Limits = Limits { bytes: usize::MAX, variables: usize::MAX };
 
-fn asked<'a>(fields: &'a [Field<'a>]) -> CgiRequest<'a> {
+fn request<'a>(fields: &'a [Field<'a>]) -> CgiRequest<'a> {
     CgiRequest {
         method: "GET",
         protocol: "HTTP/1.1",
@@ -34,37 +34,41 @@ fn asked<'a>(fields: &'a [Field<'a>]) -> CgiRequest<'a> {
     }
 }
 
-fn lines(environment: &Environment) -> Vec<String> {
-    environment.strings().map(|string| string.to_string_lossy().into_owned()).collect()
+fn strings(environment: &Environment) -> impl Iterator<Item = &[u8]> {
+    environment.block().split_inclusive(|byte| *byte == 0).map(|string| string.strip_suffix(b"\0").unwrap())
 }
 
-/// The variables that a change of the usual request adds, and those that it takes away.
+fn lines(environment: &Environment) -> Vec<String> {
+    strings(environment).map(|string| String::from_utf8_lossy(string).into_owned()).collect()
+}
+
+/// Checks which variables a change of the default request adds and removes.
 #[track_caller]
-fn check(change: impl FnOnce(&mut CgiRequest), added: &[&str], taken: &[&str]) {
-    let usual = lines(&environment(&asked(&[]), &Additions::default(), NO_LIMITS).unwrap());
-    let mut asked = asked(&[]);
-    change(&mut asked);
-    let found = lines(&environment(&asked, &Additions::default(), NO_LIMITS).unwrap());
+fn check(change: impl FnOnce(&mut CgiRequest), added: &[&str], removed: &[&str]) {
+    let usual = lines(&environment(&request(&[]), &Additions::default(), NO_LIMITS).unwrap());
+    let mut request = request(&[]);
+    change(&mut request);
+    let found = lines(&environment(&request, &Additions::default(), NO_LIMITS).unwrap());
     let only = |these: &[String], those: &[String]| {
         these.iter().filter(|line| !those.contains(line)).cloned().collect::<Vec<_>>()
     };
     assert_eq!(only(&found, &usual), added);
-    assert_eq!(only(&usual, &found), taken);
+    assert_eq!(only(&usual, &found), removed);
 }
 
 #[track_caller]
 fn check_fields(fields: &[(&str, &str)], expected: &[&str]) {
     let fields: Vec<_> =
         fields.iter().map(|(name, value)| Field { name: name.as_bytes(), value: value.as_bytes() }).collect();
-    let all = lines(&environment(&asked(&fields), &Additions::default(), NO_LIMITS).unwrap());
+    let all = lines(&environment(&request(&fields), &Additions::default(), NO_LIMITS).unwrap());
     let found: Vec<_> =
         all.iter().filter(|line| line.starts_with("HTTP_") || line.starts_with("CONTENT_")).collect();
     assert_eq!(found, expected);
 }
 
 #[test]
-fn the_usual_environment() {
-    let environment = environment(&asked(&[]), &Additions::default(), Limits::default()).unwrap();
+fn the_environment_of_a_get_request() {
+    let environment = environment(&request(&[]), &Additions::default(), Limits::default()).unwrap();
     let expected = [
         "GATEWAY_INTERFACE=CGI/1.1",
         "REQUEST_METHOD=GET",
@@ -86,44 +90,44 @@ fn the_usual_environment() {
         "REMOTE_PORT=40000",
     ];
     assert_eq!(lines(&environment), expected);
-    assert_eq!(environment.len(), expected.len());
+    assert_eq!(environment.iter().count(), expected.len());
     assert_eq!(environment.value("SERVER_PORT"), Some(&b"8080"[..]));
     assert_eq!(environment.value("HTTP_HOST"), None);
 }
 
 #[test]
-fn what_is_known_is_said() {
+fn sets_variables_of_optional_data() {
     check(
-        |asked| (asked.query, asked.query_string) = (Some(""), Some("")),
+        |request| (request.query, request.query_string) = (Some(""), Some("")),
         &["REQUEST_URI=/cgi-bin/a.cgi/x%20y?"],
         &["REQUEST_URI=/cgi-bin/a.cgi/x%20y"],
     );
     check(
-        |asked| (asked.query, asked.query_string) = (Some("a=%20&b"), Some("a=%20&b")),
+        |request| (request.query, request.query_string) = (Some("a=%20&b"), Some("a=%20&b")),
         &["QUERY_STRING=a=%20&b", "REQUEST_URI=/cgi-bin/a.cgi/x%20y?a=%20&b"],
         &["QUERY_STRING=", "REQUEST_URI=/cgi-bin/a.cgi/x%20y"],
     );
     check(
-        |asked| asked.scheme = Scheme::Https,
+        |request| request.scheme = Scheme::Https,
         &["REQUEST_SCHEME=https", "HTTPS=on"],
         &["REQUEST_SCHEME=http"],
     );
-    check(|asked| asked.host = "a.example:8080", &["HTTP_HOST=a.example:8080"], &[]);
-    check(|asked| asked.body = Some(0), &["CONTENT_LENGTH=0"], &[]);
-    check(|asked| asked.body = Some(u64::MAX), &["CONTENT_LENGTH=18446744073709551615"], &[]);
+    check(|request| request.host = "a.example:8080", &["HTTP_HOST=a.example:8080"], &[]);
+    check(|request| request.body = Some(0), &["CONTENT_LENGTH=0"], &[]);
+    check(|request| request.body = Some(u64::MAX), &["CONTENT_LENGTH=18446744073709551615"], &[]);
     check(
-        |asked| asked.remote = Some("::ffff:192.0.2.9".parse().unwrap()),
+        |request| request.remote = Some("::ffff:192.0.2.9".parse().unwrap()),
         &["REMOTE_ADDR=192.0.2.9"],
         &["REMOTE_ADDR=2001:db8::1"],
     );
-    check(|asked| asked.remote = None, &["REMOTE_ADDR="], &["REMOTE_ADDR=2001:db8::1"]);
-    check(|asked| asked.remote_port = None, &[], &["REMOTE_PORT=40000"]);
-    check(|asked| asked.server = None, &[], &["SERVER_ADDR=192.0.2.1"]);
-    check(|asked| asked.path_info = "", &["PATH_INFO="], &["PATH_INFO=/x y", "PATH_TRANSLATED=/srv/x y"]);
+    check(|request| request.remote = None, &["REMOTE_ADDR="], &["REMOTE_ADDR=2001:db8::1"]);
+    check(|request| request.remote_port = None, &[], &["REMOTE_PORT=40000"]);
+    check(|request| request.server = None, &[], &["SERVER_ADDR=192.0.2.1"]);
+    check(|request| request.path_info = "", &["PATH_INFO="], &["PATH_INFO=/x y", "PATH_TRANSLATED=/srv/x y"]);
 }
 
 #[test]
-fn which_fields_pass_and_under_which_name() {
+fn passes_fields_under_their_names() {
     check_fields(&[("User-Agent", "x"), ("ACCEPT", " */* ")], &["HTTP_USER_AGENT=x", "HTTP_ACCEPT=*/*"]);
     check_fields(&[("X-1", "é\t\u{1}")], &["HTTP_X_1=é\t\u{1}"]);
     check_fields(&[("X-Empty", "")], &["HTTP_X_EMPTY="]);
@@ -162,12 +166,12 @@ fn which_fields_pass_and_under_which_name() {
 }
 
 #[test]
-fn what_connection_names_is_not_taken_away() {
+fn passes_fields_that_connection_names() {
     check_fields(&[("Connection", "close, X-Request-Id"), ("X-Request-Id", "7")], &["HTTP_X_REQUEST_ID=7"]);
 }
 
 #[test]
-fn lines_of_one_name_become_one_value() {
+fn joins_fields_of_one_name() {
     check_fields(&[("Accept", "a"), ("X", "y"), ("accept", "b, c")], &["HTTP_ACCEPT=a, b, c", "HTTP_X=y"]);
     check_fields(&[("Cookie", "a=1"), ("Cookie", ""), ("COOKIE", "b=2")], &["HTTP_COOKIE=a=1; b=2"]);
     check_fields(&[("Content-Type", "a/b")], &["CONTENT_TYPE=a/b"]);
@@ -175,11 +179,11 @@ fn lines_of_one_name_become_one_value() {
 }
 
 #[test]
-fn credentials_pass_only_where_they_may_and_are_clear() {
+fn passes_one_authorization_field_if_permitted() {
     let check = |credentials, values: &[&[u8]], expected: Option<&[u8]>| {
         let fields: Vec<_> = values.iter().map(|value| Field { name: b"authorization", value }).collect();
-        let asked = CgiRequest { credentials, ..asked(&fields) };
-        let environment = environment(&asked, &Additions::default(), NO_LIMITS).unwrap();
+        let request = CgiRequest { credentials, ..request(&fields) };
+        let environment = environment(&request, &Additions::default(), NO_LIMITS).unwrap();
         assert_eq!(environment.value("HTTP_AUTHORIZATION"), expected);
     };
     check(Credentials::Withheld, &[b"Basic x"], None);
@@ -189,7 +193,7 @@ fn credentials_pass_only_where_they_may_and_are_clear() {
 }
 
 #[test]
-fn claims_of_a_trusted_proxy_pass_but_for_those_that_have_been_read() {
+fn passes_claims_of_a_trusted_proxy_except_interpreted_ones() {
     let names: [&[u8]; 6] = [
         b"Forwarded",
         b"X-Forwarded-For",
@@ -199,21 +203,21 @@ fn claims_of_a_trusted_proxy_pass_but_for_those_that_have_been_read() {
         b"X-Forwarded-Prefix",
     ];
     let fields = names.map(|name| Field { name, value: b"x" });
-    let asked = CgiRequest { claims: Claims::Passed, ..asked(&fields) };
-    let environment = environment(&asked, &Additions::default(), NO_LIMITS).unwrap();
+    let request = CgiRequest { claims: Claims::Passed, ..request(&fields) };
+    let environment = environment(&request, &Additions::default(), NO_LIMITS).unwrap();
     let all = lines(&environment);
     let passed: Vec<_> = all.iter().filter(|line| line.starts_with("HTTP_")).collect();
     assert_eq!(passed, ["HTTP_X_REAL_IP=x", "HTTP_X_FORWARDED_PREFIX=x"]);
 }
 
 #[test]
-fn additions_come_first_and_replace() {
+fn additions_come_first_and_replace_variables() {
     let mut additions = Additions::default();
     additions.add("PATH", b"/bin").unwrap();
     additions.add("SCRIPT_FILENAME", b"/jail/a").unwrap();
     additions.add("HTTP_X", b"ours").unwrap();
     let fields = [Field { name: b"x", value: b"theirs" }];
-    let lines = lines(&environment(&asked(&fields), &additions, NO_LIMITS).unwrap());
+    let lines = lines(&environment(&request(&fields), &additions, NO_LIMITS).unwrap());
     assert_eq!(lines[..3], ["PATH=/bin", "SCRIPT_FILENAME=/jail/a", "HTTP_X=ours"]);
     for name in ["PATH=", "SCRIPT_FILENAME=", "HTTP_X="] {
         assert_eq!(lines.iter().filter(|line| line.starts_with(name)).count(), 1, "{name}");
@@ -221,7 +225,7 @@ fn additions_come_first_and_replace() {
 }
 
 #[test]
-fn what_another_server_sends_is_held_to_the_same_names() {
+fn skips_invalid_and_repeated_names_of_another_server() {
     let pairs: [(&[u8], &[u8]); 8] = [
         (b"A", b"1"),
         (b"A", b"2"),
@@ -239,11 +243,11 @@ fn what_another_server_sends_is_held_to_the_same_names() {
 }
 
 #[test]
-fn limits_hold_to_the_byte_and_to_the_variable() {
-    let usual = environment(&asked(&[]), &Additions::default(), NO_LIMITS).unwrap();
-    let exact = Limits { bytes: usual.block().len(), variables: usual.len() };
+fn rejects_one_byte_or_one_variable_over_a_limit() {
+    let usual = environment(&request(&[]), &Additions::default(), NO_LIMITS).unwrap();
+    let exact = Limits { bytes: usual.block().len(), variables: usual.iter().count() };
     let check = |limits, expected: Result<(), EnvironmentError>| {
-        let found = environment(&asked(&[]), &Additions::default(), limits);
+        let found = environment(&request(&[]), &Additions::default(), limits);
         assert_eq!(found.map(|_| ()), expected);
     };
     check(exact, Ok(()));
@@ -252,24 +256,24 @@ fn limits_hold_to_the_byte_and_to_the_variable() {
 }
 
 #[test]
-fn a_nul_is_refused_wherever_it_stands() {
+fn rejects_a_nul_in_any_value() {
     let nul = |change: fn(&mut CgiRequest)| {
         let fields = [Field { name: b"x", value: b"a\0b" }];
-        let mut asked = asked(&[]);
-        change(&mut asked);
-        let fields = if asked.method == "FIELD" { &fields[..] } else { &[] };
-        let asked = CgiRequest { fields, ..asked };
-        assert_eq!(environment(&asked, &Additions::default(), NO_LIMITS), Err(EnvironmentError::Nul));
+        let mut request = request(&[]);
+        change(&mut request);
+        let fields = if request.method == "FIELD" { &fields[..] } else { &[] };
+        let request = CgiRequest { fields, ..request };
+        assert_eq!(environment(&request, &Additions::default(), NO_LIMITS), Err(EnvironmentError::Nul));
     };
-    nul(|asked| asked.path_info = "/a\0b");
-    nul(|asked| asked.script_filename = b"/a\0");
-    nul(|asked| asked.host = "\0");
-    nul(|asked| asked.method = "FIELD");
+    nul(|request| request.path_info = "/a\0b");
+    nul(|request| request.script_filename = b"/a\0");
+    nul(|request| request.host = "\0");
+    nul(|request| request.method = "FIELD");
 }
 
 proptest! {
     #[test]
-    fn each_name_once_and_every_string_whole(
+    fn names_are_valid_and_unique(
         fields in prop::collection::vec(("[A-Za-z_!-]{0,4}|Proxy|cookie|Host", "[ -~\u{e9}]{0,6}"), 0..12),
         additions in prop::collection::vec(("[A-Z_]{1,3}|HTTP_A|PATH_INFO", "[ -~]{0,4}"), 0..4),
     ) {
@@ -279,17 +283,16 @@ proptest! {
         }
         let fields: Vec<_> =
             fields.iter().map(|(name, value)| Field { name: name.as_bytes(), value: value.as_bytes() }).collect();
-        let environment = environment(&asked(&fields), &set, NO_LIMITS).unwrap();
+        let environment = environment(&request(&fields), &set, NO_LIMITS).unwrap();
         let mut names: Vec<_> = environment.iter().map(|(name, _)| name).collect();
         let named = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         prop_assert!(names.iter().all(|name| !name.is_empty() && name.iter().all(named)));
         prop_assert!(!names.contains(&&b"HTTP_PROXY"[..]));
         names.sort_unstable();
         prop_assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
-        let strings: Vec<_> = environment.strings().flat_map(|string| string.to_bytes_with_nul()).copied().collect();
-        prop_assert_eq!(strings, environment.block());
-        for (string, (name, value)) in environment.strings().zip(environment.iter()) {
-            prop_assert_eq!(string.to_bytes(), [name, b"=", value].concat());
+        prop_assert_eq!(strings(&environment).count(), environment.iter().count());
+        for (string, (name, value)) in strings(&environment).zip(environment.iter()) {
+            prop_assert_eq!(string, [name, b"=", value].concat());
         }
     }
 }
