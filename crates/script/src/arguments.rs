@@ -1,6 +1,6 @@
-//! The arguments of an indexed query (RFC 3875 §4.4): `?one+two` becomes two arguments. Through them a client controls
-//! the command line, which let it pass options to php-cgi (CVE-2012-1823). So a query with an argument that looks like an
-//! option has no arguments.
+//! The arguments of an indexed query (RFC 3875 §4.4): `?one+two` becomes two arguments. Through them a client
+//! controls the command line, which let it pass options to php-cgi (CVE-2012-1823). So a query with an argument that
+//! looks like an option has no arguments.
 
 /// A query with more arguments has none.
 pub const MAX_ARGUMENTS: usize = 128;

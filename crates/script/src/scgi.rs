@@ -1,5 +1,5 @@
-//! SCGI requests: a netstring of all variables, followed by the body. A connection carries one request; its end is the end
-//! of the response, whose head `crate::response` parses.
+//! SCGI requests: a netstring of all variables, followed by the body. A connection carries one request; its end is
+//! the end of the response, whose head `crate::response` parses.
 
 use std::fmt;
 
@@ -57,8 +57,8 @@ pub fn encode(environment: &Environment, body: u64, out: &mut Vec<u8>) {
     out.push(b',');
 }
 
-/// Parses the request at the start of `input` and returns it with its length in bytes; the body follows. `Ok(None)`: the
-/// input is the beginning of a request. The netstring may have `limit` bytes.
+/// Parses the request at the start of `input` and returns it with its length in bytes; the body follows. `Ok(None)`:
+/// the input is the beginning of a request. The netstring may have `limit` bytes.
 pub fn parse(input: &[u8], limit: usize) -> Result<Option<(Request<'_>, usize)>, ScgiError> {
     let digits = input.iter().take(MAX_DIGITS + 1).take_while(|byte| byte.is_ascii_digit()).count();
     let len = match (digits, input.get(digits)) {

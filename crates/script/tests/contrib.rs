@@ -1,5 +1,5 @@
 //! The wrappers in `contrib`, from outside: each starts the same program either with a listening socket as
-//! descriptor 0, and speaks FastCGI to it, or without a socket, as a CGI program.
+//! descriptor 0, and sends it FastCGI requests, or without a socket, as a CGI program.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -36,8 +36,8 @@ macro_rules! programs {
             }
 
             #[test]
-            fn answers_several_kept_connections_in_turn() {
-                crate::answers_several_kept_connections_in_turn(crate::programs::$program());
+            fn answers_several_connections_in_turn() {
+                crate::answers_several_connections_in_turn(crate::programs::$program());
             }
 
             #[test]
@@ -46,8 +46,8 @@ macro_rules! programs {
             }
 
             #[test]
-            fn an_unread_body_does_not_disturb_the_next_request() {
-                crate::an_unread_body_does_not_disturb_the_next_request(crate::programs::$program());
+            fn keeps_the_next_request_apart_from_an_unread_body() {
+                crate::keeps_the_next_request_apart_from_an_unread_body(crate::programs::$program());
             }
 
             #[test]
@@ -66,8 +66,8 @@ macro_rules! programs {
             }
 
             #[test]
-            fn ends_an_aborted_request_and_leaves_nothing_behind() {
-                crate::ends_an_aborted_request_and_leaves_nothing_behind(crate::programs::$program());
+            fn ends_an_aborted_request() {
+                crate::ends_an_aborted_request(crate::programs::$program());
             }
 
             #[test]
@@ -76,8 +76,8 @@ macro_rules! programs {
             }
 
             #[test]
-            fn closes_the_connection_of_a_server_that_errs_or_disconnects() {
-                crate::closes_the_connection_of_a_server_that_errs_or_disconnects(crate::programs::$program());
+            fn closes_the_connection_after_a_protocol_error_or_a_disconnect() {
+                crate::closes_the_connection_after_a_protocol_error_or_a_disconnect(crate::programs::$program());
             }
 
             #[test]
@@ -121,13 +121,13 @@ fn answers_many_requests_on_one_connection(command: Command) {
     for _ in 0..50 {
         connection.check("hello", b"", b"Hello!\n");
     }
-    let response = connection.ask(&[("QUERY_STRING", "hello")], b"", Persistence::Close);
+    let response = connection.request(&[("QUERY_STRING", "hello")], b"", Persistence::Close);
     assert_eq!(body_of(&response.stdout), b"Hello!\n");
     connection.is_closed();
     application.connect().check("hello", b"", b"Hello!\n");
 }
 
-fn answers_several_kept_connections_in_turn(command: Command) {
+fn answers_several_connections_in_turn(command: Command) {
     let application = Application::start(command);
     let mut connections: Vec<_> = (0..5).map(|_| application.connect()).collect();
     for turn in 0..3 {
@@ -155,7 +155,7 @@ fn passes_bodies_of_every_size_both_ways(command: Command) {
     connection.check("echo", b"z", b"z");
 }
 
-fn an_unread_body_does_not_disturb_the_next_request(command: Command) {
+fn keeps_the_next_request_apart_from_an_unread_body(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     connection.check("hello", big(), b"Hello!\n");
@@ -186,7 +186,7 @@ fn each_request_has_its_own_environment(command: Command) {
     let mut connection = application.connect();
     let mut check = |variables: &[(&str, &str)], expected: &str| {
         let variables = [&[("QUERY_STRING", "environment")], variables].concat();
-        let response = connection.ask(&variables, b"", Persistence::KeepAlive);
+        let response = connection.request(&variables, b"", Persistence::KeepAlive);
         assert_eq!(String::from_utf8_lossy(body_of(&response.stdout)), expected);
     };
     let long = "long".repeat(10_000);
@@ -214,13 +214,13 @@ fn each_request_has_its_own_environment(command: Command) {
 fn sends_stderr_to_the_server(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
-    let response = connection.ask(&[("QUERY_STRING", "stderr")], b"", Persistence::KeepAlive);
+    let response = connection.request(&[("QUERY_STRING", "stderr")], b"", Persistence::KeepAlive);
     assert_eq!(body_of(&response.stdout), b"Hello!\n");
     assert_eq!(response.stderr, b"oops\n");
     connection.check("hello", b"", b"Hello!\n");
 }
 
-fn ends_an_aborted_request_and_leaves_nothing_behind(command: Command) {
+fn ends_an_aborted_request(command: Command) {
     let application = Application::start(command);
     let mut connection = application.connect();
     let id = connection.begin(&[("QUERY_STRING", "endless")], Persistence::KeepAlive);
@@ -255,7 +255,7 @@ fn an_exit_ends_the_request(command: Command) {
     let mut application = Application::start(command);
     let mut connection = application.connect();
     connection.check("hello", b"", b"Hello!\n");
-    let response = connection.ask(&[("QUERY_STRING", "exit")], b"", Persistence::KeepAlive);
+    let response = connection.request(&[("QUERY_STRING", "exit")], b"", Persistence::KeepAlive);
     assert_eq!(body_of(&response.stdout), b"partial");
     assert_eq!(response.ending, Some(ProtocolStatus::Complete));
     assert!(matches!(response.exit, 1 | 3), "{}", response.exit);
@@ -264,10 +264,10 @@ fn an_exit_ends_the_request(command: Command) {
     assert_eq!(application.end().code(), Some(response.exit as i32));
 }
 
-fn closes_the_connection_of_a_server_that_errs_or_disconnects(command: Command) {
+fn closes_the_connection_after_a_protocol_error_or_a_disconnect(command: Command) {
     let application = Application::start(command);
     let begin = [&b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0"[..]];
-    let lies: [&[&[u8]]; 6] = [
+    let violations: [&[&[u8]]; 6] = [
         &[b"GET / HTTP/1.1\r\n\r\n"],
         &[b"\x02\x01\0\x01\0\x08\0\0"],
         &[b"\x01\x01\0\x01\0\x07\0\x01\0\x01\x01\0\0\0\0\0"],
@@ -275,14 +275,14 @@ fn closes_the_connection_of_a_server_that_errs_or_disconnects(command: Command) 
         &[begin[0], b"\x01\x04\0\x01\0\x01\0\0\x05", b"\x01\x04\0\x01\0\0\0\0"],
         &[begin[0], b"\x01\x04\0\x01\0\x05\0\0\xff\xff\xff\xff\x01", b"\x01\x04\0\x01\0\0\0\0"],
     ];
-    for lie in lies {
+    for violation in violations {
         let mut stream = application.connect().stream;
-        stream.write_all(&lie.concat()).expect("a connection");
+        stream.write_all(&violation.concat()).expect("a connection");
         let mut nothing = Vec::new();
         // A reset counts as the end.
         let _ = stream.read_to_end(&mut nothing);
         drop(stream);
-        assert_eq!(nothing, b"", "{lie:?}");
+        assert_eq!(nothing, b"", "{violation:?}");
         application.connect().check("hello", b"", b"Hello!\n");
     }
     // At any byte of a request.
@@ -359,7 +359,7 @@ fn answers_protocol_records(command: Command) {
     let mut stream = application.connect().stream;
     stream.write_all(b"\x01\x4d\0\0\0\0\0\0").expect("a connection");
     let mut unknown = [0; 16];
-    stream.read_exact(&mut unknown).expect("an answer");
+    stream.read_exact(&mut unknown).expect("a response");
     assert_eq!(&unknown, b"\x01\x0b\0\0\0\x08\0\0\x4d\0\0\0\0\0\0\0");
 }
 
@@ -539,7 +539,7 @@ struct Response {
 impl Connection {
     #[track_caller]
     fn check(&mut self, query: &str, body: &[u8], expected: &[u8]) {
-        let response = self.ask(&[("QUERY_STRING", query)], body, Persistence::KeepAlive);
+        let response = self.request(&[("QUERY_STRING", query)], body, Persistence::KeepAlive);
         let found = body_of(&response.stdout);
         // Not `assert_eq`, which would print megabytes.
         assert!(found == expected, "{query}: {} bytes, expected {}", found.len(), expected.len());
@@ -548,7 +548,7 @@ impl Connection {
     }
 
     /// Sends while it reads, as a server does.
-    fn ask(&mut self, variables: &[(&str, &str)], body: &[u8], keep: Persistence) -> Response {
+    fn request(&mut self, variables: &[(&str, &str)], body: &[u8], keep: Persistence) -> Response {
         let id = self.begin(variables, keep);
         let mut out = Vec::new();
         self.client.stdin(id, body, &mut out);
@@ -583,7 +583,7 @@ impl Connection {
     #[track_caller]
     fn receive(&mut self, response: &mut Response) -> bool {
         loop {
-            let (used, event) = self.client.receive(&self.received).expect("an honest application");
+            let (used, event) = self.client.receive(&self.received).expect("a valid record");
             match event {
                 Event::NeedMore => {
                     let mut bytes = [0; 65536];

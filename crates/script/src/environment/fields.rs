@@ -1,5 +1,5 @@
-//! The request's fields as `HTTP_*` variables (RFC 3875 §4.1.18): which of them pass, their names, and how several lines
-//! of a field become one value.
+//! The request's fields as `HTTP_*` variables (RFC 3875 §4.1.18): which of them pass, their names, and how several
+//! lines of a field become one value.
 
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
@@ -76,8 +76,8 @@ fn treatment(name: &[u8], claims: Claims) -> Treatment {
         // REMOTE_ADDR, HTTPS and HTTP_HOST have their content.
         None if forwarded::is_interpreted(name) => Treatment::Drop,
         None if claims == Claims::Withheld && forwarded::is_claim(name) => Treatment::Drop,
-        // `X_Name` and `X-Name` would become the same variable, and a proxy may have checked only the latter. Other token
-        // characters are not valid in the name of a variable.
+        // `X_Name` and `X-Name` would become the same variable, and a proxy may have checked only the latter. Other
+        // token characters are not valid in the name of a variable.
         None if name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') => {
             Treatment::Pass(b", ")
         }

@@ -1,9 +1,9 @@
-//! The environment of a script: the variables of RFC 3875 §4.1, those that other servers have added since, the variables
-//! of the administrator, and the request's fields as `HTTP_*`. It has nothing of the server's own environment: `PATH`
-//! is one of the administrator's variables.
+//! The environment of a script: the variables of RFC 3875 §4.1, those that other servers have added since, the
+//! variables of the administrator, and the request's fields as `HTTP_*`. It has nothing of the server's own
+//! environment: `PATH` is one of the administrator's variables.
 //!
-//! It is stored in the format of `execve`. FastCGI and SCGI requests are written from the same variables. Knows nothing
-//! of where a script runs.
+//! It is stored in the format of `execve`. FastCGI and SCGI requests are written from the same variables. Knows
+//! nothing of where a script runs.
 
 mod additions;
 mod fields;
@@ -19,8 +19,8 @@ use taipan_http::target::Scheme;
 pub use additions::{AdditionError, Additions};
 pub use request::{CgiRequest, Claims, Credentials};
 
-/// The largest environment. Linux limits a string to 128 KiB (MAX_ARG_STRLEN in execve(2)), and many FastCGI applications
-/// limit all parameters to 64 KiB.
+/// The largest environment. Linux limits a string to 128 KiB (MAX_ARG_STRLEN in execve(2)), and many FastCGI
+/// applications limit all parameters to 64 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the block.
@@ -80,8 +80,8 @@ impl Default for Limits {
 }
 
 impl Environment {
-    /// Makes an environment from the variables that another server has sent. Skips names that are not valid in a shell,
-    /// and `HTTP_PROXY`. Of variables with the same name, the first counts.
+    /// Makes an environment from the variables that another server has sent. Skips names that are not valid in a
+    /// shell, and `HTTP_PROXY`. Of variables with the same name, the first counts.
     pub fn received<'a>(
         pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
         limits: Limits,

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use taipan_http::head::Field;
 use taipan_http::target::Scheme;
 
-/// A request for a script. Values that are empty or `None` are not set in the environment, unless RFC 3875 §4.1 requires
-/// the variable.
+/// A request for a script. Values that are empty or `None` are not set in the environment, unless RFC 3875 §4.1
+/// requires the variable.
 #[derive(Debug, Clone)]
 pub struct CgiRequest<'a> {
     /// The method as sent.

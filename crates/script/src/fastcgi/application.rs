@@ -1,6 +1,6 @@
-//! The application's end of a FastCGI connection: records become requests, and what answers them becomes
-//! records. What the protocol itself answers (questions, refusals) is appended to the output at once.
-//! Knows nothing of what a request is answered with.
+//! The application's side of a FastCGI connection: parses requests and writes responses. It appends the responses of
+//! the protocol itself, to queries and rejected requests, to the output at once. Knows nothing of the content of a
+//! response.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ use crate::environment::{self, Environment, EnvironmentError};
 /// Bytes of FCGI_BEGIN_REQUEST.
 const BEGIN_LEN: u16 = 8;
 
-/// Bytes of a question: there are three names to ask for.
-const MAX_QUESTION: u16 = 1024;
+/// The largest FCGI_GET_VALUES, in bytes. There are three names to query.
+const MAX_QUERY: u16 = 1024;
 
-/// What a connection may ask for.
+/// Limits of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all parameters of a request.
     pub parameters: usize,
-    /// Requests at a time on one connection; 1: it does not multiplex.
+    /// Concurrent requests on a connection; 1 means no multiplexing.
     pub requests: u16,
-    /// Connections that the whole application takes at a time, for who asks.
+    /// Concurrent connections of the whole application, as the response to FCGI_GET_VALUES.
     pub connections: u16,
 }
 
@@ -35,30 +35,30 @@ pub struct Application {
     decoder: Decoder,
     limits: Limits,
     requests: Vec<Request>,
-    /// As the latest request has it.
-    keep: Persistence,
-    /// The content of a record that is read as a whole.
+    /// FCGI_KEEP_CONN of the latest request.
+    persistence: Persistence,
+    /// The content of a record that is parsed as a whole.
     content: Vec<u8>,
-    refused: Option<ApplicationError>,
+    error: Option<ApplicationError>,
 }
 
-/// What the server says.
+/// What the server has sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// All input is used up; more will come.
+    /// The input is consumed.
     NeedMore,
-    /// A request is there, with all its parameters. Its body follows.
+    /// A request with all its parameters. Its body follows.
     Request(RequestId, Role, Parameters),
-    /// A piece of the body, never empty.
+    /// Part of the body, never empty.
     Stdin(RequestId, &'a [u8]),
     EndStdin(RequestId),
-    /// Nobody waits for the answer any more: it is to be finished all the same.
+    /// The server does not need the response. The caller still has to call `finish`.
     Abort(RequestId),
-    /// Something was appended to the output, which is to be sent.
+    /// The output has grown and must be sent.
     OutputAppended,
 }
 
-/// The parameters of a request, complete and readable.
+/// The complete and valid parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters(Vec<u8>);
 
@@ -66,20 +66,20 @@ pub struct Parameters(Vec<u8>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApplicationError {
     Version(WrongVersion),
-    /// A type that no server sends.
-    Foreign(Kind),
-    /// A record about the connection with the id of a request, or the other way round.
+    /// A type that servers do not send.
+    UnexpectedType(Kind),
+    /// A management record with the id of a request, or another record with id 0.
     Id(Kind, u16),
-    /// Not as long as this type of record is.
+    /// A length that is not valid for this type of record.
     Length(Kind, u16),
-    /// A request begins that has not ended.
+    /// FCGI_BEGIN_REQUEST of a request that has not ended.
     BeginTwice(u16),
-    /// A record where its request is past it, or not yet there.
-    Order(Kind, u16),
+    /// A record of another phase of its request.
+    OutOfOrder(Kind, u16),
     ParametersTooLarge,
     Pairs(PairCut),
-    /// The connection was closed within a record.
-    CutRecord,
+    /// The server closed the connection inside a record.
+    ClosedInRecord,
 }
 
 #[derive(Debug)]
@@ -90,18 +90,18 @@ struct Request {
     parameters: Vec<u8>,
 }
 
-/// What comes next of a request.
+/// What the server sends next for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Parameters,
     Stdin,
-    /// Nothing but an abort.
-    Answer,
+    /// FCGI_ABORT_REQUEST, if anything.
+    Response,
     Aborted,
 }
 
 impl Default for Limits {
-    /// 128 KiB, one request, one connection.
+    /// 128 KiB of parameters, one request and one connection.
     fn default() -> Limits {
         Limits { parameters: 128 * 1024, requests: 1, connections: 1 }
     }
@@ -113,46 +113,46 @@ impl Application {
             decoder: Decoder::default(),
             limits,
             requests: Vec::new(),
-            keep: Persistence::KeepAlive,
+            persistence: Persistence::KeepAlive,
             content: Vec::new(),
-            refused: None,
+            error: None,
         }
     }
 
-    /// Reads up to the next event. The number is how many bytes of `input` are used up: hand in the rest
-    /// next time. Call it until it needs more.
+    /// Parses up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
+    /// the input. The caller repeats it until `NeedMore`.
     pub fn receive<'a>(
         &mut self,
         input: &'a [u8],
         out: &mut Vec<u8>,
     ) -> Result<(usize, Event<'a>), ApplicationError> {
-        match self.refused {
+        match self.error {
             Some(error) => Err(error),
-            None => self.read(input, out).inspect_err(|error| self.refused = Some(*error)),
+            None => self.read(input, out).inspect_err(|error| self.error = Some(*error)),
         }
     }
 
-    /// Appends a piece of the answer.
+    /// Appends part of the response.
     pub fn stdout(&self, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) {
         stream::write(Kind::Stdout, id, bytes, out);
     }
 
-    /// Appends a piece for the server's log.
+    /// Appends text for the server's log.
     pub fn stderr(&self, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) {
         stream::write(Kind::Stderr, id, bytes, out);
     }
 
-    /// Appends the end of a request: nothing more of it may be sent, and what still comes is passed over.
-    /// The number is what a program would have exited with.
-    pub fn finish(&mut self, id: RequestId, exit: u32, out: &mut Vec<u8>) {
+    /// Appends the end of a request. The caller sends nothing more of it, and its further records are skipped.
+    /// `app_status` is the exit status of a CGI program.
+    pub fn finish(&mut self, id: RequestId, app_status: u32, out: &mut Vec<u8>) {
         self.requests.retain(|request| request.id != id.0);
         stream::end(Kind::Stdout, id, out);
-        end_request(id.0, exit, ProtocolStatus::Complete, out);
+        end_request(id.0, app_status, ProtocolStatus::Complete, out);
     }
 
-    /// Whether the connection stays, now that what is appended has been sent.
-    pub fn keep(&self) -> Persistence {
-        if self.requests.is_empty() { self.keep } else { Persistence::KeepAlive }
+    /// Whether the connection stays open after the output is sent.
+    pub fn persistence(&self) -> Persistence {
+        if self.requests.is_empty() { self.persistence } else { Persistence::KeepAlive }
     }
 
     /// Requests that have not been finished.
@@ -160,9 +160,9 @@ impl Application {
         self.requests.len()
     }
 
-    /// What it means that the server has closed the connection. Whatever is running, nobody waits for.
+    /// Whether the server may close the connection now. It may do so while requests are running.
     pub const fn closed(&self) -> Result<(), ApplicationError> {
-        if self.decoder.is_between() { Ok(()) } else { Err(ApplicationError::CutRecord) }
+        if self.decoder.is_between() { Ok(()) } else { Err(ApplicationError::ClosedInRecord) }
     }
 
     fn read<'a>(
@@ -171,7 +171,7 @@ impl Application {
         out: &mut Vec<u8>,
     ) -> Result<(usize, Event<'a>), ApplicationError> {
         let mut used = 0;
-        // Bounded: every record takes at least the bytes of its header.
+        // Bounded: each record has a header.
         loop {
             let (taken, event) = self.decoder.next(&input[used..]).map_err(ApplicationError::Version)?;
             used += taken;
@@ -190,10 +190,10 @@ impl Application {
         }
     }
 
-    /// Whether this record may come now. One of a request that is not under way is passed over (§3.3):
-    /// it was sent before the server could know.
+    /// Checks that the server may send this record now. Records of inactive requests are skipped (§3.3): the server
+    /// may have sent them before it received the end.
     fn start(&mut self, header: Header) -> Result<(), ApplicationError> {
-        use ApplicationError::{BeginTwice, Foreign, Id, Length, Order};
+        use ApplicationError::{BeginTwice, Id, Length, OutOfOrder, UnexpectedType};
         let Header { kind, id, content, .. } = header;
         self.content.clear();
         match (kind, self.phase(id)) {
@@ -203,15 +203,15 @@ impl Application {
             (Kind::BeginRequest, Some(_)) => Err(BeginTwice(id)),
             (Kind::BeginRequest, None) if content != BEGIN_LEN => Err(Length(kind, content)),
             (Kind::AbortRequest, _) if content != 0 => Err(Length(kind, content)),
-            (Kind::Params, Some(phase)) if phase == Phase::Stdin || phase == Phase::Answer => {
-                Err(Order(kind, id))
+            (Kind::Params, Some(phase)) if phase == Phase::Stdin || phase == Phase::Response => {
+                Err(OutOfOrder(kind, id))
             }
-            (Kind::Stdin, Some(Phase::Parameters | Phase::Answer)) => Err(Order(kind, id)),
+            (Kind::Stdin, Some(Phase::Parameters | Phase::Response)) => Err(OutOfOrder(kind, id)),
             (Kind::BeginRequest | Kind::Params | Kind::Stdin | Kind::AbortRequest, _) => Ok(()),
             (Kind::GetValues | Kind::Other(_), _) if id != 0 => Err(Id(kind, id)),
-            (Kind::GetValues, _) if content > MAX_QUESTION => Err(Length(kind, content)),
+            (Kind::GetValues, _) if content > MAX_QUERY => Err(Length(kind, content)),
             (Kind::GetValues | Kind::Other(_), _) => Ok(()),
-            _ => Err(Foreign(kind)),
+            _ => Err(UnexpectedType(kind)),
         }
     }
 
@@ -232,7 +232,7 @@ impl Application {
             (Kind::Stdin, Some(request)) if request.phase == Phase::Stdin => {
                 Ok(Some(Event::Stdin(RequestId(header.id), bytes)))
             }
-            // Short: `start` has looked at its length.
+            // `start` has checked the length.
             (Kind::BeginRequest | Kind::GetValues, _) => {
                 self.content.extend_from_slice(bytes);
                 Ok(None)
@@ -247,19 +247,19 @@ impl Application {
             (Kind::BeginRequest, _) => Ok(self.begin(id, out)),
             (Kind::Params, Some(Phase::Parameters)) if content == 0 => self.parameters_end(id),
             (Kind::Stdin, Some(Phase::Stdin)) if content == 0 => {
-                self.set(id, Phase::Answer);
+                self.set(id, Phase::Response);
                 Ok(Some(Event::EndStdin(RequestId(id))))
             }
-            // Nobody has heard of it yet, so nobody needs to finish it.
+            // The caller does not know this request yet, so it cannot finish it.
             (Kind::AbortRequest, Some(Phase::Parameters)) => {
                 self.finish(RequestId(id), 0, out);
                 Ok(Some(Event::OutputAppended))
             }
-            (Kind::AbortRequest, Some(Phase::Stdin | Phase::Answer)) => {
+            (Kind::AbortRequest, Some(Phase::Stdin | Phase::Response)) => {
                 self.set(id, Phase::Aborted);
                 Ok(Some(Event::Abort(RequestId(id))))
             }
-            (Kind::GetValues, _) => self.abilities(out).map(Some),
+            (Kind::GetValues, _) => self.get_values(out).map(Some),
             (Kind::Other(number), _) => {
                 out.extend(Header::new(Kind::UnknownType, 0, 8).to_bytes());
                 out.extend([number, 0, 0, 0, 0, 0, 0, 0]);
@@ -273,7 +273,7 @@ impl Application {
         let &[role_high, role_low, flags, ..] = self.content.as_slice() else {
             return None;
         };
-        let refusal = match Role::of(u16::from_be_bytes([role_high, role_low])) {
+        let status = match Role::of(u16::from_be_bytes([role_high, role_low])) {
             None => ProtocolStatus::UnknownRole,
             Some(_) if !self.requests.is_empty() && self.limits.requests <= 1 => {
                 ProtocolStatus::CannotMultiplex
@@ -282,15 +282,15 @@ impl Application {
                 ProtocolStatus::Overloaded
             }
             Some(role) => {
-                self.keep = persistence(flags);
+                self.persistence = persistence(flags);
                 self.requests.push(Request { id, role, phase: Phase::Parameters, parameters: Vec::new() });
                 return None;
             }
         };
         if self.requests.is_empty() {
-            self.keep = persistence(flags);
+            self.persistence = persistence(flags);
         }
-        end_request(id, 0, refusal, out);
+        end_request(id, 0, status, out);
         Some(Event::OutputAppended)
     }
 
@@ -304,9 +304,9 @@ impl Application {
         Ok(Some(Event::Request(RequestId(id), request.role, Parameters(parameters))))
     }
 
-    /// Answers what is asked and known (§4.1), in the order of the question.
-    fn abilities(&self, out: &mut Vec<u8>) -> Result<Event<'static>, ApplicationError> {
-        let mut answer = Vec::new();
+    /// Appends the known variables of the query (§4.1), in its order.
+    fn get_values(&self, out: &mut Vec<u8>) -> Result<Event<'static>, ApplicationError> {
+        let mut result = Vec::new();
         for pair in pairs::decode(&self.content) {
             let (name, _) = pair.map_err(ApplicationError::Pairs)?;
             let value = match name {
@@ -317,10 +317,10 @@ impl Application {
                 name if name == MULTIPLEXES.as_bytes() => u16::from(self.limits.requests > 1),
                 _ => continue,
             };
-            pairs::encode(name, value.to_string().as_bytes(), &mut answer);
+            pairs::encode(name, value.to_string().as_bytes(), &mut result);
         }
-        out.extend(Header::new(Kind::GetValuesResult, 0, answer.len() as u16).to_bytes());
-        out.extend(answer);
+        out.extend(Header::new(Kind::GetValuesResult, 0, result.len() as u16).to_bytes());
+        out.extend(result);
         Ok(Event::OutputAppended)
     }
 
@@ -341,34 +341,38 @@ impl Application {
 
 impl Parameters {
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        // There is no error among them: `Application` has looked.
+        // `Application` has checked that there are no errors.
         pairs::decode(&self.0).flatten()
     }
 
-    /// As a program is started with.
+    /// The environment of a program.
     pub fn environment(&self, limits: environment::Limits) -> Result<Environment, EnvironmentError> {
         Environment::received(self.iter(), limits)
     }
 }
 
-fn end_request(id: u16, exit: u32, ending: ProtocolStatus, out: &mut Vec<u8>) {
-    let [a, b, c, d] = exit.to_be_bytes();
+fn end_request(id: u16, app_status: u32, status: ProtocolStatus, out: &mut Vec<u8>) {
+    let [a, b, c, d] = app_status.to_be_bytes();
     out.extend(Header::new(Kind::EndRequest, id, 8).to_bytes());
-    out.extend([a, b, c, d, ending.number(), 0, 0, 0]);
+    out.extend([a, b, c, d, status.number(), 0, 0, 0]);
 }
 
 impl fmt::Display for ApplicationError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match *self {
             ApplicationError::Version(error) => error.fmt(out),
-            ApplicationError::Foreign(kind) => write!(out, "the server sent {kind}, which no server sends"),
+            ApplicationError::UnexpectedType(kind) => {
+                write!(out, "the server sent {kind}, which servers do not send")
+            }
             ApplicationError::Id(kind, id) => write!(out, "{kind} with the request id {id}"),
             ApplicationError::Length(kind, len) => write!(out, "{kind} of {len} bytes"),
             ApplicationError::BeginTwice(id) => write!(out, "request {id} begins before it has ended"),
-            ApplicationError::Order(kind, id) => write!(out, "{kind} of request {id} out of order"),
+            ApplicationError::OutOfOrder(kind, id) => write!(out, "{kind} of request {id} out of order"),
             ApplicationError::ParametersTooLarge => out.write_str("the parameters are too large"),
             ApplicationError::Pairs(error) => error.fmt(out),
-            ApplicationError::CutRecord => out.write_str("the server closed the connection within a record"),
+            ApplicationError::ClosedInRecord => {
+                out.write_str("the server closed the connection inside a record")
+            }
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The server's end of a FastCGI connection: requests become records, and records become what the
-//! application says of each request. One `Client` per connection.
+//! The server's side of a FastCGI connection: writes requests and parses the records of the application.
 //!
-//! A peer that breaks a rule is refused, and then nothing on the connection can be believed. An id is
-//! not given again at once, so that a late record of an ended request is not taken for the next one's.
-//! Knows nothing of what is in a reply: that is `crate::response`.
+//! An application that breaks a rule is an error of the whole connection. The client does not reuse an id at once, so
+//! that a late record of an ended request cannot count as one of the next. Knows nothing of the content of a
+//! response: see `crate::response`.
 
 use std::fmt;
 
@@ -14,48 +13,48 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// The most requests that can be under way on one connection.
+/// Concurrent requests on one connection.
 pub const MAX_CONCURRENT: u16 = 1024;
 
-/// Bytes of an answer to FCGI_GET_VALUES: three names with their numbers are 60.
+/// The largest FCGI_GET_VALUES_RESULT, in bytes. Three names with their numbers have 60.
 const MAX_VALUES: u16 = 1024;
 
 /// Bytes of the content of FCGI_END_REQUEST and FCGI_UNKNOWN_TYPE (§5.5, §4.2).
 const BODY_LEN: u16 = 8;
 
-/// What an authorizer is not told (§6.3).
+/// Variables that an authorizer does not receive (§6.3).
 const NOT_FOR_AUTHORIZERS: [&[u8]; 4] = [b"CONTENT_LENGTH", b"PATH_INFO", b"PATH_TRANSLATED", b"SCRIPT_NAME"];
 
 /// One connection to an application.
 #[derive(Debug)]
 pub struct Client {
     decoder: Decoder,
-    /// What has become of each id, from 1.
-    slots: Vec<Slot>,
-    /// The id that was given last.
+    /// The state of each id, from 1.
+    states: Vec<IdState>,
+    /// The id of the latest request.
     last: u16,
     running: u16,
     concurrent: u16,
-    question: Question,
-    /// The content of a record that is read as a whole.
+    query: Query,
+    /// The content of a record that is parsed as a whole.
     content: Vec<u8>,
-    refused: Option<ClientError>,
+    error: Option<ClientError>,
 }
 
-/// What the application says.
+/// What the application has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// All input is used up; more will come.
+    /// The input is consumed.
     NeedMore,
-    /// A piece of a reply, never empty.
+    /// Part of a response, never empty.
     Stdout(RequestId, &'a [u8]),
-    /// A piece for the log, never empty.
+    /// Text for the log, never empty.
     Stderr(RequestId, &'a [u8]),
-    /// Nothing more comes of this request. The number is what a program would have exited with.
+    /// The request has ended. The number is the appStatus, which is the exit status of a CGI program.
     End(RequestId, ProtocolStatus, u32),
-    /// What was asked by `query_capabilities`.
+    /// The response to `query_capabilities`.
     Capabilities(Capabilities),
-    /// The application does not know this type of record; a reply to a question.
+    /// The application does not support this type of record.
     Unknown(Kind),
 }
 
@@ -63,68 +62,67 @@ pub enum Event<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClientError {
     Version(WrongVersion),
-    /// A type that no application sends.
-    Foreign(Kind),
-    /// An id that no request has had.
-    NeverGiven(u16),
+    /// A type that applications do not send.
+    UnexpectedType(Kind),
+    /// An id that no request has.
+    UnknownRequest(u16),
     /// A record of a request that has ended.
     AfterEnd(u16),
-    /// Output behind the end of the output.
+    /// Output after the end of the output.
     AfterOutput(u16),
-    /// A record about the connection with the id of a request, or the other way round.
+    /// A management record with the id of a request, or another record with id 0.
     Id(Kind, u16),
-    /// Not as long as this type of record is.
+    /// A length that is not valid for this type of record.
     Length(Kind, u16),
-    /// The answer to a question that nobody has asked.
-    Unasked(Kind),
-    /// An answer that is no list of names and numbers.
+    /// A response to a query that the client has not sent.
+    Unrequested(Kind),
+    /// The result of a query is not a list of names and numbers.
     Values,
-    /// A request has ended in a way that there is not.
+    /// An unknown protocolStatus.
     Status(u8),
-    /// The connection was closed within a record.
-    CutRecord,
-    /// The connection was closed before so many requests had ended.
-    CutRequests(u16),
+    /// The application closed the connection inside a record.
+    ClosedInRecord,
+    /// The application closed the connection before this number of requests had ended.
+    ClosedInRequests(u16),
 }
 
-/// What has become of an id.
+/// The state of the request with an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum IdState {
     Unused,
     Open,
     /// The application has ended its output.
     OutputEnded,
-    /// We want nothing more of it.
+    /// The server has aborted the request.
     Aborted,
     Ended,
 }
 
-/// Whether the application owes an answer about itself.
+/// Whether the result of FCGI_GET_VALUES is outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Question {
+enum Query {
     None,
-    Asked,
+    Sent,
 }
 
 impl Client {
-    /// At most `concurrent` requests at a time; 1 unless the application multiplexes.
+    /// At most `concurrent` requests at a time: 1 unless the application multiplexes.
     pub fn new(concurrent: u16) -> Client {
         let concurrent = concurrent.clamp(1, MAX_CONCURRENT);
         Client {
             decoder: Decoder::default(),
-            // The application may make an array of them (§3.3), so they are small.
-            slots: vec![Slot::Unused; 2 * usize::from(concurrent)],
+            // The application may use ids as indexes of an array (§3.3), so they are small.
+            states: vec![IdState::Unused; 2 * usize::from(concurrent)],
             last: 0,
             running: 0,
             concurrent,
-            question: Question::None,
+            query: Query::None,
             content: Vec::new(),
-            refused: None,
+            error: None,
         }
     }
 
-    /// Appends the beginning of a request: all but its body. `None` if as many are under way as there
-    /// may be.
+    /// Appends a request without its body. `None` at the limit of concurrent requests.
     pub fn begin(
         &mut self,
         role: Role,
@@ -137,44 +135,43 @@ impl Client {
         out.reserve(environment.block().len() + 64);
         out.extend(Header::new(Kind::BeginRequest, id.0, BODY_LEN).to_bytes());
         out.extend([role_high, role_low, flags(keep), 0, 0, 0, 0, 0]);
-        stream::write_made(Kind::Params, id, out, |out| {
-            let told = |name: &[u8]| role == Role::Responder || !NOT_FOR_AUTHORIZERS.contains(&name);
-            for (name, value) in environment.iter().filter(|(name, _)| told(name)) {
+        stream::write_whole(Kind::Params, id, out, |out| {
+            let is_sent = |name: &[u8]| role == Role::Responder || !NOT_FOR_AUTHORIZERS.contains(&name);
+            for (name, value) in environment.iter().filter(|(name, _)| is_sent(name)) {
                 pairs::encode(name, value, out);
             }
         });
         Some(id)
     }
 
-    /// Appends a piece of the body. Nothing for a request that has ended: the application reads it no
-    /// more.
+    /// Appends part of the body. Appends nothing for a request that has ended.
     pub fn stdin(&self, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) {
         if self.takes_input(id) {
             stream::write(Kind::Stdin, id, bytes, out);
         }
     }
 
-    /// Whether the application still reads a body for this request.
+    /// Whether the application may still read the body of this request.
     pub fn takes_input(&self, id: RequestId) -> bool {
-        matches!(self.slot(id.0), Slot::Open | Slot::OutputEnded)
+        matches!(self.state(id.0), IdState::Open | IdState::OutputEnded)
     }
 
-    /// Appends the end of the body, which a responder waits for even if there is none.
+    /// Appends the end of the body, which a responder also expects without a body.
     pub fn end_stdin(&self, id: RequestId, out: &mut Vec<u8>) {
         if self.takes_input(id) {
             stream::end(Kind::Stdin, id, out);
         }
     }
 
-    /// Appends that nobody waits for the reply any more. What comes of it until its end is swallowed.
+    /// Appends FCGI_ABORT_REQUEST. The client then discards the output of the request until its end.
     pub fn abort(&mut self, id: RequestId, out: &mut Vec<u8>) {
         if self.takes_input(id) {
-            self.set(id.0, Slot::Aborted);
+            self.set(id.0, IdState::Aborted);
             stream::end(Kind::AbortRequest, id, out);
         }
     }
 
-    /// Appends the question what the application can do (§4.1).
+    /// Appends FCGI_GET_VALUES (§4.1).
     pub fn query_capabilities(&mut self, out: &mut Vec<u8>) {
         let mut content = Vec::new();
         for name in [MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES] {
@@ -182,15 +179,15 @@ impl Client {
         }
         out.extend(Header::new(Kind::GetValues, 0, content.len() as u16).to_bytes());
         out.extend(content);
-        self.question = Question::Asked;
+        self.query = Query::Sent;
     }
 
-    /// So many requests at a time from now on, but no more than it was made for.
+    /// Changes the limit of concurrent requests, up to that of `new`.
     pub fn set_concurrency(&mut self, concurrent: u16) {
-        self.concurrent = concurrent.clamp(1, (self.slots.len() / 2) as u16);
+        self.concurrent = concurrent.clamp(1, (self.states.len() / 2) as u16);
     }
 
-    /// Requests that may be under way.
+    /// The limit of concurrent requests.
     pub const fn concurrent(&self) -> u16 {
         self.concurrent
     }
@@ -200,27 +197,27 @@ impl Client {
         self.running
     }
 
-    /// Reads up to the next event. The number is how many bytes of `input` are used up: hand in the rest
-    /// next time. Call it until it needs more.
+    /// Parses up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
+    /// the input. The caller repeats it until `NeedMore`.
     pub fn receive<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), ClientError> {
-        match self.refused {
+        match self.error {
             Some(error) => Err(error),
-            None => self.read(input).inspect_err(|error| self.refused = Some(*error)),
+            None => self.read(input).inspect_err(|error| self.error = Some(*error)),
         }
     }
 
-    /// What it means that the application has closed the connection.
+    /// Whether the application may close the connection now.
     pub const fn closed(&self) -> Result<(), ClientError> {
         match (self.decoder.is_between(), self.running) {
-            (false, _) => Err(ClientError::CutRecord),
+            (false, _) => Err(ClientError::ClosedInRecord),
             (true, 0) => Ok(()),
-            (true, running) => Err(ClientError::CutRequests(running)),
+            (true, running) => Err(ClientError::ClosedInRequests(running)),
         }
     }
 
     fn read<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), ClientError> {
         let mut used = 0;
-        // Bounded: every record takes at least the bytes of its header.
+        // Bounded: each record has a header.
         loop {
             let (taken, event) = self.decoder.next(&input[used..]).map_err(ClientError::Version)?;
             used += taken;
@@ -239,43 +236,43 @@ impl Client {
         }
     }
 
-    /// Whether this record may come now.
+    /// Checks that the application may send this record now.
     fn start(&mut self, header: Header) -> Result<(), ClientError> {
         let Header { kind, id, content, .. } = header;
         self.content.clear();
         match kind {
             Kind::Stdout | Kind::Stderr | Kind::EndRequest => self.start_of_request(header),
             Kind::GetValuesResult | Kind::UnknownType if id != 0 => Err(ClientError::Id(kind, id)),
-            Kind::GetValuesResult | Kind::UnknownType if self.question == Question::None => {
-                Err(ClientError::Unasked(kind))
+            Kind::GetValuesResult | Kind::UnknownType if self.query == Query::None => {
+                Err(ClientError::Unrequested(kind))
             }
             Kind::GetValuesResult if content > MAX_VALUES => Err(ClientError::Length(kind, content)),
             Kind::UnknownType if content != BODY_LEN => Err(ClientError::Length(kind, content)),
             Kind::GetValuesResult | Kind::UnknownType => Ok(()),
-            _ => Err(ClientError::Foreign(kind)),
+            _ => Err(ClientError::UnexpectedType(kind)),
         }
     }
 
     fn start_of_request(&self, header: Header) -> Result<(), ClientError> {
         let Header { kind, id, content, .. } = header;
-        match (self.slot(id), kind) {
+        match (self.state(id), kind) {
             _ if id == 0 => Err(ClientError::Id(kind, id)),
-            (Slot::Unused, _) => Err(ClientError::NeverGiven(id)),
-            (Slot::Ended, _) => Err(ClientError::AfterEnd(id)),
-            // To say twice that there is no more does no harm.
-            (Slot::OutputEnded, Kind::Stdout) if content > 0 => Err(ClientError::AfterOutput(id)),
+            (IdState::Unused, _) => Err(ClientError::UnknownRequest(id)),
+            (IdState::Ended, _) => Err(ClientError::AfterEnd(id)),
+            // A repeated end of the output is harmless.
+            (IdState::OutputEnded, Kind::Stdout) if content > 0 => Err(ClientError::AfterOutput(id)),
             (_, Kind::EndRequest) if content != BODY_LEN => Err(ClientError::Length(kind, content)),
-            (Slot::Open | Slot::OutputEnded | Slot::Aborted, _) => Ok(()),
+            (IdState::Open | IdState::OutputEnded | IdState::Aborted, _) => Ok(()),
         }
     }
 
     fn content<'a>(&mut self, header: Header, bytes: &'a [u8]) -> Option<Event<'a>> {
         let id = RequestId(header.id);
-        match (header.kind, self.slot(header.id)) {
-            (Kind::Stdout | Kind::Stderr, Slot::Aborted) => None,
+        match (header.kind, self.state(header.id)) {
+            (Kind::Stdout | Kind::Stderr, IdState::Aborted) => None,
             (Kind::Stdout, _) => Some(Event::Stdout(id, bytes)),
             (Kind::Stderr, _) => Some(Event::Stderr(id, bytes)),
-            // Short: `start` has looked at its length.
+            // `start` has checked the length.
             _ => {
                 self.content.extend_from_slice(bytes);
                 None
@@ -286,19 +283,19 @@ impl Client {
     fn end(&mut self, header: Header) -> Result<Option<Event<'static>>, ClientError> {
         let Header { kind, id, content, .. } = header;
         match kind {
-            Kind::Stdout if content == 0 && self.slot(id) == Slot::Open => {
-                self.set(id, Slot::OutputEnded);
+            Kind::Stdout if content == 0 && self.state(id) == IdState::Open => {
+                self.set(id, IdState::OutputEnded);
                 Ok(None)
             }
             Kind::EndRequest => self.end_of_request(id).map(Some),
             Kind::GetValuesResult => {
-                self.question = Question::None;
+                self.query = Query::None;
                 abilities(&self.content)
                     .ok_or(ClientError::Values)
                     .map(|found| Some(Event::Capabilities(found)))
             }
             Kind::UnknownType => {
-                self.question = Question::None;
+                self.query = Query::None;
                 let kind = self.content.first().copied().unwrap_or_default();
                 Ok(Some(Event::Unknown(Kind::of(kind))))
             }
@@ -311,39 +308,39 @@ impl Client {
             return Err(ClientError::Length(Kind::EndRequest, BODY_LEN));
         };
         let ending = ProtocolStatus::of(ending).ok_or(ClientError::Status(ending))?;
-        self.set(id, Slot::Ended);
+        self.set(id, IdState::Ended);
         self.running -= 1;
         Ok(Event::End(RequestId(id), ending, u32::from_be_bytes([a, b, c, d])))
     }
 
-    /// The next one behind the last that is free, round and round.
+    /// The next free id after the last, in a circle.
     fn next_id(&mut self) -> Option<RequestId> {
         if self.running >= self.concurrent {
             return None;
         }
-        let count = self.slots.len() as u16;
-        let free = |id: &u16| matches!(self.slot(*id), Slot::Unused | Slot::Ended);
+        let count = self.states.len() as u16;
+        let free = |id: &u16| matches!(self.state(*id), IdState::Unused | IdState::Ended);
         let id = (0..count).map(|step| (self.last + step) % count + 1).find(free)?;
-        self.set(id, Slot::Open);
+        self.set(id, IdState::Open);
         self.last = id;
         self.running += 1;
         Some(RequestId(id))
     }
 
-    fn slot(&self, id: u16) -> Slot {
+    fn state(&self, id: u16) -> IdState {
         let at = usize::from(id).checked_sub(1);
-        at.and_then(|at| self.slots.get(at)).copied().unwrap_or(Slot::Unused)
+        at.and_then(|at| self.states.get(at)).copied().unwrap_or(IdState::Unused)
     }
 
-    fn set(&mut self, id: u16, slot: Slot) {
+    fn set(&mut self, id: u16, state: IdState) {
         let at = usize::from(id).checked_sub(1);
-        if let Some(own) = at.and_then(|at| self.slots.get_mut(at)) {
-            *own = slot;
+        if let Some(current) = at.and_then(|at| self.states.get_mut(at)) {
+            *current = state;
         }
     }
 }
 
-/// A name that nobody knows is passed over.
+/// Skips unknown names.
 fn abilities(content: &[u8]) -> Option<Capabilities> {
     let mut found = Capabilities::default();
     for pair in pairs::decode(content) {
@@ -366,19 +363,21 @@ impl fmt::Display for ClientError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match *self {
             ClientError::Version(error) => error.fmt(out),
-            ClientError::Foreign(kind) => {
-                write!(out, "the application sent {kind}, which no application sends")
+            ClientError::UnexpectedType(kind) => {
+                write!(out, "the application sent {kind}, which applications do not send")
             }
-            ClientError::NeverGiven(id) => write!(out, "a record of request {id}, which never was"),
+            ClientError::UnknownRequest(id) => write!(out, "a record of the unknown request {id}"),
             ClientError::AfterEnd(id) => write!(out, "a record of request {id} after its FCGI_END_REQUEST"),
             ClientError::AfterOutput(id) => write!(out, "output of request {id} after the end of its output"),
             ClientError::Id(kind, id) => write!(out, "{kind} with the request id {id}"),
             ClientError::Length(kind, len) => write!(out, "{kind} of {len} bytes"),
-            ClientError::Unasked(kind) => write!(out, "{kind} without a question"),
+            ClientError::Unrequested(kind) => write!(out, "{kind} without a query"),
             ClientError::Values => out.write_str("FCGI_GET_VALUES_RESULT is not names and numbers"),
             ClientError::Status(status) => write!(out, "FCGI_END_REQUEST with the protocol status {status}"),
-            ClientError::CutRecord => out.write_str("the application closed the connection within a record"),
-            ClientError::CutRequests(count) => {
+            ClientError::ClosedInRecord => {
+                out.write_str("the application closed the connection inside a record")
+            }
+            ClientError::ClosedInRequests(count) => {
                 write!(
                     out,
                     "the application closed the connection before FCGI_END_REQUEST of {count} requests"

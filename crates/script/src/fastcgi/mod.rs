@@ -1,6 +1,5 @@
-//! FastCGI 1.0, both ends of it: the server that asks (`client`) and the application that answers
-//! (`application`), over records and pairs of names and values. Numbers in comments are sections of the
-//! FastCGI Specification of 29 April 1996.
+//! FastCGI 1.0: the server's side of a connection (`client`) and the application's (`application`), over records and
+//! name-value pairs. Section numbers are those of the FastCGI Specification of 29 April 1996.
 
 pub mod record;
 
@@ -16,38 +15,38 @@ use std::fmt;
 
 pub use taipan_http::head::Persistence;
 
-/// Which request of a connection a record belongs to; never 0, which is the connection itself (§3.3).
+/// The id of a request on its connection (§3.3). Not 0, which marks the management records of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(u16);
 
-/// What is asked of an application (§6). There is no filter: nobody has a use for one.
+/// The role of the application (§6). The Filter role is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// To answer, as a CGI program does.
+    /// Responds, like a CGI program.
     Responder,
-    /// To say whether a request may pass.
+    /// Decides whether a request is authorized.
     Authorizer,
 }
 
-/// How a request has ended (§5.5, protocolStatus).
+/// The protocolStatus of FCGI_END_REQUEST (§5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProtocolStatus {
     Complete,
-    /// The application answers one request at a time on a connection.
+    /// The application takes one request at a time on a connection.
     CannotMultiplex,
-    /// It has no room for one more; ask elsewhere, or later.
+    /// The application is at capacity.
     Overloaded,
     UnknownRole,
 }
 
-/// What an application can do (§4.1); `None` where it has not said.
+/// What an application supports (§4.1); `None` for variables that it has not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Capabilities {
-    /// Connections at a time.
+    /// Concurrent connections.
     pub connections: Option<u32>,
-    /// Requests at a time.
+    /// Concurrent requests.
     pub requests: Option<u32>,
-    /// Several requests at a time on one connection.
+    /// Concurrent requests on one connection.
     pub multiplexing: Option<Multiplexing>,
 }
 
@@ -57,7 +56,7 @@ pub enum Multiplexing {
     Yes,
 }
 
-/// Names of §4.1.
+/// The variables of §4.1.
 const MAX_CONNECTIONS: &str = "FCGI_MAX_CONNS";
 const MAX_REQUESTS: &str = "FCGI_MAX_REQS";
 const MULTIPLEXES: &str = "FCGI_MPXS_CONNS";
@@ -118,16 +117,14 @@ impl ProtocolStatus {
     }
 }
 
-/// As an administrator reads it where it is no `Complete`.
+/// For the log, if it is not `Complete`.
 impl fmt::Display for ProtocolStatus {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
             ProtocolStatus::Complete => "complete",
-            ProtocolStatus::CannotMultiplex => {
-                "the application answers one request at a time on a connection"
-            }
+            ProtocolStatus::CannotMultiplex => "the application takes one request at a time on a connection",
             ProtocolStatus::Overloaded => "the application is overloaded",
-            ProtocolStatus::UnknownRole => "the application does not play this role",
+            ProtocolStatus::UnknownRole => "the application does not support this role",
         })
     }
 }

@@ -1,24 +1,24 @@
-//! Pairs of names and values (§3.4): two lengths of one or four bytes, then the two.
+//! Name-value pairs (§3.4): two lengths of one or four bytes each, then name and value.
 
 use std::fmt;
 
-/// Lengths up to here take one byte.
+/// The largest length of one byte.
 const SHORT: usize = 0x7f;
 
-/// The top bit says that a length takes four bytes.
+/// The top bit marks a length of four bytes.
 const LONG: u32 = 1 << 31;
 
-/// The pairs end within one.
+/// The input ends inside a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PairCut;
 
-/// The pairs in a complete stream or record, in order. Nothing follows an error.
+/// The pairs of a complete stream or record, in order. An error is the last item.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
 }
 
-/// Appends one pair. Longer than 2 GiB is neither.
+/// Appends a pair. Name and value are shorter than 2 GiB.
 pub fn encode(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     for len in [name.len(), value.len()] {
         match len {
@@ -55,7 +55,7 @@ fn pair(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((name, value, rest))
 }
 
-/// Four bytes for what would have fitted into one are valid, too.
+/// A length of four bytes may be below 128.
 fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     match bytes {
         [len @ 0..=0x7f, rest @ ..] => Some((usize::from(*len), rest)),
@@ -69,7 +69,7 @@ fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
 
 impl fmt::Display for PairCut {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str("the names and values end within one of them")
+        out.write_str("the name-value pairs end inside a pair")
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_with_short_and_long_lengths() {
+    fn decodes_short_and_long_lengths() {
         type Pair<'a> = Result<(&'a [u8], &'a [u8]), PairCut>;
         let check = |bytes: &[u8], expected: &[Pair]| {
             assert_eq!(decode(bytes).collect::<Vec<_>>(), expected, "{bytes:?}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_too_early_is_told_once() {
+    fn reports_an_incomplete_pair_once() {
         for bytes in [
             &b"\x01"[..],
             b"\x01\x01",
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(pairs in prop::collection::vec((0usize..300, 0usize..300), 0..5)) {
+        fn decodes_what_it_encodes(pairs in prop::collection::vec((0usize..300, 0usize..300), 0..5)) {
             let pairs: Vec<_> = pairs.iter().map(|(name, value)| (vec![b'n'; *name], vec![b'v'; *value])).collect();
             let mut bytes = Vec::new();
             pairs.iter().for_each(|(name, value)| encode(name, value, &mut bytes));

@@ -1,17 +1,17 @@
-//! Records (§3.3): a header of eight bytes, content, and padding. The decoder passes content through
-//! uncopied, in pieces as they come. Knows nothing of which record may follow which.
+//! Records (§3.3): a header of eight bytes, content and padding. The decoder does not copy content. Knows nothing of
+//! the order of records.
 
 use std::fmt;
 
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 8;
 
-/// Bytes of content that one record can have.
+/// The largest content of a record, in bytes.
 pub const MAX_CONTENT: usize = 65_535;
 
 const VERSION: u8 = 1;
 
-/// The type of a record (§8, FCGI_…), which a peer may send as any number.
+/// The type of a record (§8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     BeginRequest,
@@ -35,27 +35,27 @@ pub struct Header {
     pub id: u16,
     /// Bytes of content.
     pub content: u16,
-    /// Bytes behind the content, of no account.
+    /// Bytes after the content, which the receiver discards.
     pub padding: u8,
 }
 
-/// What the bytes up to the reported one were.
+/// What the decoder found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// All input is used up; more will come.
+    /// The input is consumed.
     NeedMore,
     Start(Header),
-    /// A piece of the content, never empty.
+    /// Part of the content, never empty.
     Content(Header, &'a [u8]),
-    /// The record is complete, with its padding.
+    /// The record and its padding are complete.
     End(Header),
 }
 
-/// The version of a record is not 1: the peer speaks something else.
+/// A record of a version other than 1: the peer uses another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WrongVersion(pub u8);
 
-/// Takes a stream of records apart. After an error it says the same error for ever.
+/// Decodes a stream of records. After an error it returns the same error again.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     state: State,
@@ -63,12 +63,12 @@ pub struct Decoder {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// So many bytes of a header.
+    /// The first bytes of a header, and how many.
     Header([u8; HEADER_LEN], usize),
-    /// So many bytes of content still to come.
+    /// The bytes of content to come.
     Content(Header, usize),
     Padding(Header, usize),
-    Refused(WrongVersion),
+    Rejected(WrongVersion),
 }
 
 impl Kind {
@@ -108,7 +108,7 @@ impl Kind {
 }
 
 impl Header {
-    /// Of a record without padding. What is more than `MAX_CONTENT` is for the next record.
+    /// The header of a record without padding.
     pub const fn new(kind: Kind, id: u16, content: u16) -> Header {
         Header { kind, id, content, padding: 0 }
     }
@@ -119,7 +119,7 @@ impl Header {
         [VERSION, self.kind.number(), id_high, id_low, content_high, content_low, self.padding, 0]
     }
 
-    /// Of bytes whose version has been looked at.
+    /// The caller has checked the version.
     const fn read(bytes: [u8; HEADER_LEN]) -> Header {
         let [_, kind, id_high, id_low, content_high, content_low, padding, _] = bytes;
         Header {
@@ -138,8 +138,8 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Reads up to the next event. The number is how many bytes of `input` are used up: hand in the
-    /// rest next time. Call it until it needs more, for a record may end without a further byte.
+    /// Reads up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
+    /// the input. The caller repeats it until `NeedMore`, because the end of a record may need no further byte.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), WrongVersion> {
         match self.state {
             State::Header(mut bytes, have) => {
@@ -147,7 +147,7 @@ impl Decoder {
                 bytes[have..have + len].copy_from_slice(&input[..len]);
                 let have = have + len;
                 if have > 0 && bytes[0] != VERSION {
-                    self.state = State::Refused(WrongVersion(bytes[0]));
+                    self.state = State::Rejected(WrongVersion(bytes[0]));
                     return Err(WrongVersion(bytes[0]));
                 }
                 if have < HEADER_LEN {
@@ -166,11 +166,11 @@ impl Decoder {
                 Ok((len, Event::Content(header, &input[..len])))
             }
             State::Padding(header, left) => self.padding(header, left, input),
-            State::Refused(error) => Err(error),
+            State::Rejected(error) => Err(error),
         }
     }
 
-    /// Nothing of a record has come.
+    /// The decoder is between two records.
     pub const fn is_between(&self) -> bool {
         matches!(self.state, State::Header(_, 0))
     }
@@ -191,7 +191,7 @@ impl Decoder {
     }
 }
 
-/// By the name that the specification gives it.
+/// The name of the specification.
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// Kind, id and content of each complete record, and how it ended: with so many bytes of the next.
+    /// Kind, id and content of each complete record, and whether the input ends between records.
     type Outcome = (Vec<(Kind, u16, Vec<u8>)>, Result<bool, WrongVersion>);
 
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn headers() {
+    fn reads_and_writes_headers() {
         let check = |bytes: [u8; 8], header: Header| {
             assert_eq!(Header::read(bytes), header);
             assert_eq!(header.to_bytes(), bytes);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_taken_apart() {
+    fn decodes_records() {
         let check = |bytes: &[u8], records: &[(Kind, u16, &[u8])], end| {
             let records: Vec<_> =
                 records.iter().map(|(kind, id, content)| (*kind, *id, content.to_vec())).collect();
@@ -293,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_changes_nothing(
+        fn the_result_does_not_depend_on_the_cuts(
             records in prop::collection::vec((0u8..14, 0u16..3, prop::collection::vec(any::<u8>(), 0..9), 0u8..9), 0..6),
             noise: Option<Vec<u8>>,
             at in prop::collection::vec(any::<prop::sample::Index>(), 0..6),

@@ -1,9 +1,9 @@
-//! Streams (§3.3): content of any length as records, and the empty record that ends it.
+//! Writes streams (§3.3): content of any length as records, and the empty record at the end.
 
 use super::RequestId;
 use super::record::{HEADER_LEN, Header, Kind, MAX_CONTENT};
 
-/// Appends `bytes` as records. Nothing for none, as that would be the end.
+/// Appends `bytes` as records. Appends nothing for no bytes: an empty record would end the stream.
 pub(super) fn write(kind: Kind, id: RequestId, bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len() + bytes.len().div_ceil(MAX_CONTENT) * HEADER_LEN);
     for content in bytes.chunks(MAX_CONTENT) {
@@ -16,13 +16,13 @@ pub(super) fn end(kind: Kind, id: RequestId, out: &mut Vec<u8>) {
     out.extend(Header::new(kind, id.0, 0).to_bytes());
 }
 
-/// Appends content that `make` appends, as a whole stream in as few records as it takes.
-pub(super) fn write_made(kind: Kind, id: RequestId, out: &mut Vec<u8>, make: impl FnOnce(&mut Vec<u8>)) {
+/// Appends the content that `make` writes as a whole stream, in as few records as possible.
+pub(super) fn write_whole(kind: Kind, id: RequestId, out: &mut Vec<u8>, make: impl FnOnce(&mut Vec<u8>)) {
     let header = out.len();
     end(kind, id, out);
     make(out);
     match out.len() - header - HEADER_LEN {
-        // The header that is there says just this.
+        // The first header is the end of the stream.
         0 => return,
         len @ 1..=MAX_CONTENT => {
             let header = &mut out[header..header + HEADER_LEN];
@@ -53,10 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn streams_in_as_few_records_as_it_takes() {
+    fn writes_streams_in_few_records() {
         let check = |pieces: &[usize], expected: &[usize]| {
             let mut out = b"before".to_vec();
-            write_made(Kind::Params, ID, &mut out, |out| {
+            write_whole(Kind::Params, ID, &mut out, |out| {
                 pieces.iter().for_each(|len| out.extend_from_slice(&vec![b'x'; *len]));
             });
             assert_eq!(lengths(&out[6..]), expected, "{pieces:?}");

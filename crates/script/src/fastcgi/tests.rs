@@ -1,9 +1,9 @@
-//! Both ends of a connection, at their tables and at each other.
+//! Tables of both sides of a connection, and both sides together.
 
 use proptest::prelude::*;
 
-use super::application::{Application, ApplicationError, Event as Received, Limits, Parameters};
-use super::client::{Client, ClientError, Event as Told};
+use super::application::{self, Application, ApplicationError, Limits, Parameters};
+use super::client::{self, Client, ClientError};
 use super::pairs::PairCut;
 use super::record::{Header, Kind, WrongVersion};
 use super::*;
@@ -28,35 +28,40 @@ fn variables(pairs: &[(&str, &str)]) -> Environment {
     Environment::received(pairs, environment::Limits::default()).unwrap()
 }
 
-/// What a client hears, one word per event, with pieces of one kind joined; and whether the connection
-/// may close there.
-fn hear<'a>(
+/// The events of a client, one string each. Consecutive output of one stream is joined.
+fn client_events<'a>(
     client: &mut Client,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<String>, ClientError> {
-    let mut heard: Vec<String> = Vec::new();
+    let mut events: Vec<String> = Vec::new();
     for mut piece in pieces {
         loop {
             let (used, event) = client.receive(piece)?;
             piece = &piece[used..];
             let (word, text) = match event {
-                Told::NeedMore => break,
-                Told::Stdout(id, bytes) => (format!("out {}:", id.0), String::from_utf8_lossy(bytes)),
-                Told::Stderr(id, bytes) => (format!("err {}:", id.0), String::from_utf8_lossy(bytes)),
-                Told::End(id, ending, exit) => (format!("end {} {ending:?} {exit}", id.0), "".into()),
-                Told::Capabilities(found) => (format!("{found:?}"), "".into()),
-                Told::Unknown(kind) => (format!("unknown {kind}"), "".into()),
+                client::Event::NeedMore => break,
+                client::Event::Stdout(id, bytes) => {
+                    (format!("out {}:", id.0), String::from_utf8_lossy(bytes))
+                }
+                client::Event::Stderr(id, bytes) => {
+                    (format!("err {}:", id.0), String::from_utf8_lossy(bytes))
+                }
+                client::Event::End(id, ending, exit) => {
+                    (format!("end {} {ending:?} {exit}", id.0), "".into())
+                }
+                client::Event::Capabilities(found) => (format!("{found:?}"), "".into()),
+                client::Event::Unknown(kind) => (format!("unknown {kind}"), "".into()),
             };
-            match heard.last_mut() {
+            match events.last_mut() {
                 Some(last) if word.ends_with(':') && last.starts_with(&word) => last.push_str(&text),
-                _ => heard.push(word + &text),
+                _ => events.push(word + &text),
             }
         }
     }
-    Ok(heard)
+    Ok(events)
 }
 
-/// A client with the requests 1 and 2 under way.
+/// A client with the active requests 1 and 2.
 fn two() -> Client {
     let mut client = Client::new(2);
     for _ in 0..2 {
@@ -71,12 +76,12 @@ fn two() -> Client {
 fn check(records: &[Vec<u8>], expected: Result<&[&str], ClientError>) {
     let bytes = records.concat();
     let expected = expected.map(|words| words.iter().map(|word| (*word).to_owned()).collect());
-    assert_eq!(hear(&mut two(), [&*bytes]), expected);
-    assert_eq!(hear(&mut two(), bytes.chunks(1)), expected, "byte by byte");
+    assert_eq!(client_events(&mut two(), [&*bytes]), expected);
+    assert_eq!(client_events(&mut two(), bytes.chunks(1)), expected, "byte by byte");
 }
 
 #[test]
-fn what_an_application_says_of_several_requests() {
+fn client_receives_output_of_several_requests() {
     let out = |id, text: &str| record(Kind::Stdout, id, text.as_bytes());
     check(
         &[out(1, "a"), out(2, "b"), record(Kind::Stderr, 1, b"oops"), out(1, "c"), out(1, ""), end(1, 3, 0)],
@@ -93,12 +98,12 @@ fn what_an_application_says_of_several_requests() {
 }
 
 #[test]
-fn an_application_that_lies_is_refused() {
+fn client_rejects_records_that_break_a_rule() {
     use ClientError::*;
     let out = |id, text: &str| record(Kind::Stdout, id, text.as_bytes());
-    check(&[out(3, "a")], Err(NeverGiven(3)));
-    check(&[out(65535, "")], Err(NeverGiven(65535)));
-    check(&[end(4, 0, 0)], Err(NeverGiven(4)));
+    check(&[out(3, "a")], Err(UnknownRequest(3)));
+    check(&[out(65535, "")], Err(UnknownRequest(65535)));
+    check(&[end(4, 0, 0)], Err(UnknownRequest(4)));
     check(&[out(0, "a")], Err(Id(Kind::Stdout, 0)));
     check(&[end(1, 0, 0), out(1, "a")], Err(AfterEnd(1)));
     check(&[end(1, 0, 0), out(1, "")], Err(AfterEnd(1)));
@@ -109,8 +114,8 @@ fn an_application_that_lies_is_refused() {
     check(&[end(1, 0, 4)], Err(Status(4)));
     check(&[record(Kind::EndRequest, 1, b"1234567")], Err(Length(Kind::EndRequest, 7)));
     check(&[record(Kind::EndRequest, 1, b"123456789")], Err(Length(Kind::EndRequest, 9)));
-    check(&[record(Kind::GetValuesResult, 0, b"")], Err(Unasked(Kind::GetValuesResult)));
-    check(&[record(Kind::UnknownType, 0, b"12345678")], Err(Unasked(Kind::UnknownType)));
+    check(&[record(Kind::GetValuesResult, 0, b"")], Err(Unrequested(Kind::GetValuesResult)));
+    check(&[record(Kind::UnknownType, 0, b"12345678")], Err(Unrequested(Kind::UnknownType)));
     check(&[record(Kind::GetValuesResult, 1, b"")], Err(Id(Kind::GetValuesResult, 1)));
     for kind in [
         Kind::BeginRequest,
@@ -122,19 +127,19 @@ fn an_application_that_lies_is_refused() {
         Kind::Other(0),
         Kind::Other(12),
     ] {
-        check(&[record(kind, 1, b"")], Err(Foreign(kind)));
+        check(&[record(kind, 1, b"")], Err(UnexpectedType(kind)));
     }
     check(&[b"Status: 200".to_vec()], Err(Version(WrongVersion(b'S'))));
     check(&[out(1, "a"), vec![0; 8]], Err(Version(WrongVersion(0))));
 }
 
 #[test]
-fn abilities_are_told_when_asked() {
+fn client_receives_capabilities() {
     let check = |content: &[u8], expected: Result<&str, ClientError>| {
         let mut client = Client::new(1);
         client.query_capabilities(&mut Vec::new());
-        let heard = hear(&mut client, [&*record(Kind::GetValuesResult, 0, content)]);
-        assert_eq!(heard, expected.map(|text| vec![text.to_owned()]));
+        let events = client_events(&mut client, [&*record(Kind::GetValuesResult, 0, content)]);
+        assert_eq!(events, expected.map(|text| vec![text.to_owned()]));
     };
     let pairs = |pairs: &[(&str, &str)]| {
         let mut out = Vec::new();
@@ -159,25 +164,29 @@ fn abilities_are_told_when_asked() {
     let mut client = Client::new(1);
     client.query_capabilities(&mut Vec::new());
     let unknown = record(Kind::UnknownType, 0, &[9, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(hear(&mut client, [&*unknown]), Ok(vec!["unknown FCGI_GET_VALUES".to_owned()]));
-    assert_eq!(hear(&mut client, [&*unknown]), Err(ClientError::Unasked(Kind::UnknownType)));
-    assert_eq!(hear(&mut client, [&b""[..]]), Err(ClientError::Unasked(Kind::UnknownType)), "for ever");
+    assert_eq!(client_events(&mut client, [&*unknown]), Ok(vec!["unknown FCGI_GET_VALUES".to_owned()]));
+    assert_eq!(client_events(&mut client, [&*unknown]), Err(ClientError::Unrequested(Kind::UnknownType)));
+    assert_eq!(
+        client_events(&mut client, [&b""[..]]),
+        Err(ClientError::Unrequested(Kind::UnknownType)),
+        "for ever"
+    );
 }
 
 #[test]
 fn an_end_too_early_is_told() {
     let mut client = two();
-    assert_eq!(client.closed(), Err(ClientError::CutRequests(2)));
-    hear(&mut client, [&*end(1, 0, 0)]).unwrap();
-    assert_eq!((client.closed(), client.running()), (Err(ClientError::CutRequests(1)), 1));
-    hear(&mut client, [&end(2, 0, 0)[..18]]).unwrap();
-    assert_eq!(client.closed(), Err(ClientError::CutRecord));
-    hear(&mut client, [&end(2, 0, 0)[18..]]).unwrap();
+    assert_eq!(client.closed(), Err(ClientError::ClosedInRequests(2)));
+    client_events(&mut client, [&*end(1, 0, 0)]).unwrap();
+    assert_eq!((client.closed(), client.running()), (Err(ClientError::ClosedInRequests(1)), 1));
+    client_events(&mut client, [&end(2, 0, 0)[..18]]).unwrap();
+    assert_eq!(client.closed(), Err(ClientError::ClosedInRecord));
+    client_events(&mut client, [&end(2, 0, 0)[18..]]).unwrap();
     assert_eq!((client.closed(), client.running()), (Ok(()), 0));
 }
 
 #[test]
-fn an_id_rests_before_it_is_given_again() {
+fn client_does_not_reuse_an_id_at_once() {
     let mut client = Client::new(1);
     let mut ids = Vec::new();
     for _ in 0..4 {
@@ -189,16 +198,16 @@ fn an_id_rests_before_it_is_given_again() {
             None
         );
         ids.push(id.number());
-        hear(&mut client, [&*end(id.number(), 0, 0)]).unwrap();
+        client_events(&mut client, [&*end(id.number(), 0, 0)]).unwrap();
     }
     assert_eq!(ids, [1, 2, 1, 2]);
     let late = record(Kind::Stdout, 2, b"late");
     client.begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new()).unwrap();
-    assert_eq!(hear(&mut client, [&*late]), Err(ClientError::AfterEnd(2)));
+    assert_eq!(client_events(&mut client, [&*late]), Err(ClientError::AfterEnd(2)));
 }
 
 #[test]
-fn what_was_aborted_is_silent_until_its_end() {
+fn client_discards_output_of_an_aborted_request() {
     let mut client = two();
     let mut out = Vec::new();
     client.abort(RequestId(1), &mut out);
@@ -206,13 +215,13 @@ fn what_was_aborted_is_silent_until_its_end() {
     client.abort(RequestId(1), &mut out);
     client.stdin(RequestId(1), b"x", &mut out);
     client.end_stdin(RequestId(1), &mut out);
-    assert_eq!(out.len(), 8, "nothing more is sent of it");
+    assert_eq!(out.len(), 8, "no further records of it are sent");
     let records = [record(Kind::Stdout, 1, b"x"), record(Kind::Stderr, 1, b"y"), end(1, 0, 0)].concat();
-    assert_eq!(hear(&mut client, [&*records]), Ok(vec!["end 1 Complete 0".to_owned()]));
+    assert_eq!(client_events(&mut client, [&*records]), Ok(vec!["end 1 Complete 0".to_owned()]));
 }
 
 #[test]
-fn a_request_as_it_is_sent() {
+fn client_writes_requests() {
     let environment = variables(&[("A", "b"), ("PATH_INFO", "/"), ("CONTENT_LENGTH", "2")]);
     let mut client = Client::new(2);
     let mut out = Vec::new();
@@ -236,15 +245,15 @@ fn a_request_as_it_is_sent() {
         b"\x01\x04\0\x02\0\x04\0\0\x01\x01Ab",
         b"\x01\x04\0\x02\0\0\0\0",
     ];
-    assert_eq!(out, expected.concat(), "an authorizer is not told of the script");
+    assert_eq!(out, expected.concat(), "an authorizer does not receive the path of the script");
 }
 
-/// What an application is asked, one word per event, and what it answers by itself.
-fn ask<'a>(
+/// The events of an application, one string each, and its output.
+fn application_events<'a>(
     application: &mut Application,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Vec<String>, Vec<u8>), ApplicationError> {
-    let (mut asked, mut out): (Vec<String>, _) = (Vec::new(), Vec::new());
+    let (mut events, mut out): (Vec<String>, _) = (Vec::new(), Vec::new());
     let text = |parameters: &Parameters| {
         let pair = |(name, value): (&[u8], &[u8])| [name, b"=", value].concat();
         let pairs: Vec<_> = parameters.iter().map(pair).collect();
@@ -255,40 +264,46 @@ fn ask<'a>(
             let (used, event) = application.receive(piece, &mut out)?;
             piece = &piece[used..];
             let (word, text) = match &event {
-                Received::NeedMore => break,
-                Received::Request(id, role, parameters) => (format!("{role:?} {}: ", id.0), text(parameters)),
-                Received::Stdin(id, bytes) => {
+                application::Event::NeedMore => break,
+                application::Event::Request(id, role, parameters) => {
+                    (format!("{role:?} {}: ", id.0), text(parameters))
+                }
+                application::Event::Stdin(id, bytes) => {
                     (format!("in {}:", id.0), String::from_utf8_lossy(bytes).into())
                 }
-                Received::EndStdin(id) => (format!("end {}", id.0), String::new()),
-                Received::Abort(id) => (format!("abort {}", id.0), String::new()),
-                Received::OutputAppended => ("answered".into(), String::new()),
+                application::Event::EndStdin(id) => (format!("end {}", id.0), String::new()),
+                application::Event::Abort(id) => (format!("abort {}", id.0), String::new()),
+                application::Event::OutputAppended => ("answered".into(), String::new()),
             };
-            match asked.last_mut() {
+            match events.last_mut() {
                 Some(last) if word.starts_with("in") && last.starts_with(&word) => last.push_str(&text),
-                _ => asked.push(word + &text),
+                _ => events.push(word + &text),
             }
         }
     }
-    Ok((asked, out))
+    Ok((events, out))
 }
 
 const FEW: Limits = Limits { parameters: 20, requests: 2, connections: 3 };
 
 #[track_caller]
-fn check_asked(limits: Limits, records: &[Vec<u8>], expected: Result<(&[&str], &[u8]), ApplicationError>) {
+fn check_application(
+    limits: Limits,
+    records: &[Vec<u8>],
+    expected: Result<(&[&str], &[u8]), ApplicationError>,
+) {
     let bytes = records.concat();
     let expected =
         expected.map(|(words, out)| (words.iter().map(|word| (*word).to_owned()).collect(), out.to_vec()));
-    assert_eq!(ask(&mut Application::new(limits), [&*bytes]), expected);
-    assert_eq!(ask(&mut Application::new(limits), bytes.chunks(1)), expected, "byte by byte");
+    assert_eq!(application_events(&mut Application::new(limits), [&*bytes]), expected);
+    assert_eq!(application_events(&mut Application::new(limits), bytes.chunks(1)), expected, "byte by byte");
 }
 
 #[test]
-fn requests_as_an_application_hears_them() {
+fn application_receives_requests() {
     let params = |id, content: &[u8]| record(Kind::Params, id, content);
     let input = |id, content: &[u8]| record(Kind::Stdin, id, content);
-    check_asked(
+    check_application(
         FEW,
         &[
             begin(7, 1, 1),
@@ -300,18 +315,18 @@ fn requests_as_an_application_hears_them() {
         ],
         Ok((&["Responder 7: A=bc", "in 7:hi", "end 7"], b"")),
     );
-    check_asked(
+    check_application(
         FEW,
         &[begin(1, 2, 0), begin(2, 1, 0), params(2, b""), params(1, b""), input(2, b"x"), input(1, b"")],
         Ok((&["Responder 2: ", "Authorizer 1: ", "in 2:x", "end 1"], b"")),
     );
-    check_asked(
+    check_application(
         FEW,
         &[begin(1, 1, 1), params(1, b""), record(Kind::AbortRequest, 1, b""), input(1, b"x"), input(1, b"")],
         Ok((&["Responder 1: ", "abort 1"], b"")),
     );
-    // Records of what is not under way are passed over.
-    check_asked(
+    // Records of inactive requests are skipped.
+    check_application(
         FEW,
         &[params(9, b"\x05"), input(9, b"x"), record(Kind::AbortRequest, 9, b"")],
         Ok((&[], b"")),
@@ -319,96 +334,108 @@ fn requests_as_an_application_hears_them() {
 }
 
 #[test]
-fn what_the_protocol_answers_by_itself() {
-    let refusal = |id: u8, status: u8| [1, 3, 0, id, 0, 8, 0, 0, 0, 0, 0, 0, status, 0, 0, 0];
+fn application_responds_to_queries_and_rejected_requests() {
+    let rejection = |id: u8, status: u8| [1, 3, 0, id, 0, 8, 0, 0, 0, 0, 0, 0, status, 0, 0, 0];
     let one = Limits { requests: 1, ..FEW };
     let params = |id, content: &[u8]| record(Kind::Params, id, content);
-    check_asked(
+    check_application(
         one,
         &[begin(1, 1, 1), begin(2, 1, 1), params(2, b""), params(1, b"")],
-        Ok((&["answered", "Responder 1: "], &refusal(2, 1))),
+        Ok((&["answered", "Responder 1: "], &rejection(2, 1))),
     );
-    check_asked(FEW, &[begin(1, 1, 1), begin(2, 1, 1), begin(3, 1, 1)], Ok((&["answered"], &refusal(3, 2))));
-    check_asked(FEW, &[begin(1, 3, 1), params(1, b"\xff")], Ok((&["answered"], &refusal(1, 3))));
-    check_asked(
+    check_application(
+        FEW,
+        &[begin(1, 1, 1), begin(2, 1, 1), begin(3, 1, 1)],
+        Ok((&["answered"], &rejection(3, 2))),
+    );
+    check_application(FEW, &[begin(1, 3, 1), params(1, b"\xff")], Ok((&["answered"], &rejection(1, 3))));
+    check_application(
         FEW,
         &[record(Kind::BeginRequest, 1, b"\x01\x01\0\0\0\0\0\0")],
-        Ok((&["answered"], &refusal(1, 3))),
+        Ok((&["answered"], &rejection(1, 3))),
     );
-    let aborted = [&b"\x01\x06\0\x01\0\0\0\0"[..], &refusal(1, 0)].concat();
-    check_asked(
+    let aborted = [&b"\x01\x06\0\x01\0\0\0\0"[..], &rejection(1, 0)].concat();
+    check_application(
         FEW,
         &[begin(1, 1, 1), record(Kind::AbortRequest, 1, b""), begin(1, 1, 1), params(1, b"")],
         Ok((&["answered", "Responder 1: "], &aborted)),
     );
-    check_asked(
+    check_application(
         FEW,
         &[record(Kind::Other(77), 0, b"what")],
         Ok((&["answered"], b"\x01\x0b\0\0\0\x08\0\0\x4d\0\0\0\0\0\0\0")),
     );
-    check_asked(
+    check_application(
         FEW,
         &[record(Kind::GetValues, 0, b"\x0f\0FCGI_MPXS_CONNS\x04\0ELSE\x0d\0FCGI_MAX_REQS")],
         Ok((&["answered"], b"\x01\x0a\0\0\0\x22\0\0\x0f\x01FCGI_MPXS_CONNS1\x0d\x01FCGI_MAX_REQS6")),
     );
-    check_asked(FEW, &[record(Kind::GetValues, 0, b"")], Ok((&["answered"], b"\x01\x0a\0\0\0\0\0\0")));
+    check_application(FEW, &[record(Kind::GetValues, 0, b"")], Ok((&["answered"], b"\x01\x0a\0\0\0\0\0\0")));
 }
 
 #[test]
-fn a_server_that_lies_is_refused() {
+fn application_rejects_records_that_break_a_rule() {
     use ApplicationError::*;
     let params = |id, content: &[u8]| record(Kind::Params, id, content);
     let input = |id, content: &[u8]| record(Kind::Stdin, id, content);
-    check_asked(FEW, &[b"GET / HTTP".to_vec()], Err(Version(WrongVersion(b'G'))));
-    check_asked(FEW, &[begin(0, 1, 1)], Err(Id(Kind::BeginRequest, 0)));
-    check_asked(FEW, &[begin(1, 1, 1), begin(1, 1, 1)], Err(BeginTwice(1)));
-    check_asked(FEW, &[record(Kind::BeginRequest, 1, b"1234567")], Err(Length(Kind::BeginRequest, 7)));
-    check_asked(FEW, &[record(Kind::AbortRequest, 1, b"1")], Err(Length(Kind::AbortRequest, 1)));
-    check_asked(FEW, &[begin(1, 1, 1), input(1, b"x")], Err(Order(Kind::Stdin, 1)));
-    check_asked(FEW, &[begin(1, 1, 1), params(1, b""), params(1, b"")], Err(Order(Kind::Params, 1)));
+    check_application(FEW, &[b"GET / HTTP".to_vec()], Err(Version(WrongVersion(b'G'))));
+    check_application(FEW, &[begin(0, 1, 1)], Err(Id(Kind::BeginRequest, 0)));
+    check_application(FEW, &[begin(1, 1, 1), begin(1, 1, 1)], Err(BeginTwice(1)));
+    check_application(FEW, &[record(Kind::BeginRequest, 1, b"1234567")], Err(Length(Kind::BeginRequest, 7)));
+    check_application(FEW, &[record(Kind::AbortRequest, 1, b"1")], Err(Length(Kind::AbortRequest, 1)));
+    check_application(FEW, &[begin(1, 1, 1), input(1, b"x")], Err(OutOfOrder(Kind::Stdin, 1)));
+    check_application(
+        FEW,
+        &[begin(1, 1, 1), params(1, b""), params(1, b"")],
+        Err(OutOfOrder(Kind::Params, 1)),
+    );
     let ended = [begin(1, 1, 1), params(1, b""), input(1, b""), input(1, b"x")];
-    check_asked(FEW, &ended, Err(Order(Kind::Stdin, 1)));
-    check_asked(
+    check_application(FEW, &ended, Err(OutOfOrder(Kind::Stdin, 1)));
+    check_application(
         FEW,
         &[begin(1, 1, 1), params(1, &[0; 20]), params(1, b"")],
         Ok((&["Responder 1: = = = = = = = = = ="], b"")),
     );
-    check_asked(FEW, &[begin(1, 1, 1), params(1, &[0; 10]), params(1, &[0; 11])], Err(ParametersTooLarge));
-    check_asked(FEW, &[begin(1, 1, 1), params(1, b"\x05"), params(1, b"")], Err(Pairs(PairCut)));
-    check_asked(FEW, &[record(Kind::GetValues, 1, b"")], Err(Id(Kind::GetValues, 1)));
-    check_asked(FEW, &[record(Kind::GetValues, 0, b"\x05")], Err(Pairs(PairCut)));
-    check_asked(FEW, &[record(Kind::GetValues, 0, &[0; 1025])], Err(Length(Kind::GetValues, 1025)));
-    check_asked(FEW, &[record(Kind::Other(12), 1, b"")], Err(Id(Kind::Other(12), 1)));
+    check_application(
+        FEW,
+        &[begin(1, 1, 1), params(1, &[0; 10]), params(1, &[0; 11])],
+        Err(ParametersTooLarge),
+    );
+    check_application(FEW, &[begin(1, 1, 1), params(1, b"\x05"), params(1, b"")], Err(Pairs(PairCut)));
+    check_application(FEW, &[record(Kind::GetValues, 1, b"")], Err(Id(Kind::GetValues, 1)));
+    check_application(FEW, &[record(Kind::GetValues, 0, b"\x05")], Err(Pairs(PairCut)));
+    check_application(FEW, &[record(Kind::GetValues, 0, &[0; 1025])], Err(Length(Kind::GetValues, 1025)));
+    check_application(FEW, &[record(Kind::Other(12), 1, b"")], Err(Id(Kind::Other(12), 1)));
     for kind in
         [Kind::EndRequest, Kind::Stdout, Kind::Stderr, Kind::Data, Kind::GetValuesResult, Kind::UnknownType]
     {
-        check_asked(FEW, &[record(kind, 1, b"")], Err(Foreign(kind)));
+        check_application(FEW, &[record(kind, 1, b"")], Err(UnexpectedType(kind)));
     }
 }
 
 #[test]
-fn a_connection_stays_as_long_as_it_should() {
+fn a_connection_persists_by_the_flag_of_its_latest_request() {
     let mut application = Application::new(FEW);
     let run = |application: &mut Application, records: &[Vec<u8>]| {
-        ask(application, [&*records.concat()]).unwrap();
+        application_events(application, [&*records.concat()]).unwrap();
     };
     run(&mut application, &[begin(1, 1, 1), begin(2, 1, 0)]);
     application.finish(RequestId(2), 0, &mut Vec::new());
     assert_eq!(
-        (application.keep(), application.running()),
+        (application.persistence(), application.running()),
         (Persistence::KeepAlive, 1),
-        "one is still running"
+        "one request is still running"
     );
     application.finish(RequestId(1), 0, &mut Vec::new());
-    assert_eq!(application.keep(), Persistence::Close);
+    assert_eq!(application.persistence(), Persistence::Close);
     run(&mut application, &[begin(1, 1, 1)]);
     application.finish(RequestId(1), 0, &mut Vec::new());
-    assert_eq!(application.keep(), Persistence::KeepAlive);
+    assert_eq!(application.persistence(), Persistence::KeepAlive);
     run(&mut application, &[begin(1, 9, 0)]);
-    assert_eq!(application.keep(), Persistence::Close, "a refusal ends a connection, too");
+    assert_eq!(application.persistence(), Persistence::Close, "a rejected request can end the connection");
 }
 
-/// Records of both directions, mostly good ones.
+/// Records of both directions, mostly valid ones.
 fn records() -> impl Strategy<Value = Vec<u8>> {
     let kind = (0u8..13, 0u16..4, 0usize..3);
     prop::collection::vec(kind, 0..10).prop_map(|kinds| {
@@ -431,29 +458,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn cutting_changes_nothing(
+    fn the_events_do_not_depend_on_the_cuts(
         records in records(),
         at in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
-        let asked = || {
+        let client_with_query = || {
             let mut client = two();
             client.query_capabilities(&mut Vec::new());
             client
         };
-        let whole = hear(&mut asked(), [&*records]);
-        prop_assert_eq!(&hear(&mut asked(), crate::cut(&records, &at)), &whole);
-        prop_assert_eq!(&hear(&mut asked(), records.chunks(1)), &whole);
+        let whole = client_events(&mut client_with_query(), [&*records]);
+        prop_assert_eq!(&client_events(&mut client_with_query(), crate::cut(&records, &at)), &whole);
+        prop_assert_eq!(&client_events(&mut client_with_query(), records.chunks(1)), &whole);
 
-        let whole = ask(&mut Application::new(FEW), [&*records]);
-        prop_assert_eq!(&ask(&mut Application::new(FEW), crate::cut(&records, &at)), &whole);
-        prop_assert_eq!(&ask(&mut Application::new(FEW), records.chunks(1)), &whole);
+        let whole = application_events(&mut Application::new(FEW), [&*records]);
+        prop_assert_eq!(&application_events(&mut Application::new(FEW), crate::cut(&records, &at)), &whole);
+        prop_assert_eq!(&application_events(&mut Application::new(FEW), records.chunks(1)), &whole);
     }
 
     #[test]
-    fn the_two_ends_understand_each_other(
+    fn both_sides_together_pass_requests_and_responses(
         values in prop::collection::vec((1usize..5, 0usize..40_000), 0..4),
         body in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..4),
-        answer in prop::collection::vec("[a-z]{0,9}", 0..4),
+        output in prop::collection::vec("[a-z]{0,9}", 0..4),
         exit: u32,
     ) {
         let values: Vec<_> = values.iter().enumerate()
@@ -475,31 +502,31 @@ proptest! {
             let (used, event) = application.receive(rest, &mut out).unwrap();
             rest = &rest[used..];
             match event {
-                Received::NeedMore => break,
-                Received::Request(_, _, parameters) => {
+                application::Event::NeedMore => break,
+                application::Event::Request(_, _, parameters) => {
                     prop_assert_eq!(parameters.environment(limits), Ok(environment.clone()));
                 }
-                Received::Stdin(_, bytes) => received.extend_from_slice(bytes),
-                Received::EndStdin(_) => {}
+                application::Event::Stdin(_, bytes) => received.extend_from_slice(bytes),
+                application::Event::EndStdin(_) => {}
                 other => prop_assert!(false, "{:?}", other),
             }
         }
         prop_assert_eq!(received, body.concat());
-        for piece in &answer {
+        for piece in &output {
             application.stdout(id, piece.as_bytes(), &mut out);
             application.stderr(id, piece.as_bytes(), &mut out);
         }
         application.finish(id, exit, &mut out);
-        let heard = hear(&mut client, [&*out]).unwrap();
-        let text: String = heard.iter().filter_map(|word| word.strip_prefix("out 1:")).collect();
-        prop_assert_eq!(text, answer.concat());
-        prop_assert_eq!(heard.last(), Some(&format!("end 1 Complete {exit}")));
+        let events = client_events(&mut client, [&*out]).unwrap();
+        let text: String = events.iter().filter_map(|word| word.strip_prefix("out 1:")).collect();
+        prop_assert_eq!(text, output.concat());
+        prop_assert_eq!(events.last(), Some(&format!("end 1 Complete {exit}")));
         prop_assert_eq!((client.closed(), application.running()), (Ok(()), 0));
     }
 }
 
 #[test]
-fn as_many_are_under_way_as_are_allowed_now() {
+fn client_limits_concurrent_requests() {
     let (mut client, mut out) = (Client::new(3), Vec::new());
     let environment = Environment::default();
     let mut begins = |client: &mut Client| {

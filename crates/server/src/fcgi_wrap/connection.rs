@@ -131,7 +131,7 @@ impl Connection<'_> {
             if let Some(asked) = self.asked.take() {
                 return Ok(Some(asked));
             }
-            if self.application.keep() == Persistence::Close && self.out.is_empty() {
+            if self.application.persistence() == Persistence::Close && self.out.is_empty() {
                 return Ok(None);
             }
             let mut fds = [
