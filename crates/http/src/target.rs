@@ -158,6 +158,13 @@ impl<'a> SafePath<'a> {
         }
     }
 
+    /// Of a path that is decoded already, such as one of the configuration. It begins with a slash.
+    pub fn from_decoded(path: &str) -> Result<SafePath<'static>, PathError> {
+        let mut encoded = String::with_capacity(path.len());
+        encode_path(path, &mut encoded);
+        SafePath::parse(&encoded).map(SafePath::into_owned)
+    }
+
     /// Relative to the root: `a/b.html`, `a/`, or empty.
     pub fn as_str(&self) -> &str {
         &self.0

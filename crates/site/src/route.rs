@@ -1,41 +1,42 @@
-//! Which route a path takes: patterns, and the table of a host's routes.
+//! Routes: patterns, and the table that finds the route of a path.
 //!
-//! A pattern is written as the path is after decoding. An exact pattern wins over a glob, a glob over a
-//! prefix; among globs the first one written wins, among prefixes the longest. A path that nothing
-//! matches takes the fallback, whose pattern is `/`.
+//! A pattern is written as the path is after decoding. An exact pattern wins over a glob, and a glob over a prefix.
+//! Among globs the first in the configuration wins, among prefixes the longest. A path that no pattern matches has
+//! the default route, whose pattern is `/`.
 //!
-//! A glob may have another route below each prefix, which is made of both: see [`Routes::combine`].
+//! The configuration may combine a glob with a prefix. The combined route is for the paths that the glob matches
+//! below the prefix: see [`Routes::combine`].
 //!
 //! Knows nothing of what a route does.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 
 use crate::model::{Action, Interpreter, Route};
 
-/// Routes of one host besides the fallback.
+/// Routes of one host besides the default.
 pub const MAX_ROUTES: usize = 1000;
-/// Routes of one host that are made of a glob and a prefix.
+/// Combined routes of one host.
 pub const MAX_COMBINED: usize = 4096;
 /// Bytes of a pattern.
 pub const MAX_PATTERN: usize = 1024;
-/// Characters of a pattern with wildcards: as many as a [`States`] has bits, but one.
+/// Characters of a glob: one less than a [`States`] has bits.
 pub const MAX_GLOB: usize = 127;
 
-/// What paths a route, or a rule by path, is for.
+/// The paths that a route, or a rule by path, is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pattern {
-    /// One path, as [`SafePath::as_str`] has it: without the leading slash.
+    /// One path, without the leading slash, as in [`SafePath::as_str`].
     Exact(String),
-    /// All paths below a folder and the folder itself, with or without its last slash. Empty, or ends
-    /// in a slash; has no leading one.
+    /// A folder and everything below it. The folder matches with and without the slash at its end. The text has no
+    /// leading slash, and is empty or ends with a slash.
     Prefix(String),
     Glob(Glob),
 }
 
-/// Why a text is no pattern.
+/// What is wrong with a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternError {
     Relative,
@@ -43,7 +44,7 @@ pub enum PatternError {
     TooLong,
     GlobTooLong,
     Control,
-    /// An empty segment, `.` or `..`: no path has one after it is resolved.
+    /// An empty segment, `.` or `..`: a resolved path has none.
     Segment,
     /// `[` or `{` in a glob.
     Alternatives,
@@ -73,10 +74,10 @@ impl fmt::Display for PatternError {
 impl std::error::Error for PatternError {}
 
 impl Pattern {
-    /// The prefix `/`, which every path has.
+    /// The prefix `/`, which matches every path.
     pub const EVERYTHING: Pattern = Pattern::Prefix(String::new());
 
-    /// `/a/b` is exact, `/a/` a prefix; with `*`, `**` or `?` in it, the text is a glob.
+    /// `/a/b` is exact, and `/a/` a prefix. A text with `*`, `**` or `?` is a glob.
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
         if text.len() > MAX_PATTERN {
             return Err(PatternError::TooLong);
@@ -98,12 +99,12 @@ impl Pattern {
     pub fn matches(&self, path: &SafePath) -> bool {
         match self {
             Pattern::Exact(exact) => exact == path.as_str(),
-            Pattern::Prefix(prefix) => below(prefix, path.as_str()).is_some(),
+            Pattern::Prefix(prefix) => path_below(prefix, path.as_str()).is_some(),
             Pattern::Glob(glob) => glob.matches(path),
         }
     }
 
-    /// A path that it is for.
+    /// A path that matches.
     pub fn example(&self) -> Option<SafePath<'static>> {
         let text = match self {
             Pattern::Exact(path) => path.clone(),
@@ -113,16 +114,13 @@ impl Pattern {
                 text.replace("**/", "").replace("**", "x").replace(['*', '?'], "x")
             }
         };
-        let mut encoded = String::from("/");
-        encode_path(&text, &mut encoded);
-        let path = SafePath::parse(&encoded).ok().map(SafePath::into_owned);
-        path.filter(|path| self.matches(path))
+        SafePath::from_decoded(&["/", &text].concat()).ok().filter(|path| self.matches(path))
     }
 
-    /// What follows the prefix, without a leading slash; nothing for other patterns.
+    /// What follows the prefix, without a leading slash. Empty for other patterns.
     pub fn rest<'p>(&self, path: &'p str) -> &'p str {
         match self {
-            Pattern::Prefix(prefix) => below(prefix, path).unwrap_or(""),
+            Pattern::Prefix(prefix) => path_below(prefix, path).unwrap_or(""),
             Pattern::Exact(_) | Pattern::Glob(_) => "",
         }
     }
@@ -138,8 +136,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What `path` has after `prefix`, if it is below that folder or the folder itself.
-fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
+/// The rest of `path` below the folder `prefix`. Empty for the folder itself.
+fn path_below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
     let Some(folder) = prefix.strip_suffix('/') else { return Some(path) };
     match path.strip_prefix(folder)? {
         "" => Some(""),
@@ -147,7 +145,7 @@ fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
     }
 }
 
-/// `path` has no leading slash; a last slash is no empty segment.
+/// `path` has no leading slash. A slash at its end makes no empty segment.
 fn check_segments(path: &str) -> Result<(), PatternError> {
     if path.is_empty() {
         return Ok(());
@@ -159,21 +157,20 @@ fn check_segments(path: &str) -> Result<(), PatternError> {
     Ok(())
 }
 
-/// A pattern with wildcards: `*` and `?` stay within a segment, `**` crosses slashes. `**/` is any
-/// number of whole segments, none included; `/**` at the end is the folder and everything below.
+/// A pattern with wildcards. `*` and `?` match within a segment, and `**` matches slashes, too. `**/` matches any number
+/// of whole segments, even none. `/**` at the end matches the folder and everything below it.
 ///
-/// All ways to match are followed at once, so that the cost is at most the path's length times the
-/// pattern's, for any path and any pattern.
+/// All ways to match are followed at once: the cost is at most the length of the path times that of the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     text: String,
     subject: Subject,
     tokens: Vec<Token>,
-    /// What follows the last wildcard: a path that ends otherwise is refused at once.
+    /// What follows the last wildcard. A path with another end is refused first, since that is quick.
     tail: String,
 }
 
-/// What of a path a glob is compared with.
+/// The part of a path that a glob is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Path,
@@ -190,11 +187,11 @@ enum Token {
     Many,
     /// `**`
     Any,
-    /// `**/`, before a segment. `Within` always follows.
+    /// `**/` between two segments. `Within` always follows it.
     Between,
-    /// `**/`, inside a segment.
+    /// `**/` within a segment.
     Within,
-    /// `/**` at the end, before its slash. `Any` always follows.
+    /// `/**` at the end, before its slash. `Any` always follows it.
     Below,
 }
 
@@ -207,7 +204,7 @@ impl Token {
     }
 }
 
-/// Bit `i`: the tokens before `i` have matched what was read. Bit `tokens.len()`: all of them.
+/// Bit `i`: the tokens before `i` match the characters so far. Bit `tokens.len()`: all tokens match.
 type States = u128;
 
 impl Glob {
@@ -234,7 +231,7 @@ impl Glob {
         Ok(Glob { text: text.to_owned(), subject, tokens, tail })
     }
 
-    /// Whether it may match a path below `prefix`, as far as what is before its first wildcard tells.
+    /// Whether it may match a path below `prefix`. Only the text before the first wildcard is compared.
     fn reaches(&self, prefix: &str) -> bool {
         let literal: String = self.tokens.iter().map_while(Token::literal).collect();
         self.subject == Subject::Name || literal.starts_with(prefix) || prefix.starts_with(&literal)
@@ -264,7 +261,7 @@ impl Glob {
         states >> self.tokens.len() & 1 == 1
     }
 
-    /// The states after one more character.
+    /// The states after `character`.
     fn step(&self, states: States, character: char) -> States {
         let slash = character == '/';
         each(states).fold(0, |after, at| {
@@ -281,8 +278,7 @@ impl Glob {
         })
     }
 
-    /// `states` and those reached from there by tokens that may match nothing. Such a step only leads
-    /// forward, so that one pass finds all.
+    /// `states`, and those that tokens without a character lead to. Each leads forward, so one pass finds all.
     fn with_skipped(&self, states: States) -> States {
         let mut all = states;
         for (at, token) in self.tokens.iter().enumerate() {
@@ -299,7 +295,7 @@ impl Glob {
     }
 }
 
-/// The numbers of the bits that are set, ascending.
+/// The numbers of the set bits, ascending.
 fn each(mut states: States) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = (states != 0).then(|| states.trailing_zeros() as usize)?;
@@ -308,7 +304,7 @@ fn each(mut states: States) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Never more tokens than characters: each token takes at least one, `**/` and `/**` three for two.
+/// At most one token for each character: `**/` and `/**` have three characters and make two tokens.
 fn tokens(mut text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut previous = '/';
@@ -328,15 +324,15 @@ fn tokens(mut text: &str) -> Vec<Token> {
     tokens
 }
 
-/// A route's place in its host's [`Routes`].
+/// The number of a route in its host's [`Routes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RouteId(u16);
 
 impl RouteId {
     pub const DEFAULT: RouteId = RouteId(0);
 
-    /// The place of the route among those that [`Routes::new`] was given; `None`: the fallback.
-    pub fn place(self) -> Option<usize> {
+    /// The index of the route among `others` of [`Routes::new`]. `None`: the default.
+    pub fn index(self) -> Option<usize> {
         usize::from(self.0).checked_sub(1)
     }
 }
@@ -344,176 +340,162 @@ impl RouteId {
 /// The routes of a host.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    fallback: Route,
-    /// As written, and then those that are made of two. The id of the first is 1.
+    default: Route,
+    /// First those of the configuration, then the combined ones. The id of the first is 1.
     others: Vec<Route>,
-    /// For each route that is made of a glob and a prefix: the glob's own.
+    /// For each combined route, that of its glob.
     combined: Vec<RouteId>,
     /// Ascending by path.
     exact: Vec<(String, RouteId)>,
-    /// As written.
+    /// In the order of the configuration.
     globs: Vec<GlobRoutes>,
-    /// The longest first.
+    /// The longest is the first.
     prefixes: Vec<(String, RouteId)>,
-    files: FilesAre,
+    has_scripts: bool,
 }
 
-/// The routes of a glob.
 #[derive(Debug, Clone)]
 struct GlobRoutes {
     glob: Glob,
-    own: RouteId,
-    /// Below each of the prefixes, in their order, and then below none of them. Empty: `own` everywhere.
-    below: Vec<RouteId>,
+    /// Below each of the prefixes, in their order, and last below none of them.
+    by_prefix: Vec<RouteId>,
 }
 
-/// What is done with the files of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FilesAre {
-    Sent,
-    /// Or run, by some routes.
-    Run,
-}
-
-/// Why routes make no table.
+/// What is wrong with the routes of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoutesError {
     /// More than [`MAX_ROUTES`].
     TooMany,
     /// More than [`MAX_COMBINED`].
     TooManyCombined,
-    /// The pattern of this one, counted from 0, was there before.
-    Twice(usize),
+    /// The route at this index has the pattern of one before it.
+    Duplicate(usize),
 }
 
 impl Routes {
-    /// `fallback` is for every path that none of `others` matches, whatever its own pattern is.
-    pub fn new(fallback: Route, others: Vec<Route>) -> Result<Routes, RoutesError> {
+    /// `default` is for every path that none of `others` matches, whatever its own pattern is.
+    pub fn new(default: Route, others: Vec<Route>) -> Result<Routes, RoutesError> {
         if others.len() > MAX_ROUTES {
             return Err(RoutesError::TooMany);
         }
-        let mut routes = Routes { others, ..Routes::only(fallback) };
-        for (index, route) in routes.others.iter().enumerate() {
-            if routes.others[..index].iter().any(|other| other.pattern == route.pattern) {
-                return Err(RoutesError::Twice(index));
+        let mut routes = Routes::only(default);
+        for (index, route) in others.iter().enumerate() {
+            if others[..index].iter().any(|other| other.pattern == route.pattern) {
+                return Err(RoutesError::Duplicate(index));
             }
             let id = RouteId(index as u16 + 1);
             match &route.pattern {
                 Pattern::Exact(path) => routes.exact.push((path.clone(), id)),
                 Pattern::Prefix(prefix) => routes.prefixes.push((prefix.clone(), id)),
                 Pattern::Glob(glob) => {
-                    routes.globs.push(GlobRoutes { glob: glob.clone(), own: id, below: Vec::new() });
+                    routes.globs.push(GlobRoutes { glob: glob.clone(), by_prefix: vec![id] });
                 }
             }
         }
         routes.exact.sort();
         routes.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        routes.note_scripts();
-        Ok(routes)
+        for GlobRoutes { by_prefix, .. } in &mut routes.globs {
+            by_prefix.resize(1 + routes.prefixes.len(), by_prefix[0]);
+        }
+        routes.has_scripts |= others.iter().any(|route| route.script.is_some());
+        Ok(Routes { others, ..routes })
     }
 
-    /// Replaces the route of each exact path, and that of each glob below each prefix, by what `combine` makes
-    /// of it and of the route of the longest prefix around: both are named by their ids. `None`: it stays.
+    /// One route for every path.
+    pub fn only(route: Route) -> Routes {
+        let has_scripts = route.script.is_some();
+        let default = Route { pattern: Pattern::EVERYTHING, ..route };
+        let (others, combined, exact, globs, prefixes) = Default::default();
+        Routes { default, others, combined, exact, globs, prefixes, has_scripts }
+    }
+
+    /// Combines each exact path with the longest prefix that it is below, and each glob with each prefix. `combine`
+    /// gets the ids of both routes, and returns the combined route. `None`: the route of the path or the glob stays.
     pub fn combine(
         mut self,
         mut combine: impl FnMut(RouteId, RouteId) -> Option<Route>,
     ) -> Result<Routes, RoutesError> {
-        let written = self.others.len();
         for (path, id) in &self.exact {
-            let prefix = self.prefixes.iter().find(|(prefix, _)| below(prefix, path).is_some());
-            if let Some(route) = combine(*id, prefix.map_or(RouteId::DEFAULT, |(_, id)| *id)) {
-                self.others[usize::from(id.0).saturating_sub(1)] = route;
+            let prefix = self.prefixes.iter().find(|(prefix, _)| path_below(prefix, path).is_some());
+            if let Some(route) = combine(*id, prefix.map_or(RouteId::DEFAULT, |(_, id)| *id))
+                && let Some(index) = id.index()
+            {
+                self.others[index] = route;
             }
         }
-        let prefixes: Vec<(&str, RouteId)> =
-            self.prefixes.iter().map(|(prefix, id)| (prefix.as_str(), *id)).collect();
-        for routes in &mut self.globs {
-            for (prefix, id) in prefixes.iter().copied().chain([("", RouteId::DEFAULT)]) {
-                let combined = if routes.glob.reaches(prefix) { combine(routes.own, id) } else { None };
-                let Some(route) = combined else {
-                    routes.below.push(routes.own);
+        for GlobRoutes { glob, by_prefix } in &mut self.globs {
+            let prefixes = self.prefixes.iter().map(|(prefix, id)| (prefix.as_str(), *id));
+            for (id, (prefix, outer)) in by_prefix.iter_mut().zip(prefixes.chain([("", RouteId::DEFAULT)])) {
+                if !glob.reaches(prefix) {
                     continue;
-                };
+                }
+                let Some(route) = combine(*id, outer) else { continue };
                 if self.combined.len() == MAX_COMBINED {
                     return Err(RoutesError::TooManyCombined);
                 }
                 self.others.push(route);
-                self.combined.push(routes.own);
-                routes.below.push(RouteId((written + self.combined.len()) as u16));
+                self.combined.push(*id);
+                *id = RouteId(self.others.len() as u16);
             }
         }
-        self.note_scripts();
-        Ok(self)
+        let has_scripts = self.has_scripts || self.iter().any(|route| route.script.is_some());
+        Ok(Routes { has_scripts, ..self })
     }
 
-    fn note_scripts(&mut self) {
-        if self.iter().any(|route| route.script.is_some()) {
-            self.files = FilesAre::Run;
-        }
-    }
-
-    /// One route for every path.
-    pub fn only(fallback: Route) -> Routes {
-        let fallback = Route { pattern: Pattern::EVERYTHING, ..fallback };
-        let files = if fallback.script.is_some() { FilesAre::Run } else { FilesAre::Sent };
-        let (others, combined, exact, globs, prefixes) = Default::default();
-        Routes { fallback, others, combined, exact, globs, prefixes, files }
-    }
-
-    /// Allocates nothing, and looks at nothing where there is only the fallback.
+    /// Allocates nothing.
     pub fn find(&self, path: &SafePath) -> RouteId {
         if self.others.is_empty() {
             return RouteId::DEFAULT;
         }
         let text = path.as_str();
-        let exact = self.exact.binary_search_by(|(exact, _)| exact.as_str().cmp(text)).ok();
-        let found = exact.map(|at| self.exact[at].1);
-        let prefix = || self.prefixes.iter().position(|(prefix, _)| below(prefix, text).is_some());
-        let glob = || {
-            let routes = self.globs.iter().find(|routes| routes.glob.matches(path))?;
-            let place = || prefix().unwrap_or(self.prefixes.len());
-            Some(if routes.below.is_empty() { routes.own } else { routes.below[place()] })
-        };
-        let prefixed = || prefix().map(|at| self.prefixes[at].1);
-        found.or_else(glob).or_else(prefixed).unwrap_or(RouteId::DEFAULT)
+        if let Ok(at) = self.exact.binary_search_by(|(exact, _)| exact.as_str().cmp(text)) {
+            return self.exact[at].1;
+        }
+        let glob = self.globs.iter().find(|routes| routes.glob.matches(path));
+        let prefix = self.prefixes.iter().position(|(prefix, _)| path_below(prefix, text).is_some());
+        match (glob, prefix) {
+            (Some(glob), _) => glob.by_prefix[prefix.unwrap_or(self.prefixes.len())],
+            (None, Some(at)) => self.prefixes[at].1,
+            (None, None) => RouteId::DEFAULT,
+        }
     }
 
-    /// The route as it is written: of one that is made of two, that of its glob.
-    pub fn written(&self, id: RouteId) -> RouteId {
-        let written = self.others.len() - self.combined.len();
-        let at = usize::from(id.0).checked_sub(written + 1);
+    /// The route in the configuration: for a combined route, that of its glob.
+    pub fn configured(&self, id: RouteId) -> RouteId {
+        let configured = self.others.len() - self.combined.len();
+        let at = usize::from(id.0).checked_sub(configured + 1);
         at.and_then(|at| self.combined.get(at)).copied().unwrap_or(id)
     }
 
-    /// The route of an id that [`Routes::find`] of the same table gave.
+    /// `id` is one that [`Routes::find`] of the same table returned.
     pub fn get(&self, id: RouteId) -> &Route {
-        id.place().and_then(|index| self.others.get(index)).unwrap_or(&self.fallback)
+        id.index().and_then(|index| self.others.get(index)).unwrap_or(&self.default)
     }
 
-    /// Whether any of them runs its files.
+    /// Whether any route has scripts.
     pub fn has_scripts(&self) -> bool {
-        self.files == FilesAre::Run
+        self.has_scripts
     }
 
-    /// The fallback first, then the others as written, then those that are made of two.
+    /// The default route first, then those of the configuration, then the combined ones.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
-        std::iter::once(&self.fallback).chain(&self.others)
+        std::iter::once(&self.default).chain(&self.others)
     }
 
-    /// To change where their files are; their patterns stay, and what they do.
+    /// The roots and the interpreters of all routes. A new path for them changes nothing else of a route.
     pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        std::iter::once(&mut self.fallback).chain(&mut self.others).flat_map(folders_mut)
+        std::iter::once(&mut self.default).chain(&mut self.others).flat_map(folders_mut)
     }
 }
 
 fn folders_mut(route: &mut Route) -> impl Iterator<Item = &mut PathBuf> {
     let root = match &mut route.action {
         Action::Files { root, .. } => Some(root),
-        Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => None,
+        _ => None,
     };
     let interpreter = match route.script.as_mut().and_then(|script| script.interpreter.as_mut()) {
         Some(Interpreter::Program(path)) => Some(path),
-        Some(Interpreter::Upstream(_)) | None => None,
+        _ => None,
     };
     root.into_iter().chain(interpreter)
 }
@@ -533,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_matches_what_its_kind_says() {
+    fn matches_paths_by_the_kind_of_pattern() {
         fn check(pattern: &str, yes: &[&str], no: &[&str]) {
             let parsed = Pattern::parse(pattern).unwrap();
             assert_eq!(parsed.to_string(), pattern);
@@ -560,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_could_never_match_is_no_pattern() {
+    fn rejects_patterns_that_never_match() {
         fn check(text: &str, expected: PatternError) {
             assert_eq!(Pattern::parse(text), Err(expected), "{text:?}");
         }
@@ -581,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_what_follows_a_prefix() {
+    fn returns_the_rest_after_a_prefix() {
         fn check(pattern: &str, path: &str, expected: &str) {
             assert_eq!(Pattern::parse(pattern).unwrap().rest(path), expected, "{pattern} {path}");
         }
@@ -594,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_that_makes_others_hang_is_quick() {
+    fn matches_globs_without_backtracking() {
         let began = Instant::now();
         for pattern in ["/a*a*a*a*a*a*a*a*a*a*b", "/**a**a**a**a**a**c**b", "/**/a/**/a/**/a/**/c/**/b"] {
             for unit in ["a", "a/"] {
@@ -606,7 +588,7 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }
 
-    /// The rules of a glob, tried one after the other.
+    /// The rules of a glob, with backtracking.
     fn naive(pattern: &[char], text: &[char], previous: char) -> bool {
         let after_star = |tail: &[char], crosses: fn(char) -> bool| {
             let stop = text.iter().position(|c| !crosses(*c)).unwrap_or(text.len());
@@ -630,7 +612,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]
-        fn a_glob_agrees_with_its_rules(
+        fn matches_globs_as_the_naive_rules_do(
             pattern in "/(\\*\\*/|\\*\\*|\\*|\\?|a|b|b/|/){0,5}[ab*?]{0,2}",
             text in "([ab]{1,2}/){0,3}[ab]{0,2}",
         ) {
@@ -642,7 +624,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_a_pattern_panic(text in "[/*?a.é\\[]{0,140}", subject in "[/a.é]{0,40}") {
+        fn never_panics_on_a_pattern(text in "[/*?a.é\\[]{0,140}", subject in "[/a.é]{0,40}") {
             if let (Ok(pattern), Ok(path)) = (Pattern::parse(&text), SafePath::parse(&subject)) {
                 pattern.matches(&path);
             }
@@ -650,20 +632,20 @@ mod tests {
     }
 
     fn routes(patterns: &[&str]) -> Result<Routes, RoutesError> {
-        let fallback = Site::folder("/srv".into(), Vec::new()).hosts[0].routes.fallback.clone();
+        let default = Site::folder("/srv".into(), Vec::new()).hosts[0].routes.default.clone();
         let route = |pattern: &&str| {
             let pattern = Pattern::parse(pattern).unwrap();
-            Route { pattern, action: Action::Answer(Status::NOT_FOUND), ..fallback.clone() }
+            Route { pattern, action: Action::Answer(Status::NOT_FOUND), ..default.clone() }
         };
-        Routes::new(fallback.clone(), patterns.iter().map(route).collect())
+        Routes::new(default.clone(), patterns.iter().map(route).collect())
     }
 
     #[test]
-    fn exact_wins_over_the_first_glob_over_the_longest_prefix() {
+    fn prefers_exact_paths_then_the_first_glob_then_the_longest_prefix() {
         let routes = routes(&["/a/", "/a/b/", "*.js", "/a/b/**", "/a/b/x.js", "/c/"]).unwrap();
-        let check = |asked: &str, expected: &str| {
-            let found = routes.get(routes.find(&path(asked)));
-            assert_eq!(found.pattern.to_string(), expected, "{asked}");
+        let check = |requested: &str, expected: &str| {
+            let found = routes.get(routes.find(&path(requested)));
+            assert_eq!(found.pattern.to_string(), expected, "{requested}");
         };
         check("/", "/");
         check("/z", "/");
@@ -678,8 +660,8 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_each_pattern_once_and_an_end() {
-        assert_eq!(routes(&["/a", "/b/", "/a"]).unwrap_err(), RoutesError::Twice(2));
+    fn rejects_duplicate_patterns_and_too_many_routes() {
+        assert_eq!(routes(&["/a", "/b/", "/a"]).unwrap_err(), RoutesError::Duplicate(2));
         let many: Vec<String> = (0..=MAX_ROUTES).map(|n| format!("/{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(routes(&many).unwrap_err(), RoutesError::TooMany);

@@ -194,7 +194,10 @@ impl Template {
                 Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
             }
         }
-        (decoded.len() <= MAX_REWRITTEN).then(|| safe_path(&decoded))?
+        if decoded.len() > MAX_REWRITTEN {
+            return None;
+        }
+        SafePath::from_decoded(&decoded).ok()
     }
 
     pub fn location(&self, values: &Variables) -> String {
@@ -385,12 +388,6 @@ impl Variables<'_> {
         let plain = self.host.names.iter().find(|name| !name.starts_with('*'));
         plain.map_or("localhost", String::as_str)
     }
-}
-
-fn safe_path(decoded: &str) -> Option<SafePath<'static>> {
-    let mut encoded = String::from("/");
-    encode_path(decoded, &mut encoded);
-    SafePath::parse(&encoded).ok().map(SafePath::into_owned)
 }
 
 #[cfg(test)]

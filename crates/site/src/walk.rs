@@ -252,9 +252,7 @@ pub fn path_translated(host: &Host, path_info: &str) -> Option<PathBuf> {
     if path_info.is_empty() {
         return None;
     }
-    let mut encoded = String::new();
-    taipan_http::target::encode_path(path_info, &mut encoded);
-    let path = SafePath::parse(&encoded).ok()?;
+    let path = SafePath::from_decoded(path_info).ok()?;
     let Action::Files { root, strip } = &host.routes.get(host.routes.find(&path)).action else { return None };
     Some(root.join(path.skip_segments(*strip)?.as_str()))
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use site::model::Route;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 
 use super::Exchange;
 use crate::disk::Work;
@@ -57,9 +57,7 @@ impl Exchange<'_> {
         let folders = self.services.site.scripts.sendfile.iter();
         let beneath = folders.filter_map(|folder| Some((folder.as_path(), path.strip_prefix(folder).ok()?)));
         let (folder, below) = beneath.max_by_key(|(folder, _)| folder.as_os_str().len())?;
-        let mut encoded = String::from("/");
-        encode_path(below.to_str()?, &mut encoded);
-        Some((folder, SafePath::parse(&encoded).ok()?.into_owned()))
+        Some((folder, SafePath::from_decoded(&["/", below.to_str()?].concat()).ok()?))
     }
 }
 

@@ -119,7 +119,7 @@ pub struct Program {
 impl Handler {
     /// Whose permit it has to be: that of the route as it is written, however many it is part of.
     pub fn route(&self, services: &Services) -> (usize, RouteId) {
-        (self.host, services.site.hosts.at(self.host).routes.written(self.route))
+        (self.host, services.site.hosts.at(self.host).routes.configured(self.route))
     }
 
     /// The application that answers; `None`: a program is started.

@@ -202,7 +202,7 @@ fn routes(section: &Section, base: Base<'_>) -> Routes {
     let fallback = own_fallback.as_ref().map_or(&base.route, |placed| &placed.route).clone();
     let only = Routes::only(fallback.clone());
     let others = placed.iter().map(|placed| placed.route.clone()).collect();
-    let at = |id: RouteId| id.place().map_or(own_fallback.as_ref(), |at| placed.get(at));
+    let at = |id: RouteId| id.index().map_or(own_fallback.as_ref(), |at| placed.get(at));
     let combine = |inner, outer| combined(at(inner)?, at(outer)?, &base);
     let routes = Routes::new(fallback, others).and_then(|routes| routes.combine(combine));
     if let Err(RoutesError::TooManyCombined) = routes {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use taipan_http::fields::{is_token, text_len};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 
 use super::error::Place;
 use super::section::{Section, text};
@@ -313,9 +313,7 @@ fn error_pages(
 }
 
 fn page(section: &Section, entry: &Entry, path: &str) -> Option<SafePath<'static>> {
-    let mut encoded = String::new();
-    encode_path(path, &mut encoded);
-    let page = SafePath::parse(&encoded).ok().filter(|page| !page.is_folder()).map(SafePath::into_owned);
+    let page = SafePath::from_decoded(path).ok().filter(|page| !page.is_folder());
     if page.is_none() {
         let what = format!("\"{}\" is not the path of a page", path.escape_debug());
         section.errors.add(

@@ -317,7 +317,7 @@ fn the_settings_of_a_prefix_hold_for_the_globs_below_it() {
     }
     let at = |target: &str| host.routes.find(&SafePath::parse(target).unwrap());
     assert_ne!(at("/x.a"), at("/p/x.a"));
-    assert_eq!(host.routes.written(at("/p/x.a")), at("/x.a"), "what runs at one time is counted together");
+    assert_eq!(host.routes.configured(at("/p/x.a")), at("/x.a"), "what runs at one time is counted together");
 }
 
 #[test]
