@@ -101,7 +101,7 @@ fn passes_a_script_its_request_and_nothing_else() {
 fn passes_a_script_no_dot_segments_and_no_proxy_variables() {
     let server = Site::new()
         .script("a/env.cgi", ENVIRONMENT)
-        .config(&format!("{EVERY_CGI}[[route]]\npath = \"/admin/\"\nanswer = 403\n"))
+        .config(&format!("{EVERY_CGI}[[route]]\npath = \"/admin/\"\nreturn = 403\n"))
         .start();
     let mut rows = Rows::new();
     for (target, expected) in [

@@ -485,7 +485,7 @@ fn reports_every_configuration_error_with_file_and_line() {
         ("[timeouts]\nidle = \"1 fortnight\"", &["site.toml:4: ", "such as \"20s\""]),
         ("[cache]\nbytes = \"1 blob\"\ncheck = -1", &["site.toml:4: ", "site.toml:5: "]),
         ("symlinks = \"some\"\nlisting = 3", &["site.toml:3: ", "\"beneath\"", "site.toml:4: "]),
-        ("[[route]]\nanswer = 404", &["site.toml:3: a route has no path"]),
+        ("[[route]]\nreturn = 404", &["site.toml:3: a route has no path"]),
         ("[[route]]\npath = \"/a/\"\nalias = \"missing\"", &["missing", "create it"]),
         ("root = \"again\"", &["site.toml:3: ", "TOML"]),
         ("what is this", &["site.toml:3: ", "TOML"]),
@@ -555,7 +555,7 @@ fn explain_agrees_with_the_response_of_the_server() {
             "redirects = { \"/old\" = { to = \"/new$query\", status = 308 } }\nrewrites = { \"/alias\" = \"/a.txt\" }\n\
              error_pages = { 404 = \"/errors/404.html\" }\nheaders = { X-Robots-Tag = \"none\" }\n\
              [[route]]\npath = \"/listed/\"\nlisting = true\n\
-             [[route]]\npath = \"/no/\"\nanswer = 410\n\
+             [[route]]\npath = \"/no/\"\nreturn = 410\n\
              [[host]]\nnames = \"b.example\"\nredirects = { \"/\" = \"https://b.example$path\" }",
         );
     let config = site.write_config();
@@ -686,7 +686,7 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
     let server = Site::new()
         .file("index.html", "fine")
         .folder("folder")
-        .config("listen = [\"127.0.0.1:0\", \"[::1]:0\", \"unix:taipan.sock\"]\n[[route]]\npath = \"/sick\"\nanswer = 503")
+        .config("listen = [\"127.0.0.1:0\", \"[::1]:0\", \"unix:taipan.sock\"]\n[[route]]\npath = \"/sick\"\nreturn = 503")
         .start();
     let socket = format!("unix:{}", server.home().join("taipan.sock").display());
     let Address::Tcp(v6) = server.addresses()[1] else { panic!("the second one is IPv6") };

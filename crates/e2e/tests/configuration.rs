@@ -80,7 +80,7 @@ fn an_exact_path_wins_over_a_glob_and_a_glob_over_the_longest_prefix() {
              [[route]]\npath = \"/x/*.txt\"\nheaders = { Route = \"one segment\" }\n\
              [[route]]\npath = \"/exactly\"\nheaders = { Route = \"exact\" }\n\
              [[route]]\npath = \"/a b/\"\nheaders = { Route = \"decoded\" }\n\
-             [[route]]\npath = \"/gone/**/x?\"\nanswer = 410",
+             [[route]]\npath = \"/gone/**/x?\"\nreturn = 410",
         )
         .start();
     let mut rows = Rows::new();
@@ -207,7 +207,7 @@ fn a_rewrite_serves_another_path() {
 fn a_route_can_send_a_status_alone() {
     let server = Site::new()
         .file("x/a.txt", "there")
-        .config("[[route]]\npath = \"/x/\"\nanswer = 410\n[[route]]\npath = \"*.php\"\nanswer = 404")
+        .config("[[route]]\npath = \"/x/\"\nreturn = 410\n[[route]]\npath = \"*.php\"\nreturn = 404")
         .start();
     let mut rows = Rows::new();
     for (path, status) in
@@ -228,7 +228,7 @@ fn sends_error_pages_with_the_status_of_the_error() {
         .file("a.txt", "a")
         .config(
             "error_pages = { 404 = \"/e/404.html\", 403 = \"/e/403.txt\", 405 = \"/e/405.html\", 410 = \"/e/missing.html\" }\n\
-             headers = { X-Set = \"yes\" }\n[[route]]\npath = \"/gone\"\nanswer = 410\n\
+             headers = { X-Set = \"yes\" }\n[[route]]\npath = \"/gone\"\nreturn = 410\n\
              [[route]]\npath = \"/own/\"\nerror_pages = { 404 = \"/a.txt\" }",
         )
         .start();

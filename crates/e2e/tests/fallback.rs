@@ -373,7 +373,7 @@ fn answers_404_without_a_loop_when_the_fallback_is_missing() {
              [[route]]\npath = \"/out\"\nfallback = \"/index.html\"\n\
              [[route]]\npath = \"/all/\"\nfallback = \"/index.html\"\nfallback_for = \"all\"\n\
              [[route]]\npath = \"/all/not/\"\nfallback = false\n\
-             [[route]]\npath = \"/none/\"\nanswer = 404\nfallback = \"/index.html\"\n",
+             [[route]]\npath = \"/none/\"\nreturn = 404\nfallback = \"/index.html\"\n",
         );
     let server = site.start();
     let mut rows = Rows::new();

@@ -243,7 +243,7 @@ fn siege_reports_full_availability() {
 fn does_not_close_a_connection_that_was_just_used() {
     let server = Site::new()
         .file("a.txt", "a")
-        .config("workers = 1\n[limits]\nconnections = 3\n[timeouts]\nroom = \"8s\"")
+        .config("workers = 1\n[limits]\nconnections = 3\n[timeouts]\naccept = \"8s\"")
         .start();
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     let sent_at = Instant::now();
@@ -285,7 +285,7 @@ fn busy(server: &Server, count: usize) -> Vec<Client> {
 #[test]
 fn new_clients_wait_at_capacity_and_then_get_503() {
     for (room, least, most) in [("0s", 0, 3000), ("400ms", 300, 3000), ("1s", 900, 4000)] {
-        let config = format!("workers = 1\n[limits]\nconnections = 2\n[timeouts]\nroom = \"{room}\"");
+        let config = format!("workers = 1\n[limits]\nconnections = 2\n[timeouts]\naccept = \"{room}\"");
         let server = holding_site(&config).start();
         let mut clients = busy(&server, 2);
         for number in 0..3 {
@@ -316,7 +316,7 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
 #[test]
 fn answers_503_to_many_clients_beyond_capacity() {
     let _exclusive = exclusive();
-    let config = "workers = 1\n[limits]\nconnections = 20\n[timeouts]\nroom = \"300ms\"\nhead = \"10m\"";
+    let config = "workers = 1\n[limits]\nconnections = 20\n[timeouts]\naccept = \"300ms\"\nhead = \"10m\"";
     let server = holding_site(config).start_by(command_with_descriptors(256));
     let mut clients = busy(&server, 20);
     let page = Page { path: "/a.txt".to_owned(), contents: vec![Arc::new(b"a".to_vec())] };
@@ -352,7 +352,7 @@ fn reloads_at_capacity() {
 
 #[test]
 fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
-    let config = "workers = 1\n[limits]\nconnections = 2\n[timeouts]\nroom = \"1m\"";
+    let config = "workers = 1\n[limits]\nconnections = 2\n[timeouts]\naccept = \"1m\"";
     let server = holding_site(config).start();
     let mut clients = busy(&server, 2);
     let mut waiting: Vec<Client> = (0..50).map(|_| server.connect()).collect();
@@ -374,8 +374,7 @@ fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
 #[test]
 fn answers_503_to_silent_clients_beyond_capacity() {
     // Silent clients wait among the rejected ones; the others get their responses all the same.
-    let config =
-        "workers = 1\n[limits]\nconnections = 2\nrefusals = 2\n[timeouts]\nroom = \"0s\"\nlinger = \"500ms\"";
+    let config = "workers = 1\n[limits]\nconnections = 2\nrejections = 2\n[timeouts]\naccept = \"0s\"\nlinger = \"500ms\"";
     let server = holding_site(config).start();
     let _inside = busy(&server, 2);
     let mut silent: Vec<Client> = (0..4).map(|_| server.connect()).collect();
@@ -443,7 +442,7 @@ fn dial(server: &Server) -> OwnedFd {
 fn ten_thousand_slow_clients_do_not_delay_others() {
     let _exclusive = exclusive();
     let large = Random::new(33).bytes(1 << 20);
-    let config = "workers = 1\n[limits]\nconnections = 12000\nrefusals = 8\ndisk_threads = 1\nunsent = \"64KiB\"\n[cache]\ndescriptors = 8";
+    let config = "workers = 1\n[limits]\nconnections = 12000\nrejections = 8\ndisk_threads = 1\nunsent = \"64KiB\"\n[cache]\ndescriptors = 8";
     let site = Site::new().file("large", &large).file("small", "small").config(config);
     // One socket each, and a file for every second one.
     let allowed = raise_descriptor_limit();

@@ -395,7 +395,7 @@ fn reads_a_large_body_within_the_limit() {
 
 #[test]
 fn keeps_the_connection_whenever_the_framing_is_certain() {
-    let server = site().config("[[route]]\npath = \"/gone\"\nanswer = 410").start();
+    let server = site().config("[[route]]\npath = \"/gone\"\nreturn = 410").start();
     let etag = server.get("/a.txt").field("etag").expect("files have one").to_owned();
     let mut table = Rows::new();
     for (path, fields, expected) in [

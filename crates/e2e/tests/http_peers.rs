@@ -421,7 +421,7 @@ fn echo_head(stream: &mut UnixStream, _: usize) -> io::Result<()> {
 
 #[test]
 fn forwards_the_path_as_the_routes_read_it() {
-    let server = start(echo_head, "[[route]]\npath = \"/app/admin/\"\nanswer = 403\n");
+    let server = start(echo_head, "[[route]]\npath = \"/app/admin/\"\nreturn = 403\n");
     let mut rows = Rows::new();
     for (target, expected) in [
         ("/app/x", "/app/x"),

@@ -21,7 +21,7 @@ fn exclusive() -> MutexGuard<'static, ()> {
 
 fn site() -> Site {
     let top = "workers = 1\n[[route]]\npath = \"*.cgi\"\ncgi = true\nmax_body = \"10MiB\"";
-    let limits = "[limits]\nconnections = 1000\nrefusals = 8\nunsent = \"64KiB\"\n[timeouts]\ndelay = \"0s\"\nwrite = \"5m\"\nbody = \"5m\"\n\
+    let limits = "[limits]\nconnections = 1000\nrejections = 8\nunsent = \"64KiB\"\n[timeouts]\ndelay = \"0s\"\nwrite = \"5m\"\nbody = \"5m\"\n\
                   [scripts]\nqueue = 2000\nwait = \"5m\"\nprocesses = 8\n[log]\naccess = \"./access.log\"";
     Site::new().file("a.bin", vec![7; 60_000]).config(top).config(limits)
 }

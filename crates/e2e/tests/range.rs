@@ -347,7 +347,7 @@ fn ignores_ranges_for_responses_that_are_not_files() {
         .file("dir/a.txt", "hello\n")
         .file("index/index.html", "<p>index</p>\n")
         .config("listing = true\nerror_pages = { 404 = \"/404.html\" }")
-        .config("[[route]]\npath = \"/old\"\nredirect = \"/new\"\n[[route]]\npath = \"/gone\"\nanswer = 410")
+        .config("[[route]]\npath = \"/old\"\nredirect = \"/new\"\n[[route]]\npath = \"/gone\"\nreturn = 410")
         .start();
     let mut table = Rows::new();
     for (path, status) in [

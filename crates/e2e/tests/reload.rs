@@ -126,7 +126,7 @@ fn reload_changes_hosts_routes_limits_and_types() {
     let rows = [
         ("", a.clone(), "200 text/plain; charset=utf-8 a"),
         ("charset = false", a.clone(), "200 text/plain a"),
-        ("[[route]]\npath = \"/a.txt\"\nanswer = 410", a.clone(), "410"),
+        ("[[route]]\npath = \"/a.txt\"\nreturn = 410", a.clone(), "410"),
         ("types = { txt = \"text/x-other\" }", a.clone(), "200 text/x-other; charset=utf-8 a"),
         ("", get("/b/a.glb", "h"), "200 model/gltf-binary x"),
         ("types = { glb = \"x/y\" }", get("/b/a.glb", "h"), "200 x/y x"),

@@ -135,7 +135,7 @@ fn text_and_json_have_every_count_of_every_worker() {
 
 #[test]
 fn counts_responses_by_class_bytes_and_origin() {
-    let config = "workers = 1\n[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n[[route]]\npath = \"/sorry\"\nanswer = 503\n[cache]\ncheck = \"1m\"\nmissing = \"1m\"";
+    let config = "workers = 1\n[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n[[route]]\npath = \"/sorry\"\nreturn = 503\n[cache]\ncheck = \"1m\"\nmissing = \"1m\"";
     let server = site(config).start();
     let rows = [
         (get("/a.txt"), "status_2xx", 0, 1),
@@ -227,7 +227,7 @@ fn counts_timeouts_by_kind() {
 #[test]
 fn counts_accepted_and_refused_connections() {
     let config =
-        "workers = 1\n[limits]\nconnections = 2\nconnections_per_client = 3\n[timeouts]\nroom = \"0s\"";
+        "workers = 1\n[limits]\nconnections = 2\nconnections_per_client = 3\n[timeouts]\naccept = \"0s\"";
     let server = site(config).start();
     let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     for client in &mut clients {

@@ -122,8 +122,8 @@ impl Disk {
             connections: Semaphore::new(usize::MAX),
             shed: Notify::new(),
             requests_of_device: limits.waiting_for_disks().div_ceil(2),
-            streams: Semaphore::new(limits.streams),
-            half: limits.streams.div_ceil(2),
+            streams: Semaphore::new(limits.body_streams),
+            half: limits.body_streams.div_ceil(2),
             lanes: RefCell::default(),
             closing,
         };
@@ -271,7 +271,7 @@ mod tests {
     const FINE: Device = (2, 0);
 
     fn disk(disk_queue: usize, timeout: u64) -> (Disk, Closing) {
-        let limits = Limits { disk_queue, disk_threads: 4, streams: 4, ..Limits::default() };
+        let limits = Limits { disk_queue, disk_threads: 4, body_streams: 4, ..Limits::default() };
         Disk::new(&limits, Duration::from_secs(timeout))
     }
 

@@ -140,7 +140,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let (limits, cache) = (&site.limits, &site.cache);
     let workers = workers as u64;
     let of_each_worker = |count: usize| (count as u64).saturating_mul(workers);
-    let connections = of_each_worker(limits.connections.saturating_add(limits.refusals));
+    let connections = of_each_worker(limits.connections.saturating_add(limits.rejections));
     let path = limits.head.target as u64;
     let listing_entries = match any_route(site, |route| route.files.listing == Listing::On) {
         true => limits.listing_entries as u64,
@@ -158,7 +158,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "answers made while they are sent",
             each: inflates.max(listing_entries.saturating_mul(LISTING_ENTRY)),
-            count: of_each_worker(limits.streams),
+            count: of_each_worker(limits.body_streams),
         },
         Use {
             what: "listings being read",
@@ -206,7 +206,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
     let mut uses = vec![
         line("connections: sockets", 1, site.limits.connections),
         line("files being sent: one for two connections", 1, site.limits.connections / 2),
-        line("connections that are being refused", 1, site.limits.refusals),
+        line("connections that are being refused", 1, site.limits.rejections),
         line("files that the cache keeps open", 1, site.cache.descriptors),
         line("disk threads", DISK_DESCRIPTORS, site.limits.disk_threads),
         line("listeners, and their spares", 2, site.listeners.len()),
@@ -256,7 +256,7 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     }
     let fixed = {
         let mut bare = site.clone();
-        (bare.limits.connections, bare.limits.refusals) = (0, 0);
+        (bare.limits.connections, bare.limits.rejections) = (0, 0);
         (bare.limits.disk_threads, bare.cache.descriptors) = (0, 0);
         bare.scripts.processes = 0;
         total(&descriptors(&bare, workers))
@@ -264,12 +264,12 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     let share = usize::try_from(allowed.saturating_sub(fixed)).unwrap_or(usize::MAX) / workers.max(1);
     let lower = |limit: &mut usize, most: usize| *limit = (*limit).min(most.max(1));
     lower(&mut site.limits.disk_threads, share / 12);
-    lower(&mut site.limits.refusals, share / 16);
+    lower(&mut site.limits.rejections, share / 16);
     lower(&mut site.cache.descriptors, share / 8);
     lower(&mut site.scripts.processes, share.saturating_mul(workers) / 32);
     let beyond = scripts(site, workers as u64).saturating_sub(workers as u64) * SCRIPT_DESCRIPTORS;
     let others = site.limits.disk_threads * DISK_DESCRIPTORS as usize
-        + site.limits.refusals
+        + site.limits.rejections
         + site.cache.descriptors
         + (beyond as usize).div_ceil(workers.max(1));
     // With the files that they are sent: whoever is sent the same file shares it.
@@ -304,7 +304,7 @@ mod tests {
     fn site() -> Site {
         let mut site = Site::folder("/srv".into(), Vec::new());
         site.limits.connections = 100;
-        site.limits.refusals = 5;
+        site.limits.rejections = 5;
         site.limits.disk_threads = 2;
         site.limits.disk_queue = 10;
         site.limits.listing_entries = 1000;

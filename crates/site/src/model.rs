@@ -168,7 +168,7 @@ pub enum Action {
     /// Another path of the same host, looked up again (at most [`crate::plan::MAX_REWRITES`] times).
     Rewrite { to: Template },
     /// Nothing but a status and its error page.
-    Answer(Status),
+    Return(Status),
 }
 
 #[derive(Debug, Clone)]
@@ -235,7 +235,7 @@ pub struct Limits {
     /// Connections of one client address, over all workers. 0: no limit.
     pub connections_per_client: usize,
     /// Connections per worker that are being told that there is no room.
-    pub refusals: usize,
+    pub rejections: usize,
     /// Requests on one connection; then it is closed. 0: no limit.
     pub requests: u32,
     pub head: taipan_http::head::Limits,
@@ -248,7 +248,7 @@ pub struct Limits {
     /// Requests that may wait for a disk, per worker; more are 503. See also `waiting_for_disks`.
     pub disk_queue: usize,
     /// Answers per worker that are made while they are sent: huge listings, and inflated files.
-    pub streams: usize,
+    pub body_streams: usize,
     /// Bytes that may wait in the kernel for one client beside those on their way (`tcp(7)`,
     /// TCP_NOTSENT_LOWAT). 0: as many as the kernel likes.
     pub unsent: u64,
@@ -272,7 +272,7 @@ pub struct Timeouts {
     /// For what runs when another configuration or program takes over.
     pub reload: Duration,
     /// For a new connection when all are taken: 503 then.
-    pub room: Duration,
+    pub accept: Duration,
     /// How late a worker's loop may be before it sheds requests. Zero: it never does.
     pub delay: Duration,
 }
@@ -486,7 +486,7 @@ impl Host {
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.routes.iter().filter_map(|route| match &route.action {
             Action::Files { root, .. } => Some(root.as_path()),
-            Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Answer(_) => {
+            Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Return(_) => {
                 None
             }
         })
@@ -575,14 +575,14 @@ impl Default for Limits {
         Limits {
             connections: 16_384,
             connections_per_client: 0,
-            refusals: 64,
+            rejections: 64,
             requests: 0,
             head: taipan_http::head::Limits::default(),
             body: 1024 * 1024,
             min_rate: 500,
             disk_threads: 8,
             disk_queue: 1024,
-            streams: 64,
+            body_streams: 64,
             unsent: 0,
             generations: 16,
             listing_entries: 10_000,
@@ -601,7 +601,7 @@ impl Default for Timeouts {
             disk: Duration::from_secs(30),
             shutdown: Duration::from_secs(30),
             reload: Duration::from_secs(3600),
-            room: Duration::from_secs(1),
+            accept: Duration::from_secs(1),
             delay: Duration::from_millis(100),
         }
     }

@@ -169,7 +169,7 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
             PlannedAction::Redirect(RedirectPlan { status: *status, host, to, pattern, path })
         }
         Action::Rewrite { .. } => PlannedAction::Status(Status::INTERNAL_SERVER_ERROR, Cause::Rewrite),
-        Action::Answer(status) => PlannedAction::Status(*status, Cause::Route),
+        Action::Return(status) => PlannedAction::Status(*status, Cause::Route),
     };
     Plan { route, walk: scripts, action }
 }
@@ -351,7 +351,7 @@ mod tests {
             ("/downloads/", files_in("/mnt/files", 1)),
             ("/a/b/", files_in("/mnt/b", 2)),
             ("/other/", files_in("/mnt/other", 0)),
-            ("/gone", Action::Answer(Status::new(410).unwrap())),
+            ("/gone", Action::Return(Status::new(410).unwrap())),
             ("/one", rewrite("/two")),
             ("/two", rewrite("/downloads/x y")),
             ("/loop", rewrite("/loop")),

@@ -635,7 +635,7 @@ mod tests {
         let default = Site::folder("/srv".into(), Vec::new()).hosts[0].routes.default.clone();
         let route = |pattern: &&str| {
             let pattern = Pattern::parse(pattern).unwrap();
-            Route { pattern, action: Action::Answer(Status::NOT_FOUND), ..default.clone() }
+            Route { pattern, action: Action::Return(Status::NOT_FOUND), ..default.clone() }
         };
         Routes::new(default.clone(), patterns.iter().map(route).collect())
     }

@@ -15,7 +15,7 @@ use crate::{CLIENTS, SECOND};
 
 const BROWSED: &str = "workers = 1\nlisting = true\n";
 /// A long timeout for the disk, so that no client gets 503, and no warning about the delay.
-pub const LONG_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nstreams = 1000\n";
+pub const LONG_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nbody_streams = 1000\n";
 const FAST_REQUESTS: usize = 200;
 /// How much longer 99 of 100 requests for fast files may take than on a server without a slow disk.
 const AT_ONCE: Duration = Duration::from_millis(20);

@@ -135,7 +135,7 @@ const FLOODS: [(Call, &str, usize); 5] = [
 fn requests_for_a_hung_disk_leave_connections_for_others() {
     raise_descriptor_limit();
     one_by_one(&FLOODS, |&(call, path, connections)| {
-        let limits = format!("[limits]\nconnections = {connections}\nstreams = 1000\n");
+        let limits = format!("[limits]\nconnections = {connections}\nbody_streams = 1000\n");
         let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         fixture.disk.slow_down(call, Hanging);

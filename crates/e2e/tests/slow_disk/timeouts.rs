@@ -14,7 +14,7 @@ use crate::{CLIENTS, SECOND};
 
 /// Nothing is cached, so that anything still held is a leak.
 const SHORT_DISK_TIMEOUT: &str =
-    "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nstreams = 1000\n[cache]\nentries = 0\n";
+    "[timeouts]\ndisk = \"1s\"\ndelay = 0\n[limits]\nbody_streams = 1000\n[cache]\nentries = 0\n";
 
 #[test]
 fn answers_503_after_the_disk_timeout_and_frees_everything() {
@@ -83,7 +83,7 @@ fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
     in_parallel(&LEFT, |&(call, path, manner)| {
         // One device may use half of the queue, and its root is looked up as well. No request is shed on a
         // busy machine.
-        let limits = format!("[limits]\nstreams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
+        let limits = format!("[limits]\nbody_streams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
         let config = format!("[timeouts]\ndisk = \"1m\"\ndelay = 0\n{limits}");
         let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
         let mut waiting = fixture.have_wait(call, Hanging, path)?;

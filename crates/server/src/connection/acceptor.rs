@@ -85,8 +85,8 @@ impl Acceptor {
     pub fn new(site: &Site) -> Acceptor {
         Acceptor {
             at_capacity: Cell::new(false),
-            room_timeout: site.timeouts.room,
-            refusals: Semaphore::new(site.limits.refusals),
+            room_timeout: site.timeouts.accept,
+            refusals: Semaphore::new(site.limits.rejections),
             refused: Leaving::default(),
             lingering: Leaving::default(),
             open: Cell::new(0),

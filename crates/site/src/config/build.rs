@@ -179,9 +179,9 @@ fn limits(top: &Section) -> Limits {
     set("fields", &mut limits.head.fields);
     set("disk_threads", &mut limits.disk_threads);
     set("disk_queue", &mut limits.disk_queue);
-    set("streams", &mut limits.streams);
+    set("body_streams", &mut limits.body_streams);
     set("connections_per_client", &mut limits.connections_per_client);
-    set("refusals", &mut limits.refusals);
+    set("rejections", &mut limits.rejections);
     set("generations", &mut limits.generations);
     set("listing_entries", &mut limits.listing_entries);
     set_size("head", &mut limits.head.head);
@@ -206,7 +206,7 @@ fn timeouts(top: &Section) -> Timeouts {
     set("disk", &mut timeouts.disk);
     set("shutdown", &mut timeouts.shutdown);
     set("reload", &mut timeouts.reload);
-    set("room", &mut timeouts.room);
+    set("accept", &mut timeouts.accept);
     set("delay", &mut timeouts.delay);
     timeouts
 }

@@ -24,7 +24,7 @@ use crate::upstream::Upstream;
 /// The keys of which a host needs one, for something to answer with.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
-const ACTIONS: [&str; 6] = ["root", "alias", "application", "redirect", "rewrite", "answer"];
+const ACTIONS: [&str; 6] = ["root", "alias", "application", "redirect", "rewrite", "return"];
 /// Statuses of errors that are incomplete without a field that a route cannot give them.
 const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
 const DEFAULT_REDIRECT: u64 = 302;
@@ -37,7 +37,7 @@ pub fn hosts(
     format: LogFormat,
     upstreams: &[Upstream],
 ) -> Option<Hosts> {
-    let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Answer(Status::NOT_FOUND)) };
+    let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::first_environment());
     let base = Base {
         route: settle(top, Pattern::EVERYTHING, &nothing, upstreams),
@@ -269,7 +269,7 @@ fn gives_action(prefix: &Route, pattern: &Pattern, base: &Base<'_>) -> bool {
     }
     match prefix.action {
         Action::Files { .. } => true,
-        Action::Upstream(_) | Action::Redirect { .. } | Action::Answer(_) => {
+        Action::Upstream(_) | Action::Redirect { .. } | Action::Return(_) => {
             matches!(pattern, Pattern::Glob(_))
         }
         Action::Rewrite { .. } => false,
@@ -381,7 +381,7 @@ fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Actio
     };
     if section.has("status") && entry.key != "redirect" {
         let what = "\"status\" is for a redirect";
-        section.errors.add(section.place_of("status"), what, "use answer = STATUS, or add a redirect");
+        section.errors.add(section.place_of("status"), what, "use return = STATUS, or add a redirect");
     }
     match entry.key.as_str() {
         "root" => Some(Action::Files { root: section.path("root")?, strip: 0 }),
@@ -395,7 +395,7 @@ fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Actio
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)
         }
         "rewrite" => rewrite(section, pattern, section.text("rewrite")?.value, &entry.place),
-        _ => answer(section),
+        _ => returned(section),
     }
 }
 
@@ -406,11 +406,11 @@ fn is_action(entry: &Entry) -> bool {
 fn inherited_action(section: &Section, base: &Route) -> Option<Action> {
     if section.has("status") {
         let what = "\"status\" is for a redirect";
-        section.errors.add(section.place_of("status"), what, "use answer = STATUS, or add a redirect");
+        section.errors.add(section.place_of("status"), what, "use return = STATUS, or add a redirect");
     }
-    if let Action::Answer(_) = base.action {
+    if let Action::Return(_) = base.action {
         let what = "this route has nothing to answer with, as its host has no root";
-        let what_to_do = "add root, alias, redirect, rewrite or answer to it, or a root to the host";
+        let what_to_do = "add root, alias, redirect, rewrite or return to it, or a root to the host";
         section.errors.add(section.place(), what, what_to_do);
         return None;
     }
@@ -430,14 +430,14 @@ fn alias(section: &Section, pattern: &Pattern) -> Option<Action> {
     }
 }
 
-fn answer(section: &Section) -> Option<Action> {
-    let code = section.count("answer")?;
+fn returned(section: &Section) -> Option<Action> {
+    let code = section.count("return")?;
     if INCOMPLETE.contains(&code) {
-        let what = format!("\"answer\" cannot be {code}, which needs a field of its own");
-        section.errors.add(section.place_of("answer"), what, "use 403 or 404");
+        let what = format!("\"return\" cannot be {code}, which needs a field of its own");
+        section.errors.add(section.place_of("return"), what, "use 403 or 404");
         return None;
     }
-    u16::try_from(code).ok().and_then(Status::new).map(Action::Answer)
+    u16::try_from(code).ok().and_then(Status::new).map(Action::Return)
 }
 
 /// `given`: the number, if one was.

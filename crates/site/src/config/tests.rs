@@ -5,7 +5,7 @@ use taipan_http::status::Status;
 
 use taipan_http::target::{SafePath, Scheme};
 
-use super::keys::{self, Initial, Key, Kind, Scope};
+use super::keys::{self, Key, KeyDefault, Kind, Scope};
 use super::*;
 use crate::address::Address;
 use crate::model::*;
@@ -161,7 +161,7 @@ fn each_key() -> impl Iterator<Item = (Scope, &'static Key)> {
 #[test]
 fn every_default_is_what_counts_without_the_key() {
     for (scope, key) in each_key() {
-        let Initial::Value(value) = key.initial else { continue };
+        let KeyDefault::Value(value) = key.default else { continue };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, value)));
         assert_eq!(stated, printed(&file_with(key, scope, "")), "{} in {}", key.name, scope.name());
     }
@@ -190,11 +190,11 @@ fn every_key_is_of_one_chapter_and_one_kind() {
     for (scope, key) in each_key() {
         let same = keys::of(scope).filter(|other| other.name == key.name).count();
         assert_eq!(same, 1, "{} in {}", key.name, scope.name());
-        assert!(manual().contains(&format!("\n{}", key.meaning)), "{}", key.name);
-        assert!(key.meaning.ends_with('.'), "{}", key.name);
+        assert!(manual().contains(key.text), "{}", key.name);
+        assert!(key.text.ends_with('.'), "{}", key.name);
     }
     let headings = manual().matches("\n### `").count();
-    let keys: std::collections::BTreeSet<_> = each_key().map(|(_, key)| key.meaning).collect();
+    let keys: std::collections::BTreeSet<_> = each_key().map(|(_, key)| std::ptr::from_ref(key)).collect();
     assert_eq!(headings, keys.len());
 }
 
@@ -243,18 +243,18 @@ fn an_unknown_key_is_named_with_the_nearest_one() {
 #[test]
 fn says_what_exists_in_place_of_a_key_of_another_server() {
     for (name, scope, expected) in [
-        ("tls", Scope::Top, "there is no TLS yet"),
-        ("ssl_certificate", Scope::Host, "there is no TLS yet"),
-        ("auth", Scope::Route, "\"authorizer\" asks a FastCGI application"),
-        ("auth_basic", Scope::Host, "\"authorizer\" asks a FastCGI application"),
+        ("tls", Scope::Top, "TLS is not supported yet"),
+        ("ssl_certificate", Scope::Host, "TLS is not supported yet"),
+        ("auth", Scope::Route, "with \"authorizer\" a FastCGI application decides"),
+        ("auth_basic", Scope::Host, "with \"authorizer\" a FastCGI application decides"),
         ("gzip", Scope::Top, "\"precompressed\" sends FILE.gz"),
         ("proxy_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
-        ("return", Scope::Route, "use \"answer\" = STATUS"),
-        ("try_files", Scope::Route, "use \"fallback\", the path that answers"),
+        ("respond", Scope::Route, "use \"return\" = STATUS"),
+        ("try_files", Scope::Route, "use \"fallback\", the path that responds"),
         ("set_real_ip_from", Scope::Top, "use \"trusted_proxies\""),
         ("access_log", Scope::Top, "use \"log\": its access"),
         ("worker_processes", Scope::Top, "use \"workers\""),
-        ("limit_req", Scope::Route, "there is no throttling"),
+        ("limit_req", Scope::Route, "throttling is not supported"),
         ("deny", Scope::Route, "use a firewall"),
         ("daemon", Scope::Top, "stays in the foreground"),
     ] {
@@ -547,7 +547,7 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
         &["site.toml:3: \"names\" is empty; expected at least one name, or no such key"],
     );
     check(
-        "listen = \"0.0.0.0:80\"\n[[host]]\nroot = \"/\"\n[[route]]\npath = \"/a\"\nanswer = 403",
+        "listen = \"0.0.0.0:80\"\n[[host]]\nroot = \"/\"\n[[route]]\npath = \"/a\"\nreturn = 403",
         &[
             "site.toml:3: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
             "site.toml:4: these routes are for the top level, which has no root; write [[host.route]] behind the host that they are for, or add a root or a route for \"/\"",
@@ -616,7 +616,7 @@ fn a_route_does_one_thing() {
         root = "/mnt"
         [[route]]
         path = "/gone"
-        answer = 410
+        return = 410
         [[route]]
         path = "/app/index.html"
         listing = true
@@ -703,7 +703,7 @@ fn globs_and_prefixes_make_a_bounded_number_of_routes() {
 #[test]
 fn a_route_that_could_not_work_is_refused() {
     let check_route = |lines: &str, expected: &[&str]| check_after(&format!("[[route]]\n{lines}"), expected);
-    check_route("answer = 403", &["site.toml:3: a route has no path; add path = \"/…\""]);
+    check_route("return = 403", &["site.toml:3: a route has no path; add path = \"/…\""]);
     check_route("path = \"a\"", &["site.toml:4: \"a\" is not a path pattern; begin it with a slash"]);
     check_route(
         "path = \"/a/\"\nalias = \"/x\"\nroot = \"/y\"",
@@ -721,15 +721,15 @@ fn a_route_that_could_not_work_is_refused() {
     );
     check_route(
         "path = \"/a\"\nstatus = 301",
-        &["site.toml:5: \"status\" is for a redirect; use answer = STATUS, or add a redirect"],
+        &["site.toml:5: \"status\" is for a redirect; use return = STATUS, or add a redirect"],
     );
     check_route(
-        "path = \"/a\"\nanswer = 401",
-        &["site.toml:5: \"answer\" cannot be 401, which needs a field of its own; use 403 or 404"],
+        "path = \"/a\"\nreturn = 401",
+        &["site.toml:5: \"return\" cannot be 401, which needs a field of its own; use 403 or 404"],
     );
     check_route(
-        "path = \"/a\"\nanswer = 200",
-        &["site.toml:5: \"answer\" cannot be 200; expected an integer from 400 to 599"],
+        "path = \"/a\"\nreturn = 200",
+        &["site.toml:5: \"return\" cannot be 200; expected an integer from 400 to 599"],
     );
     check_route(
         "path = \"/a\"\nredirect = \"/b/$rest\"",
@@ -764,7 +764,7 @@ fn a_route_that_could_not_work_is_refused() {
     check(
         "listen = \"0.0.0.0:80\"\n[[route]]\npath = \"/a\"",
         &[
-            "site.toml:2: this route has nothing to answer with, as its host has no root; add root, alias, redirect, rewrite or answer to it, or a root to the host",
+            "site.toml:2: this route has nothing to answer with, as its host has no root; add root, alias, redirect, rewrite or return to it, or a root to the host",
         ],
     );
     let many: String = (0..=1000).map(|n| format!("\"/{n}\" = \"/\"\n")).collect();
@@ -936,7 +936,7 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
         "site.toml:5: \"interpreter\" and cgi = false exclude each other; remove one of them",
     );
     route(
-        "cgi = true\nanswer = 410",
+        "cgi = true\nreturn = 410",
         "site.toml:5: \"cgi\" is for a route that has files; give it a root or an alias, or its host a root",
     );
     route(
@@ -1156,7 +1156,7 @@ fn files_that_include_each_other_come_to_an_end() {
 #[test]
 fn all_errors_of_a_file_are_reported_and_not_endlessly_many() {
     check_after(
-        "a = 1\nworkers = 0\n[[route]]\npath = \"x\"\nanswer = 1\n[timeouts]\nidle = 0",
+        "a = 1\nworkers = 0\n[[route]]\npath = \"x\"\nreturn = 1\n[timeouts]\nidle = 0",
         &[
             "site.toml:3: unknown key \"a\"; remove it; the manual lists every key",
             "site.toml:4: \"workers\" cannot be 0; expected an integer from 1 to 1024",
@@ -1170,9 +1170,9 @@ fn all_errors_of_a_file_are_reported_and_not_endlessly_many() {
 
 #[test]
 fn a_route_for_every_path_replaces_the_root() {
-    let site = site("[[route]]\npath = \"/\"\nanswer = 503");
+    let site = site("[[route]]\npath = \"/\"\nreturn = 503");
     let route = site.hosts[0].routes.iter().next().unwrap();
-    assert_eq!(route.action, Action::Answer(Status::SERVICE_UNAVAILABLE));
+    assert_eq!(route.action, Action::Return(Status::SERVICE_UNAVAILABLE));
 }
 
 proptest::proptest! {

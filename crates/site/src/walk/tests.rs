@@ -195,7 +195,7 @@ fn a_glob_takes_from_a_prefix_what_it_does_not_say() {
          [[route]]\npath = \"*.css\"\ncache_control = \"no-cache\"\n\
          [[route]]\npath = \"*.own\"\nroot = \"/own\"\ncgi = true\n\
          [[route]]\npath = \"/wiki/\"\nalias = \"/usr/wiki\"\n\
-         [[route]]\npath = \"/wiki/conf/\"\nanswer = 403\n\
+         [[route]]\npath = \"/wiki/conf/\"\nreturn = 403\n\
          [[route]]\npath = \"/wiki/one\"\ninterpreter = \"/bin/one\"\n\
          [[route]]\npath = \"/wiki/conf/open.php\"\n\
          [[route]]\npath = \"/cgi/\"\nalias = \"/lib/cgi\"\ncgi = true\n\
@@ -376,7 +376,7 @@ fn an_error_ends_a_walk() {
 #[test]
 fn path_info_is_translated_as_a_path_of_its_own() {
     let site =
-        site("[[route]]\npath = \"/files/\"\nalias = \"/mnt\"\n[[route]]\npath = \"/x\"\nanswer = 410");
+        site("[[route]]\npath = \"/files/\"\nalias = \"/mnt\"\n[[route]]\npath = \"/x\"\nreturn = 410");
     let host = site.hosts.at(0);
     for (path_info, expected) in [
         ("/a/b", Some("/www/a/b")),

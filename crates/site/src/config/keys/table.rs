@@ -1,0 +1,1240 @@
+//! Every key of the configuration, in the order of the manual.
+
+use std::time::Duration;
+
+use taipan_http::head::MAX_FIELDS;
+
+use super::KeyDefault::{Required, Value, Words};
+use super::{Chapter, Key, Kind, Scope};
+
+const DAY: u64 = 86_400;
+
+const fn time(min_ms: u64, max_s: u64) -> Kind {
+    Kind::Time { min: Duration::from_millis(min_ms), max: Duration::from_secs(max_s) }
+}
+
+const fn count(min: u64, max: u64) -> Kind {
+    Kind::Count { min, max }
+}
+
+const fn size(min: u64, max: u64) -> Kind {
+    Kind::Size { min, max }
+}
+
+pub static CHAPTERS: &[Chapter] = &[
+    Chapter {
+        title: "The server",
+        intro: "At the top level, before the first section.",
+        scopes: &[Scope::Top],
+        keys: &[
+            Key {
+                name: "listen",
+                kind: Kind::Texts,
+                default: Required,
+                example: "[\"127.0.0.1:8080\", \"[::1]:8080\", \"unix:/run/taipan.sock\"]",
+                text: "The addresses on which the server accepts connections. Each is an IP address and a port, or `unix:` \
+                       and the path of a socket. Names are not looked up. With port 0 the system chooses a port. `[]` is \
+                       for a program whose sockets are passed to it, as systemd does.",
+            },
+            Key {
+                name: "trusted_proxies",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"10.0.0.0/8\", \"unix\"]",
+                text: "The proxies whose `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded`, decide the client's \
+                       address, the scheme and the host. Entries are IP addresses, networks, and `unix` for every \
+                       connection to a Unix socket. Requests from other peers lose these fields. See [Behind a \
+                       proxy](http.md#behind-a-proxy).",
+            },
+            Key {
+                name: "workers",
+                kind: count(1, 1024),
+                default: Words("one for each core that the process may use"),
+                example: "4",
+                text: "The number of event loops that share the connections. Each has its own cache and its own limits.",
+            },
+            Key {
+                name: "user",
+                kind: Kind::Text,
+                default: Words("the user who starts the server; for root, `taipan`, if there is such a user"),
+                example: "\"www-data\"",
+                text: "The user that the server becomes after it has bound its addresses, when root starts it. Without \
+                       this key and without a user `taipan`, the server does not run as root. `user = \"root\"` overrides \
+                       that.",
+            },
+            Key {
+                name: "group",
+                kind: Kind::Text,
+                default: Words("the first group of `user`"),
+                example: "\"www-data\"",
+                text: "The group that the server becomes with `user`.",
+            },
+            Key {
+                name: "pid_file",
+                kind: Kind::Path,
+                default: Words("none"),
+                example: "\"/run/taipan/taipan.pid\"",
+                text: "A file with the process ID of the server while it runs. When root starts the server, it rejects a \
+                       folder that another user can write, because signals go to the process that the file names.",
+            },
+            Key {
+                name: "chroot",
+                kind: Kind::Path,
+                default: Words("none"),
+                example: "\"/srv\"",
+                text: "A folder that the serving process cannot leave. It needs root at the start, and every root must be \
+                       beneath it. The server opens logs, the pid file and sockets before, by their paths outside.",
+            },
+            Key {
+                name: "sandbox",
+                kind: Kind::Choice(&["on", "off", "required"]),
+                default: Value("\"on\""),
+                example: "\"required\"",
+                text: "Whether the serving process gives up what it does not need: capabilities, new privileges, files \
+                       outside of the roots, and most system calls. With `on`, the server logs once what the kernel lacks, \
+                       and does without it. With `required`, it does not start then.",
+            },
+            Key {
+                name: "server_header",
+                kind: Kind::TextOrFalse,
+                default: Value("\"taipan\""),
+                example: "false",
+                text: "The value of the field `Server` in every response. `false` leaves the field out. The names of hosts \
+                       are `names`.",
+            },
+            Key {
+                name: "include",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "[\"hosts/*.toml\"]",
+                text: "Further files, whose keys count as if they stood in this file. Paths are relative to this file's \
+                       folder. `*` and `?` match as in a shell, and the files are read in ascending order. Sections of the \
+                       same name become one; `[[host]]` and `[[route]]` follow each other. Any other key that stands in two \
+                       files is an error. A file has at most 1 MiB, and files include files at most eight levels deep.",
+            },
+            Key {
+                name: "host",
+                kind: Kind::Tables(Scope::Host),
+                default: Words("none"),
+                example: "[[host]]\nnames = [\"example.org\", \"*.example.org\"]\nroot = \"/srv/example\"",
+                text: "A further host, with its own names, root and routes. It inherits other settings from the top level. \
+                       If the top level has no root, routes, redirects or rewrites of its own, the first host is the \
+                       default host.",
+            },
+            Key {
+                name: "limits",
+                kind: Kind::Section(Scope::Limits),
+                default: Words("every limit has its own"),
+                example: "[limits]\nconnections = 500",
+                text: "Counts and sizes.",
+            },
+            Key {
+                name: "timeouts",
+                kind: Kind::Section(Scope::Timeouts),
+                default: Words("every timeout has its own"),
+                example: "[timeouts]\nidle = \"15s\"",
+                text: "Durations.",
+            },
+            Key {
+                name: "cache",
+                kind: Kind::Section(Scope::Cache),
+                default: Words("every key has its own"),
+                example: "[cache]\nbytes = \"64MiB\"",
+                text: "The open-file cache of each worker.",
+            },
+            Key {
+                name: "application",
+                kind: Kind::Tables(Scope::Application),
+                default: Words("none"),
+                example: "[[application]]\nname = \"app\"\naddress = \"unix:/run/app.sock\"",
+                text: "A program that responds to the requests of the routes that name it. A site has at most 64.",
+            },
+            Key {
+                name: "scripts",
+                kind: Kind::Section(Scope::Scripts),
+                default: Words("every key has its own"),
+                example: "[scripts]\nprocesses = 16\ntotal = \"5m\"",
+                text: "How many scripts run at the same time, for how long, and with which resources.",
+            },
+            Key {
+                name: "log",
+                kind: Kind::Section(Scope::Log),
+                default: Words("errors and warnings to the standard error stream"),
+                example: "[log]\naccess = \"/var/log/taipan/access.log\"",
+                text: "The access log and the error log.",
+            },
+        ],
+    },
+    Chapter {
+        title: "Hosts",
+        intro: "At the top level for the default host, and in each `[[host]]`.",
+        scopes: &[Scope::Top, Scope::Host],
+        keys: &[
+            Key {
+                name: "root",
+                kind: Kind::Path,
+                default: Words("none; a host without a root needs routes, redirects or rewrites"),
+                example: "\"/srv/www\"",
+                text: "The folder whose files are served. A relative path begins in the folder of the file that has this \
+                       key. The server opens nothing outside of this folder, except through links that `symlinks` allows. \
+                       Not inherited.",
+            },
+            Key {
+                name: "names",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "[\"example.net\", \"*.example.net\"]",
+                text: "The names of the host, without port. `*.example.org` stands for every name below `example.org`, but \
+                       not for that name itself. A name precedes a wildcard, and a longer wildcard precedes a shorter one. \
+                       A request for a name that no host has goes to the default host. Every other host needs names. Not \
+                       inherited.",
+            },
+            Key {
+                name: "redirects",
+                kind: Kind::Pairs(
+                    "a table of `pattern = target` or `pattern = { to = target, status = 301 }`",
+                ),
+                default: Words("none"),
+                example: "{ \"/old\" = \"/new\", \"/blog/\" = { to = \"https://blog.example.org/$rest$query\", status = 301 } }",
+                text: "Redirects in short form: see `redirect`. Not inherited.",
+            },
+            Key {
+                name: "rewrites",
+                kind: Kind::Pairs("a table of `pattern = path`"),
+                default: Words("none"),
+                example: "{ \"/favicon.ico\" = \"/images/icon.ico\" }",
+                text: "Rewrites in short form: see `rewrite`. Not inherited.",
+            },
+            Key {
+                name: "route",
+                kind: Kind::Tables(Scope::Route),
+                default: Words("none"),
+                example: "[[route]]\npath = \"/private/\"\nreturn = 403",
+                text: "The settings of some paths. In a host, write `[[host.route]]`. A host has at most 1000 routes, \
+                       including its redirects and rewrites. `[[route]]` always belongs to the top level, wherever it \
+                       stands. Not inherited.",
+            },
+        ],
+    },
+    Chapter {
+        title: "Further hosts",
+        intro: "Only in `[[host]]`.",
+        scopes: &[Scope::Host],
+        keys: &[
+            Key {
+                name: "default",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Makes this host the default one, in place of the first host or the top level.",
+            },
+            Key {
+                name: "access_log",
+                kind: Kind::Sink,
+                default: Words("the `access` of `[log]`"),
+                example: "\"/var/log/taipan/example.log\"",
+                text: "The host's own access log, in the format of `[log]`.",
+            },
+        ],
+    },
+    Chapter {
+        title: "Routes",
+        intro: "In `[[route]]`, or in `[[host.route]]` after the host that it belongs to.",
+        scopes: &[Scope::Route],
+        keys: &[
+            Key {
+                name: "path",
+                kind: Kind::Text,
+                default: Required,
+                example: "\"/downloads/\"",
+                text: "The pattern of the paths that the route matches. `/a/b` is that path alone. `/a/` is a prefix: the \
+                       folder and everything below it. With wildcards it is a glob: `*` and `?` match within a segment, \
+                       `**` matches across slashes, and `/**/` matches any number of segments, also none. A glob without a \
+                       slash, such as `*.css`, matches the last segment at any depth. An exact path precedes a glob, the \
+                       first matching glob precedes a prefix, and the longest prefix precedes shorter ones. A glob takes \
+                       settings that it does not have from the longest prefix around it: see \
+                       [Scripts](scripts.md#patterns-below-a-prefix). Patterns are written decoded: `/a b`, not `/a%20b`. \
+                       The path `/` replaces the root of the host.",
+            },
+            Key {
+                name: "root",
+                kind: Kind::Path,
+                default: Words("that of the prefix around a glob or a path, or else the root of the host"),
+                example: "\"/mnt/other\"",
+                text: "Another root for these paths: with `/mnt/other`, `/a/x` is `/mnt/other/a/x`. A route has at most \
+                       one of `root`, `alias`, `application`, `redirect`, `rewrite` and `return`. With none of them it only \
+                       changes settings.",
+            },
+            Key {
+                name: "alias",
+                kind: Kind::Path,
+                default: Words("none"),
+                example: "\"/mnt/files\"",
+                text: "A folder for the rest of the path: with `path = \"/a/\"`, `/a/x` is `/mnt/files/x`. The pattern \
+                       must be a prefix.",
+            },
+            Key {
+                name: "redirect",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"https://example.org$path$query\"",
+                text: "The URL or path to which the client is redirected. `$path` is the whole path with its slash. \
+                       `$rest` is the path behind the pattern's prefix, without a slash in front. `$query` is the query \
+                       with its question mark, or empty. `$host` is the requested host without port. `$scheme` is `http` or \
+                       `https`. `$$` is a dollar sign, and `${rest}x` separates a name from the letters behind it. Values \
+                       are percent-encoded.",
+            },
+            Key {
+                name: "status",
+                kind: count(301, 308),
+                default: Value("302"),
+                example: "308",
+                text: "The status of the redirect: 301, 302, 303, 307 or 308. Browsers remember 301 and 308, so a mistake \
+                       there cannot be taken back. 307 and 308 keep the method.",
+            },
+            Key {
+                name: "rewrite",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"/releases/latest/$rest\"",
+                text: "Another path of the same host, whose route decides the response. It is written decoded, with \
+                       `$path` and `$rest` as in `redirect`. After ten rewrites of one request the response is 500.",
+            },
+            Key {
+                name: "return",
+                kind: count(400, 599),
+                default: Words("none"),
+                example: "410",
+                text: "Responds with this status and its error page. 401, 405, 407, 416 and 426 are not possible, because \
+                       they need fields of their own.",
+            },
+            Key {
+                name: "cgi",
+                kind: Kind::Flag,
+                default: Words("true with `interpreter`, false without"),
+                example: "true",
+                text: "Whether the server runs the files of the route by CGI/1.1 (RFC 3875) instead of sending them. With \
+                       a prefix as path, all files in that folder are scripts. With a glob such as `*.cgi`, the files that \
+                       match are scripts. The part of the path behind a script is its PATH_INFO. A script must be \
+                       executable. See [Scripts](scripts.md).",
+            },
+            Key {
+                name: "interpreter",
+                kind: Kind::Text,
+                default: Words("none: the files are programs, or name an interpreter in their first line"),
+                example: "\"/usr/bin/php-cgi\"",
+                text: "The program that runs the files of the route, with the path of the file as its only argument; or \
+                       the name of an `[[application]]` that runs them. Such a file must be readable, but need not be \
+                       executable.",
+            },
+            Key {
+                name: "application",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"app\"",
+                text: "The name of the `[[application]]` that responds for every path of the route. With a prefix as path, \
+                       the prefix is its SCRIPT_NAME and the rest is PATH_INFO. To have it run the files of the route, name \
+                       it as `interpreter`.",
+            },
+            Key {
+                name: "script_processes",
+                kind: count(1, 100_000),
+                default: Words("the `processes` of `[scripts]`"),
+                example: "4",
+                text: "How many scripts of this route run at the same time. Further requests wait, as for `processes`.",
+            },
+            Key {
+                name: "user",
+                kind: Kind::Text,
+                default: Words("the `user` of the prefix around a glob, or else of `[scripts]`"),
+                example: "\"blog\"",
+                text: "The account of the route's scripts, by name or number. It needs a server that root starts. A prefix \
+                       with a `root` or an `alias` can name the account for globs that select its scripts.",
+            },
+            Key {
+                name: "group",
+                kind: Kind::Text,
+                default: Words("the first group of the `user` beside it"),
+                example: "\"blog\"",
+                text: "The group of the route's scripts, with `user`.",
+            },
+            Key {
+                name: "pass_authorization",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether scripts receive the field `Authorization`, as `HTTP_AUTHORIZATION`. It is for scripts that \
+                       check passwords themselves.",
+            },
+        ],
+    },
+    Chapter {
+        title: "Files and responses",
+        intro: "At the top level, in `[[host]]` and in `[[route]]`. A host inherits from the top level, and a route \
+                from its host. An array or a single value replaces the inherited one. A table is merged with the \
+                inherited one; where both have a key, that of the host or route applies.",
+        scopes: &[Scope::Top, Scope::Host, Scope::Route],
+        keys: &[
+            Key {
+                name: "env",
+                kind: Kind::Pairs("a table of `NAME = value`"),
+                default: Words("`PATH = \"/usr/local/bin:/usr/bin:/bin\"`"),
+                example: "{ GIT_PROJECT_ROOT = \"/srv/git\", GIT_HTTP_EXPORT_ALL = \"1\" }",
+                text: "Environment variables of scripts. They are added to those of the request, or replace them. Scripts \
+                       receive nothing of the server's own environment.",
+            },
+            Key {
+                name: "authorizer",
+                kind: Kind::TextOrFalse,
+                default: Words("none"),
+                example: "\"guard\"",
+                text: "The name of an `[[application]]` that decides, as a FastCGI authorizer, whether a request may \
+                       proceed. `false` removes an inherited one. With status 200 the request proceeds, and the application \
+                       that responds receives the variables that the authorizer sets. Any other response of the authorizer \
+                       goes to the client. See [Applications](applications.md#authorizers).",
+            },
+            Key {
+                name: "index",
+                kind: Kind::Texts,
+                default: Value("[\"index.html\"]"),
+                example: "[\"index.html\", \"index.htm\"]",
+                text: "The files that stand for their folder. The first one that exists is served. A file that its own \
+                       route makes a script is run.",
+            },
+            Key {
+                name: "fallback",
+                kind: Kind::TextOrFalse,
+                default: Words("none"),
+                example: "\"/index.php\"",
+                text: "A path of the same host that responds where nothing exists for the requested path. `false` removes \
+                       an inherited one. It is a file, a script or a path of an application, and responds with its own \
+                       status; it is made for front controllers and single-page applications. It also responds for folders \
+                       without index file or listing. A script finds the requested path in `REQUEST_URI` and `PATH_INFO`. A \
+                       query for the script may follow a question mark, with `$path` and `$rest` as in `redirect`, \
+                       percent-encoded; the query of the request follows it. The name of the file is added to `index`, \
+                       unless `index` stands beside `fallback`. If the fallback does not exist either, the response is 404. \
+                       See [Files](files.md#fallbacks).",
+            },
+            Key {
+                name: "fallback_for",
+                kind: Kind::Choice(&["pages", "all"]),
+                default: Value("\"pages\""),
+                example: "\"all\"",
+                text: "Whether the fallback also responds for missing assets: paths with the extension of a script, a \
+                       style sheet, an image, a font, sound or video. With `pages` their response is 404, so that a browser \
+                       never takes a page for an asset.",
+            },
+            Key {
+                name: "listing",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether the response for a folder without index file lists its entries. Otherwise it is 403.",
+            },
+            Key {
+                name: "dotfiles",
+                kind: Kind::Choice(&["deny", "allow"]),
+                default: Value("\"deny\""),
+                example: "\"allow\"",
+                text: "Whether a path with a segment that begins with a dot gets 404. `/.well-known/` is always allowed.",
+            },
+            Key {
+                name: "symlinks",
+                kind: Kind::Choice(&["beneath", "owner", "never", "follow"]),
+                default: Value("\"beneath\""),
+                example: "\"owner\"",
+                text: "Which symbolic links the server follows. `beneath`: those whose target is beneath the root. \
+                       `owner`: those whose target has the same owner. `never`: none; a path with a link gets 403. \
+                       `follow`: all.",
+            },
+            Key {
+                name: "precompressed",
+                kind: Kind::Choices(&["br", "zstd", "gzip"]),
+                default: Value("[\"br\", \"zstd\", \"gzip\"]"),
+                example: "[\"gzip\"]",
+                text: "Which precompressed files (`FILE.br`, `FILE.zst`, `FILE.gz` beside `FILE`) are sent to clients that \
+                       accept them, in order of preference. `[]` turns this off. A precompressed file must have the content \
+                       of its file. One that is older than its file is not sent.",
+            },
+            Key {
+                name: "gunzip",
+                kind: Kind::Flag,
+                default: Value("true"),
+                example: "false",
+                text: "Whether a file that exists only as `.gz` is decompressed for clients that do not accept gzip.",
+            },
+            Key {
+                name: "etag",
+                kind: Kind::Choice(&["stat", "content", "off"]),
+                default: Value("\"stat\""),
+                example: "\"content\"",
+                text: "What the entity tag of a file is made of. `stat`: size, modification time and inode. `content`: a \
+                       hash of the content, which is the same on every machine, for files that fit into the cache. `off`: \
+                       no entity tag.",
+            },
+            Key {
+                name: "types",
+                kind: Kind::Pairs("a table of `extension = media type`"),
+                default: Words("none; the built-in types apply"),
+                example: "{ glb = \"model/gltf-binary\", \"user.js\" = \"text/plain\" }",
+                text: "Media types by file name extension. They are added to the built-in ones, or replace them.",
+            },
+            Key {
+                name: "default_type",
+                kind: Kind::Text,
+                default: Value("\"application/octet-stream\""),
+                example: "\"text/plain\"",
+                text: "The media type of a file without extension, or with an unknown one.",
+            },
+            Key {
+                name: "charset",
+                kind: Kind::TextOrFalse,
+                default: Value("\"utf-8\""),
+                example: "\"iso-8859-1\"",
+                text: "The charset that is added to media types that begin with `text/` and have none. `false` adds none. \
+                       Other media types have no such parameter or, as JSON, do not need it.",
+            },
+            Key {
+                name: "headers",
+                kind: Kind::Pairs("a table of `name = value`, or `name = false`"),
+                default: Words("none"),
+                example: "{ X-Content-Type-Options = \"nosniff\", ETag = false }",
+                text: "Header fields to set in every response, in place of those of the same name. `false` removes a \
+                       field. Fields that frame the message, such as `Content-Length`, cannot be changed.",
+            },
+            Key {
+                name: "cache_control",
+                kind: Kind::Pairs("a string, or a table of `pattern = value`"),
+                default: Words("none"),
+                example: "{ \"/assets/\" = \"max-age=31536000, immutable\", \"*.html\" = \"no-cache\" }",
+                text: "The field `Cache-Control` of files, by the first pattern that matches the path. Patterns are those \
+                       of `path`. Those of a route precede those of its host.",
+            },
+            Key {
+                name: "error_pages",
+                kind: Kind::Pairs("a table of `status = path`"),
+                default: Words("the built-in pages"),
+                example: "{ 404 = \"/errors/404.html\" }",
+                text: "Files, by their path within the host, that are sent as the body of an error response.",
+            },
+            Key {
+                name: "max_body",
+                kind: size(0, 1 << 40),
+                default: Words("the `body` of `[limits]`"),
+                example: "0",
+                text: "The largest request body. A longer one gets 413. Scripts and applications receive the body. Files \
+                       discard it.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[limits]`",
+        intro: "What one process or one client may use.",
+        scopes: &[Scope::Limits],
+        keys: &[
+            Key {
+                name: "connections",
+                kind: count(1, 1_000_000),
+                default: Value("16384"),
+                example: "500",
+                text: "Connections of one worker. At this limit, a new connection replaces the one that has been idle \
+                       longest, or else the one of the slowest client below `min_rate`.",
+            },
+            Key {
+                name: "connections_per_client",
+                kind: count(0, 1_000_000),
+                default: Value("0"),
+                example: "50",
+                text: "Connections of one client address, over all workers. Further ones get 503 and are closed. 0 is no \
+                       limit. Of an IPv6 address the first 64 bits count, which one customer usually has. Unix sockets have \
+                       no addresses, and no such limit. Connections of `trusted_proxies` do not count, because a proxy has \
+                       many clients; let the proxy limit each of them.",
+            },
+            Key {
+                name: "rejections",
+                kind: count(1, 100_000),
+                default: Value("64"),
+                example: "8",
+                text: "Connections of one worker above `connections` that are receiving their 503 at the same time. When \
+                       all of them are in use, the oldest closes at once for the next.",
+            },
+            Key {
+                name: "requests",
+                kind: count(0, u32::MAX as u64),
+                default: Value("0"),
+                example: "1000",
+                text: "Requests on one connection. After the last one the connection is closed. 0 is no limit.",
+            },
+            Key {
+                name: "head",
+                kind: size(256, 1 << 20),
+                default: Value("\"16KiB\""),
+                example: "\"32KiB\"",
+                text: "Bytes of a request head. A longer one gets 431.",
+            },
+            Key {
+                name: "fields",
+                kind: count(1, MAX_FIELDS as u64),
+                default: Value("100"),
+                example: "50",
+                text: "Fields in a request head. More get 431.",
+            },
+            Key {
+                name: "target",
+                kind: size(64, 1 << 16),
+                default: Value("\"8KiB\""),
+                example: "\"2KiB\"",
+                text: "Bytes of a request target, its path and query. A longer one gets 414.",
+            },
+            Key {
+                name: "body",
+                kind: size(0, 1 << 40),
+                default: Value("\"1MiB\""),
+                example: "\"64KiB\"",
+                text: "The `max_body` of every route that has none of its own.",
+            },
+            Key {
+                name: "min_rate",
+                kind: size(0, 1 << 30),
+                default: Value("500"),
+                example: "\"1KiB\"",
+                text: "Bytes per second that a client must send or receive after the timeout of that phase. 0 is no limit. \
+                       At the limit of `connections`, the server disconnects the slowest client below this rate after a \
+                       second.",
+            },
+            Key {
+                name: "disk_threads",
+                kind: count(1, 256),
+                default: Value("8"),
+                example: "2",
+                text: "Threads of one worker for operations that may wait for a disk. At most half of them wait for one \
+                       device, so that a device that hangs leaves threads for the others.",
+            },
+            Key {
+                name: "disk_queue",
+                kind: count(1, 1_000_000),
+                default: Value("1024"),
+                example: "100",
+                text: "Requests of one worker that may wait for a disk. Further ones get 503. At most half of them wait \
+                       for one device. A quarter of `connections` stays free for other requests: where `connections` is \
+                       small, at most three quarters of it may wait for a disk, but at least 32.",
+            },
+            Key {
+                name: "body_streams",
+                kind: count(1, 1_000_000),
+                default: Value("64"),
+                example: "8",
+                text: "Responses of one worker whose body is generated while it is sent. Further ones get 503. Such are \
+                       listings of more than an eighth of `bytes` in `[cache]`, and gzip files that are decompressed for a \
+                       client that does not accept gzip.",
+            },
+            Key {
+                name: "unsent",
+                kind: size(0, 1 << 30),
+                default: Value("0"),
+                example: "\"256KiB\"",
+                text: "Bytes of a response that may wait unsent in the kernel for one slow client (TCP_NOTSENT_LOWAT). 0 \
+                       is the kernel's default, which is about twice what is in flight to the client. This bounds what many \
+                       slow readers of large files cost together. With 256 KiB, sending large files over a fast network \
+                       took an eighth more processor time.",
+            },
+            Key {
+                name: "generations",
+                kind: count(2, 1000),
+                default: Value("16"),
+                example: "4",
+                text: "Serving processes at the same time: the present one, and earlier ones that finish responses after a \
+                       reload. At this limit the server rejects a reload.",
+            },
+            Key {
+                name: "listing_entries",
+                kind: count(1, 1_000_000),
+                default: Value("10000"),
+                example: "1000",
+                text: "Entries in a listing. Of a folder with more, the listing has the first ones by name, and says so.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[timeouts]`",
+        intro: "How long things may take. The server closes a connection that is too slow.",
+        scopes: &[Scope::Timeouts],
+        keys: &[
+            Key {
+                name: "head",
+                kind: time(10, DAY),
+                default: Value("\"20s\""),
+                example: "\"5s\"",
+                text: "The time from the first byte of a request head to its last.",
+            },
+            Key {
+                name: "body",
+                kind: time(10, DAY),
+                default: Value("\"20s\""),
+                example: "\"5s\"",
+                text: "How long a request body may arrive slower than `min_rate`.",
+            },
+            Key {
+                name: "write",
+                kind: time(10, DAY),
+                default: Value("\"20s\""),
+                example: "\"5s\"",
+                text: "How long a client may receive a response slower than `min_rate`.",
+            },
+            Key {
+                name: "idle",
+                kind: time(10, DAY),
+                default: Value("\"1m\""),
+                example: "\"15s\"",
+                text: "How long a connection without a request stays open.",
+            },
+            Key {
+                name: "linger",
+                kind: time(0, 60),
+                default: Value("\"5s\""),
+                example: "\"1s\"",
+                text: "How long the server reads on after the last response of a connection, so that the client receives \
+                       the end of it (RFC 9112 §9.6).",
+            },
+            Key {
+                name: "disk",
+                kind: time(10, DAY),
+                default: Value("\"30s\""),
+                example: "\"5s\"",
+                text: "How long a lookup on a disk may take. Then the response is 503.",
+            },
+            Key {
+                name: "shutdown",
+                kind: time(0, DAY),
+                default: Value("\"30s\""),
+                example: "\"5s\"",
+                text: "How long responses may take to finish after SIGTERM.",
+            },
+            Key {
+                name: "reload",
+                kind: time(0, DAY),
+                default: Value("\"1h\""),
+                example: "\"10m\"",
+                text: "How long responses may take to finish after a reload or an upgrade.",
+            },
+            Key {
+                name: "accept",
+                kind: time(0, DAY),
+                default: Value("\"1s\""),
+                example: "\"5s\"",
+                text: "How long a new connection waits in the kernel to be accepted while the worker is at capacity. Then \
+                       it gets 503. Connections that arrived after it get 503 with it; the last of them waits for half a \
+                       second more.",
+            },
+            Key {
+                name: "delay",
+                kind: time(0, DAY),
+                default: Value("\"100ms\""),
+                example: "\"20ms\"",
+                text: "How late a worker's loop may be. When it has been later than this for a second, requests that need \
+                       a disk get 503. When it has been ten times later, all requests get 503. 0 turns this off.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[cache]`",
+        intro: "The open-file cache of each worker.",
+        scopes: &[Scope::Cache],
+        keys: &[
+            Key {
+                name: "entries",
+                kind: count(0, 10_000_000),
+                default: Value("4096"),
+                example: "0",
+                text: "Files, and paths without a file, that a worker remembers. 0 turns the cache off.",
+            },
+            Key {
+                name: "descriptors",
+                kind: count(0, 1_000_000),
+                default: Value("1024"),
+                example: "256",
+                text: "Files that a worker keeps open.",
+            },
+            Key {
+                name: "bytes",
+                kind: size(0, 1 << 40),
+                default: Value("\"32MiB\""),
+                example: "\"64MiB\"",
+                text: "Bytes of file content that a worker keeps in memory.",
+            },
+            Key {
+                name: "file",
+                kind: size(0, 1 << 30),
+                default: Value("\"64KiB\""),
+                example: "\"16KiB\"",
+                text: "The largest file whose content is kept in memory. The kernel sends a larger one straight from the \
+                       file. Without the cache, it is at most 16 KiB.",
+            },
+            Key {
+                name: "check",
+                kind: time(0, DAY),
+                default: Value("\"1s\""),
+                example: "\"10s\"",
+                text: "How long a cached file is served without comparing it with the file on the disk. A change appears \
+                       after this time at the latest.",
+            },
+            Key {
+                name: "missing",
+                kind: time(0, DAY),
+                default: Value("\"1s\""),
+                example: "\"10s\"",
+                text: "How long the cache remembers that a file does not exist.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[scripts]`",
+        intro: "Settings of all scripts. Routes say which files are scripts. The workers share each number.",
+        scopes: &[Scope::Scripts],
+        keys: &[
+            Key {
+                name: "processes",
+                kind: count(1, 100_000),
+                default: Value("64"),
+                example: "16",
+                text: "Scripts that run at the same time. The workers share this number, and each may run at least one.",
+            },
+            Key {
+                name: "queue",
+                kind: count(0, 1_000_000),
+                default: Value("256"),
+                example: "50",
+                text: "Requests that wait until a script may run. Further ones get 503.",
+            },
+            Key {
+                name: "wait",
+                kind: time(0, DAY),
+                default: Value("\"10s\""),
+                example: "\"3s\"",
+                text: "How long such a request waits. Then the response is 503.",
+            },
+            Key {
+                name: "first_byte",
+                kind: time(10, 30 * DAY),
+                default: Value("\"1m\""),
+                example: "\"10s\"",
+                text: "How long a script may take until its header is complete. Then the server ends it, and the response \
+                       is 504. Time spent waiting for the client's body does not count.",
+            },
+            Key {
+                name: "idle",
+                kind: time(10, 30 * DAY),
+                default: Value("\"1m\""),
+                example: "\"10s\"",
+                text: "How long a script may write nothing after its header. Then the server ends it. A script that cannot \
+                       write because its client is slow is not idle.",
+            },
+            Key {
+                name: "total",
+                kind: time(10, 30 * DAY),
+                default: Value("\"1h\""),
+                example: "\"5m\"",
+                text: "How long a script may run in all. Then the server ends it.",
+            },
+            Key {
+                name: "grace",
+                kind: time(0, 3600),
+                default: Value("\"5s\""),
+                example: "\"1s\"",
+                text: "The time between SIGTERM and SIGKILL for a script that the server ends. Both go to all processes of \
+                       its process group.",
+            },
+            Key {
+                name: "memory",
+                kind: size(1 << 20, 1 << 50),
+                default: Words("the limit of the server"),
+                example: "\"512MiB\"",
+                text: "Address space of each process of a script (RLIMIT_AS). Programs in Go, Java or for Node reserve far \
+                       more than they use.",
+            },
+            Key {
+                name: "cpu",
+                kind: time(1000, 30 * DAY),
+                default: Words("the limit of the server"),
+                example: "\"30s\"",
+                text: "CPU time of each process of a script, in whole seconds (RLIMIT_CPU).",
+            },
+            Key {
+                name: "files",
+                kind: count(8, 1_048_576),
+                default: Value("1024"),
+                example: "256",
+                text: "Descriptors of each process of a script (RLIMIT_NOFILE).",
+            },
+            Key {
+                name: "tasks",
+                kind: count(1, 1_000_000),
+                default: Words("the limit of the server"),
+                example: "200",
+                text: "Processes and threads of the user (RLIMIT_NPROC). The kernel counts all processes of that user, \
+                       also the server's own threads. Root has no such limit.",
+            },
+            Key {
+                name: "cgroup",
+                kind: Kind::TextOrFalse,
+                default: Value("false"),
+                example: "\"auto\"",
+                text: "The control group beneath which each script gets one of its own (cgroups(7), version 2): a folder \
+                       beneath `/sys/fs/cgroup` that is delegated to the server, or `\"auto\"` for the server's own group. \
+                       When the script ends, all processes in its group are killed. `\"auto\"` needs `Delegate=yes` in a \
+                       systemd unit. See [Scripts](scripts.md).",
+            },
+            Key {
+                name: "cgroup_memory",
+                kind: size(1 << 20, 1 << 50),
+                default: Words("no limit"),
+                example: "\"256MiB\"",
+                text: "Memory of all processes of a script together (memory.max). When they need more, the kernel kills \
+                       all of them. Needs `cgroup`. None of this memory is swapped out.",
+            },
+            Key {
+                name: "cgroup_tasks",
+                kind: count(1, 1_000_000),
+                default: Words("no limit"),
+                example: "50",
+                text: "Processes and threads of a script together (pids.max). Needs `cgroup`. Other processes of the same \
+                       user do not count.",
+            },
+            Key {
+                name: "umask",
+                kind: Kind::Text,
+                default: Words("that of the server"),
+                example: "\"027\"",
+                text: "The file mode creation mask of scripts, as octal digits in quotation marks.",
+            },
+            Key {
+                name: "nice",
+                kind: count(0, 19),
+                default: Value("0"),
+                example: "10",
+                text: "How much the priority of scripts is below the server's.",
+            },
+            Key {
+                name: "user",
+                kind: Kind::Text,
+                default: Words("that of the server"),
+                example: "\"scripts\"",
+                text: "The account of scripts, by name or number. A route may name its own. It needs a server that root \
+                       starts. Give scripts another account than the server's: a script with the same account can end the \
+                       server's processes.",
+            },
+            Key {
+                name: "group",
+                kind: Kind::Text,
+                default: Words("the first group of the `user` beside it"),
+                example: "\"scripts\"",
+                text: "The group of scripts, with `user`.",
+            },
+            Key {
+                name: "spool",
+                kind: Kind::Path,
+                default: Value("\"/var/tmp\""),
+                example: "\"/srv/spool\"",
+                text: "The folder that stores request bodies of unknown length until they are complete, because a script \
+                       receives the length before it starts. The files have no names. The server's user must have write \
+                       permission, and the file system must support O_TMPFILE, as most do.",
+            },
+            Key {
+                name: "spool_bytes",
+                kind: size(0, 1 << 50),
+                default: Value("\"256MiB\""),
+                example: "\"2GiB\"",
+                text: "Bytes of all such bodies together. A request whose body does not fit beside the others gets 503 \
+                       with `Retry-After`. A body that alone is longer gets 413, even if `max_body` is larger. A body \
+                       counts until its script has ended. After a reload, processes of the old configuration count theirs \
+                       separately.",
+            },
+            Key {
+                name: "query_arguments",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether the words of a query without `=` become arguments of the program (RFC 3875 §4.4). A client \
+                       writes part of a command line then. Words that begin with a hyphen are never passed, and an \
+                       interpreter receives none.",
+            },
+            Key {
+                name: "stderr_lines",
+                kind: count(0, 10_000),
+                default: Value("10"),
+                example: "100",
+                text: "Lines per second that one script may write to the error log through its standard error. Further \
+                       ones are counted and dropped.",
+            },
+            Key {
+                name: "stderr_line",
+                kind: size(64, 1 << 16),
+                default: Value("\"1KiB\""),
+                example: "\"4KiB\"",
+                text: "Bytes of such a line. A longer one is cut.",
+            },
+            Key {
+                name: "sendfile",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "[\"/srv/private\"]",
+                text: "Folders with files that a script may have sent as its response body, by the field `X-Sendfile` or \
+                       `X-Accel-Redirect` with the path of the file.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[[application]]`",
+        intro: "An application is an upstream: a program that responds to one request after the other, by FastCGI, \
+                SCGI or HTTP. Either another program starts it and it has an `address`, or the server starts it by a \
+                `command`. See [Applications](applications.md).",
+        scopes: &[Scope::Application],
+        keys: &[
+            Key {
+                name: "name",
+                kind: Kind::Text,
+                default: Required,
+                example: "\"php\"",
+                text: "The name of the application in routes and in the log. It has no slash.",
+            },
+            Key {
+                name: "protocol",
+                kind: Kind::Choice(&["fastcgi", "scgi", "http"]),
+                default: Value("\"fastcgi\""),
+                example: "\"http\"",
+                text: "The protocol of the application. `http` is HTTP/1.1, for gunicorn, uvicorn, Node and the like.",
+            },
+            Key {
+                name: "address",
+                kind: Kind::Texts,
+                default: Words("none: the server starts it by its `command`"),
+                example: "[\"127.0.0.1:9000\", \"unix:/run/php/php-fpm.sock\"]",
+                text: "The addresses of an application that another program starts. Each request goes to the address with \
+                       the fewest requests. An address that does not respond is skipped for a second.",
+            },
+            Key {
+                name: "connections",
+                kind: count(1, 100_000),
+                default: Value("64"),
+                example: "8",
+                text: "Connections to each `address`, over all workers. For php-fpm, use its `pm.max_children`.",
+            },
+            Key {
+                name: "multiplex",
+                kind: count(1, 1024),
+                default: Value("1"),
+                example: "16",
+                text: "Requests at the same time on one connection, with FastCGI. The server asks the application whether \
+                       it supports this (`FCGI_MPXS_CONNS`), and otherwise sends one request at a time. Leave it at 1 for \
+                       php-fpm.",
+            },
+            Key {
+                name: "command",
+                kind: Kind::Texts,
+                default: Words("none: another program starts it, at its `address`"),
+                example: "[\"/srv/app/hello.cgi\", \"--quiet\"]",
+                text: "The program to start, by its whole path, and its arguments. It inherits a listening socket, and \
+                       accepts connections from it.",
+            },
+            Key {
+                name: "socket",
+                kind: Kind::Choice(&["stdin", "listen_fds"]),
+                default: Value("\"stdin\""),
+                example: "\"listen_fds\"",
+                text: "How a process inherits its listening socket: as its standard input (FastCGI), or as descriptor 3 \
+                       with `LISTEN_FDS` and `LISTEN_PID` (systemd).",
+            },
+            Key {
+                name: "processes",
+                kind: count(1, 10_000),
+                default: Value("4"),
+                example: "16",
+                text: "The largest number of processes. The server starts them on demand.",
+            },
+            Key {
+                name: "min_processes",
+                kind: count(0, 10_000),
+                default: Value("1"),
+                example: "0",
+                text: "The smallest number of processes. The server starts them at its own start. With 0, the first \
+                       request starts one.",
+            },
+            Key {
+                name: "spare_processes",
+                kind: count(0, 10_000),
+                default: Value("0"),
+                example: "2",
+                text: "Idle processes that are kept in addition to busy ones, up to `processes`. The next request then \
+                       does not wait for a process to start.",
+            },
+            Key {
+                name: "concurrent",
+                kind: count(1, 10_000),
+                default: Value("1"),
+                example: "8",
+                text: "Connections that one process serves at the same time. Use more than 1 for programs with threads or \
+                       an event loop.",
+            },
+            Key {
+                name: "unused",
+                kind: time(100, 30 * DAY),
+                default: Value("\"1m\""),
+                example: "\"5m\"",
+                text: "How long a process may be idle before the server ends it, if there are more than `min_processes`.",
+            },
+            Key {
+                name: "requests",
+                kind: count(0, 1_000_000_000),
+                default: Value("0"),
+                example: "500",
+                text: "Requests after which a process is replaced. 0 is no limit. It is for programs that leak memory.",
+            },
+            Key {
+                name: "memory",
+                kind: size(1024 * 1024, 1 << 50),
+                default: Words("none"),
+                example: "\"256MiB\"",
+                text: "Resident memory above which a process is replaced, after it has responded to its requests. The \
+                       server checks it once a second.",
+            },
+            Key {
+                name: "start",
+                kind: time(100, 3600),
+                default: Value("\"10s\""),
+                example: "\"1m\"",
+                text: "How long a process may take to accept its first connection. Then the server kills it.",
+            },
+            Key {
+                name: "grace",
+                kind: time(0, 3600),
+                default: Value("\"5s\""),
+                example: "\"30s\"",
+                text: "The time between SIGTERM and SIGKILL for a process that the server ends.",
+            },
+            Key {
+                name: "user",
+                kind: Kind::Text,
+                default: Words("that of the server"),
+                example: "\"app\"",
+                text: "The account of its processes. It needs a server that root starts.",
+            },
+            Key {
+                name: "group",
+                kind: Kind::Text,
+                default: Words("the first group of the `user` beside it"),
+                example: "\"app\"",
+                text: "The group of its processes, with `user`.",
+            },
+            Key {
+                name: "folder",
+                kind: Kind::Path,
+                default: Words("the folder of the program"),
+                example: "\"/srv/app\"",
+                text: "The working folder of its processes.",
+            },
+            Key {
+                name: "env",
+                kind: Kind::Pairs("a table of `NAME = value`"),
+                default: Words("`PATH = \"/usr/local/bin:/usr/bin:/bin\"`"),
+                example: "{ PHP_FCGI_MAX_REQUESTS = \"0\" }",
+                text: "The whole environment of its processes. The `env` of a route adds to the variables of each request.",
+            },
+            Key {
+                name: "queue",
+                kind: count(0, 1_000_000),
+                default: Value("256"),
+                example: "50",
+                text: "Requests that wait while the application is at capacity. Further ones get 503.",
+            },
+            Key {
+                name: "wait",
+                kind: time(0, DAY),
+                default: Value("\"10s\""),
+                example: "\"3s\"",
+                text: "How long such a request waits. Then the response is 503.",
+            },
+            Key {
+                name: "connect",
+                kind: time(10, 3600),
+                default: Value("\"5s\""),
+                example: "\"1s\"",
+                text: "How long it may take to connect. Then the response is 504.",
+            },
+            Key {
+                name: "first_byte",
+                kind: time(10, 30 * DAY),
+                default: Value("\"1m\""),
+                example: "\"10s\"",
+                text: "How long the application may take until its response header is complete. Then the response is 504. \
+                       Time spent waiting for the client's body does not count.",
+            },
+            Key {
+                name: "idle",
+                kind: time(10, 30 * DAY),
+                default: Value("\"1m\""),
+                example: "\"10s\"",
+                text: "How long the application may write nothing after its response header. Then the response is aborted.",
+            },
+            Key {
+                name: "total",
+                kind: time(10, 30 * DAY),
+                default: Value("\"1h\""),
+                example: "\"5m\"",
+                text: "How long one response may take in all.",
+            },
+            Key {
+                name: "keep",
+                kind: time(0, DAY),
+                default: Words("10s; 1s with `protocol = \"http\"`"),
+                example: "\"0s\"",
+                text: "How long an idle connection to the application stays open. 0 opens a connection for each request. \
+                       Keep it below the time after which the application closes idle connections: 2 s with gunicorn, 5 s \
+                       with uvicorn and Node. Otherwise a request that cannot be repeated may meet a closed connection. \
+                       SCGI always has one request per connection.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[log]`",
+        intro: "What the server logs, and where.",
+        scopes: &[Scope::Log],
+        keys: &[
+            Key {
+                name: "access",
+                kind: Kind::SinkOrFalse,
+                default: Value("false"),
+                example: "\"/var/log/taipan/access.log\"",
+                text: "Where the server writes one line for each request. A relative path begins in the folder of the \
+                       configuration file.",
+            },
+            Key {
+                name: "format",
+                kind: Kind::Choice(&["common", "combined", "json"]),
+                default: Value("\"combined\""),
+                example: "\"json\"",
+                text: "The format of the access log.",
+            },
+            Key {
+                name: "error",
+                kind: Kind::Sink,
+                default: Value("\"stderr\""),
+                example: "\"syslog\"",
+                text: "Where the server writes its messages.",
+            },
+            Key {
+                name: "level",
+                kind: Kind::Choice(&["error", "warn", "info", "debug"]),
+                default: Value("\"warn\""),
+                example: "\"info\"",
+                text: "The lowest level of messages that are written.",
+            },
+            Key {
+                name: "queue",
+                kind: count(1, 1_000_000),
+                default: Value("256"),
+                example: "64",
+                text: "Blocks of lines that may wait for a slow disk. Further ones are dropped and counted.",
+            },
+        ],
+    },
+];
