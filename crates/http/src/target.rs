@@ -266,12 +266,12 @@ pub fn encode_path(decoded: &str, out: &mut String) {
     if path.len() < decoded.len() && !out.ends_with('/') {
         out.push('/');
     }
-    encode(path, |byte| byte == b'/' || is_pchar(byte), out);
+    percent_encode(path, |byte| byte == b'/' || is_pchar(byte), out);
 }
 
 /// Appends one segment. As `encode_path`, and encodes `/` too.
 pub fn encode_segment(decoded: &str, out: &mut String) {
-    encode(decoded, is_pchar, out);
+    percent_encode(decoded, is_pchar, out);
 }
 
 /// Removes empty and dot segments from the raw path of a target, for another program such as an application. That
@@ -293,7 +293,7 @@ pub fn normalized(raw: &str) -> Cow<'_, str> {
                 normalized.truncate(parent + 1);
             }
             _ => {
-                encode(segment, |byte| byte.is_ascii(), &mut normalized);
+                percent_encode(segment, |byte| byte.is_ascii(), &mut normalized);
                 if segments.peek().is_some() {
                     normalized.push('/');
                 }
@@ -473,7 +473,8 @@ fn is_pchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
 
-fn encode(text: &str, stays: impl Fn(u8) -> bool, out: &mut String) {
+/// Appends `text`, with all bytes encoded but those that stay.
+pub fn percent_encode(text: &str, stays: impl Fn(u8) -> bool, out: &mut String) {
     for byte in text.bytes() {
         if stays(byte) {
             out.push(char::from(byte));

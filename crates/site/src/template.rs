@@ -1,10 +1,11 @@
-//! Templates: where a redirect, a rewrite or a fallback leads, with variables for parts of the request.
+//! Templates: the targets of redirects and rewrites, and the queries of fallbacks. Variables stand for parts of the
+//! request: `$path`, `$rest`, `$query`, `$host`, `$scheme`.
 //!
 //! Knows nothing of which route a template belongs to.
 
 use std::fmt;
 
-use taipan_http::target::{SafePath, Scheme, encode_path};
+use taipan_http::target::{SafePath, Scheme, encode_path, percent_encode};
 
 use crate::host::name_of;
 use crate::model::Host;
@@ -15,15 +16,14 @@ pub const MAX_VARIABLES: usize = 8;
 /// Bytes of a path after a rewrite.
 const MAX_REWRITTEN: usize = 16 * 1024;
 
-/// The target of a redirect or a rewrite, with variables: `$path`, `$rest`, `$query`, `$host`, `$scheme`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    pieces: Vec<Piece>,
+    parts: Vec<Part>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum Part {
     Literal(String),
     Variable(Variable),
 }
@@ -34,9 +34,9 @@ pub enum Variable {
     Path,
     /// What follows the pattern's prefix, without a leading slash.
     Rest,
-    /// The query with its `?`, or nothing when it is absent or empty.
+    /// The query with a `?` in front. Empty if there is none.
     Query,
-    /// The name that was asked for, without port.
+    /// The name of the host in the request, without the port.
     Host,
     Scheme,
 }
@@ -51,25 +51,24 @@ impl Variable {
     ];
 }
 
-/// Why a text is no target.
+/// What is wrong with a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateError {
     /// Neither a path nor an `http` or `https` URL.
     RedirectStart,
     RewriteStart,
-    /// Of the path of a fallback.
     FallbackStart,
     FallbackPath,
     FallbackQuery,
     Control,
     Percent,
     UnknownVariable,
-    /// In a rewrite.
+    /// A variable that a rewrite does not have.
     OnlyInRedirect,
     TooManyVariables,
-    /// Where a request could change the host that a redirect leads to.
+    /// The request could choose the host of the redirect.
     RestInAuthority,
-    /// `.` or `..` that lead above the root.
+    /// `..` leads above the root.
     NoPath,
 }
 
@@ -105,11 +104,10 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// A URL, or a path with query, as it stands in `Location`. What no URL may have in it is
-    /// percent-encoded.
+    /// A URL, or a path with a query, for `Location`. Characters that no URL has are percent-encoded.
     pub fn redirect(text: &str) -> Result<Template, TemplateError> {
         let template = Template::parse(text)?;
-        if template.has_bad_percent() {
+        if template.has_bare_percent() {
             return Err(TemplateError::Percent);
         }
         if !template.starts_as_path() {
@@ -118,7 +116,7 @@ impl Template {
         Ok(template)
     }
 
-    /// A path of the same host, written decoded.
+    /// A decoded path of the same host.
     pub fn rewrite(text: &str) -> Result<Template, TemplateError> {
         let template = Template::parse(text)?;
         if !template.starts_as_path() {
@@ -133,8 +131,7 @@ impl Template {
         }
     }
 
-    /// A path of the same host, written decoded and without variables, and perhaps a query in which they stand
-    /// percent-encoded.
+    /// A decoded path of the same host without variables, and the template of a query, if there is one.
     pub fn fallback(text: &str) -> Result<(SafePath<'static>, Option<Template>), TemplateError> {
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
         let path = Template::parse(path)?;
@@ -150,48 +147,48 @@ impl Template {
         if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| query.uses(*name)) {
             return Err(TemplateError::FallbackQuery);
         }
-        if query.has_bad_percent() {
+        if query.has_bare_percent() {
             return Err(TemplateError::Percent);
         }
         Ok((path, Some(query)))
     }
 
-    /// The query for `path`, with what the variables stand for percent-encoded.
+    /// The query of a fallback for `path`. The values of variables are percent-encoded.
     pub fn query(&self, path: &str, pattern: &Pattern) -> String {
         let mut query = String::with_capacity(self.text.len() + path.len());
-        for piece in &self.pieces {
-            match piece {
-                Piece::Literal(text) => encode_url(text, &mut query),
-                Piece::Variable(Variable::Path) => encode_value(&["/", path].concat(), &mut query),
-                Piece::Variable(Variable::Rest) => encode_value(pattern.rest(path), &mut query),
-                Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => encode_url(text, &mut query),
+                Part::Variable(Variable::Path) => encode_value(&["/", path].concat(), &mut query),
+                Part::Variable(Variable::Rest) => encode_value(pattern.rest(path), &mut query),
+                Part::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
             }
         }
         query
     }
 
-    fn has_bad_percent(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Literal(text) if !is_encoded(text)))
+    fn has_bare_percent(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Literal(text) if !is_encoded(text)))
     }
 
     pub fn uses(&self, variable: Variable) -> bool {
-        self.pieces.contains(&Piece::Variable(variable))
+        self.parts.contains(&Part::Variable(variable))
     }
 
-    /// Whether every request is led to the same place.
+    /// Whether it has no variables.
     pub fn is_constant(&self) -> bool {
-        !self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(_)))
+        !self.parts.iter().any(|part| matches!(part, Part::Variable(_)))
     }
 
-    /// The path that a rewrite of `path` leads to.
+    /// The path that replaces `path` in a rewrite. `None`: it is invalid.
     pub fn path(&self, path: &str, pattern: &Pattern) -> Option<SafePath<'static>> {
         let mut decoded = String::new();
-        for piece in &self.pieces {
-            match piece {
-                Piece::Literal(text) => decoded.push_str(text),
-                Piece::Variable(Variable::Path) => decoded.extend(["/", path]),
-                Piece::Variable(Variable::Rest) => decoded.push_str(pattern.rest(path)),
-                Piece::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => decoded.push_str(text),
+                Part::Variable(Variable::Path) => decoded.extend(["/", path]),
+                Part::Variable(Variable::Rest) => decoded.push_str(pattern.rest(path)),
+                Part::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
             }
         }
         if decoded.len() > MAX_REWRITTEN {
@@ -200,12 +197,13 @@ impl Template {
         SafePath::from_decoded(&decoded).ok()
     }
 
+    /// The value of `Location`.
     pub fn location(&self, values: &Variables) -> String {
         let mut location = String::with_capacity(self.text.len() + values.path.len() + 16);
-        for piece in &self.pieces {
-            match piece {
-                Piece::Literal(text) => encode_url(text, &mut location),
-                Piece::Variable(variable) => values.write(*variable, &mut location),
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => encode_url(text, &mut location),
+                Part::Variable(variable) => values.write(*variable, &mut location),
             }
         }
         // Two slashes in front would make the first segment a host (RFC 3986 §4.2).
@@ -221,48 +219,47 @@ impl Template {
         if text.chars().any(char::is_control) {
             return Err(TemplateError::Control);
         }
-        let mut pieces = Vec::new();
+        let mut parts = Vec::new();
         let mut rest = text;
         while let Some((literal, after)) = rest.split_once('$') {
-            push_literal(&mut pieces, literal);
+            push_literal(&mut parts, literal);
             rest = match after.strip_prefix('$') {
                 Some(after) => {
-                    push_literal(&mut pieces, "$");
+                    push_literal(&mut parts, "$");
                     after
                 }
                 None => {
                     let (variable, after) = variable(after).ok_or(TemplateError::UnknownVariable)?;
-                    pieces.push(Piece::Variable(variable));
+                    parts.push(Part::Variable(variable));
                     after
                 }
             };
         }
-        push_literal(&mut pieces, rest);
-        let variables = pieces.iter().filter(|piece| matches!(piece, Piece::Variable(_))).count();
+        push_literal(&mut parts, rest);
+        let variables = parts.iter().filter(|part| matches!(part, Part::Variable(_))).count();
         if variables > MAX_VARIABLES {
             return Err(TemplateError::TooManyVariables);
         }
-        Ok(Template { text: text.to_owned(), pieces })
+        Ok(Template { text: text.to_owned(), parts })
     }
 
     fn starts_as_path(&self) -> bool {
-        match self.pieces.first() {
-            Some(Piece::Literal(text)) => text.starts_with('/') && !text.starts_with("//"),
-            Some(Piece::Variable(variable)) => *variable == Variable::Path,
+        match self.parts.first() {
+            Some(Part::Literal(text)) => text.starts_with('/') && !text.starts_with("//"),
+            Some(Part::Variable(variable)) => *variable == Variable::Path,
             None => false,
         }
     }
 
-    /// `http://`, `https://` or `$scheme://`, and then a host that the configuration alone, or the
-    /// request's own host, decides.
+    /// Checks for a scheme and a host that the request cannot choose, except by its own host.
     fn check_authority(&self) -> Result<(), TemplateError> {
-        let after_scheme = match &self.pieces[..] {
-            [Piece::Literal(text), ..] => text.strip_prefix("http://").or(text.strip_prefix("https://")),
-            [Piece::Variable(Variable::Scheme), Piece::Literal(text), ..] => text.strip_prefix("://"),
+        let after_scheme = match &self.parts[..] {
+            [Part::Literal(text), ..] => text.strip_prefix("http://").or(text.strip_prefix("https://")),
+            [Part::Variable(Variable::Scheme), Part::Literal(text), ..] => text.strip_prefix("://"),
             _ => None,
         };
         let first = after_scheme.ok_or(TemplateError::RedirectStart)?;
-        let skip = 1 + usize::from(matches!(self.pieces[0], Piece::Variable(_)));
+        let skip = 1 + usize::from(matches!(self.parts[0], Part::Variable(_)));
         let mut has_host = !first.is_empty();
         if first.starts_with(['/', '?', '#', '\\']) {
             return Err(TemplateError::RedirectStart);
@@ -270,13 +267,13 @@ impl Template {
         if first.contains(['/', '?', '#']) {
             return Ok(());
         }
-        for piece in &self.pieces[skip..] {
-            match piece {
-                Piece::Literal(text) if text.starts_with(['/', '?', '#']) && !has_host => break,
-                Piece::Literal(text) if text.contains(['/', '?', '#']) => return Ok(()),
-                Piece::Literal(_) | Piece::Variable(Variable::Host) => has_host = true,
-                Piece::Variable(Variable::Path | Variable::Query) => break,
-                Piece::Variable(Variable::Rest | Variable::Scheme) => {
+        for part in &self.parts[skip..] {
+            match part {
+                Part::Literal(text) if text.starts_with(['/', '?', '#']) && !has_host => break,
+                Part::Literal(text) if text.contains(['/', '?', '#']) => return Ok(()),
+                Part::Literal(_) | Part::Variable(Variable::Host) => has_host = true,
+                Part::Variable(Variable::Path | Variable::Query) => break,
+                Part::Variable(Variable::Rest | Variable::Scheme) => {
                     return Err(TemplateError::RestInAuthority);
                 }
             }
@@ -292,11 +289,11 @@ impl fmt::Display for Template {
     }
 }
 
-fn push_literal(pieces: &mut Vec<Piece>, text: &str) {
-    match pieces.last_mut() {
+fn push_literal(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
         _ if text.is_empty() => {}
-        Some(Piece::Literal(before)) => before.push_str(text),
-        _ => pieces.push(Piece::Literal(text.to_owned())),
+        Some(Part::Literal(before)) => before.push_str(text),
+        _ => parts.push(Part::Literal(text.to_owned())),
     }
 }
 
@@ -313,40 +310,19 @@ fn variable(text: &str) -> Option<(Variable, &str)> {
 
 /// Whether each percent sign begins an encoded byte.
 fn is_encoded(text: &str) -> bool {
-    let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
-    let bytes = text.as_bytes();
-    bytes
-        .iter()
-        .enumerate()
-        .all(|(at, byte)| *byte != b'%' || hex(bytes.get(at + 1)) && hex(bytes.get(at + 2)))
+    text.split('%')
+        .skip(1)
+        .all(|after| after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }
 
-/// The characters of a URL stay as they are, `%` among them; every other byte is percent-encoded.
+/// Percent signs stay: they begin encoded bytes.
 fn encode_url(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => encode_byte(byte, out),
-            b'!'..=b'~' => out.push(char::from(byte)),
-            _ => encode_byte(byte, out),
-        }
-    }
+    percent_encode(text, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte), out);
 }
 
-/// A value within a query: unreserved characters, `/` and `:` stay, every other byte is percent-encoded.
+/// For a value in a query.
 fn encode_value(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'-' | b'.' | b'/' | b':' | b'_' | b'~' => out.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            _ => encode_byte(byte, out),
-        }
-    }
-}
-
-fn encode_byte(byte: u8, out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
-    out.extend(['%', digit(byte >> 4), digit(byte)]);
+    percent_encode(text, |byte| byte.is_ascii_alphanumeric() || b"-./:_~".contains(&byte), out);
 }
 
 /// The values of the variables in a redirect.
@@ -379,7 +355,7 @@ impl Variables<'_> {
         }
     }
 
-    /// The name that was asked for; the host's own where there was none, as HTTP/1.0 may leave it out.
+    /// The name in the request, or else the first of the host: HTTP/1.0 does not need to send one.
     fn host_name(&self) -> &str {
         let sent = std::str::from_utf8(name_of(self.authority)).unwrap_or_default();
         if !sent.is_empty() && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b)) {
@@ -395,9 +371,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_leads_astray_is_refused() {
-        fn check(made: Result<Template, TemplateError>, expected: TemplateError) {
-            assert_eq!(made, Err(expected));
+    fn rejects_templates_that_could_leave_the_host() {
+        fn check(parsed: Result<Template, TemplateError>, expected: TemplateError) {
+            assert_eq!(parsed, Err(expected));
         }
         use TemplateError::*;
         for to in
