@@ -2,7 +2,7 @@
 //! is read; the JSON is JSON, and has every name as it is.
 
 use serde_json::Value;
-use site::listing::{Entry, Extent, Format, Kind, Order, Page, Render, is_listed};
+use site::listing::{Entry, EntryKind, Extent, Format, Page, Renderer, SortOrder, is_listed};
 use site::model::Dotfiles;
 use site::text::turns_direction;
 
@@ -19,7 +19,7 @@ pub fn listing(data: &[u8]) {
     let entries: Vec<Entry> = text.split('\n').take(MAX_ENTRIES).map(entry).collect();
     let page = Page {
         path: format!("/{}/", entries.first().map_or("", |entry| &entry.name)),
-        order: Order::from_query(Some(&String::from_utf8_lossy(query))),
+        order: SortOrder::from_query(Some(&String::from_utf8_lossy(query))),
         extent: [Extent::Whole, Extent::First(100), Extent::FirstRead(100)][data.len() % 3],
         entries,
     };
@@ -29,9 +29,9 @@ pub fn listing(data: &[u8]) {
 
 fn entry(line: &str) -> Entry {
     let (kind, line) = match line.split_at_checked(1) {
-        Some((":", rest)) => (Kind::Folder, rest),
-        Some(("|", rest)) => (Kind::Other, rest),
-        _ => (Kind::File, line),
+        Some((":", rest)) => (EntryKind::Folder, rest),
+        Some(("|", rest)) => (EntryKind::Other, rest),
+        _ => (EntryKind::File, line),
     };
     let (size, name) = line.split_once('/').unwrap_or(("0", line));
     let size = number(size.as_bytes());
@@ -43,7 +43,7 @@ fn listed(page: &Page) -> impl Iterator<Item = &Entry> {
 }
 
 fn html(page: &Page) {
-    let bytes = Render::new(page.clone(), Format::Html).into_bytes();
+    let bytes = Renderer::new(page.clone(), Format::Html).into_bytes();
     let text = std::str::from_utf8(&bytes).expect("UTF-8");
     assert!(!text.contains(turns_direction));
     let plain = |entry: &Entry| Entry { name: harmless_name(&entry.name), ..entry.clone() };
@@ -53,7 +53,7 @@ fn html(page: &Page) {
         entries: listed(page).map(plain).collect(),
         ..page.clone()
     };
-    assert_eq!(marks(&bytes), marks(&Render::new(harmless, Format::Html).into_bytes()), "{text}");
+    assert_eq!(marks(&bytes), marks(&Renderer::new(harmless, Format::Html).into_bytes()), "{text}");
 }
 
 /// Of the same type, which the page shows.
@@ -77,7 +77,7 @@ fn marks(html: &[u8]) -> [usize; 5] {
 }
 
 fn json(page: &Page) {
-    let bytes = Render::new(page.clone(), Format::Json).into_bytes();
+    let bytes = Renderer::new(page.clone(), Format::Json).into_bytes();
     assert!(bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')));
     let value: Value = serde_json::from_slice(&bytes).expect("JSON");
     assert_eq!(value["path"], *page.path);

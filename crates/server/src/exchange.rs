@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use ::script::environment::Additions;
 use site::decide::{self, Decision, decide};
-use site::listing::{Format, Order};
+use site::listing::{Format, SortOrder};
 use site::model::{Host, Route};
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
@@ -679,7 +679,7 @@ impl<'a> Exchange<'a> {
             root: root.map_err(|status| (route, status))?,
             below: planned.below().into_owned(),
             folder,
-            order: Order::from_query(target.query()),
+            order: SortOrder::from_query(target.query()),
             format: Format::choose(target.query(), self.head.values("accept")),
             preconditions,
         })

@@ -1,7 +1,6 @@
-//! The listing of a folder, as a page and as JSON. It is made in pieces, so that a folder with very many
-//! entries is sent while it is written. The page needs no script and nothing from elsewhere; with
-//! scripts, a click on a heading sorts without another request, names can be filtered, and times are those
-//! of the reader.
+//! The listing of a folder, in HTML and in JSON. It is rendered in buffers, so that the server sends the first entries
+//! of a large folder before it renders the last. The page loads nothing else, and works without scripts. With scripts,
+//! it sorts without another request, filters names, and shows times in the time zone of the reader.
 //!
 //! Knows nothing of disks: the entries come from the caller.
 
@@ -15,72 +14,72 @@ use crate::mime::Types;
 use crate::model::Dotfiles;
 use crate::text;
 
-/// The `Content-Security-Policy` of the page: its own style and script, and nothing else.
+/// The `Content-Security-Policy` of the page. It allows only the style and the script of the page.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; img-src 'self'; \
     style-src 'sha256-Qz08whwJjgMWPPA9JK4Gs+YBeWqdI0d1RqGf6ivJp+8='; \
     script-src 'sha256-GG1n0yHf4iCHv6IYPfbiWhRnMjt811XRMCPX0RN4mVY='; \
     base-uri 'none'; form-action 'self'";
 
-/// Bytes after which a piece ends, at the end of the next entry.
-pub const PIECE: usize = 64 * 1024;
+/// Bytes of a buffer. The entry that exceeds them is still in it.
+pub const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// One segment, without a slash behind it.
+    /// One segment, without a slash.
     pub name: String,
-    pub kind: Kind,
-    /// Bytes; only a file's are shown.
+    pub kind: EntryKind,
+    /// Bytes. The listing has only those of files.
     pub size: u64,
     /// Seconds since 1970.
     pub modified: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EntryKind {
     Folder,
     File,
-    /// A device, a socket, a pipe: shown without a link.
+    /// A device, a socket or a pipe. It has no link.
     Other,
 }
 
-/// What is listed.
+/// A folder and its entries.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// Decoded, from the root of the host, with a slash at both ends: `/a/b/`.
     pub path: String,
     pub entries: Vec<Entry>,
-    pub order: Order,
+    pub order: SortOrder,
     pub extent: Extent,
 }
 
-/// How much of the folder the entries are.
+/// The part of the folder that the listing has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Whole,
-    /// The first by name of so many.
+    /// The first entries by name, out of this number.
     First(u64),
-    /// The first by name of so many that were read; the folder has more.
+    /// The first entries by name, out of this number. The folder has more, which were not read.
     FirstRead(u64),
 }
 
-/// The first names of a folder, in the order in which a page shows them.
+/// The first names of a folder, in natural order.
 #[derive(Debug)]
 pub struct FirstNames {
     limit: usize,
-    /// The last of them is on top.
-    names: BinaryHeap<ByName>,
+    /// The last name is on top.
+    names: BinaryHeap<NaturalName>,
     seen: u64,
 }
 
-/// How files are sorted; folders come first always.
+/// The order of files. Folders are always before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Order {
-    pub by: By,
+pub struct SortOrder {
+    pub key: SortKey,
     pub direction: Direction,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum By {
+pub enum SortKey {
     #[default]
     Name,
     Size,
@@ -100,30 +99,29 @@ pub enum Format {
     Json,
 }
 
-/// A listing on its way out.
+/// A listing that is partly rendered.
 #[derive(Debug)]
-pub struct Render {
+pub struct Renderer {
     page: Page,
     format: Format,
     stage: Stage,
-    /// The encoded name of the entry at hand; kept for its room.
+    /// The encoded name of an entry. The next entry reuses the allocation.
     link: String,
 }
 
-/// Whether there is more to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     More,
     Done,
 }
 
-/// Whether an entry of this name belongs into a listing: it can be asked for, and is not hidden.
+/// Whether a listing has an entry of this name.
 pub fn is_listed(name: &str, dotfiles: Dotfiles) -> bool {
     can_be_requested(name) && (dotfiles == Dotfiles::Allow || !name.starts_with('.'))
 }
 
 impl FirstNames {
-    /// At most `limit` of them.
+    /// Keeps at most `limit` names.
     pub fn new(limit: usize) -> FirstNames {
         FirstNames { limit, names: BinaryHeap::new(), seen: 0 }
     }
@@ -131,61 +129,61 @@ impl FirstNames {
     pub fn add(&mut self, name: &str) {
         self.seen += 1;
         if self.names.len() < self.limit {
-            self.names.push(ByName(name.to_owned()));
+            self.names.push(NaturalName(name.to_owned()));
         } else if let Some(mut last) = self.names.peek_mut()
             && natural(name, &last.0).is_lt()
         {
-            *last = ByName(name.to_owned());
+            *last = NaturalName(name.to_owned());
         }
     }
 
-    /// How many there were to choose from.
+    /// The number of all names that were added.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// In no order.
+    /// In any order.
     pub fn into_names(self) -> impl ExactSizeIterator<Item = String> {
         self.names.into_vec().into_iter().map(|name| name.0)
     }
 }
 
-/// A name that is compared as pages are sorted.
+/// A name that is compared in natural order.
 #[derive(Debug, PartialEq, Eq)]
-struct ByName(String);
+struct NaturalName(String);
 
-impl Ord for ByName {
-    fn cmp(&self, other: &ByName) -> Ordering {
+impl Ord for NaturalName {
+    fn cmp(&self, other: &NaturalName) -> Ordering {
         natural(&self.0, &other.0)
     }
 }
 
-impl PartialOrd for ByName {
-    fn partial_cmp(&self, other: &ByName) -> Option<Ordering> {
+impl PartialOrd for NaturalName {
+    fn partial_cmp(&self, other: &NaturalName) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Order {
-    /// From `sort=name|size|date` and `order=asc|desc` in a query; what is unknown counts as absent.
-    pub fn from_query(query: Option<&str>) -> Order {
-        let by = match value_of(query, "sort") {
-            Some("size") => By::Size,
-            Some("date") => By::Date,
-            _ => By::Name,
+impl SortOrder {
+    /// From `sort=name|size|date` and `order=asc|desc` in a query. Unknown values count as absent.
+    pub fn from_query(query: Option<&str>) -> SortOrder {
+        let key = match value_of(query, "sort") {
+            Some("size") => SortKey::Size,
+            Some("date") => SortKey::Date,
+            _ => SortKey::Name,
         };
         let direction = match value_of(query, "order") {
             Some("asc") => Direction::Ascending,
             Some("desc") => Direction::Descending,
-            _ => by.first_direction(),
+            _ => key.first_direction(),
         };
-        Order { by, direction }
+        SortOrder { key, direction }
     }
 }
 
 impl Format {
-    /// `format=json` or `format=html` in the query, else what the `Accept` fields prefer. A reply varies
-    /// on `Accept`.
+    /// `format=json` or `format=html` in the query, or else the preference of the `Accept` fields. The response varies on
+    /// `Accept`.
     pub fn choose<'a>(query: Option<&str>, accept: impl Iterator<Item = &'a [u8]>) -> Format {
         match value_of(query, "format") {
             Some("json") => Format::Json,
@@ -203,75 +201,64 @@ impl Format {
     }
 }
 
-impl Render {
-    /// Sorts the entries, and leaves out those whose name cannot be asked for.
-    pub fn new(mut page: Page, format: Format) -> Render {
+impl Renderer {
+    /// Sorts the entries, and drops those whose name cannot be requested.
+    pub fn new(mut page: Page, format: Format) -> Renderer {
         page.entries.retain(|entry| can_be_requested(&entry.name));
         sort(&mut page.entries, page.order);
-        Render { page, format, stage: Stage::Begin, link: String::new() }
+        Renderer { page, format, stage: Stage::Begin, link: String::new() }
     }
 
-    /// Appends the next piece: about [`PIECE`] bytes, and whatever one entry adds to that.
-    pub fn next_piece(&mut self, out: &mut Vec<u8>) -> Progress {
-        let full = out.len() + PIECE;
+    /// Appends about [`BUFFER_BYTES`].
+    pub fn render(&mut self, out: &mut Vec<u8>) -> Progress {
+        let full = out.len() + BUFFER_BYTES;
         if self.stage == Stage::Begin {
-            self.begin(out);
+            match self.format {
+                Format::Html => html_begin(&self.page, out),
+                Format::Json => json_begin(&self.page, out),
+            }
             self.stage = Stage::Entry(0);
         }
         while let Stage::Entry(at) = self.stage {
             if out.len() >= full {
                 return Progress::More;
             }
-            self.stage = match self.page.entries.get(at) {
-                Some(_) => {
-                    self.entry(at, out);
+            self.stage = match (self.page.entries.get(at), self.format) {
+                (Some(entry), Format::Html) => {
+                    html_entry(entry, &mut self.link, out);
                     Stage::Entry(at + 1)
                 }
-                None => {
-                    self.end(out);
-                    Stage::Ended
+                (Some(entry), Format::Json) => {
+                    json_entry(at, entry, out);
+                    Stage::Entry(at + 1)
+                }
+                (None, Format::Html) => {
+                    push(out, HTML_END);
+                    Stage::Done
+                }
+                (None, Format::Json) => {
+                    json_end(&self.page, out);
+                    Stage::Done
                 }
             };
         }
         Progress::Done
     }
 
-    /// All pieces at once.
+    /// The whole listing.
     pub fn into_bytes(mut self) -> Vec<u8> {
         let mut out = Vec::new();
-        while self.next_piece(&mut out) == Progress::More {}
+        while self.render(&mut out) == Progress::More {}
         out
-    }
-
-    fn begin(&mut self, out: &mut Vec<u8>) {
-        match self.format {
-            Format::Html => html_begin(&self.page, out),
-            Format::Json => json_begin(&self.page, out),
-        }
-    }
-
-    fn entry(&mut self, at: usize, out: &mut Vec<u8>) {
-        let Some(entry) = self.page.entries.get(at) else { return };
-        match self.format {
-            Format::Html => html_entry(entry, &mut self.link, out),
-            Format::Json => json_entry(at, entry, out),
-        }
-    }
-
-    fn end(&mut self, out: &mut Vec<u8>) {
-        match self.format {
-            Format::Html => out.extend_from_slice(HTML_END.as_bytes()),
-            Format::Json => json_end(&self.page, out),
-        }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Begin,
-    /// The entry at this index is next.
+    /// The next is the entry at this index.
     Entry(usize),
-    Ended,
+    Done,
 }
 
 const HTML_BEGIN: &str = concat!(
@@ -281,7 +268,7 @@ const HTML_BEGIN: &str = concat!(
     "</style>\n"
 );
 const NO_ROBOTS: &str = "<meta name=\"robots\" content=\"noindex, nofollow\">\n";
-/// Shown by the script, which does what it is for.
+/// The script shows it, since only the script can filter.
 const FILTER: &str = "<p id=\"filter\" hidden><input type=\"search\" placeholder=\"Filter by name\" \
     aria-label=\"Filter by name\" autocomplete=\"off\" spellcheck=\"false\"><output></output></p>\n";
 const HTML_END: &str = concat!(
@@ -294,12 +281,12 @@ const PARENT: &str = "<tbody><tr class=\"u\"><td><a href=\"../\">Parent folder</
 
 fn html_begin(page: &Page, out: &mut Vec<u8>) {
     push(out, HTML_BEGIN);
-    // A mirror and a search engine need one order.
-    push(out, if page.order == Order::default() { "" } else { NO_ROBOTS });
+    // One order is enough for mirrors and search engines.
+    push(out, if page.order == SortOrder::default() { "" } else { NO_ROBOTS });
     push(out, "<title>");
-    shown(&page.path, out);
+    visible_name(&page.path, out);
     push(out, "</title>\n</head>\n<body>\n<header>\n<h1>");
-    crumbs(&page.path, out);
+    breadcrumbs(&page.path, out);
     push(out, "</h1>\n<p>");
     total(&page.entries, out);
     push(out, "</p>\n");
@@ -313,8 +300,8 @@ fn html_begin(page: &Page, out: &mut Vec<u8>) {
     }
     push(out, FILTER);
     push(out, "</header>\n<main>\n<table>\n<thead><tr>");
-    for by in [By::Name, By::Size, By::Date] {
-        heading(by, page.order, out);
+    for key in [SortKey::Name, SortKey::Size, SortKey::Date] {
+        heading(key, page.order, out);
     }
     push(out, "</tr></thead>\n");
     if segments(&page.path).next().is_some() {
@@ -323,27 +310,27 @@ fn html_begin(page: &Page, out: &mut Vec<u8>) {
     push(out, "<tbody id=\"entries\">\n");
 }
 
-/// The path as links. They are relative, so that they hold behind a proxy that takes a prefix away.
-fn crumbs(path: &str, out: &mut Vec<u8>) {
+/// The path as links. They are relative: a proxy may remove a prefix of the path.
+fn breadcrumbs(path: &str, out: &mut Vec<u8>) {
     let depth = segments(path).count();
-    crumb("/", depth, out);
+    breadcrumb("/", depth, out);
     for (at, segment) in segments(path).enumerate() {
         if at > 0 {
             push(out, "<i>/</i>");
         }
-        crumb(segment, depth - at - 1, out);
+        breadcrumb(segment, depth - at - 1, out);
     }
 }
 
-/// A link to the folder that is `up` folders up.
-fn crumb(name: &str, up: usize, out: &mut Vec<u8>) {
+/// A link to the folder `up` levels above.
+fn breadcrumb(name: &str, up: usize, out: &mut Vec<u8>) {
     push(out, "<a href=\"");
     match up {
         0 => push(out, "./\" aria-current=\"page"),
         _ => (0..up).for_each(|_| push(out, "../")),
     }
     push(out, "\">");
-    shown(name, out);
+    visible_name(name, out);
     push(out, "</a>");
 }
 
@@ -351,9 +338,9 @@ fn crumb(name: &str, up: usize, out: &mut Vec<u8>) {
 fn total(entries: &[Entry], out: &mut Vec<u8>) {
     let mut parts = 0;
     for (kind, one, many) in [
-        (Kind::Folder, " folder", " folders"),
-        (Kind::File, " file", " files"),
-        (Kind::Other, " other", " others"),
+        (EntryKind::Folder, " folder", " folders"),
+        (EntryKind::File, " file", " files"),
+        (EntryKind::Other, " other", " others"),
     ] {
         let count = entries.iter().filter(|entry| entry.kind == kind).count();
         if count > 0 {
@@ -363,7 +350,7 @@ fn total(entries: &[Entry], out: &mut Vec<u8>) {
             parts += 1;
         }
     }
-    let sizes = entries.iter().filter(|entry| entry.kind == Kind::File).map(|entry| entry.size);
+    let sizes = entries.iter().filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.size);
     match entries {
         [] => push(out, "Empty"),
         _ => {
@@ -373,55 +360,53 @@ fn total(entries: &[Entry], out: &mut Vec<u8>) {
     }
 }
 
-fn heading(by: By, order: Order, out: &mut Vec<u8>) {
-    let chosen = order.by == by;
+fn heading(key: SortKey, order: SortOrder, out: &mut Vec<u8>) {
+    let chosen = order.key == key;
     push(out, "<th scope=\"col\"");
     if chosen {
         push(out, " aria-sort=\"");
-        push(out, order.direction.aria());
+        push(out, order.direction.aria_sort());
         push(out, "\"");
     }
-    // A form, as programs that follow links do not send forms.
+    // A form: a program that follows links does not submit it.
     push(out, "><form><input type=\"hidden\" name=\"sort\" value=\"");
-    push(out, by.word());
+    push(out, key.word());
     push(out, "\"><button name=\"order\" value=\"");
-    let next = if chosen { order.direction.reversed() } else { by.first_direction() };
+    let next = if chosen { order.direction.reversed() } else { key.first_direction() };
     push(out, next.word());
     push(out, "\">");
-    push(out, by.title());
+    push(out, key.title());
     push(out, "</button></form></th>");
 }
 
 fn html_entry(entry: &Entry, link: &mut String, out: &mut Vec<u8>) {
     link.clear();
     encode_segment(&entry.name, link);
-    // "./", or a name with a colon would be read as a scheme (RFC 3986 §4.2).
-    push(
-        out,
-        match entry.kind {
-            Kind::Folder => "<tr class=\"d\"><td><a href=\"./",
-            Kind::File => icon(&entry.name).row(),
-            Kind::Other => "<tr><td>",
-        },
-    );
-    if entry.kind != Kind::Other {
-        text::html(link, out);
-        push(out, if entry.kind == Kind::Folder { "/\">" } else { "\">" });
-    }
-    shown(&entry.name, out);
-    push(
-        out,
-        match entry.kind {
-            Kind::Folder => "/</a></td><td></td><td>",
-            Kind::File => "</a></td><td title=\"",
-            Kind::Other => "</td><td></td><td>",
-        },
-    );
-    if entry.kind == Kind::File {
-        write_number(entry.size, out);
-        push(out, if entry.size == 1 { " byte\">" } else { " bytes\">" });
-        human_size(entry.size, out);
-        push(out, "</td><td>");
+    // "./", or else a name with a colon would have a scheme (RFC 3986 §4.2).
+    match entry.kind {
+        EntryKind::Folder => {
+            push(out, "<tr class=\"d\"><td><a href=\"./");
+            text::html(link, out);
+            push(out, "/\">");
+            visible_name(&entry.name, out);
+            push(out, "/</a></td><td></td><td>");
+        }
+        EntryKind::File => {
+            push(out, icon(&entry.name).row_start());
+            text::html(link, out);
+            push(out, "\">");
+            visible_name(&entry.name, out);
+            push(out, "</a></td><td title=\"");
+            write_number(entry.size, out);
+            push(out, if entry.size == 1 { " byte\">" } else { " bytes\">" });
+            human_size(entry.size, out);
+            push(out, "</td><td>");
+        }
+        EntryKind::Other => {
+            push(out, "<tr><td>");
+            visible_name(&entry.name, out);
+            push(out, "</td><td></td><td>");
+        }
     }
     time(entry.modified, out);
     push(out, "</td></tr>\n");
@@ -439,9 +424,9 @@ fn time(modified: i64, out: &mut Vec<u8>) {
     push(out, "</time>");
 }
 
-/// A name for the eye. The characters that turn the direction of writing are shown as U+FFFD, or
-/// `photo<U+202E>gpj.exe` would look like `photoexe.jpg`.
-fn shown(name: &str, out: &mut Vec<u8>) {
+/// A name as text. Characters that change the direction of writing become U+FFFD, or else `photo<U+202E>gpj.exe` would
+/// look like `photoexe.jpg`.
+fn visible_name(name: &str, out: &mut Vec<u8>) {
     for (at, part) in name.split(text::turns_direction).enumerate() {
         if at > 0 {
             push(out, "\u{FFFD}");
@@ -450,7 +435,7 @@ fn shown(name: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// `345 B`, `1.2 GiB`: three digits, or two and a decimal.
+/// `345 B`, `1.2 GiB`: three digits, or two with a decimal place.
 fn human_size(size: u64, out: &mut Vec<u8>) {
     const UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
     let unit = (0..6).find(|unit| rounded_tenths(size, *unit) < 10_240).unwrap_or(6);
@@ -465,7 +450,7 @@ fn human_size(size: u64, out: &mut Vec<u8>) {
     push(out, UNITS[unit]);
 }
 
-/// Tenths of 1024 to the power `unit`.
+/// `size` in tenths of 1024 to the power `unit`.
 fn rounded_tenths(size: u64, unit: usize) -> u64 {
     let one = 1_u128 << (10 * unit);
     ((u128::from(size) * 10 + one / 2) / one) as u64
@@ -484,8 +469,8 @@ fn json_entry(at: usize, entry: &Entry, out: &mut Vec<u8>) {
     push(out, entry.kind.word());
     push(out, "\",\"size\":");
     match entry.kind {
-        Kind::File => write_number(entry.size, out),
-        Kind::Folder | Kind::Other => push(out, "null"),
+        EntryKind::File => write_number(entry.size, out),
+        EntryKind::Folder | EntryKind::Other => push(out, "null"),
     }
     push(out, ",\"modified\":\"");
     out.extend_from_slice(&text::rfc3339(entry.modified));
@@ -502,17 +487,17 @@ fn json_end(page: &Page, out: &mut Vec<u8>) {
     );
 }
 
-impl Kind {
+impl EntryKind {
     const fn word(self) -> &'static str {
         match self {
-            Kind::Folder => "folder",
-            Kind::File => "file",
-            Kind::Other => "other",
+            EntryKind::Folder => "folder",
+            EntryKind::File => "file",
+            EntryKind::Other => "other",
         }
     }
 }
 
-/// What a file looks like in a page.
+/// The icon of a file in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Icon {
     Plain,
@@ -525,8 +510,8 @@ enum Icon {
 }
 
 impl Icon {
-    /// The start of the row, up to the link. The classes are those of the style.
-    const fn row(self) -> &'static str {
+    /// The start of the row, up to the link. The style has these classes.
+    const fn row_start(self) -> &'static str {
         match self {
             Icon::Plain => "<tr><td><a href=\"./",
             Icon::Text => "<tr class=\"t\"><td><a href=\"./",
@@ -539,13 +524,13 @@ impl Icon {
     }
 }
 
-/// By the media type that the name alone has.
+/// By the built-in media type of the name.
 fn icon(name: &str) -> Icon {
-    let Some((class, subtype)) = Types::of_name(name).and_then(|media| media.split_once('/')) else {
+    let Some((top_level, subtype)) = Types::of_name(name).and_then(|media| media.split_once('/')) else {
         return Icon::Plain;
     };
     let ends = |ends: &[&str]| ends.iter().any(|end| subtype.ends_with(end));
-    match class {
+    match top_level {
         "text" => Icon::Text,
         "image" => Icon::Image,
         "audio" => Icon::Audio,
@@ -557,7 +542,7 @@ fn icon(name: &str) -> Icon {
     }
 }
 
-/// How the subtypes end of what is unpacked or installed.
+/// The ends of the subtypes of archives and packages.
 const ARCHIVES: &[&str] = &[
     "7z-compressed",
     "ms-cab-compressed",
@@ -584,7 +569,7 @@ const ARCHIVES: &[&str] = &[
     "zstd",
 ];
 
-/// How the subtypes begin of what is read on pages or slides, or in sheets.
+/// The beginnings of the subtypes of documents, slides and sheets.
 const DOCUMENTS: &[&str] = &[
     "pdf",
     "postscript",
@@ -602,28 +587,28 @@ const DOCUMENTS: &[&str] = &[
     "vnd.visio",
 ];
 
-impl By {
+impl SortKey {
     const fn word(self) -> &'static str {
         match self {
-            By::Name => "name",
-            By::Size => "size",
-            By::Date => "date",
+            SortKey::Name => "name",
+            SortKey::Size => "size",
+            SortKey::Date => "date",
         }
     }
 
     const fn title(self) -> &'static str {
         match self {
-            By::Name => "Name",
-            By::Size => "Size",
-            By::Date => "Modified (UTC)",
+            SortKey::Name => "Name",
+            SortKey::Size => "Size",
+            SortKey::Date => "Modified (UTC)",
         }
     }
 
-    /// The direction that one looks for first: the largest, the newest.
+    /// The largest and the newest are usually wanted first.
     const fn first_direction(self) -> Direction {
         match self {
-            By::Name => Direction::Ascending,
-            By::Size | By::Date => Direction::Descending,
+            SortKey::Name => Direction::Ascending,
+            SortKey::Size | SortKey::Date => Direction::Descending,
         }
     }
 }
@@ -636,7 +621,7 @@ impl Direction {
         }
     }
 
-    const fn aria(self) -> &'static str {
+    const fn aria_sort(self) -> &'static str {
         match self {
             Direction::Ascending => "ascending",
             Direction::Descending => "descending",
@@ -651,17 +636,17 @@ impl Direction {
     }
 }
 
-fn sort(entries: &mut [Entry], order: Order) {
+fn sort(entries: &mut [Entry], order: SortOrder) {
     let directed = |ordering: Ordering| match order.direction {
         Direction::Ascending => ordering,
         Direction::Descending => ordering.reverse(),
     };
-    let after_folders = |entry: &Entry| entry.kind != Kind::Folder;
+    let after_folders = |entry: &Entry| entry.kind != EntryKind::Folder;
     entries.sort_by(|a, b| {
-        let chosen = match order.by {
-            By::Name => natural(&a.name, &b.name),
-            By::Size => a.shown_size().cmp(&b.shown_size()),
-            By::Date => a.modified.cmp(&b.modified),
+        let chosen = match order.key {
+            SortKey::Name => natural(&a.name, &b.name),
+            SortKey::Size => a.shown_size().cmp(&b.shown_size()),
+            SortKey::Date => a.modified.cmp(&b.modified),
         };
         after_folders(a).cmp(&after_folders(b)).then(directed(chosen)).then_with(|| natural(&a.name, &b.name))
     });
@@ -670,17 +655,17 @@ fn sort(entries: &mut [Entry], order: Order) {
 impl Entry {
     fn shown_size(&self) -> u64 {
         match self.kind {
-            Kind::File => self.size,
-            Kind::Folder | Kind::Other => 0,
+            EntryKind::File => self.size,
+            EntryKind::Folder | EntryKind::Other => 0,
         }
     }
 }
 
-/// The order in which people look for names: `a2` before `A10`, whatever the case. Names that differ
-/// only in case or in leading zeros go by their bytes, so that the order is total.
+/// Natural order: `a2` before `A10`. Names that differ only in case or leading zeros are compared by their bytes, so that
+/// the order is total.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
-    // Each turn takes at least one character off both.
+    // Each iteration removes at least one character from both.
     loop {
         let (Some(x), Some(y)) = (left.chars().next(), right.chars().next()) else {
             return left.len().cmp(&right.len()).then_with(|| a.cmp(b));
@@ -701,7 +686,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The digits that `text` begins with, without leading zeros, and the rest.
+/// The digits at the start of `text`, without leading zeros, and the rest.
 fn split_number(text: &str) -> (&str, &str) {
     let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
@@ -732,23 +717,23 @@ pub(crate) mod tests {
 
     use super::*;
 
-    fn entry(name: &str, kind: Kind, size: u64, modified: i64) -> Entry {
+    fn entry(name: &str, kind: EntryKind, size: u64, modified: i64) -> Entry {
         Entry { name: name.to_owned(), kind, size, modified }
     }
 
     fn page(path: &str, entries: Vec<Entry>) -> Page {
-        Page { path: path.to_owned(), entries, order: Order::default(), extent: Extent::Whole }
+        Page { path: path.to_owned(), entries, order: SortOrder::default(), extent: Extent::Whole }
     }
 
     fn html(page: Page) -> String {
-        String::from_utf8(Render::new(page, Format::Html).into_bytes()).unwrap()
+        String::from_utf8(Renderer::new(page, Format::Html).into_bytes()).unwrap()
     }
 
     fn json(page: Page) -> serde_json::Value {
-        serde_json::from_slice(&Render::new(page, Format::Json).into_bytes()).unwrap()
+        serde_json::from_slice(&Renderer::new(page, Format::Json).into_bytes()).unwrap()
     }
 
-    /// The only row of a page with this entry.
+    /// The row of this entry.
     fn row(entry: Entry) -> String {
         let html = html(page("/", vec![entry]));
         let (_, rows) = html.split_once("<tbody id=\"entries\">\n").unwrap();
@@ -756,7 +741,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_row_escapes_its_name_for_the_page_and_for_the_link() {
+    fn escapes_a_name_in_the_text_and_the_link() {
         let time = "<time datetime=\"1970-01-01T00:01:00Z\">1970-01-01 00:01</time>";
         for (name, link, text) in [
             ("a.txt", "a.txt", "a.txt"),
@@ -775,28 +760,28 @@ pub(crate) mod tests {
             let file = format!(
                 "<tr{class}><td><a href=\"./{link}\">{text}</a></td><td title=\"2048 bytes\">2.0 KiB</td><td>{time}</td></tr>"
             );
-            assert_eq!(row(entry(name, Kind::File, 2048, 60)), file);
+            assert_eq!(row(entry(name, EntryKind::File, 2048, 60)), file);
             let folder = format!(
                 "<tr class=\"d\"><td><a href=\"./{link}/\">{text}/</a></td><td></td><td>{time}</td></tr>"
             );
-            assert_eq!(row(entry(name, Kind::Folder, 4096, 60)), folder);
+            assert_eq!(row(entry(name, EntryKind::Folder, 4096, 60)), folder);
             let other = format!("<tr><td>{text}</td><td></td><td>{time}</td></tr>");
-            assert_eq!(row(entry(name, Kind::Other, 7, 60)), other);
+            assert_eq!(row(entry(name, EntryKind::Other, 7, 60)), other);
         }
     }
 
     #[test]
-    fn names_of_255_bytes_stay_whole() {
+    fn never_cuts_a_name() {
         let name = "x".repeat(255);
         assert!(
-            row(entry(&name, Kind::File, 1, 0))
+            row(entry(&name, EntryKind::File, 1, 0))
                 .contains(&format!("./{name}\">{name}</a></td><td title=\"1 byte\">1 B"))
         );
     }
 
     #[test]
-    fn the_way_up_is_relative() {
-        for (path, title, crumbs, up) in [
+    fn links_to_the_folders_above_are_relative() {
+        for (path, title, breadcrumbs, up) in [
             ("/", "/", "<a href=\"./\" aria-current=\"page\">/</a>", 0),
             (
                 "/a <b>/c/",
@@ -807,19 +792,19 @@ pub(crate) mod tests {
         ] {
             let html = html(page(path, Vec::new()));
             assert!(html.contains(&format!("<title>{title}</title>")), "{html}");
-            assert!(html.contains(&format!("<h1>{crumbs}</h1>\n<p>Empty</p>")), "{html}");
+            assert!(html.contains(&format!("<h1>{breadcrumbs}</h1>\n<p>Empty</p>")), "{html}");
             assert_eq!(html.matches(PARENT).count(), up);
         }
     }
 
     #[test]
-    fn the_total_counts_what_is_shown() {
+    fn counts_the_entries_of_the_page() {
         let entries = vec![
-            entry("a", Kind::Folder, 4096, 0),
-            entry("b", Kind::File, 1024, 0),
-            entry("c", Kind::File, 512, 0),
-            entry("d", Kind::Other, 9, 0),
-            entry("e\n", Kind::File, 1 << 40, 0),
+            entry("a", EntryKind::Folder, 4096, 0),
+            entry("b", EntryKind::File, 1024, 0),
+            entry("c", EntryKind::File, 512, 0),
+            entry("d", EntryKind::Other, 9, 0),
+            entry("e\n", EntryKind::File, 1 << 40, 0),
         ];
         assert!(html(page("/", entries.clone())).contains("<p>1 folder, 2 files, 1 other, 1.5 KiB</p>"));
         for (extent, expected) in [
@@ -832,15 +817,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn folders_come_first_and_then_the_order_that_was_asked_for() {
+    fn sorts_folders_first_and_files_by_the_query() {
         let entries = || {
             vec![
-                entry("b10", Kind::File, 5, 30),
-                entry("B9", Kind::File, 5, 20),
-                entry("a", Kind::File, 7, 10),
-                entry("z", Kind::Folder, 4096, 40),
-                entry("Y", Kind::Folder, 1, 50),
-                entry("s", Kind::Other, 99, 0),
+                entry("b10", EntryKind::File, 5, 30),
+                entry("B9", EntryKind::File, 5, 20),
+                entry("a", EntryKind::File, 7, 10),
+                entry("z", EntryKind::Folder, 4096, 40),
+                entry("Y", EntryKind::Folder, 1, 50),
+                entry("s", EntryKind::Other, 99, 0),
             ]
         };
         for (query, expected) in [
@@ -853,7 +838,7 @@ pub(crate) mod tests {
             (Some("order=asc&sort=date"), "z Y s a B9 b10"),
             (Some("sort=colour&order=up"), "Y z a B9 b10 s"),
         ] {
-            let page = Page { order: Order::from_query(query), ..page("/", entries()) };
+            let page = Page { order: SortOrder::from_query(query), ..page("/", entries()) };
             let document = json(page);
             let entries = document["entries"].as_array().unwrap().iter();
             let names: Vec<_> = entries.map(|entry| entry["name"].as_str().unwrap()).collect();
@@ -862,7 +847,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn headings_link_to_the_other_order() {
+    fn headings_reverse_the_order() {
         for (query, expected) in [
             (
                 None,
@@ -881,7 +866,7 @@ pub(crate) mod tests {
                 ],
             ),
         ] {
-            let html = html(Page { order: Order::from_query(query), ..page("/", Vec::new()) });
+            let html = html(Page { order: SortOrder::from_query(query), ..page("/", Vec::new()) });
             let heading = |(aria, sort, order, title)| {
                 format!(
                     "<th scope=\"col\"{aria}><form><input type=\"hidden\" name=\"sort\" value=\"{sort}\">\
@@ -895,7 +880,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_has_the_icon_of_its_type() {
+    fn chooses_the_icon_by_the_media_type() {
         for (names, expected) in [
             (&["a", "a.", ".png", "a.unknown", "a.bin", "a.woff2", "a.wasm"][..], Icon::Plain),
             (&["README.md", "a.txt", "a.rs", "a.json", "a.yml", "a.XML", "a.css", "a.sql"], Icon::Text),
@@ -912,7 +897,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_names_are_kept_whatever_their_order() {
+    fn keeps_the_first_names_of_any_order() {
         let names = ["b10", "a", "B9", "z", "c", "a", "b1"];
         for (limit, expected) in [
             (0, vec![]),
@@ -921,9 +906,9 @@ pub(crate) mod tests {
             (5, vec!["a", "a", "b1", "B9", "b10"]),
             (9, vec!["a", "a", "b1", "B9", "b10", "c", "z"]),
         ] {
-            for turn in 0..names.len() {
+            for start in 0..names.len() {
                 let mut first = FirstNames::new(limit);
-                names.iter().cycle().skip(turn).take(names.len()).for_each(|name| first.add(name));
+                names.iter().cycle().skip(start).take(names.len()).for_each(|name| first.add(name));
                 assert_eq!(first.seen(), 7);
                 let mut found: Vec<String> = first.into_names().collect();
                 found.sort_by(|a, b| natural(a, b));
@@ -933,7 +918,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_sort_as_people_read_them() {
+    fn sorts_names_in_natural_order() {
         let sorted = [
             "",
             "0",
@@ -961,7 +946,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn sizes_are_short() {
+    fn formats_sizes_in_three_digits() {
         for (size, expected) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -980,9 +965,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn json_tells_the_same() {
-        let entries =
-            vec![entry("a\"\u{202e}é", Kind::File, u64::MAX, 60), entry("d", Kind::Folder, 4096, -1)];
+    fn renders_json() {
+        let entries = vec![
+            entry("a\"\u{202e}é", EntryKind::File, u64::MAX, 60),
+            entry("d", EntryKind::Folder, 4096, -1),
+        ];
         let expected = serde_json::json!({
             "path": "/x \"y\"/",
             "entries": [
@@ -997,7 +984,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_query_decides_on_the_format_before_the_fields() {
+    fn prefers_the_format_of_the_query_to_accept() {
         for (query, accept, expected) in [
             (None, "text/html", Format::Html),
             (None, "*/*", Format::Html),
@@ -1015,7 +1002,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_hidden_or_cannot_be_asked_for_is_not_listed() {
+    fn omits_hidden_and_impossible_names() {
         for (name, denied, allowed) in [
             ("a", true, true),
             (".git", false, true),
@@ -1038,7 +1025,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_policy_allows_the_style_and_the_script_of_the_page() {
+    fn allows_the_style_and_the_script_of_the_page() {
         let html = html(page("/", Vec::new()));
         for (directive, tag) in [("style-src", "style"), ("script-src", "script")] {
             let expected = format!("{directive} {}", hash_of(&html, tag));
@@ -1046,7 +1033,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The source expression that allows what stands in an element (CSP, section 2.3.1).
+    /// The source expression that allows the text of an element (CSP, section 2.3.1).
     pub(crate) fn hash_of(page: &str, tag: &str) -> String {
         let (_, text) = page.split_once(&format!("<{tag}>")).unwrap();
         let (text, _) = text.split_once(&format!("</{tag}>")).unwrap();
@@ -1054,27 +1041,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn pieces_are_small_and_make_the_whole() {
-        let entries: Vec<_> = (0..5000).map(|at| entry(&format!("name {at}"), Kind::File, at, 0)).collect();
+    fn renders_the_same_bytes_in_buffers_and_at_once() {
+        let entries: Vec<_> =
+            (0..5000).map(|at| entry(&format!("name {at}"), EntryKind::File, at, 0)).collect();
         for format in [Format::Html, Format::Json] {
-            let mut render = Render::new(page("/", entries.clone()), format);
-            let (mut pieces, mut whole, mut progress) = (0, Vec::new(), Progress::More);
+            let mut renderer = Renderer::new(page("/", entries.clone()), format);
+            let (mut buffers, mut whole, mut progress) = (0, Vec::new(), Progress::More);
             while progress == Progress::More {
-                let mut piece = Vec::new();
-                progress = render.next_piece(&mut piece);
-                assert!(!piece.is_empty() && piece.len() < PIECE + 8 * 1024);
-                whole.extend_from_slice(&piece);
-                pieces += 1;
+                let mut buffer = Vec::new();
+                progress = renderer.render(&mut buffer);
+                assert!(!buffer.is_empty() && buffer.len() < BUFFER_BYTES + 8 * 1024);
+                whole.extend_from_slice(&buffer);
+                buffers += 1;
             }
-            assert_eq!(whole, Render::new(page("/", entries.clone()), format).into_bytes());
-            assert!(pieces >= whole.len() / (PIECE + 8 * 1024) && pieces > 3);
-            assert_eq!(render.next_piece(&mut Vec::new()), Progress::Done);
+            assert_eq!(whole, Renderer::new(page("/", entries.clone()), format).into_bytes());
+            assert!(buffers >= whole.len() / (BUFFER_BYTES + 8 * 1024) && buffers > 3);
+            assert_eq!(renderer.render(&mut Vec::new()), Progress::Done);
         }
     }
 
     proptest! {
         #[test]
-        fn the_order_of_names_is_total(mut names in prop::collection::vec("[aA0-2é.]{0,6}", 0..12)) {
+        fn orders_names_totally(mut names in prop::collection::vec("[aA0-2é.]{0,6}", 0..12)) {
             names.sort_by(|a, b| natural(a, b));
             for (at, a) in names.iter().enumerate() {
                 for b in &names[at..] {
@@ -1086,14 +1074,14 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn no_name_breaks_the_page_or_the_document(names in prop::collection::vec(any::<String>(), 0..8), path: String) {
-            let entries: Vec<_> = names.iter().map(|name| entry(name, Kind::File, 1, 0)).collect();
+        fn never_breaks_the_page_or_the_document_by_a_name(names in prop::collection::vec(any::<String>(), 0..8), path: String) {
+            let entries: Vec<_> = names.iter().map(|name| entry(name, EntryKind::File, 1, 0)).collect();
             let listed = names.iter().filter(|name| can_be_requested(name)).count();
             let document = json(page(&path, entries.clone()));
             prop_assert_eq!(document["path"].as_str(), Some(path.as_str()));
             prop_assert_eq!(document["entries"].as_array().unwrap().len(), listed);
             let bare = html(page("/", Vec::new())).matches('<').count();
-            // Six elements per row, each with a start and an end, whatever the name.
+            // Six elements per row, each with a start and an end.
             prop_assert_eq!(html(page("/", entries)).matches('<').count(), bare + listed * 12);
         }
     }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::listing::{
-    CONTENT_SECURITY_POLICY, Entry, Extent, FirstNames, Format, Kind, Order, Page, Progress, Render,
-    is_listed,
+    CONTENT_SECURITY_POLICY, Entry, EntryKind, Extent, FirstNames, Format, Page, Progress, Renderer,
+    SortOrder, is_listed,
 };
 use site::model::{Dotfiles, Route, Symlinks};
 use taipan_http::conditional::Verdict;
@@ -41,7 +41,7 @@ pub struct Wanted {
     /// The folder beneath the root.
     pub below: SafePath<'static>,
     pub folder: Stamp,
-    pub order: Order,
+    pub order: SortOrder,
     pub format: Format,
     /// What those of the request make of it.
     pub preconditions: Verdict,
@@ -50,7 +50,7 @@ pub struct Wanted {
 /// The rest of a listing that is made while it is sent.
 pub struct Pieces {
     ready: Vec<u8>,
-    render: Option<Render>,
+    render: Option<Renderer>,
     device: Device,
     _place: Stream,
 }
@@ -69,7 +69,7 @@ impl Pieces {
         let Some(mut render) = self.render.take() else { return Ok(None) };
         let work = move || {
             let mut piece = Vec::new();
-            let progress = render.next_piece(&mut piece);
+            let progress = render.render(&mut piece);
             (render, piece, progress)
         };
         let (render, piece, progress) = services
@@ -173,7 +173,7 @@ fn head<'a>(services: &Services, route: &'a Route, format: Format) -> HeadWriter
 
 /// No path has a NUL, so this key is no file's.
 fn key(wanted: &Wanted) -> String {
-    format!("{}\0{:?}{:?}{:?}", wanted.path.as_str(), wanted.order.by, wanted.order.direction, wanted.format)
+    format!("{}\0{:?}{:?}{:?}", wanted.path.as_str(), wanted.order.key, wanted.order.direction, wanted.format)
 }
 
 /// What a helper thread does.
@@ -181,7 +181,7 @@ struct Job {
     root: Root,
     below: SafePath<'static>,
     title: String,
-    order: Order,
+    order: SortOrder,
     format: Format,
     symlinks: Symlinks,
     dotfiles: Dotfiles,
@@ -194,12 +194,12 @@ struct Job {
 
 impl Job {
     /// The first bytes, at most about `keep`, and what makes the rest if there is more.
-    fn run(self) -> Result<(Vec<u8>, Option<Render>), OpenError> {
+    fn run(self) -> Result<(Vec<u8>, Option<Renderer>), OpenError> {
         let (entries, extent) = self.read()?;
         let page = Page { path: self.title, entries, order: self.order, extent };
-        let mut render = Render::new(page, self.format);
+        let mut render = Renderer::new(page, self.format);
         let mut ready = Vec::new();
-        while render.next_piece(&mut ready) == Progress::More {
+        while render.render(&mut ready) == Progress::More {
             if ready.len() >= self.keep {
                 return Ok((ready, Some(render)));
             }
@@ -258,9 +258,9 @@ impl Job {
             st = retry_on_intr(|| calls::statx(&target, "", AtFlags::EMPTY_PATH))?;
         }
         let kind = match FileType::from_raw_mode(st.stx_mode.into()) {
-            FileType::Directory => Kind::Folder,
-            FileType::RegularFile => Kind::File,
-            _ => Kind::Other,
+            FileType::Directory => EntryKind::Folder,
+            FileType::RegularFile => EntryKind::File,
+            _ => EntryKind::Other,
         };
         let (size, modified) = (st.stx_size, st.stx_mtime.tv_sec);
         Ok(Some(Entry { name, kind, size, modified }))
