@@ -312,7 +312,7 @@ fn completions_work_in_their_shells() {
         (
             "zsh",
             zsh,
-            "*--listen[Listen on ADDRESS, as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, \\[::\\]:8080",
+            "*--listen[Listen on ADDRESS, such as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, \\[::\\]:8080",
         ),
         ("fish", fish, "--listen"),
     ] {

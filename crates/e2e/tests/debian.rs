@@ -187,7 +187,7 @@ fn explain_names_the_prefix_and_the_pattern() {
         ),
         (
             "/dokuwiki/inc/init.php",
-            &["route     *.php within /dokuwiki/inc/: 403 Forbidden (the route answers so)"],
+            &["route     *.php within /dokuwiki/inc/: 403 Forbidden (the status of the route)"],
         ),
         ("/own.php", &["route     *.php: scripts beneath"]),
     ] {

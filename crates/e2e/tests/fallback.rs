@@ -446,7 +446,7 @@ fn explain_names_the_fallback() {
                 "route     /wiki/: files beneath",
                 "found     nothing\nfallback  /index.php\nroute     *.php: scripts beneath",
                 "as        SCRIPT_NAME /index.php\n          PATH_INFO /wiki/a\n",
-                "          QUERY_STRING id=a&b\nresponse  what the script writes",
+                "          QUERY_STRING id=a&b\nresponse  the output of the script",
             ][..],
         ),
         ("/none/x", &["fallback  /none/index.html\n", "HTTP/1.1 404 Not Found"]),

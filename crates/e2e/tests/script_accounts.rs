@@ -381,8 +381,9 @@ fn check_warns_of_scripts_with_the_account_of_the_server_and_explain_names_the_a
         ("the scripts of the route /other/", false),
         ("the processes of the application \"app\"", true),
     ] {
-        let warning =
-            format!("{who} run as the server's own account, and could end its processes; give them a `user`");
+        let warning = format!(
+            "{who} run as the server's own account, and could kill its processes; give them a `user`"
+        );
         rows.check(who, checked.contains(&warning), shares);
     }
     let (server, scripts) = (of_the_server(), of_scripts());

@@ -121,12 +121,11 @@ fn check_prints_the_disk_space_that_bodies_may_use() {
     assert!(!check("").contains(line), "there is none without scripts");
     let printed = check(scripts);
     assert!(printed.contains(&format!("256.0 MiB  {line}")), "{printed}");
-    let longer =
-        "but the route *.cgi takes bodies of 3.0 GiB: those of unknown length are refused beyond 256.0 MiB";
+    let longer = "but the route *.cgi accepts bodies of 3.0 GiB: those of unknown length are rejected beyond 256.0 MiB";
     assert!(printed.contains(longer), "{printed}");
     let printed = check(&format!("{scripts}spool_bytes = \"4GiB\"\n"));
     assert!(
-        printed.contains(&format!("4.0 GiB  {line}")) && !printed.contains("refused beyond"),
+        printed.contains(&format!("4.0 GiB  {line}")) && !printed.contains("rejected beyond"),
         "{printed}"
     );
 }

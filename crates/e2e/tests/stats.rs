@@ -124,7 +124,7 @@ fn text_and_json_have_every_count_of_every_worker() {
     };
     let accepted = row("connections accepted");
     assert_eq!((accepted.len(), accepted[0]), (4, accepted[1..].iter().sum()), "all, and each: {text}");
-    assert_eq!(row("answers 2xx")[0], 20);
+    assert_eq!(row("responses 2xx")[0], 20);
     assert!(text.starts_with(&format!(
         "taipan {}, process {}",
         env!("CARGO_PKG_VERSION"),

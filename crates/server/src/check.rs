@@ -1,4 +1,4 @@
-//! `taipan check`: is a configuration good, would a start succeed, and what do its limits add up to?
+//! `taipan check`: is a configuration valid, would a start succeed, and what do its limits add up to?
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,45 +21,45 @@ use crate::privilege::Identity;
 use crate::spawner::cgroup;
 use crate::{config, control, privilege, privileged_file, sandbox, start, terminal};
 
-/// Something that a start would meet.
+/// A problem that a start would meet.
 struct Finding {
-    weight: Weight,
-    /// The keys whose value it is about, and that value: they say where it stands.
+    severity: Severity,
+    /// The keys and the value that cause it: they determine its position in the file.
     keys: &'static [&'static str],
     value: PathBuf,
     text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    /// The program would not start, or could not answer.
+enum Severity {
+    /// The program would not start, or could not serve.
     Error,
-    /// It depends on who starts it, or when.
+    /// The problem may be absent when another user starts the program, or later.
     Warning,
 }
 
 impl Finding {
     fn error(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
-        Finding { weight: Weight::Error, keys, value: value.as_ref().to_owned(), text: text.into() }
+        Finding { severity: Severity::Error, keys, value: value.as_ref().to_owned(), text: text.into() }
     }
 
     fn warning(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
-        Finding { weight: Weight::Warning, ..Finding::error(keys, value, text) }
+        Finding { severity: Severity::Warning, ..Finding::error(keys, value, text) }
     }
 
-    /// `config` is the file that was given, for what has no line.
+    /// `config` is the file of the command line, for a finding without a position.
     fn show(&self, config: &Path, places: &Places) {
         let place = places.of(self.keys, &self.value);
         let place = place.map_or_else(|| config.display().to_string(), ToString::to_string);
-        let weight = match self.weight {
-            Weight::Error => "",
-            Weight::Warning => "warning: ",
+        let severity = match self.severity {
+            Severity::Error => "",
+            Severity::Warning => "warning: ",
         };
-        terminal::err(format_args!("{place}: {weight}{}", self.text));
+        terminal::err(format_args!("{place}: {severity}{}", self.text));
     }
 }
 
-/// `taipan check -c FILE`: says what is wrong, or what the limits add up to.
+/// `taipan check -c FILE`: prints the problems, or what the limits add up to.
 pub fn check(path: &Path) -> ExitCode {
     let Configuration { mut site, warnings, places } = match config::read(path) {
         Ok(configuration) => configuration,
@@ -74,14 +74,14 @@ pub fn check(path: &Path) -> ExitCode {
         let file = warning.file.display();
         terminal::err(format_args!("{file}:{place} warning: {}; {}", warning.what, warning.what_to_do));
     }
-    // While there is one thread: the roots are looked at in another process.
+    // Before there is a second thread: a child process examines the roots.
     let (mut findings, silent) = findings(path, &site);
     let place = |finding: &Finding| {
         places.of(finding.keys, &finding.value).map(|place| (place.file.clone(), place.line))
     };
     findings.sort_by_key(place);
     findings.iter().for_each(|finding| finding.show(path, &places));
-    if findings.iter().any(|finding| finding.weight == Weight::Error) {
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return ExitCode::FAILURE;
     }
     let workers = start::workers(&site).get();
@@ -91,10 +91,10 @@ pub fn check(path: &Path) -> ExitCode {
     }
     for program in with_the_account_of_the_server(&site) {
         terminal::out(format_args!(
-            "  but {program} run as the server's own account, and could end its processes; give them a `user`"
+            "  but {program} run as the server's own account, and could kill its processes; give them a `user`"
         ));
     }
-    terminal::out(format_args!("\nMemory typically, but for scripts and applications (workers: {workers}):"));
+    terminal::out(format_args!("\nMemory typically, without scripts and applications (workers: {workers}):"));
     for line in memory::typical(&site, workers) {
         terminal::out(format_args!("  {:>10}  {}", bytes(line.bytes), line.when));
     }
@@ -105,13 +105,13 @@ pub fn check(path: &Path) -> ExitCode {
     let descriptors = memory::descriptors(&site, workers);
     terminal::out(format_args!("\nDescriptors at worst:"));
     print_uses(&descriptors, |n| n.to_string());
-    tell_budget(&site, workers, memory::total(&descriptors));
-    tell_spool(&site);
+    print_descriptor_limit(&site, workers, memory::total(&descriptors));
+    print_spool(&site);
     terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
     ExitCode::SUCCESS
 }
 
-/// What a start would meet, and roots whose disks have not answered.
+/// The problems that a start would meet, and the roots whose disks hang.
 fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     let (own, identity) = own_account(site);
     let (roots, silent) = roots(site, identity.as_ref());
@@ -131,12 +131,12 @@ fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     (all, silent)
 }
 
-/// The account that serves, and what is wrong with it. Where another user starts the program than the one who checks,
-/// it is that user's account.
+/// The problems of the account that serves, and its identity. Another user than the one who runs the check may start the
+/// server.
 fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
     let keys: &[&str] = match (&site.user, &site.group) {
         (Some(user), Some(_)) => {
-            // A group that is a number is there for certain.
+            // A group number is always valid.
             let with_any_group = Account { user: user.clone(), group: Some("0".to_owned()) };
             if privilege::user_of(&with_any_group).is_ok() { &["group"] } else { &["user"] }
         }
@@ -157,16 +157,16 @@ fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
         Err(why) if site.user.is_none() && site.group.is_some() => {
             (vec![Finding::error(keys, value, why)], None)
         }
-        // By another user, or root, it may be started.
+        // Another user, or root, may start the server.
         Err(why) => (vec![Finding::warning(keys, value, why)], None),
     }
 }
 
-/// Addresses that cannot be listened on.
+/// The addresses that the server cannot listen on.
 fn addresses(path: &Path, site: &Site) -> Vec<Finding> {
     if site.listeners.is_empty() {
         let text =
-            "there is no address to listen on but what the program is started with, as by a socket unit";
+            "there is no address to listen on; the program needs inherited sockets, as from a socket unit";
         return vec![Finding::warning(&["listen"], "", text)];
     }
     let is_running = control::is_served(&SiteSource::Config(path.to_owned()));
@@ -176,49 +176,48 @@ fn addresses(path: &Path, site: &Site) -> Vec<Finding> {
             return None;
         }
         let later = problem.is_in_use() || problem.is_denied() && !geteuid().is_root();
-        let weight = if later { Weight::Warning } else { Weight::Error };
-        Some(Finding { weight, ..Finding::error(&["listen"], address.to_string(), problem.to_string()) })
+        let severity = if later { Severity::Warning } else { Severity::Error };
+        Some(Finding { severity, ..Finding::error(&["listen"], address.to_string(), problem.to_string()) })
     };
     site.listeners.iter().filter_map(finding).collect()
 }
 
-/// Roots that are not folders, or that the account cannot reach; and those whose disks have not answered.
+/// The roots that are not folders or that the account cannot reach, and those whose disks hang.
 fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf>) {
     let all: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
-    let look = || {
-        // It may have to stay for long, and the caller's pipes are not to stay with it.
-        leave_streams();
+    let examine = || {
+        // The child may hang on a disk and must not keep the caller's pipes open.
+        close_streams();
         let mut site = site.clone();
         if let (Some(folder), true) = (&site.chroot.clone(), geteuid().is_root()) {
-            // What is wrong with the folder is told by itself.
+            // `chroot` below reports problems with the folder.
             if privilege::chroot(folder).is_ok() {
                 site.enter(folder);
             }
         }
-        // As whoever checks, where it cannot be the one who serves.
+        // If it cannot become the user that serves, it examines the roots as the present user.
         _ = identity.map(Identity::assume);
         let names: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
         let number = |path: &Path| names.iter().position(|name| name == path).unwrap_or(usize::MAX);
         let roots = OpenRoots::of(&site);
-        let mut said = String::new();
+        let mut report = String::new();
         for (path, why) in roots.problems() {
-            _ = writeln!(said, "{} {}", number(path), why.replace('\n', " "));
+            _ = writeln!(report, "{} {}", number(path), why.replace('\n', " "));
         }
         for path in roots.silent() {
-            _ = writeln!(said, "{}", number(path));
+            _ = writeln!(report, "{}", number(path));
         }
-        said
+        report
     };
-    // A disk that does not answer keeps that process from ending; it is not waited for.
-    let said = privilege::run_in_child(look).map(|(_, said)| said);
-    let said = match said {
-        Ok(said) => said,
+    // The child is not reaped: a disk that hangs may delay its end.
+    let report = match privilege::run_in_child(examine) {
+        Ok((_, report)) => report,
         Err(error) => {
-            return (vec![Finding::error(&[], "", format!("cannot look at the roots: {error}"))], Vec::new());
+            return (vec![Finding::error(&[], "", format!("cannot examine the roots: {error}"))], Vec::new());
         }
     };
     let (mut findings, mut silent) = (Vec::new(), Vec::new());
-    for line in said.lines() {
+    for line in report.lines() {
         let (number, why) = line.split_once(' ').unwrap_or((line, ""));
         let Some(root) = number.parse().ok().and_then(|number: usize| all.get(number)) else { continue };
         match why {
@@ -229,25 +228,25 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
     (findings, silent)
 }
 
-/// Lets go of the standard streams.
-fn leave_streams() {
+/// Replaces the standard streams by /dev/null.
+fn close_streams() {
     if let Ok(nothing) = File::options().read(true).write(true).open("/dev/null") {
-        // Streams that stay cost a caller no more than patience.
+        // If it fails, the caller waits for the end of the child.
         _ = dup2_stdin(&nothing).and_then(|()| dup2_stdout(&nothing)).and_then(|()| dup2_stderr(&nothing));
     }
 }
 
-/// Logs and a pid file that could not be written. Another user than root cannot judge for root.
+/// The logs and the pid file that could not be written. Only a warning if this user cannot tell what root may write.
 fn written_files(site: &Site) -> Vec<Finding> {
-    let is_judge = geteuid().is_root() || site.user.is_none() || Identity::of(site).is_ok();
-    let weight = if is_judge { Weight::Error } else { Weight::Warning };
+    let is_certain = geteuid().is_root() || site.user.is_none() || Identity::of(site).is_ok();
+    let severity = if is_certain { Severity::Error } else { Severity::Warning };
     let logs = memory::logs(site).into_iter().filter_map(|path| {
         let why = privileged_file::log_problem(path)?;
-        Some(Finding { weight, ..Finding::error(&["access", "error", "access_log"], path, why) })
+        Some(Finding { severity, ..Finding::error(&["access", "error", "access_log"], path, why) })
     });
     let pid_file = site.pid_file.iter().filter_map(|path| {
         let why = privileged_file::pid_file_problem(path)?;
-        Some(Finding { weight, ..Finding::error(&["pid_file"], path, why) })
+        Some(Finding { severity, ..Finding::error(&["pid_file"], path, why) })
     });
     logs.chain(pid_file).collect()
 }
@@ -267,7 +266,7 @@ fn sandbox_in_force(site: &Site) -> Option<Finding> {
     (!missing.is_empty()).then(|| Finding::error(&["sandbox"], "required", text))
 }
 
-/// Interpreters that cannot be executed: an oversight that the first request would meet.
+/// The interpreters that cannot be executed. Otherwise, the first request would find out.
 fn interpreters(site: &Site) -> Vec<Finding> {
     let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
     let all: BTreeSet<&Path> =
@@ -287,7 +286,7 @@ fn program(interpreter: &Interpreter) -> Option<&Path> {
     }
 }
 
-/// Applications whose program cannot be executed.
+/// The applications whose program cannot be executed.
 fn commands(site: &Site) -> Vec<Finding> {
     let problem = |application: &Upstream| {
         let program = application.managed()?.command.first()?;
@@ -299,7 +298,7 @@ fn commands(site: &Site) -> Vec<Finding> {
     site.upstreams.iter().filter_map(problem).collect()
 }
 
-/// Programs that run as accounts that are not there.
+/// The accounts of scripts and applications that do not exist.
 fn accounts(site: &Site) -> Vec<Finding> {
     let of_routes = site.program_routes().filter_map(|(route, script)| {
         let account = script.account.as_ref()?;
@@ -315,7 +314,7 @@ fn accounts(site: &Site) -> Vec<Finding> {
     of_routes.chain(of_applications).collect()
 }
 
-/// What is started as the account that also serves.
+/// The scripts and applications that run as the account that serves.
 fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
     let user = |account: &Account| privilege::user_of(account).ok();
     let by_root = || privilege::own_account().filter(|_| geteuid().is_root()).map(str::to_owned);
@@ -335,8 +334,8 @@ fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
     scripts.chain(processes).collect()
 }
 
-/// What there will be of each, where there are fewer descriptors than the limits add up to.
-fn tell_budget(site: &Site, workers: usize, needed: u64) {
+/// Prints the limit of descriptors, and the lowered limits of the site if it is too low.
+fn print_descriptor_limit(site: &Site, workers: usize, needed: u64) {
     let allowed = start::raise_descriptor_limit();
     if needed <= allowed {
         terminal::out(format_args!("  {allowed:>10}  allowed to this process"));
@@ -345,7 +344,7 @@ fn tell_budget(site: &Site, workers: usize, needed: u64) {
     let mut fitted = site.clone();
     memory::fit(&mut fitted, workers, allowed);
     terminal::out(format_args!(
-        "\nDescriptors as they will be shared out, for only {allowed} are allowed to this process:"
+        "\nDescriptors with lowered limits, because this process may have only {allowed}:"
     ));
     print_uses(&memory::descriptors(&fitted, workers), |n| n.to_string());
     terminal::out(format_args!(
@@ -353,8 +352,8 @@ fn tell_budget(site: &Site, workers: usize, needed: u64) {
     ));
 }
 
-/// What bodies of unknown length take of a disk.
-fn tell_spool(site: &Site) {
+/// Prints the disk space for bodies of unknown length.
+fn print_spool(site: &Site) {
     if !site.has_scripts() {
         return;
     }
@@ -368,7 +367,7 @@ fn tell_spool(site: &Site) {
     for route in routes.filter(|route| route.script.is_some() && route.max_body > *spool_bytes) {
         let (name, body) = (route.name(), bytes(route.max_body));
         terminal::out(format_args!(
-            "  but the route {name} takes bodies of {body}: those of unknown length are refused beyond {most}"
+            "  but the route {name} accepts bodies of {body}: those of unknown length are rejected beyond {most}"
         ));
     }
 }
@@ -386,7 +385,7 @@ fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {
     terminal::out(format_args!("  {:>10}  in all", text(memory::total(uses))));
 }
 
-/// In the largest unit of which there is one.
+/// In the largest unit in which the number is at least 1.
 fn bytes(n: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, size)| n >= *size) {

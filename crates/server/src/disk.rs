@@ -1,7 +1,7 @@
-//! The helper threads: whatever may wait for a disk is done there, never in a worker's loop.
+//! Helper threads: a call that may wait for a disk runs there and never in a worker's loop.
 //!
-//! Knows nothing of files: it runs closures, bounds how many of them and how many requests wait, keeps threads
-//! free for other devices when one does not answer, and gives up on what takes too long.
+//! Knows nothing of files. It runs closures, limits how many closures and requests wait, keeps threads free for other
+//! devices when one hangs, and applies a timeout.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,30 +23,30 @@ use crate::sys::calls;
 /// Why a closure gave no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
-    /// As many wait already as may.
+    /// The queue is full.
     Full,
-    /// It took longer than it may; it goes on in its thread, and its result is dropped.
+    /// The closure exceeded the timeout. It continues in its thread, and its result is dropped.
     Late,
-    /// There is no room for new connections, and too many of those that there are wait for disks.
+    /// The worker is at capacity, and too many of its connections wait for disks.
     Shed,
-    /// It panicked, or there is no thread for it.
+    /// The closure panicked, or no thread could be started.
     Failed,
 }
 
-/// What a file system is on: major and minor number, as `stat(2)` has them.
+/// The device of a file system: its major and minor number (stat(2)).
 pub type Device = (u32, u32);
 
-/// What the threads are asked for.
+/// The kind of a closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Waits for its device alone.
+    /// Waits only for its device.
     File,
-    /// A listing shows what is mounted in its folder, and so may wait for another device after all. It
-    /// has half of the device's threads, so that files are still found and read.
+    /// A listing shows the mount points in its folder, so it may wait for another device. Listings get half of the
+    /// device's threads, so that files are still found and read.
     Listing,
 }
 
-/// What is going on on a device.
+/// The closures of a device.
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub device: Device,
@@ -54,30 +54,30 @@ pub struct Queue {
     pub waiting: u64,
 }
 
-/// Where there is no room, this long is a disk waited for: less than new clients wait for room.
+/// At capacity, a connection waits this long for a disk: less than new clients wait for capacity.
 const SHED_AFTER: Duration = Duration::from_millis(750);
 
-/// Devices that are remembered; those where nothing is going on are forgotten then.
+/// With more devices than this, those without closures are forgotten.
 const DEVICES: usize = 64;
 
-/// Files that are to be closed.
+/// The queue of files to close.
 pub type Closing = UnboundedReceiver<(Device, Arc<OwnedFd>)>;
 
-/// One worker's way to the helper threads, which are those of its runtime.
+/// One worker's access to the helper threads of its runtime.
 pub struct Disk {
     queue: Semaphore,
     timeout: Duration,
-    /// Threads that one device may keep, and how many may wait for them.
+    /// The limits of one device: threads, and closures that wait for them.
     threads: usize,
     waiting: usize,
-    /// Requests that wait before their answers have begun, also those that wait for one closure together;
-    /// half of them for one device.
+    /// Requests that wait and whose response has not begun; several may wait for one closure. One device gets half of
+    /// them.
     requests: Semaphore,
     requests_of_device: usize,
-    /// Connections that wait; those that have waited for a while may be told to end.
+    /// Connections that wait; `shed` ends those that have waited for a while.
     connections: Semaphore,
     shed: Notify,
-    /// Answers that are made while they are sent; half of them for one device.
+    /// Responses that are made while they are sent. One device gets half of them.
     streams: Semaphore,
     half: usize,
     lanes: RefCell<HashMap<Device, Rc<Lane>>>,
@@ -95,22 +95,21 @@ struct Lane {
     streams: Semaphore,
 }
 
-/// The place of a request that waits for a device before its answer has begun; given back when dropped.
+/// The permit of a request that waits for a device and whose response has not begun.
 pub struct Admitted {
     _of_all: Permit,
     _of_device: Permit,
 }
 
-/// The place of an answer that is made while it is sent; given back when dropped.
+/// The permit of a response that is made while it is sent.
 pub struct Stream {
     _of_all: Permit,
     _of_device: Permit,
 }
 
 impl Disk {
-    /// Half of the threads, and of those who may wait, are for one device, so that one that does not answer
-    /// leaves the others room.
-    /// Also what is to be closed: for `close_files`.
+    /// One device gets half of the threads and of the queue, so that a device that hangs does not block the others. Also
+    /// returns the queue of files to close, for `close_files`.
     pub fn new(limits: &Limits, timeout: Duration) -> (Disk, Closing) {
         let (closing, files) = unbounded_channel();
         let disk = Disk {
@@ -130,13 +129,13 @@ impl Disk {
         (disk, files)
     }
 
-    /// A place for a request that is going to wait for `device`, and whose answer has not begun.
+    /// A permit for a request that is about to wait for `device`, and whose response has not begun.
     pub fn admit(&self, device: Device) -> Result<Admitted, Busy> {
         let of_device = self.lane(device).requests.take().ok_or(Busy::Full)?;
         Ok(Admitted { _of_all: self.requests.take().ok_or(Busy::Full)?, _of_device: of_device })
     }
 
-    /// Waits for `done`, which keeps a connection. Errors: it has been shed.
+    /// Waits for `done`, on which a connection depends. Errors: the connection has been shed.
     pub async fn wait<T>(&self, done: impl Future<Output = T>) -> Result<T, Busy> {
         let (since, _connection) = (Instant::now(), self.connections.take());
         let shed = async {
@@ -154,33 +153,32 @@ impl Disk {
         }
     }
 
-    /// There is no room for new connections: where more than `most` wait here, those that have waited for a
-    /// while are over.
-    pub fn shed(&self, most: usize) {
-        if self.connections.taken() > most {
+    /// Called at capacity: if more than `limit` connections wait for disks, those that have waited for a while end.
+    pub fn shed(&self, limit: usize) {
+        if self.connections.taken() > limit {
             self.shed.notify_waiters();
         }
     }
 
-    /// A place for an answer that is made of what is on `device` while it is sent. `None`: all are taken, or
-    /// all that one device may have.
+    /// A permit for a response that is made from `device` while it is sent. `None`: all permits, or those of the device,
+    /// are taken.
     pub fn stream(&self, device: Device) -> Option<Stream> {
         let of_device = self.lane(device).streams.take()?;
         Some(Stream { _of_all: self.streams.take()?, _of_device: of_device })
     }
 
-    /// Answers that are being made while they are sent.
+    /// The number of responses that are being made while they are sent.
     pub fn streams(&self) -> usize {
         self.streams.taken()
     }
 
-    /// How many wait, or have not been given up on.
+    /// The number of closures that wait or run within their timeout.
     pub fn waiting(&self) -> usize {
         self.queue.taken()
     }
 
-    /// Runs `work`, which waits for `device`, on a helper thread. Dropping the future takes `work` out of
-    /// the queue, but does not stop it when it has begun.
+    /// Runs `work`, which waits for `device`, on a helper thread. Dropping the future removes `work` from the queue, but
+    /// does not stop it once it runs.
     pub async fn run<T: Send + 'static>(
         &self,
         device: Device,
@@ -197,23 +195,22 @@ impl Disk {
             };
             let thread = permit(&lane.threads).await?;
             drop(waiting);
-            // The thread is taken until the work ends, however long nobody has been waiting for it.
-            let kept = move || (work(), drop((thread, listing))).0;
-            // It panics where there is no helper thread, and the system has none to give.
-            let helper = catch_unwind(AssertUnwindSafe(|| calls::spawn_blocking(kept)));
+            // The permit is held until the work ends, even after the timeout.
+            let with_permit = move || (work(), drop((thread, listing))).0;
+            // Panics if the system cannot start a thread.
+            let helper = catch_unwind(AssertUnwindSafe(|| calls::spawn_blocking(with_permit)));
             helper.map_err(|_| Busy::Failed)?.await.map_err(|_| Busy::Failed)
         };
         tokio::time::timeout(self.timeout, done).await.unwrap_or(Err(Busy::Late))
     }
 
-    /// Has a file closed on a helper thread, however long that takes. Not bounded: whoever has opened it
-    /// was.
+    /// Closes a file on a helper thread. The queue is not bounded, because opening files is.
     pub fn close(&self, device: Device, file: Arc<OwnedFd>) {
-        // Fails when the worker ends, and then nobody waits for it.
+        // Fails when the worker ends, which closes the file, too.
         _ = self.closing.send((device, file));
     }
 
-    /// Closes what is to be closed, for as long as the worker lives.
+    /// Closes queued files for as long as the worker lives.
     pub async fn close_files(self: Rc<Disk>, mut files: Closing) -> io::Result<()> {
         while let Some((device, file)) = files.recv().await {
             let lane = self.lane(device);
@@ -226,7 +223,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What is going on, device by device.
+    /// The closures of each device.
     pub fn queues(&self) -> Vec<Queue> {
         let lanes = self.lanes.borrow();
         let queue = |(&device, lane): (&Device, &Rc<Lane>)| Queue {
@@ -276,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn admits_half_of_the_requests_for_one_device_and_gives_places_back() {
+    fn admits_half_of_the_requests_for_one_device_and_releases_permits() {
         let (disk, _) = disk(4, 1);
         let waiting: Vec<_> = (0..2).map(|_| disk.admit(DEAD)).collect();
         assert!(waiting.iter().all(Result::is_ok));
@@ -289,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_does_not_answer_leaves_the_others_room() {
+    fn serves_other_devices_while_one_hangs() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .max_blocking_threads(4)
@@ -304,14 +301,14 @@ mod tests {
                 assert_eq!(disk.run(DEAD, Work::File, move || wait.recv().is_ok()).await, Err(Busy::Late));
                 assert_eq!(disk.run(FINE, Work::File, || 7).await, Ok(7));
             }
-            // It answers again: so do those who ask it.
+            // The device responds again.
             drop(answers);
             assert_eq!(disk.run(DEAD, Work::File, || 8).await, Ok(8));
         });
     }
 
     #[test]
-    fn as_many_wait_as_may_and_a_panic_is_told() {
+    fn rejects_work_when_the_queue_is_full_and_reports_a_panic() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build_local(Default::default());
         runtime.unwrap().block_on(async {
@@ -319,12 +316,12 @@ mod tests {
             assert_eq!(none.run(FINE, Work::File, || 1).await, Err(Busy::Full));
             let (disk, _) = disk(1, 10);
             assert_eq!(disk.run(FINE, Work::File, || panic!("on purpose")).await, Err::<(), _>(Busy::Failed));
-            assert_eq!(disk.run(FINE, Work::File, || 1).await, Ok(1), "its place is free again");
+            assert_eq!(disk.run(FINE, Work::File, || 1).await, Ok(1), "its permit is released");
         });
     }
 
     #[test]
-    fn one_device_has_half_of_the_queue() {
+    fn limits_one_device_to_half_of_the_queue() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build_local(Default::default());
         runtime.unwrap().block_on(async {

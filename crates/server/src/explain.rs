@@ -1,5 +1,5 @@
-//! `taipan explain METHOD URL`: what the server would answer, hop by hop, from the code that answers.
-//! There is no socket in it: documentation, debugger and oracle in one.
+//! `taipan explain METHOD URL`: shows, step by step, how the server would respond. It runs the code that serves requests,
+//! without a socket.
 
 use std::io;
 use std::process::ExitCode;
@@ -34,14 +34,14 @@ pub fn explain(asked: &Explain) -> ExitCode {
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-    let told = runtime.and_then(|runtime| {
+    let result = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
             let responder = Responder::of_files(Services::new(site).0, roots);
-            tell(&responder, &request(asked), scheme(asked)).await
+            print_explanation(&responder, &request(asked), scheme(asked)).await
         })
     });
-    match told {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::err(format_args!("taipan: {error}"));
@@ -50,7 +50,7 @@ pub fn explain(asked: &Explain) -> ExitCode {
     }
 }
 
-/// The bytes that a client would send.
+/// The bytes of the request.
 fn request(asked: &Explain) -> Vec<u8> {
     let Explain { method, url, fields, .. } = asked;
     let (authority, target) = match url.split_once("://") {
@@ -70,13 +70,13 @@ fn request(asked: &Explain) -> Vec<u8> {
     bytes
 }
 
-/// As a proxy in front would say.
+/// The scheme of the URL, as a proxy in front would report it.
 fn scheme(asked: &Explain) -> Scheme {
     let named = asked.url.split_once("://").and_then(|(scheme, _)| Scheme::from_bytes(scheme.as_bytes()));
     named.unwrap_or(Scheme::Http)
 }
 
-async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result<()> {
+async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result<()> {
     let escaped = head::escape_target(bytes).map(|(escaped, _)| escaped);
     let mut store = FieldStore::new();
     let head = match head::parse(
@@ -87,7 +87,7 @@ async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result
         Ok(Some((head, _))) => Head { scheme, ..head },
         Ok(None) => return Err(io::Error::other("this is not a complete request")),
         Err(error) => {
-            terminal::out(format_args!("request   refused: {}", error.rule()));
+            terminal::out(format_args!("request   rejected: {}", error.rule()));
             terminal::out(format_args!(
                 "response\n{}",
                 indented(&exchange::refuse(
@@ -108,91 +108,93 @@ async fn tell(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result
         "host      {}",
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
-    match tell_plan(responder, host, &head) {
-        Whose::Server | Whose::Nothing => {
-            tell_authorizers(responder, host, &head);
+    match print_plan(responder, host, &head) {
+        Responding::Server | Responding::Nothing => {
+            print_authorizers(responder, host, &head);
             let ends = Ends { client: Peer::Unix, via: Via::Nothing, local: None };
             let request = Request { head: &head, ends };
             let response = responder.respond_unguarded(request).await;
             terminal::out(format_args!("response\n{}", indented(&response)));
         }
-        Whose::Script => terminal::out(format_args!("response  what the script writes; it is not run here")),
+        Responding::Script => {
+            terminal::out(format_args!("response  the output of the script, which explain does not run"))
+        }
     }
     Ok(())
 }
 
-/// As if they let the request pass.
-fn tell_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
+/// Prints the authorizers of a request. The response is the one that follows when they permit the request.
+fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
     for (_, id) in exchange::authorizers(services, host, &path, services.route(host, &path)) {
         let name = responder.services.site.upstreams.get(id).map_or("", |application| &application.name);
-        terminal::out(format_args!("asked     the authorizer \"{name}\" first; it is not asked here"));
+        terminal::out(format_args!("first     the authorizer \"{name}\", which explain does not call"));
     }
 }
 
-/// Who answers.
+/// The maker of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Responding {
     Server,
     Script,
-    /// The fallback does, or else the server, for nothing stands there.
+    /// The path leads to nothing: the fallback responds, or else the server.
     Nothing,
 }
 
-fn tell_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Whose {
+fn print_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Responding {
     let Some(path) = head.target.path() else {
         terminal::out(format_args!("path      none: this is about the server itself"));
-        return Whose::Server;
+        return Responding::Server;
     };
     let path = match SafePath::parse(path) {
         Ok(path) => path,
         Err(error) => {
-            terminal::out(format_args!("path      refused: {}", error.rule()));
-            return Whose::Server;
+            terminal::out(format_args!("path      rejected: {}", error.rule()));
+            return Responding::Server;
         }
     };
     terminal::out(format_args!("path      /{}", path.as_str()));
     let found = responder.services.site.hosts.at(host);
     let plan = plan(found, path.clone());
     let route = plan.route;
-    let whose = tell_planned(responder, host, head, &path, plan, None);
-    if whose != Whose::Nothing {
-        return whose;
+    let responding = print_planned(responder, host, head, &path, plan, None);
+    if responding != Responding::Nothing {
+        return responding;
     }
     let fallback = plan_fallback(found, route, &path, head.target.query());
-    let Some(FallbackPlan { path, plan, variables }) = fallback else { return whose };
+    let Some(FallbackPlan { path, plan, variables }) = fallback else { return responding };
     terminal::out(format_args!("fallback  {path}"));
-    tell_planned(responder, host, head, &path, plan, Some(&variables))
+    print_planned(responder, host, head, &path, plan, Some(&variables))
 }
 
 /// `fallback`: the variables of a fallback, if the plan is one.
-fn tell_planned(
+fn print_planned(
     responder: &Responder,
     host: usize,
     head: &Head<'_>,
     asked: &SafePath,
     plan: Plan<'_, '_>,
     fallback: Option<&FallbackVariables>,
-) -> Whose {
+) -> Responding {
     let Plan { route, walk, action } = plan;
     if let Some(walk) = walk {
-        match tell_walk(responder, host, asked, &walk, fallback) {
-            Some(Verdict::Run(_)) => return Whose::Script,
+        match print_walk(responder, host, asked, &walk, fallback) {
+            Some(Verdict::Run(_)) => return Responding::Script,
             Some(Verdict::NoScript) => {}
-            Some(Verdict::Folder) => return Whose::Nothing,
+            Some(Verdict::Folder) => return Responding::Nothing,
             // The response says what is wrong.
-            Some(Verdict::Denied(_) | Verdict::RedirectToFolder) | None => return Whose::Server,
+            Some(Verdict::Denied(_) | Verdict::RedirectToFolder) | None => return Responding::Server,
         }
     }
     match action {
         PlannedAction::Upstream(planned) => {
             terminal::out(format_args!("route     {}: an application", route.name()));
-            tell_application(&responder.services.site, planned.upstream);
+            print_application(&responder.services.site, planned.upstream);
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
-            tell_query(fallback);
-            return Whose::Script;
+            print_query(fallback);
+            return Responding::Script;
         }
         PlannedAction::Redirect(redirect) => {
             let location = redirect.location(head.target.query(), head.authority, head.scheme);
@@ -201,7 +203,7 @@ fn tell_planned(
         PlannedAction::Status(status, cause) => {
             terminal::out(format_args!("route     {}: {status} ({cause})", route.name()));
             if cause == Cause::NoScript {
-                return Whose::Nothing;
+                return Responding::Nothing;
             }
         }
         PlannedAction::Files(planned) => {
@@ -211,7 +213,7 @@ fn tell_planned(
                 terminal::out(format_args!("rewritten {}", planned.path));
             }
             let Ok(root) = Roots::get(&responder.files, planned.root, responder.services.clock.now()) else {
-                return Whose::Server;
+                return Responding::Server;
             };
             let below = planned.below().into_owned();
             terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
@@ -221,25 +223,25 @@ fn tell_planned(
             };
             match look(&query, &[], Wait::Allowed) {
                 Ok(Some(found)) => {
-                    tell_found(&found);
+                    print_found(&found);
                     let is_absent = match found {
                         Found::Missing => true,
                         Found::Folder(_) => asked.is_folder() && planned.rules.listing == Listing::Off,
                         Found::Denied | Found::File { .. } => false,
                     };
                     if is_absent {
-                        return Whose::Nothing;
+                        return Responding::Nothing;
                     }
                 }
                 other => terminal::out(format_args!("found     {other:?}")),
             }
         }
     }
-    Whose::Server
+    Responding::Server
 }
 
-/// Where the walk for a script ended; `None`: that cannot be found out.
-fn tell_walk(
+/// The result of the walk for a script. `None`: a root is not available.
+fn print_walk(
     responder: &Responder,
     host: usize,
     asked: &SafePath,
@@ -255,15 +257,15 @@ fn tell_walk(
     match verdict {
         Verdict::Run(at) => {
             let step = &walk.steps[at];
-            tell_script(host, step);
+            print_script(host, step);
             let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
-            tell_run(&responder.services.site, host, fallback_step.as_ref().unwrap_or(step));
-            tell_query(fallback);
+            print_run(&responder.services.site, host, fallback_step.as_ref().unwrap_or(step));
+            print_query(fallback);
         }
         Verdict::Denied(at) => {
             let step = &walk.steps[at];
-            tell_script(host, step);
-            terminal::out(format_args!("found     something that may not be run: {}", step.denial()));
+            print_script(host, step);
+            terminal::out(format_args!("found     a file that may not be run: {}", step.denial()));
         }
         Verdict::Folder => terminal::out(format_args!("found     a folder without an index script")),
         Verdict::RedirectToFolder => terminal::out(format_args!("found     a folder with an index script")),
@@ -272,28 +274,28 @@ fn tell_walk(
     Some(verdict)
 }
 
-fn tell_script(host: &Host, step: &Step) {
+fn print_script(host: &Host, step: &Step) {
     let name = host.routes.get(step.route).name();
     terminal::out(format_args!("route     {name}: scripts beneath {}", step.root.display()));
     terminal::out(format_args!("script    {}", step.file().display()));
 }
 
-fn tell_query(fallback: Option<&FallbackVariables>) {
+fn print_query(fallback: Option<&FallbackVariables>) {
     if let Some(query) = fallback.and_then(|variables| variables.query.as_ref()) {
         terminal::out(format_args!("          QUERY_STRING {query}"));
     }
 }
 
-fn tell_application(site: &Site, id: UpstreamId) {
+fn print_application(site: &Site, id: UpstreamId) {
     if let Some(application) = site.upstreams.get(id) {
         terminal::out(format_args!("run by    the application \"{}\"", application.name));
         if let Some(managed) = application.managed() {
-            tell_account(site, managed.account.as_ref());
+            print_account(site, managed.account.as_ref());
         }
     }
 }
 
-fn tell_account(site: &Site, account: Option<&Account>) {
+fn print_account(site: &Site, account: Option<&Account>) {
     match (account, &site.user) {
         (Some(account), _) => terminal::out(format_args!("account   {account}")),
         (None, Some(user)) => terminal::out(format_args!("account   {user}, which is the server's own")),
@@ -301,15 +303,15 @@ fn tell_account(site: &Site, account: Option<&Account>) {
     }
 }
 
-fn tell_run(site: &Site, host: &Host, step: &Step) {
+fn print_run(site: &Site, host: &Host, step: &Step) {
     let Some((_, script)) = site::walk::script(host, step) else { return };
     match &script.interpreter {
         Some(Interpreter::Program(path)) => terminal::out(format_args!("run by    {}", path.display())),
-        Some(Interpreter::Upstream(id)) => tell_application(site, *id),
+        Some(Interpreter::Upstream(id)) => print_application(site, *id),
         None => {}
     }
     if !matches!(script.interpreter, Some(Interpreter::Upstream(_))) {
-        tell_account(site, script.account.as_ref());
+        print_account(site, script.account.as_ref());
     }
     terminal::out(format_args!("as        SCRIPT_NAME {}", step.script_name));
     if !step.path_info.is_empty() {
@@ -320,11 +322,11 @@ fn tell_run(site: &Site, host: &Host, step: &Step) {
     }
 }
 
-fn tell_found(found: &Found) {
+fn print_found(found: &Found) {
     match found {
         Found::Missing => terminal::out(format_args!("found     nothing")),
         Found::Denied => terminal::out(format_args!(
-            "found     something that may not be served: permissions, a link, or no file"
+            "found     a file that may not be served: permissions, a link, or no regular file"
         )),
         Found::Folder(_) => terminal::out(format_args!("found     a folder without an index")),
         Found::File { name, variants } => {

@@ -1,5 +1,5 @@
-//! The command line. Every command and every flag stands once, in the two tables below: the parser,
-//! `--help`, the manual page and the shell completions are made from them.
+//! The command line. Every command and every flag is defined once, in the two tables below. The parser, `--help`, the
+//! manual page and the shell completions are made from them.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,15 +10,15 @@ use std::time::Duration;
 use crate::control::{Request, SiteSource};
 use crate::ipc::Form;
 
-/// What the program is asked to do.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     Serve(Serve),
     Check {
         config: PathBuf,
     },
-    /// Of a program that runs.
-    Ask {
+    /// Sends a request to a running program.
+    Control {
         source: SiteSource,
         request: Request,
     },
@@ -36,7 +36,7 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serve {
     pub source: SiteSource,
-    /// In place of the configured ones, or of the default; empty: not given.
+    /// Addresses that replace those of the site. Empty: the flag is not given.
     pub listen: Vec<String>,
     pub workers: Option<usize>,
     pub access_log: Option<String>,
@@ -53,22 +53,22 @@ pub struct Explain {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrap {
-    /// `None`: a socket that the program is started with.
+    /// `None`: the socket that the program inherits.
     pub socket: Option<String>,
     pub processes: usize,
     pub scripts: Scripts,
 }
 
-/// What answers requests that come by FastCGI.
+/// The scripts that `fcgi-wrap` runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scripts {
-    /// One program all of them, and its arguments.
+    /// One program with its arguments, for every request.
     Program(OsString, Vec<OsString>),
-    /// Whatever file a request names beneath one of these.
+    /// The file that the request names, beneath one of these folders.
     Beneath(Vec<PathBuf>),
 }
 
-/// What is made from the tables.
+/// The documents of `taipan generate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
     Man,
@@ -77,12 +77,12 @@ pub enum Document {
     Fish,
 }
 
-/// Why a command line cannot be followed: one line, with what to do.
+/// A mistake in the command line: one line, with what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
 struct CommandRow {
-    /// Empty: the command that is meant when none is named.
+    /// Empty: the default command.
     name: &'static str,
     arguments: &'static str,
     help: &'static str,
@@ -112,17 +112,17 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         name: "stats",
         arguments: "-c FILE [--json]",
-        help: "Print what the running program has counted",
+        help: "Print the counters of the running program",
     },
     CommandRow {
         name: "explain",
         arguments: "METHOD URL",
-        help: "Show, hop by hop, how a request would be answered, without a socket",
+        help: "Show, step by step, how the server would respond to a request, without a socket",
     },
     CommandRow {
         name: "healthcheck",
         arguments: "URL",
-        help: "Request URL once; exit with 0 if the answer is 2xx or 3xx",
+        help: "Request URL once; exit with 0 if the response is 2xx or 3xx",
     },
     CommandRow {
         name: WRAP,
@@ -138,8 +138,8 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow { name: "version", arguments: "", help: "Print the version" },
 ];
 
-/// Commands of other programs, and what to write here.
-const COMMANDS_ALSO_SAID: &[(&[&str], &str)] = &[
+/// Commands of other programs, and what to write instead.
+const FOREIGN_COMMANDS: &[(&[&str], &str)] = &[
     (&["serve", "run", "start"], "write taipan DIR, or taipan -c FILE"),
     (&["stop", "quit", "shutdown"], "send SIGTERM to the program, or stop its service"),
     (&["restart"], "write taipan reload -c FILE, or taipan upgrade -c FILE"),
@@ -147,8 +147,8 @@ const COMMANDS_ALSO_SAID: &[(&[&str], &str)] = &[
     (&["file-server"], "write taipan DIR"),
 ];
 
-/// Flags of other programs, and what to write here.
-const FLAGS_ALSO_SAID: &[(&[&str], &str)] = &[
+/// Flags of other programs, and what to write instead.
+const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["--port", "-p"], "write --listen 127.0.0.1:PORT, or --listen 0.0.0.0:PORT for all of IPv4"),
     (&["--bind", "-b", "--address", "--addr", "--host"], "write --listen ADDRESS:PORT"),
     (&["--directory", "--dir", "-d"], "name the folder alone: taipan DIR"),
@@ -187,7 +187,7 @@ struct FlagRow {
     long: &'static str,
     short: Option<char>,
     value: Option<&'static str>,
-    /// Commands that know it; empty: all.
+    /// The commands that accept it. Empty: all.
     commands: &'static [&'static str],
     /// Begins with a verb and ends with the default.
     help: &'static str,
@@ -200,7 +200,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('c'),
         value: Some("FILE"),
         commands: &["", "check", "reload", "upgrade", "stats", "explain"],
-        help: "Read the configuration from FILE, or name the program that does (default: none)",
+        help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
     },
     FlagRow {
         key: Key::Listen,
@@ -208,9 +208,8 @@ const FLAGS: &[FlagRow] = &[
         short: Some('l'),
         value: Some("ADDRESS"),
         commands: &[""],
-        help: "Listen on ADDRESS, as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, [::]:8080 for all of IPv6, or \
-               unix:/path; \
-               may be repeated (default: 127.0.0.1:8080, or what is configured)",
+        help: "Listen on ADDRESS, such as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, [::]:8080 for all of IPv6, or \
+               unix:/path; may be repeated (default: 127.0.0.1:8080, or the configured addresses)",
     },
     FlagRow {
         key: Key::Workers,
@@ -218,7 +217,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('w'),
         value: Some("N"),
         commands: &[""],
-        help: "Run N workers (default: one per core that the process may use)",
+        help: "Run N workers (default: one for each core that the process may use)",
     },
     FlagRow {
         key: Key::AccessLog,
@@ -227,7 +226,7 @@ const FLAGS: &[FlagRow] = &[
         value: Some("WHERE"),
         commands: &[""],
         help: "Write one line per request to WHERE: stdout, stderr, syslog, off, or a file \
-               (default: stdout if that is a terminal, else off; or what is configured)",
+               (default: as configured; without a configuration, stdout if that is a terminal, else off)",
     },
     FlagRow {
         key: Key::User,
@@ -235,8 +234,8 @@ const FLAGS: &[FlagRow] = &[
         short: Some('u'),
         value: Some("NAME"),
         commands: &[""],
-        help: "Serve as user NAME when started as root; root only if it is named (default: taipan or nobody, or what is \
-               configured)",
+        help: "Serve as user NAME when started as root; the server runs as root only if NAME is root (default: the \
+               configured user, else taipan or nobody)",
     },
     FlagRow {
         key: Key::Root,
@@ -244,8 +243,8 @@ const FLAGS: &[FlagRow] = &[
         short: Some('r'),
         value: Some("DIR"),
         commands: &["upgrade", "stats", "explain"],
-        help: "Explain for the folder DIR, or name the program that serves it, where there is no \
-               configuration (default: the current folder)",
+        help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
+               (default: the current folder)",
     },
     FlagRow {
         key: Key::Json,
@@ -261,7 +260,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('H'),
         value: Some("FIELD"),
         commands: &["explain"],
-        help: "Add a field to the request, as \"Range: bytes=0-99\"; may be repeated (default: none)",
+        help: "Add a field to the request, such as \"Range: bytes=0-99\"; may be repeated (default: none)",
     },
     FlagRow {
         key: Key::Timeout,
@@ -269,7 +268,7 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("SECONDS"),
         commands: &["healthcheck"],
-        help: "Wait at most SECONDS for the answer (default: 5)",
+        help: "Wait at most SECONDS for the response (default: 5)",
     },
     FlagRow {
         key: Key::Socket,
@@ -277,8 +276,8 @@ const FLAGS: &[FlagRow] = &[
         short: Some('s'),
         value: Some("ADDRESS"),
         commands: &[WRAP],
-        help: "Take FastCGI connections on ADDRESS, a path or as 127.0.0.1:9000 (default: the socket that it is \
-               started with)",
+        help: "Accept FastCGI connections on ADDRESS, a path or an address such as 127.0.0.1:9000 (default: the \
+               inherited socket)",
     },
     FlagRow {
         key: Key::Processes,
@@ -286,7 +285,7 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("N"),
         commands: &[WRAP],
-        help: "Take N connections at a time, each with one script (default: 16)",
+        help: "Serve N connections at a time, each with one script (default: 16)",
     },
     FlagRow {
         key: Key::Folder,
@@ -314,32 +313,29 @@ const FLAGS: &[FlagRow] = &[
     },
 ];
 
-/// Files of a program that is installed as `packaging/install` does it, for the manual page.
+/// The files that `packaging/install` installs, for the manual page.
 const FILES: &[(&str, &str)] = &[
     ("/etc/taipan/site.toml", "The configuration that the unit serves"),
     ("/var/log/taipan/access.log, /var/log/taipan/error.log", "The logs, if the configuration says so"),
-    ("/etc/logrotate.d/taipan", "How logs are rotated"),
-    ("/run/taipan/taipan.pid", "The number of the process that takes signals, if the configuration says so"),
-    ("taipan.service, taipan.socket", "The units of systemd"),
+    ("/etc/logrotate.d/taipan", "The rotation of the logs"),
+    ("/run/taipan/taipan.pid", "The ID of the process that accepts signals, if the configuration says so"),
+    ("taipan.service, taipan.socket", "The units for systemd"),
 ];
 
 /// For the manual page.
 const EXAMPLES: &[(&str, &str)] = &[
     ("taipan photos", "Serve the folder photos to this machine, at http://127.0.0.1:8080/"),
-    ("taipan photos --listen 0.0.0.0:8080", "The same, to everybody who reaches this machine by IPv4"),
-    ("taipan check -c /etc/taipan/site.toml", "Look for mistakes, before a start or a reload"),
-    (
-        "taipan reload -c /etc/taipan/site.toml",
-        "Serve what the configuration says now; no connection is lost",
-    ),
+    ("taipan photos --listen 0.0.0.0:8080", "The same, to every network that reaches this machine by IPv4"),
+    ("taipan check -c /etc/taipan/site.toml", "Find mistakes before a start or a reload"),
+    ("taipan reload -c /etc/taipan/site.toml", "Serve the changed configuration; no connection is lost"),
     (
         "taipan explain GET http://www.example/a/../b -c /etc/taipan/site.toml",
-        "Show which host, route and file answer a request, and why",
+        "Show which host, route and file a request leads to, and why",
     ),
-    ("taipan healthcheck http://127.0.0.1:8080/", "Ask once, for a container or a script"),
+    ("taipan healthcheck http://127.0.0.1:8080/", "Send one request, for a container or a script"),
 ];
 
-/// What was given, before it is known whether it makes a command.
+/// The arguments, before they are checked.
 #[derive(Default)]
 struct Given {
     command: &'static str,
@@ -358,13 +354,13 @@ struct Given {
     folders: Vec<PathBuf>,
 }
 
-/// Reads the arguments behind the program's name.
+/// Parses the arguments behind the program's name.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
     use lexopt::Arg;
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut given = Given::default();
     let mut first = true;
-    // With how they were written.
+    // Each with its spelling.
     let mut used: Vec<(&FlagRow, String)> = Vec::new();
     while let Some(argument) = parser.next().map_err(usage)? {
         let typed = match &argument {
@@ -379,7 +375,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
                     Some(command) if first => given.command = command.name,
                     _ => given.arguments.push(value),
                 }
-                // What follows a program is the program's.
+                // The arguments behind the program belong to the program.
                 if given.command == WRAP && !given.arguments.is_empty() {
                     given.arguments.extend(parser.raw_args().map_err(usage)?);
                 }
@@ -399,11 +395,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     }
     if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
         given.unless_misspelt()?;
-        let whose = match given.command {
-            "" => "of taipan where it serves".to_owned(),
-            command => format!("of taipan {command}"),
+        let command = match given.command {
+            "" => "taipan without a command".to_owned(),
+            command => format!("taipan {command}"),
         };
-        return Err(UsageError(format!("{typed} is not a flag {whose}; see taipan --help")));
+        return Err(UsageError(format!("{typed} is not a flag of {command}; see taipan --help")));
     }
     given.command()
 }
@@ -436,11 +432,11 @@ impl Given {
                     .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
                 Ok(Command::Check { config })
             }
-            "reload" => self.ask(Request::Reload),
-            "upgrade" => self.ask(Request::Upgrade),
+            "reload" => self.control(Request::Reload),
+            "upgrade" => self.control(Request::Upgrade),
             "stats" => {
                 let form = self.form;
-                self.ask(Request::Stats(form))
+                self.control(Request::Stats(form))
             }
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
@@ -506,12 +502,12 @@ impl Given {
         }
     }
 
-    fn ask(self, request: Request) -> Result<Command, UsageError> {
+    fn control(self, request: Request) -> Result<Command, UsageError> {
         self.exactly(0, "name the configuration that the program was started with by -c FILE")?;
-        Ok(Command::Ask { source: source(self.config, self.root)?, request })
+        Ok(Command::Control { source: source(self.config, self.root)?, request })
     }
 
-    /// Errors: what stands first is not a folder but a misspelt command, by what is with it.
+    /// Errors: the first argument is a misspelt command, not a folder.
     fn unless_misspelt(&self) -> Result<(), UsageError> {
         let Some(name) = self.arguments.first().and_then(|first| first.to_str()) else { return Ok(()) };
         match advice(name) {
@@ -535,10 +531,10 @@ fn source(config: Option<PathBuf>, folder: Option<PathBuf>) -> Result<SiteSource
     }
 }
 
-/// What to write in place of `name`, if that may be meant as a command.
+/// What to write instead of `name`, if `name` resembles a command.
 pub fn advice(name: &str) -> Option<String> {
-    let also_said = COMMANDS_ALSO_SAID.iter().find(|(names, _)| names.contains(&name));
-    if let Some((_, what_to_do)) = also_said {
+    let foreign = FOREIGN_COMMANDS.iter().find(|(names, _)| names.contains(&name));
+    if let Some((_, what_to_do)) = foreign {
         return Some((*what_to_do).to_owned());
     }
     let distance = |command: &str| strsim::damerau_levenshtein(command, name);
@@ -642,7 +638,7 @@ fn zsh() -> String {
     }
     out.push_str("    )\n    _describe -t commands command commands\n    _files -/\n}\n_arguments -s \\\n");
     for flag in FLAGS {
-        // Between brackets, a colon is one.
+        // A colon needs no escape between brackets.
         let help = flag.help.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]");
         let help = help.replace('\'', "'\\''");
         let value = flag.value.map_or(String::new(), |v| format!(":{v}:_files"));
@@ -711,7 +707,7 @@ fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<u
 }
 
 fn unknown(flag: &str) -> UsageError {
-    if let Some((_, what_to_do)) = FLAGS_ALSO_SAID.iter().find(|(names, _)| names.contains(&flag)) {
+    if let Some((_, what_to_do)) = FOREIGN_FLAGS.iter().find(|(names, _)| names.contains(&flag)) {
         return UsageError(format!("unknown flag {flag}; {what_to_do}"));
     }
     let written = flag.trim_start_matches('-');
@@ -741,7 +737,7 @@ mod tests {
     }
 
     #[test]
-    fn commands() {
+    fn parses_commands() {
         let folder = |dir: &str| SiteSource::Folder(dir.into());
         let table = [
             ("", Command::Serve(serve(folder(".")))),
@@ -762,11 +758,11 @@ mod tests {
             ("-c a.toml check", Command::Check { config: "a.toml".into() }),
             (
                 "reload -c a.toml",
-                Command::Ask { source: SiteSource::Config("a.toml".into()), request: Request::Reload },
+                Command::Control { source: SiteSource::Config("a.toml".into()), request: Request::Reload },
             ),
-            ("upgrade --root /srv", Command::Ask { source: folder("/srv"), request: Request::Upgrade }),
-            ("stats", Command::Ask { source: folder("."), request: Request::Stats(Form::Text) }),
-            ("stats --json", Command::Ask { source: folder("."), request: Request::Stats(Form::Json) }),
+            ("upgrade --root /srv", Command::Control { source: folder("/srv"), request: Request::Upgrade }),
+            ("stats", Command::Control { source: folder("."), request: Request::Stats(Form::Text) }),
+            ("stats --json", Command::Control { source: folder("."), request: Request::Stats(Form::Json) }),
             (
                 "explain GET /x -H Range:bytes=0-1 --root /srv",
                 Command::Explain(Explain {
@@ -802,7 +798,7 @@ mod tests {
             ("help check", Command::Help),
             ("version", Command::Version),
             ("./help", Command::Serve(serve(folder("./help")))),
-            // Whether there is such a folder is not known here.
+            // The parser does not check that the folder exists.
             ("chek", Command::Serve(serve(folder("chek")))),
             ("check -V", Command::Version),
         ];
@@ -812,7 +808,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_do() {
+    fn errors_say_what_to_do() {
         let table = [
             ("--lisen :1", "did you mean --listen?"),
             ("--zzzzzzzz", "see taipan --help"),
@@ -826,7 +822,7 @@ mod tests {
             ("--workers many", "takes a number"),
             ("check -c a --listen :1", "--listen is not a flag of taipan check"),
             ("check -c a -l :1", "-l is not a flag of taipan check"),
-            ("-s reload", "-s is not a flag of taipan where it serves"),
+            ("-s reload", "-s is not a flag of taipan without a command"),
             ("-w many", "-w takes a number from 1 to 1024"),
             ("--port 80", "unknown flag --port; write --listen 127.0.0.1:PORT"),
             ("-p 80", "unknown flag -p; write --listen 127.0.0.1:PORT"),
@@ -842,7 +838,7 @@ mod tests {
             ("fcgi-wrap --folder /x cat", "not both"),
             ("fcgi-wrap --processes 0 cat", "takes a number"),
             ("fcgi-wrap -w 1 cat", "-w is not a flag of taipan fcgi-wrap"),
-            ("--folder x", "--folder is not a flag of taipan where it serves"),
+            ("--folder x", "--folder is not a flag of taipan without a command"),
             ("-c", "taipan --help"),
         ];
         for (line, expected) in table {

@@ -1,12 +1,11 @@
-//! The server, as the way of a request: the acceptor takes a connection, the `connection` turns bytes into a request,
-//! the `exchange` finds its route and whether it may pass, the `site` crate decides, `content` or an `upstream` makes
-//! a response, the connection sends it, and the `log` writes one line.
+//! The server. A request passes through these modules: the acceptor accepts a connection, the `connection` parses a
+//! request, the `exchange` finds its route and checks its permission, the crate `site` decides, `content` or an `upstream`
+//! makes a response, the connection sends it, and the `log` writes one line.
 //!
-//! Around it: the `master`, which was started and stays, has a `generation` of workers serve each
-//! configuration.
+//! The `master` is the process that was started. For each configuration, it starts a `generation`: a process with workers.
 //!
-//! Effects only: what is answered is decided in `site`, what a message means in `http`. Each room uses only those below
-//! it; `tests/layers.rs` holds the order.
+//! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message means.
+//! Each module uses only those below it; `tests/layers.rs` has the order.
 
 pub mod check;
 pub mod explain;

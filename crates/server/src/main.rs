@@ -1,4 +1,4 @@
-//! The program: the command line in, an exit code out.
+//! The program: parses the command line, runs the command, and returns its exit code.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(serve) => master::serve(&serve),
         Command::Check { config } => check::check(&config),
-        Command::Ask { source, request } => control::send(&source, request),
+        Command::Control { source, request } => control::send(&source, request),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),

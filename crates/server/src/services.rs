@@ -1,5 +1,5 @@
-//! What all rooms of a worker use: the site, the time, the helper threads, logs, counts, and how loaded the loop is.
-//! Nothing here is shared with other workers.
+//! The services of a worker that all its modules use: the site, the clock, the helper threads, the logs, the counters and
+//! the overload detection. Nothing here is shared with other workers.
 
 mod scratch;
 
@@ -28,7 +28,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Within the worker's runtime. Also the files that are to be closed, for `Disk::close_files`.
+    /// Must be called within the worker's runtime. Also returns the queue of files to close, for `Disk::close_files`.
     pub fn new(site: Site) -> (Rc<Services>, Closing) {
         let clock = Clock::start();
         let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
@@ -45,7 +45,7 @@ impl Services {
         (Rc::new(services), closing)
     }
 
-    /// The route that a path ends at, after rewrites.
+    /// The route of a path, after rewrites.
     pub fn route(&self, host: usize, path: &SafePath<'_>) -> &Route {
         site::plan::planned_route(self.site.hosts.at(host), path.clone())
     }
@@ -56,32 +56,32 @@ impl Services {
         rules.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value.as_str())
     }
 
-    /// A time that is not later than now, as `Last-Modified` must be (RFC 9110 §8.8.2.1).
+    /// The earlier of `time` and now: `Last-Modified` must not be in the future (RFC 9110 §8.8.2.1).
     pub fn past(&self, time: i64) -> i64 {
         time.min(self.clock.now())
     }
 
-    /// A multipart boundary, another one each time.
+    /// A new multipart boundary.
     pub fn boundary(&self) -> String {
         let n = self.boundaries.get().wrapping_add(1);
         self.boundaries.set(n);
         format!("taipan-{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// When the request at hand began, for the log; without a log the clock is not read.
+    /// The time for the log at which a request begins. Without a log, the clock is not read.
     #[inline]
     pub fn access_time(&self) -> u64 {
         if self.access.is_on() { clock::micros() } else { 0 }
     }
 
-    /// Is the loop so late that what may wait for a disk is refused? Counts it if so.
+    /// Must a request that may wait for a disk be shed? Counts it if so.
     pub fn sheds_cold(&self) -> bool {
         let sheds = self.overload.shedding() >= Shedding::Cold;
         self.counts.add(Count::ShedCold, u64::from(sheds));
         sheds
     }
 
-    /// Is it so late that everything is refused?
+    /// Must every request be shed? Counts it if so.
     #[inline]
     pub fn sheds_everything(&self) -> bool {
         let sheds = self.overload.shedding() == Shedding::Everything;

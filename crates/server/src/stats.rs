@@ -1,5 +1,5 @@
-//! Statistics: every worker counts for itself, in plain cells that nobody else sees, and hands out a
-//! snapshot when it is asked. Whoever asks adds them up and writes them, as text or as JSON.
+//! Statistics: each worker counts in cells of its own, and sends a snapshot on request. The main thread adds the snapshots
+//! up and writes them, as text or as JSON.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use crate::ipc::Form;
 
 macro_rules! counts {
     ($($name:ident $key:literal $text:literal,)*) => {
-        /// What is counted.
+        /// The counters.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Count { $($name,)* }
 
@@ -23,55 +23,55 @@ counts! {
     Accepted "accepted" "connections accepted",
     Inherited "inherited" "connections taken over from an earlier process",
     HandedOver "handed_over" "connections handed over to a later process",
-    Refused "refused" "connections refused with 503: no room",
-    PerClient "refused_per_client" "connections refused with 503: too many of one client",
-    AcceptFailed "accept_failed" "accepting failed for want of descriptors or memory",
+    Refused "refused" "connections rejected with 503: at capacity",
+    PerClient "refused_per_client" "connections rejected with 503: too many of a client",
+    AcceptFailed "accept_failed" "accepting failed: no descriptors or no memory",
     Evicted "evicted" "idle connections closed to make room",
-    EvictedSlow "evicted_slow" "slow connections ended to make room",
+    EvictedSlow "evicted_slow" "slow connections closed to make room",
     Panicked "panicked" "connections ended by a panic",
-    Status1xx "status_1xx" "answers 1xx",
-    Status2xx "status_2xx" "answers 2xx",
-    Status3xx "status_3xx" "answers 3xx",
-    Status4xx "status_4xx" "answers 4xx",
-    Status5xx "status_5xx" "answers 5xx",
+    Status1xx "status_1xx" "responses 1xx",
+    Status2xx "status_2xx" "responses 2xx",
+    Status3xx "status_3xx" "responses 3xx",
+    Status4xx "status_4xx" "responses 4xx",
+    Status5xx "status_5xx" "responses 5xx",
     Bytes "bytes" "bytes sent",
     CacheHits "cache_hits" "cache hits",
     CacheMisses "cache_misses" "cache misses",
-    ShedCold "shed_cold" "requests shed: what they need may wait for a disk",
-    ShedAll "shed_all" "requests shed: the loop is far too late",
+    ShedCold "shed_cold" "requests shed: late loop, and they may need a disk",
+    ShedAll "shed_all" "requests shed: very late loop",
     LateHead "late_head" "timed out: request head",
     LateBody "late_body" "timed out: request body",
-    LateWrite "late_write" "timed out: client did not take its answer",
+    LateWrite "late_write" "timed out: client did not read its response",
     LateIdle "late_idle" "timed out: idle",
     LateDisk "late_disk" "timed out: disk",
-    Left "left" "given up: look-ups and scripts of clients that left",
+    Left "left" "lookups and scripts abandoned: client disconnected",
     Scripts "scripts" "scripts started",
     Asked "asked" "requests to applications",
-    ScriptsFailed "scripts_failed" "scripts failed: not started, or no proper answer",
+    ScriptsFailed "scripts_failed" "scripts failed: not started, or invalid response",
     ScriptsLate "scripts_late" "scripts ended because they took too long",
     ScriptsKilled "scripts_killed" "scripts that ended by a signal",
-    ScriptsRefused "scripts_refused" "requests refused with 503: too many scripts",
+    ScriptsRefused "scripts_refused" "requests rejected with 503: too many scripts",
 }
 
-/// The counts of one worker. Counting is an addition, without a lock and without an atomic.
+/// The counters of one worker. Counting needs no lock and no atomic.
 pub struct Counts([Cell<u64>; NAMES.len()]);
 
-/// What is true of a worker at this moment.
+/// The counters and the present state of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     counts: [u64; NAMES.len()],
-    /// Connections whose request is being read, looked up or answered.
+    /// Connections with a running request.
     pub active: u64,
     /// Connections between two requests that still have a task.
     pub idle: u64,
-    /// Connections at rest.
+    /// Connections in the idle set.
     pub parked: u64,
-    /// Scripts that run, and requests that wait until one may.
+    /// Scripts that run, and requests that wait for a script.
     pub scripts_running: u64,
     pub scripts_waiting: u64,
-    /// How late the loop last was.
+    /// How late the last tick was.
     pub delay: Duration,
-    /// Per device, what is done on helper threads.
+    /// Operations on helper threads, per device.
     pub queues: Vec<Queue>,
 }
 
@@ -90,9 +90,9 @@ impl Counts {
         self.0[what as usize].get()
     }
 
-    /// Counts an answer under its class.
+    /// Counts a response by its status class.
     #[inline]
-    pub fn answered(&self, status: taipan_http::status::Status) {
+    pub fn add_response(&self, status: taipan_http::status::Status) {
         let class = usize::from(status.code() / 100).clamp(1, 5);
         let cell = &self.0[Count::Status1xx as usize + class - 1];
         cell.set(cell.get() + 1);
@@ -135,22 +135,22 @@ impl Snapshot {
         }
     }
 
-    /// Counts, and what is true at this moment, each with its key and its words.
+    /// The present state and the counters, each with its key and its text.
     fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let now = [
-            ("active", "connections at work now", self.active),
+            ("active", "connections active now", self.active),
             ("idle", "connections idle now", self.idle),
             ("parked", "connections parked now", self.parked),
             ("scripts_running", "scripts running now", self.scripts_running),
             ("scripts_waiting", "requests waiting for a script now", self.scripts_waiting),
-            ("delay_us", "microseconds that the loop was last late", self.delay.as_micros() as u64),
+            ("delay_us", "microseconds by which the last tick was late", self.delay.as_micros() as u64),
         ];
         let counts = NAMES.iter().zip(self.counts).map(|((key, text), n)| (*key, *text, n));
         now.into_iter().chain(counts)
     }
 }
 
-/// The statistics of a process. A worker that does not answer has no snapshot.
+/// The statistics of a process. A worker that does not respond has no snapshot.
 pub struct Report {
     pub process: u32,
     pub uptime: Duration,
@@ -190,7 +190,7 @@ impl Report {
             for worker in &self.workers {
                 match worker.as_ref().and_then(|w| w.rows().nth(row)) {
                     Some((_, _, n)) => _ = write!(out, "{n:>16}"),
-                    None => _ = write!(out, "{:>16}", "no answer"),
+                    None => _ = write!(out, "{:>16}", "no response"),
                 }
             }
             out.push('\n');
@@ -249,10 +249,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_count_has_one_place_in_both_forms() {
+    fn text_and_json_have_every_counter_once() {
         let counts = Counts::new();
         counts.add(Count::Bytes, 7);
-        counts.answered(taipan_http::status::Status::NOT_FOUND);
+        counts.add_response(taipan_http::status::Status::NOT_FOUND);
         let worker = Snapshot { parked: 3, ..counts.snapshot() };
         let report = Report {
             process: 1,
@@ -275,6 +275,6 @@ mod tests {
                 "{words}"
             );
         }
-        assert!(text.contains("no answer"));
+        assert!(text.contains("no response"));
     }
 }

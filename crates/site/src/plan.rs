@@ -111,7 +111,7 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Route => "the route answers so",
+            Cause::Route => "the status of the route",
             Cause::Dotfile => "dotfiles are hidden",
             Cause::NoScript => "there is no such script",
             Cause::Rewrite => "rewritten too often, or to something that is not a path",

@@ -291,7 +291,7 @@ impl Http1 {
         batch: &mut Batch<'_>,
     ) {
         self.requests = self.requests.saturating_add(1);
-        connections.services.counts.answered(response.status());
+        connections.services.counts.add_response(response.status());
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = output::connection_line(&response, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));

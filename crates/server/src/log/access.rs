@@ -1,6 +1,5 @@
-//! The access log as a worker sees it: what a line needs is copied when a request is answered, and the
-//! line is written when the answer has left or failed. Buffers are lent and returned; a line allocates
-//! nothing once they have grown.
+//! The access log of a worker. The fields of a line are copied when the response is made, and the line is written when the
+//! response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,16 +18,16 @@ use crate::buffer::append;
 use crate::clock;
 use crate::peer::Peer;
 
-/// Lines are handed over when there are this many bytes of them, or after `FLUSH_AFTER`.
-const FULL: usize = 32 * 1024;
+/// Lines are sent to the log thread when they have this many bytes, or after `FLUSH_AFTER`.
+const BLOCK: usize = 32 * 1024;
 pub const FLUSH_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The access logs of one worker.
 pub struct AccessLogs {
     logs: Vec<Option<RefCell<Lines>>>,
-    /// Which of `logs` each host writes to.
+    /// For each host, its index in `logs`.
     of_host: Vec<usize>,
-    /// Told when the first line goes into empty buffers.
+    /// Notified when a line is added to an empty buffer.
     begun: Notify,
 }
 
@@ -42,14 +41,14 @@ struct Lines {
 
 const _: () = assert!(size_of::<Item>() <= memory::RECORD as usize);
 
-/// Requests that are being answered, for their lines.
+/// The log fields of requests whose responses are being sent.
 #[derive(Default)]
 pub struct Records {
     bytes: Vec<u8>,
     items: Vec<Item>,
 }
 
-/// One request; texts are ranges of `Records::bytes`.
+/// One request. Texts are ranges of `Records::bytes`.
 struct Item {
     log: usize,
     client: Client,
@@ -62,7 +61,7 @@ struct Item {
     status: Status,
     head: u64,
     length: Option<u64>,
-    /// Why the request did not become whole.
+    /// Why the request stayed incomplete.
     ended: Option<&'static str>,
     /// The rule that the request broke.
     why: Option<&'static Rule>,
@@ -92,17 +91,17 @@ impl AccessLogs {
         AccessLogs { logs, of_host, begun: Notify::new() }
     }
 
-    /// Takes down what the line of this response will need.
+    /// Records the fields of a line.
     #[inline]
     pub fn record(&self, records: &mut Records, asked: &Asked<'_>, answer: Answer) {
         let log = self.of_host.get(asked.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
             return;
         }
-        records.take_down(log, asked, answer);
+        records.push(log, asked, answer);
     }
 
-    /// Writes the lines of `records`, of which `sent` bytes have left.
+    /// Writes the lines of `records`, whose responses have `sent` bytes together.
     #[inline]
     pub fn write(&self, records: &Records, mut sent: u64, ended: Option<&str>) {
         let now = if records.items.is_empty() { return } else { clock::micros() };
@@ -121,14 +120,14 @@ impl AccessLogs {
         self.logs.len() > 1
     }
 
-    /// Waits until there is something to hand over before long.
+    /// Waits until a buffer has a line.
     pub async fn begun(&self) {
         self.begun.notified().await;
     }
 
     pub fn flush(&self) {
         for lines in self.logs.iter().flatten() {
-            lines.borrow_mut().hand_over();
+            lines.borrow_mut().flush();
         }
     }
 
@@ -159,36 +158,36 @@ impl AccessLogs {
         };
         log_line::write(lines.format, &line, &mut lines.time, &mut lines.bytes);
         lines.count += 1;
-        if lines.bytes.len() >= FULL {
-            lines.hand_over();
+        if lines.bytes.len() >= BLOCK {
+            lines.flush();
         }
     }
 }
 
 impl Lines {
-    fn hand_over(&mut self) {
+    fn flush(&mut self) {
         let (Some(logs), false) = (LOGS.get(), self.bytes.is_empty()) else { return };
         let lines = std::mem::replace(&mut self.bytes, logs.spare());
         logs.send(Block { sink: self.sink, lines, count: std::mem::take(&mut self.count) });
     }
 }
 
-/// A response, as far as its line needs it.
+/// The response's part of a log line.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     pub status: Status,
     /// Bytes of its head.
     pub head: u64,
-    /// Bytes of its content; `None`: they are known when it has been sent.
+    /// Bytes of its content. `None`: they are known when it has been sent.
     pub length: Option<u64>,
 }
 
-/// A request as far as it could be read.
+/// The request's part of a log line.
 pub struct Asked<'a> {
-    /// Who has made it.
     pub client: Peer,
+    /// `None`: no head could be parsed.
     pub head: Option<&'a Head<'a>>,
-    /// Index of the host that answered.
+    /// The index of the host.
     pub host: usize,
     pub time: i64,
     /// Of `clock::micros`.
@@ -201,27 +200,27 @@ impl Records {
         self.items.clear();
     }
 
-    /// Are they as many as one connection may have waiting?
+    /// Have they reached the limit of one connection?
     #[inline]
     pub fn are_full(&self) -> bool {
         self.items.len() >= memory::LOGGED as usize
     }
 
-    /// Says of the last request why it did not become whole.
+    /// Sets why the last request stayed incomplete.
     pub fn end_early(&mut self, why: &'static str) {
         if let Some(item) = self.items.last_mut() {
             item.ended = Some(why);
         }
     }
 
-    /// Says of the last request which rule it broke.
+    /// Sets the rule that the last request broke.
     pub fn name_rule(&mut self, rule: &'static Rule) {
         if let Some(item) = self.items.last_mut() {
             item.why = Some(rule);
         }
     }
 
-    fn take_down(&mut self, log: usize, asked: &Asked<'_>, answer: Answer) {
+    fn push(&mut self, log: usize, asked: &Asked<'_>, answer: Answer) {
         let client = asked.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
@@ -259,7 +258,7 @@ impl Records {
         start..self.bytes.len()
     }
 
-    /// Only what came in as text is asked for as text.
+    /// Called only for ranges that were pushed as text.
     fn text(&self, range: &Range<usize>) -> &str {
         std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
-//! The logs. The master opens them, as whoever started the program; a thread of the serving process writes
-//! them. Everybody else there hands over blocks of whole lines through a bounded queue and never waits: what
-//! finds the queue full is dropped and counted, and the count is written as soon as there is room.
+//! The logs. The master opens them with its own rights, and a thread of the serving process writes them. The workers send
+//! blocks of complete lines to that thread through a bounded queue and never wait. If the queue is full, a block is dropped
+//! and its lines are counted; the log thread writes the count.
 
 pub mod access;
 mod sink;
@@ -20,15 +20,15 @@ use site::model::{Level, Log, Sink, Site};
 
 pub use sink::OpenSink;
 
-/// Blocks kept for reuse, so that a busy worker need not allocate.
+/// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
-/// How often dropped lines are told of, at most.
+/// Dropped lines are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the end of the program waits for its logs.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whole lines for one sink.
+/// Complete lines for one sink.
 struct Block {
     sink: usize,
     lines: Vec<u8>,
@@ -37,9 +37,9 @@ struct Block {
 
 enum Message {
     Block(Block),
-    /// Look at what else is wanted.
+    /// Wakes the thread to take over a replaced sink.
     Wake,
-    /// Everything before this is written when the answer comes.
+    /// The thread responds when everything before this message is written.
     Flush(SyncSender<()>),
 }
 
@@ -48,19 +48,19 @@ pub struct Logs {
     sinks: Vec<Sink>,
     errors: usize,
     level: Level,
-    /// Not told of yet.
+    /// Dropped lines that are not reported yet.
     dropped: AtomicU64,
     dropped_ever: AtomicU64,
     spare: Mutex<Vec<Vec<u8>>>,
-    /// What sinks are written to from now on.
+    /// New files for sinks.
     replaced: Mutex<Vec<(usize, File)>>,
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
-/// Of a process that has no log thread.
+/// The error log of a process without a log thread.
 static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
-/// Opens every log of a site; that of errors is the first. Errors: a log that cannot be opened, by name.
+/// Opens every log of a site; the error log is the first. Errors: the log that cannot be opened, and why.
 pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
     let mut sinks = vec![site.log.error.clone()];
     let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
@@ -72,8 +72,7 @@ pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
     sinks.iter().map(OpenSink::open).collect()
 }
 
-/// Where messages of this level, and of more serious ones, go from now on in a process that has no log
-/// thread.
+/// Sets the sink and the level of the error log in a process without a log thread.
 pub fn write_to(sink: OpenSink, level: Level) {
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = Some((sink, level));
 }
@@ -113,7 +112,7 @@ pub fn info(text: Arguments<'_>) {
     message(Level::Info, text);
 }
 
-/// Before the logs are open the text goes to standard error.
+/// Before the logs are open, the text goes to standard error.
 fn message(level: Level, text: Arguments<'_>) {
     let mut lines = Vec::new();
     log_line::error_line(level, now(), &text.to_string(), &mut lines);
@@ -128,13 +127,12 @@ fn message(level: Level, text: Arguments<'_>) {
     }
 }
 
-/// Has a sink written to another file from now on: the master has opened it after a rotation. A process
-/// without a log thread has one sink.
+/// Replaces the file of a sink after a rotation. A process without a log thread has one sink.
 pub fn replace(sink: usize, file: OwnedFd) {
     match LOGS.get() {
         Some(logs) => {
             logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, file.into()));
-            // With a full queue the thread has something to wake up for already.
+            // If the queue is full, the thread is awake.
             _ = logs.queue.try_send(Message::Wake);
         }
         None => {
@@ -145,15 +143,15 @@ pub fn replace(sink: usize, file: OwnedFd) {
     }
 }
 
-/// Lines that were dropped since the start.
+/// The lines that were dropped since the start.
 pub fn dropped() -> u64 {
     LOGS.get().map_or(0, |logs| logs.dropped_ever.load(Ordering::Relaxed))
 }
 
-/// Waits until everything handed over so far is written, but not for a reader that does not read.
+/// Waits until everything that was sent so far is written, but not for long: the reader of a log may have stopped.
 pub fn flush() {
     let Some(logs) = LOGS.get() else { return };
-    let until = Instant::now() + FLUSH_PATIENCE;
+    let until = Instant::now() + FLUSH_TIMEOUT;
     let (done, wait) = sync_channel(1);
     let mut flush = Message::Flush(done);
     while let Err(TrySendError::Full(again)) = logs.queue.try_send(flush) {
@@ -223,7 +221,7 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
     }
 }
 
-/// Tells of `dropped` lines that found the queue full, and `lost` ones that could not be written.
+/// Reports `dropped` lines, for which the queue was full, and `lost` lines, which could not be written.
 fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
     let all = dropped + lost;
     let text = format!("{all} log lines were dropped: the disk or the reader of a log is too slow, or full");
@@ -232,10 +230,10 @@ fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
     let before = sinks[0].lost();
     sinks[0].write(&line);
     if sinks[0].lost() > before {
-        // What could not be told is told later; the telling itself is not counted.
-        return sinks[0].forgive(1);
+        // Reported later; the report's own line does not count.
+        return sinks[0].subtract_lost(1);
     }
-    sinks.iter_mut().for_each(|sink| sink.forgive(sink.lost()));
+    sinks.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
     if let Some(logs) = LOGS.get() {
         logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
         logs.dropped_ever.fetch_add(lost, Ordering::Relaxed);

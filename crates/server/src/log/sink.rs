@@ -1,4 +1,4 @@
-//! Where lines go: a file, a standard stream, or the system's log daemon.
+//! The destination of a log: a file, a standard stream, or the system's log daemon.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,7 +10,8 @@ use site::model::Sink;
 
 use crate::privileged_file;
 use crate::sys::calls;
-/// Where the log daemon listens (syslog(3)).
+
+/// The socket of the log daemon (syslog(3)).
 const DAEMON: &str = "/dev/log";
 /// Facility daemon, severity info (RFC 3164 §4.1.1).
 const PRIORITY: u8 = 3 * 8 + 6;
@@ -18,9 +19,9 @@ const PRIORITY: u8 = 3 * 8 + 6;
 pub struct OpenSink {
     sink: Sink,
     to: To,
-    /// Lines that could not be written.
+    /// Lines that could not be written, and are not reported yet.
     lost: u64,
-    /// What was written last ends within a line.
+    /// Does the output end within a line?
     torn: bool,
 }
 
@@ -61,7 +62,7 @@ impl OpenSink {
         }
     }
 
-    /// As `write`, but what a reader that does not read has no room for is lost.
+    /// Like `write`, but drops the lines instead of waiting for the reader.
     pub fn write_unless_full(&mut self, lines: &[u8]) {
         let has_room = match &self.to {
             To::Stdout => takes_bytes(io::stdout()),
@@ -79,7 +80,7 @@ impl OpenSink {
             To::Stdout => whole(&mut io::stdout().lock(), lines, &mut self.torn),
             To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
             To::File(file) => whole(file, lines, &mut self.torn),
-            To::Daemon(socket) => tell(socket, lines),
+            To::Daemon(socket) => send_lines(socket, lines),
         };
         self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
     }
@@ -88,21 +89,20 @@ impl OpenSink {
         self.lost
     }
 
-    /// As many as that have been told of.
-    pub fn forgive(&mut self, lost: u64) {
+    /// Called when this many have been reported.
+    pub fn subtract_lost(&mut self, lost: u64) {
         self.lost -= lost.min(self.lost);
     }
 }
 
-/// Can a message be written without waiting? A pipe says so when it has room for one.
+/// Can a message be written without waiting?
 fn takes_bytes(fd: impl AsFd) -> bool {
-    let mut asked = [PollFd::new(&fd, PollFlags::OUT)];
+    let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Writes as much as can be written, and gives back the rest. `torn` is, before and after, whether what was
-/// written last ends within a line.
+/// Writes as much as possible and returns the rest. `torn`, before and after the call: does the output end within a line?
 fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> &'a [u8] {
     if *torn && write_all(to, b"\n").is_err() {
         return lines;
@@ -113,7 +113,7 @@ fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> &'a [u8] 
     &lines[lines.len() - left..]
 }
 
-/// Errors: how many bytes are left.
+/// Errors: the number of unwritten bytes.
 fn write_all(to: &mut impl Write, bytes: &[u8]) -> Result<(), usize> {
     let mut left = bytes;
     while !left.is_empty() {
@@ -133,8 +133,8 @@ fn connect() -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// One datagram per line; a daemon that was restarted is found again. Gives back what it could not be told.
-fn tell<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8]) -> &'a [u8] {
+/// Sends one datagram per line, and reconnects to a restarted daemon. Returns the lines that could not be sent.
+fn send_lines<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8]) -> &'a [u8] {
     let process = std::process::id();
     let mut left = lines;
     for line in lines.split_inclusive(|&b| b == b'\n') {

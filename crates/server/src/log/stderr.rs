@@ -1,5 +1,5 @@
-//! What a script writes to its error stream: line by line into the error log, each with whom it is about.
-//! So many lines in a second and so many bytes of a line are written; what is left out is said.
+//! The error stream of a script: each line goes to the error log, with the name of its source. Lines per second and bytes
+//! per line are limited; the log says how much was left out.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,26 +12,26 @@ use tokio::time::Instant;
 
 use crate::{log, sys};
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ: usize = 4096;
-/// Reads at one go: a script that writes without end is not waited for.
+/// Reads in `take_all`: a descendant of the script may still write.
 const READS: usize = 16;
 
-/// The reading end, until it is closed.
+/// The reading end of an error stream.
 pub struct Errors {
     pipe: Option<AsyncFd<OwnedFd>>,
     lines: Lines,
-    who: Rc<str>,
+    source: Rc<str>,
 }
 
 impl Errors {
-    /// Within the worker's runtime.
-    pub fn new(pipe: OwnedFd, who: Rc<str>, limits: &Scripts) -> Errors {
+    /// Must be called within the worker's runtime.
+    pub fn new(pipe: OwnedFd, source: Rc<str>, limits: &Scripts) -> Errors {
         let lines = Lines::new(limits.stderr_line, limits.stderr_lines);
-        Errors { pipe: sys::watch(pipe, Interest::READABLE).ok(), lines, who }
+        Errors { pipe: sys::watch(pipe, Interest::READABLE).ok(), lines, source }
     }
 
-    /// Waits until there is something, and logs it. Never ends when nothing can come any more.
+    /// Waits for output and logs it. After the end of the stream, the future is pending for ever.
     pub async fn take(&mut self) {
         let Some(pipe) = &self.pipe else { return std::future::pending().await };
         match pipe.readable().await {
@@ -48,7 +48,7 @@ impl Errors {
         }
     }
 
-    /// Logs what is there: its writer has ended.
+    /// Logs the remaining output of a script that has ended.
     pub fn take_all(&mut self) {
         let mut bytes = [0; READ];
         for _ in 0..READS {
@@ -67,33 +67,33 @@ impl Errors {
     }
 
     fn log(&mut self, bytes: &[u8]) {
-        let who = &self.who;
-        self.lines.receive(bytes, Instant::now(), |line| log::error(format_args!("{who}: {line}")));
+        let source = &self.source;
+        self.lines.receive(bytes, Instant::now(), |line| log::error(format_args!("{source}: {line}")));
     }
 
-    /// A last line without an end, and how many were left out.
+    /// Logs a last line without a line end, and the number of dropped lines.
     fn finish(&mut self) {
-        let who = &self.who;
-        self.lines.finish(|line| log::error(format_args!("{who}: {line}")));
+        let source = &self.source;
+        self.lines.finish(|line| log::error(format_args!("{source}: {line}")));
     }
 }
 
-/// Bytes become lines, of limited length and number.
+/// Splits bytes into lines of limited length and rate.
 pub struct Lines {
     line: Vec<u8>,
-    /// Bytes of the present line that were left out.
+    /// Bytes of the current line that were left out.
     cut: usize,
-    longest: usize,
+    max_length: usize,
     per_second: u32,
-    /// When the second began, and lines in it.
+    /// The start of the current second, and the lines in it.
     second: Option<Instant>,
     count: u32,
     dropped: u64,
 }
 
 impl Lines {
-    pub fn new(longest: usize, per_second: u32) -> Lines {
-        Lines { line: Vec::new(), cut: 0, longest, per_second, second: None, count: 0, dropped: 0 }
+    pub fn new(max_length: usize, per_second: u32) -> Lines {
+        Lines { line: Vec::new(), cut: 0, max_length, per_second, second: None, count: 0, dropped: 0 }
     }
 
     pub fn receive(&mut self, bytes: &[u8], now: Instant, mut write: impl FnMut(&str)) {
@@ -102,9 +102,9 @@ impl Lines {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            let room = self.longest.saturating_sub(self.line.len()).min(text.len());
-            self.line.extend_from_slice(&text[..room]);
-            self.cut += text.len() - room;
+            let taken = self.max_length.saturating_sub(self.line.len()).min(text.len());
+            self.line.extend_from_slice(&text[..taken]);
+            self.cut += text.len() - taken;
             if ends {
                 self.end_line(now, &mut write);
             }
@@ -115,14 +115,14 @@ impl Lines {
         if !self.line.is_empty() {
             self.end_line(Instant::now(), &mut write);
         }
-        self.tell_dropped(&mut write);
+        self.report_dropped(&mut write);
     }
 
     fn end_line(&mut self, now: Instant, write: &mut impl FnMut(&str)) {
         let is_new = self.second.is_none_or(|began| now.duration_since(began).as_secs() > 0);
         if is_new {
             (self.second, self.count) = (Some(now), 0);
-            self.tell_dropped(write);
+            self.report_dropped(write);
         }
         let line = std::mem::take(&mut self.line);
         let cut = std::mem::take(&mut self.cut);
@@ -138,7 +138,7 @@ impl Lines {
         }
     }
 
-    fn tell_dropped(&mut self, write: &mut impl FnMut(&str)) {
+    fn report_dropped(&mut self, write: &mut impl FnMut(&str)) {
         match std::mem::take(&mut self.dropped) {
             0 => {}
             dropped => write(&format!("[{dropped} lines more]")),
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written of pieces that come so many milliseconds after the start.
+    /// Checks the lines that are written of pieces, each with its time in milliseconds.
     fn check(pieces: &[(u64, &str)], expected: &[&str]) {
         let start = Instant::now();
         let mut lines = Lines::new(10, 3);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_one_by_one_however_they_come() {
+    fn writes_lines_however_they_are_cut() {
         check(&[(0, "a\nb\n")], &["a", "b"]);
         check(&[(0, "a"), (0, "b\r\nc"), (1, "")], &["ab", "c"]);
         check(&[(0, "\n\n")], &["", ""]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_too_much_is_left_out_and_counted() {
+    fn drops_and_counts_long_lines_and_excess_lines() {
         check(&[(0, "0123456789\n")], &["0123456789"]);
         check(&[(0, "0123456789ab"), (0, "c\nd\n")], &["0123456789 [3 bytes more]", "d"]);
         check(&[(0, "1\n2\n3\n4\n5\n")], &["1", "2", "3", "[2 lines more]"]);

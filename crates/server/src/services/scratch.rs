@@ -1,4 +1,5 @@
-//! The buffers that the connections of a worker lend to one another. What one client sent is never lent to another.
+//! Scratch buffers that the connections of a worker share one after the other. Bytes of one client are never visible to
+//! another.
 
 use site::memory;
 use site::model::Limits;
@@ -7,7 +8,7 @@ use crate::log::access::Records;
 
 pub struct Scratch {
     pub buffer: Box<[u8]>,
-    /// How much of it is for the input of one client.
+    /// The bytes of `buffer` for the input of one client.
     input: usize,
     out: Vec<u8>,
     records: Records,
@@ -20,15 +21,15 @@ impl Scratch {
         Scratch { buffer, input, out: Vec::new(), records: Records::default() }
     }
 
-    /// Where to read a client's input to: behind what is left of the input before. With that, it is as much as a
-    /// connection may keep.
+    /// Copies unread input to the start of the buffer, and returns the space behind it for more. Together they are as
+    /// large as the unread input that a connection may keep.
     #[inline]
     pub fn space_behind(&mut self, rest: &[u8]) -> &mut [u8] {
         self.buffer[..rest.len()].copy_from_slice(rest);
         &mut self.buffer[rest.len()..self.input]
     }
 
-    /// Where to read to what a script says.
+    /// Space for the output of a script.
     pub fn space(&mut self) -> &mut [u8] {
         &mut self.buffer[..memory::BUFFER as usize]
     }
@@ -40,10 +41,9 @@ impl Scratch {
 
     #[inline]
     pub fn take_back(&mut self, (mut out, mut records): (Vec<u8>, Records)) {
-        // Nothing of one client's is ever lent to another.
         out.clear();
         records.clear();
-        // What one large answer needed is not kept for ever.
+        // The buffer of a large response is not kept.
         if out.capacity() <= 2 * memory::BATCH as usize {
             self.out = out;
         }
