@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrAny, SocketFlags};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::peer::Family;
 use crate::peer::Peer;
@@ -54,15 +54,15 @@ impl Socket {
 }
 
 impl Listener {
-    /// The next connection, as a socket that does not block and is not inherited by children.
-    pub async fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
-        let (fd, address) = self.fd.async_io(Interest::READABLE, accept).await?;
-        Ok((fd, peer(address)))
+    /// Waits until a client may be waiting. The guard is cleared where none is.
+    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.fd.readable().await
     }
 
-    /// As `accept`, if there is one at once.
-    pub fn try_accept(&self) -> io::Result<(OwnedFd, Peer)> {
-        let (fd, address) = accept(self.fd.get_ref())?;
+    /// The next connection, as a socket that does not block and that no other program inherits. Errors:
+    /// `WouldBlock` when no client waits.
+    pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        let (fd, address) = calls::accept(self.fd.get_ref(), SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
         Ok((fd, peer(address)))
     }
 
@@ -76,10 +76,6 @@ impl Listener {
     pub fn family(&self) -> Family {
         self.family
     }
-}
-
-fn accept(fd: &OwnedFd) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
-    Ok(calls::accept(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?)
 }
 
 fn peer(address: Option<SocketAddrAny>) -> Peer {

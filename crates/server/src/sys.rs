@@ -35,11 +35,20 @@ pub fn unsent(fd: BorrowedFd<'_>) -> io::Result<u64> {
 /// Limits the unsent bytes in a socket and in those accepted from it (tcp(7), TCP_NOTSENT_LOWAT). Bytes in flight do not
 /// count.
 pub fn limit_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// The kernel holds a new connection back until the client has sent something, or for about so many seconds
+/// (`tcp(7)`, TCP_DEFER_ACCEPT). 0: it does not.
+pub fn defer_accept(fd: BorrowedFd<'_>, seconds: u32) -> io::Result<()> {
+    set_tcp_option(fd, libc::TCP_DEFER_ACCEPT, seconds)
+}
+
+fn set_tcp_option(fd: BorrowedFd<'_>, option: c_int, value: u32) -> io::Result<()> {
     let size = size_of::<u32>() as libc::socklen_t;
-    let value = (&raw const bytes).cast();
+    let value = (&raw const value).cast();
     // SAFETY: the descriptor is open for as long as it is borrowed, and the value is one int.
-    let done =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, size) };
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, option, value, size) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

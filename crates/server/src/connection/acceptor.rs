@@ -1,7 +1,10 @@
-//! The acceptor of a worker: accepting connections, finding room for them, and telling those for whom there
-//! is none.
+//! The acceptor of a worker: it accepts connections, makes capacity for them, and rejects those for which there is
+//! none.
 //!
-//! When all connections are in use, the one that has been idle longest makes room, or one that has been sent its last
+//! The first request of a new connection is read at once, and a connection that closes behind it is never registered
+//! anywhere.
+//!
+//! At capacity, the connection that has been idle longest is closed for the new one, or one that has been sent its last
 //! response, or the one whose client is the slowest below the least rate. When there is none of these, every response
 //! becomes its connection's last, and new clients wait in the kernel for a while; then they get 503. When more clients
 //! connect than can be rejected at one time, the first of those closes at once for the next.
@@ -18,81 +21,83 @@ use tokio::time::Instant;
 
 use crate::connection::Connections;
 use crate::connection::client::Client;
-use crate::connection::{ConnectionState, Leaving};
+use crate::connection::{ConnectionState, Leaving, idle};
 use crate::listen::Listener;
 use crate::log;
 use crate::peer::Family;
 use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
-/// How long a listener rests when there is no descriptor or no memory for another connection.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// How long the last client waits at most that has come when there had been no room for long.
+/// Connections that are accepted before other tasks have their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// How long a listener pauses when there is no descriptor or no memory for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The most that the last waiting client waits when there has been no capacity for long.
 const LAST_WAIT: Duration = Duration::from_millis(500);
-/// How often it is looked whether a connection has been idle long enough to make room.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Connections that had come before a door was closed; the kernel keeps no more.
+/// How often an acceptor at capacity checks whether a connection has been idle long enough to be closed.
+const CHECK_AGAIN: Duration = Duration::from_millis(100);
+/// Connections that are still accepted from a listener that closes; the kernel keeps no more.
 const LAST_ACCEPTS: usize = 4096;
 
 pub struct Acceptor {
-    /// Does somebody wait for room, or has had to since there last was some?
+    /// A client has had to wait for capacity, and there has been none to spare since.
     at_capacity: Cell<bool>,
-    room_timeout: Duration,
-    refusals: Semaphore,
-    refused: Leaving,
-    /// Those that have been sent their last answer, and whose clients have not closed yet.
+    capacity_timeout: Duration,
+    rejections: Semaphore,
+    rejected: Leaving,
+    /// Connections that have been sent their last response, and whose clients have not closed yet.
     pub lingering: Leaving,
-    /// Acceptor that are still accepted at.
-    open: Cell<usize>,
+    /// Listeners that are still accepted from.
+    listeners: Cell<usize>,
     closing: Cell<bool>,
     close: Notify,
-    /// The second in which it was last said that there are no descriptors.
-    complained: Cell<i64>,
+    /// The second in which the log last had a line about a failure to accept.
+    logged: Cell<i64>,
 }
 
 /// The clients of one listener that wait in the kernel.
-struct Queue<'a> {
+struct Backlog<'a> {
     listener: &'a Listener,
-    /// Since when there has been no room for one of them.
+    /// Since when there has been no capacity for the first of them.
     full_since: Option<Instant>,
 }
 
-impl Queue<'_> {
-    /// There is room. If more of them wait, that is not for all.
-    fn has_room(&mut self) {
+impl Backlog<'_> {
+    /// There is capacity for one. The clock of those behind it runs on.
+    fn on_capacity(&mut self) {
         if self.full_since.is_some() && !self.listener.has_waiting() {
             self.full_since = None;
         }
     }
 
-    /// How long one that `came` may still wait. When the first has waited for `room`, those behind it have waited as
-    /// well, and only the last may wait a little longer.
-    fn patience(&mut self, came: Instant, room: Duration) -> Duration {
+    /// How long a client that was accepted at `came` may still wait. The clients behind the first have waited as long as
+    /// it has. Only the last may wait a little longer than `timeout`.
+    fn wait(&mut self, came: Instant, timeout: Duration) -> Duration {
         let now = Instant::now();
-        let first = (*self.full_since.get_or_insert(now) + room).saturating_duration_since(now);
+        let first = (*self.full_since.get_or_insert(now) + timeout).saturating_duration_since(now);
         if first.is_zero() && !self.listener.has_waiting() {
-            (came + room.min(LAST_WAIT)).saturating_duration_since(now)
+            (came + timeout.min(LAST_WAIT)).saturating_duration_since(now)
         } else {
             first
         }
     }
 }
 
-/// There is no room, and has not been for too long.
+/// There has been no capacity for longer than a client waits for it.
 struct Full;
 
 impl Acceptor {
     pub fn new(site: &Site) -> Acceptor {
         Acceptor {
             at_capacity: Cell::new(false),
-            room_timeout: site.timeouts.accept,
-            refusals: Semaphore::new(site.limits.rejections),
-            refused: Leaving::default(),
+            capacity_timeout: site.timeouts.accept,
+            rejections: Semaphore::new(site.limits.rejections),
+            rejected: Leaving::default(),
             lingering: Leaving::default(),
-            open: Cell::new(0),
+            listeners: Cell::new(0),
             closing: Cell::new(false),
             close: Notify::new(),
-            complained: Cell::new(0),
+            logged: Cell::new(0),
         }
     }
 
@@ -107,12 +112,12 @@ impl Acceptor {
     }
 
     pub fn is_accepting(&self) -> bool {
-        self.open.get() > 0
+        self.listeners.get() > 0
     }
 
-    /// Connections that are being told that there is no room.
-    pub fn refusals(&self) -> usize {
-        self.refusals.taken()
+    /// Connections that are being rejected.
+    pub fn rejections(&self) -> usize {
+        self.rejections.taken()
     }
 
     async fn closed(&self) {
@@ -125,60 +130,61 @@ impl Acceptor {
         }
     }
 
-    /// Waits until another connection may come.
-    async fn room(&self, connections: &Connections, queue: &mut Queue<'_>) -> Result<(), Full> {
+    /// Waits until there is capacity for another connection.
+    async fn capacity(&self, connections: &Connections, backlog: &mut Backlog<'_>) -> Result<(), Full> {
         if !connections.is_full() {
             self.at_capacity.set(false);
-            queue.has_room();
+            backlog.on_capacity();
             return Ok(());
         }
         let came = Instant::now();
         while connections.is_full() {
             if connections.evict() {
-                queue.has_room();
+                backlog.on_capacity();
                 break;
             }
-            let patience = if self.lingering.evict_first() || connections.evict_slowest() {
-                LOOK_AGAIN
+            let wait = if self.lingering.evict_first() || connections.evict_slowest() {
+                CHECK_AGAIN
             } else {
                 self.at_capacity.set(true);
-                queue.patience(came, self.room_timeout)
+                backlog.wait(came, self.capacity_timeout)
             };
-            if patience.is_zero() {
+            if wait.is_zero() {
                 return Err(Full);
             }
             tokio::select! {
-                () = connections.a_place() => {}
-                () = tokio::time::sleep(patience.min(LOOK_AGAIN)) => {}
+                () = connections.ended() => {}
+                () = tokio::time::sleep(wait.min(CHECK_AGAIN)) => {}
                 () = self.closed() => break,
             }
         }
         Ok(())
     }
 
-    /// One of the places in which connections are refused. When all are taken, the first of them is made free.
-    async fn refusal(&self, connections: &Connections) -> Option<Permit> {
+    /// A permit to reject one more connection. When all are in use, the first that was rejected is closed. `None`: the
+    /// worker accepts no more.
+    async fn rejection(&self, connections: &Connections) -> Option<Permit> {
         loop {
-            if let Some(place) = self.refusals.take() {
-                return Some(place);
+            if let Some(permit) = self.rejections.take() {
+                return Some(permit);
             }
-            self.refused.evict_first();
+            self.rejected.evict_first();
             tokio::select! {
-                () = connections.a_place() => {}
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = connections.ended() => {}
+                () = tokio::time::sleep(CHECK_AGAIN) => {}
                 () = self.closed() => return None,
             }
         }
     }
 
-    /// Notes a connection that is being refused.
-    pub fn refuses(&self, state: &Rc<ConnectionState>) {
-        self.refused.add(state, self.refusals.limit());
+    /// Notes a connection that is being rejected.
+    pub fn rejects(&self, state: &Rc<ConnectionState>) {
+        self.rejected.add(state, self.rejections.limit());
     }
 
-    /// Once a second at most: there may be a thousand clients at the door.
-    fn complain(&self, error: &io::Error, now: i64) {
-        if self.complained.replace(now) != now {
+    /// Logs a failure to accept, at most once a second: a thousand clients may be waiting.
+    fn log_failure(&self, error: &io::Error, now: i64) {
+        if self.logged.replace(now) != now {
             log::error(format_args!(
                 "cannot accept a connection: {error}; those idle for longest are closed"
             ));
@@ -186,67 +192,78 @@ impl Acceptor {
     }
 }
 
-/// Accepts until the worker leaves. Ends only then.
+/// Accepts until the worker leaves.
 pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Result<()> {
     let acceptor = &connections.acceptor;
-    acceptor.open.set(acceptor.open.get() + 1);
-    let mut queue = Queue { listener: &listener, full_since: None };
+    acceptor.listeners.set(acceptor.listeners.get() + 1);
+    let mut backlog = Backlog { listener: &listener, full_since: None };
     loop {
-        let accepted = tokio::select! {
+        let mut ready = tokio::select! {
             biased;
             () = acceptor.closed() => break,
-            accepted = listener.accept() => accepted,
+            ready = listener.readable() => ready?,
         };
-        match accepted {
-            Ok((fd, peer)) => {
-                receive(&connections, fd, listener.family(), Client::enter(peer), &mut queue).await
+        for _ in 0..ACCEPTS_PER_TURN {
+            match listener.accept() {
+                Ok((fd, peer)) => {
+                    receive(&connections, fd, listener.family(), Client::enter(peer), &mut backlog).await
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(error) => {
+                    on_failure(&connections, &error).await;
+                    break;
+                }
             }
-            Err(error) => fail(&connections, &error).await,
+            if acceptor.closing.get() {
+                break;
+            }
         }
     }
-    // Whoever had come before is not turned away, if there is somebody to go to.
+    // Clients that have connected before are served, or handed off.
     for _ in 0..LAST_ACCEPTS {
-        let Ok((fd, peer)) = listener.try_accept() else { break };
+        let Ok((fd, peer)) = listener.accept() else { break };
         connections.services.counts.add(Count::Accepted, 1);
         connections.rest(fd, listener.family(), Client::known(peer), 0, connections.services.clock.ticks());
     }
     drop(listener);
-    acceptor.open.set(acceptor.open.get() - 1);
-    connections.left();
+    acceptor.listeners.set(acceptor.listeners.get() - 1);
+    connections.notify_ended();
     Ok(())
 }
 
-/// A new connection goes to the idle set, where its first request is awaited. One may wait here for room, the
-/// others wait in the kernel.
+/// Serves a new connection, or rejects it. One may wait here for capacity, the others wait in the kernel.
 async fn receive(
     connections: &Rc<Connections>,
     fd: OwnedFd,
     family: Family,
     client: Option<Client>,
-    queue: &mut Queue<'_>,
+    backlog: &mut Backlog<'_>,
 ) {
     connections.services.counts.add(Count::Accepted, 1);
     let Some(client) = client else {
         connections.services.counts.add(Count::PerClient, 1);
-        return refuse(connections, fd, family).await;
+        return reject(connections, fd, family).await;
     };
-    match connections.acceptor.room(connections, queue).await {
-        Ok(()) => connections.rest(fd, family, client, 0, connections.services.clock.ticks()),
+    match connections.acceptor.capacity(connections, backlog).await {
+        Ok(()) => idle::visit_new(connections, fd, family, client),
         Err(Full) => {
             connections.services.counts.add(Count::Refused, 1);
-            refuse(connections, fd, family).await;
+            reject(connections, fd, family).await;
         }
     }
 }
 
-/// Answers the one request that the connection may make with 503. It is read first: some clients take an
-/// answer that they have not asked for as a fault.
-async fn refuse(connections: &Rc<Connections>, fd: OwnedFd, family: Family) {
-    let Some(place) = connections.acceptor.refusal(connections).await else { return };
-    connections.refuse(fd, family, place);
+/// Answers the one request that the connection may make with 503. The request is read first: some clients take a
+/// response that they have not asked for as a fault.
+async fn reject(connections: &Rc<Connections>, fd: OwnedFd, family: Family) {
+    let Some(permit) = connections.acceptor.rejection(connections).await else { return };
+    connections.reject(fd, family, permit);
 }
 
-/// The peer's affair (accept(2), RETURN VALUE): the next one may be accepted all the same.
+/// Errors of one connection (accept(2), RETURN VALUE): the next one can be accepted all the same.
 const OF_THE_PEER: [i32; 12] = [
     libc::ECONNABORTED,
     libc::ECONNRESET,
@@ -262,22 +279,22 @@ const OF_THE_PEER: [i32; 12] = [
     libc::EOPNOTSUPP,
 ];
 
-/// The want of descriptors or memory is ours, and whatever else does not pass by itself: the listener rests
-/// for a while, unless somebody idle can make room.
-async fn fail(connections: &Connections, error: &io::Error) {
+/// After an error that does not pass by itself, such as the lack of descriptors or memory, the listener pauses, unless
+/// an idle connection can be closed.
+async fn on_failure(connections: &Connections, error: &io::Error) {
     if error.raw_os_error().is_some_and(|e| OF_THE_PEER.contains(&e)) {
         return;
     }
     connections.services.counts.add(Count::AcceptFailed, 1);
-    connections.acceptor.complain(error, connections.services.clock.read());
+    connections.acceptor.log_failure(error, connections.services.clock.read());
     if connections.evict() {
         return;
     }
-    let place = async {
+    let evicted = async {
         match connections.acceptor.lingering.evict_first() || connections.evict_slowest() {
-            true => connections.a_place().await,
+            true => connections.ended().await,
             false => std::future::pending().await,
         }
     };
-    _ = tokio::time::timeout(ACCEPT_REST, place).await;
+    _ = tokio::time::timeout(ACCEPT_PAUSE, evicted).await;
 }

@@ -115,7 +115,7 @@ impl Connections {
     pub fn rest(&self, fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) {
         match self.going.get() {
             Going::On => {
-                if let Err(error) = self.idle.admit(fd, family, client, requests, since) {
+                if let Err(error) = self.idle.insert(fd, family, client, requests, since) {
                     log::error(format_args!("cannot take a connection in: {error}"));
                 }
                 self.table.wake_clock();
@@ -168,11 +168,11 @@ impl Connections {
         }
         match Stream::adopt(fd, family) {
             Ok(stream) => {
-                let is_refused = matches!(&start, task::Start::Refusal(..));
-                let phase = if is_refused { Phase::Refused } else { Phase::Idle };
+                let is_rejected = matches!(&start, task::Start::Refusal(..));
+                let phase = if is_rejected { Phase::Refused } else { Phase::Idle };
                 let entry = self.table.take(phase, self.services.clock.ticks());
-                if is_refused {
-                    self.acceptor.refuses(&entry.state);
+                if is_rejected {
+                    self.acceptor.rejects(&entry.state);
                 }
                 let serving = Task::new(stream, client, self.clone(), entry, http, input).serve(start);
                 debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
@@ -192,7 +192,7 @@ impl Connections {
     }
 
     /// Gives a connection for which there is no room a task, too, in which it is told so.
-    pub fn refuse(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Permit) {
+    pub fn reject(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Permit) {
         let Some((_, peer)) = Peer::of(&fd) else { return };
         let response = Response::from_head(self.no_room.at(&self.services.clock));
         let mut http = Http1::new(peer, 0);
@@ -221,25 +221,25 @@ impl Connections {
 
     /// Those that count against the limit.
     pub fn connections(&self) -> usize {
-        self.table.len() + self.idle.len() - self.acceptor.refusals()
+        self.table.len() + self.idle.len() - self.acceptor.rejections()
     }
 
     /// A place has become free, if a client waits for one.
     #[inline]
-    pub fn freed(&self) {
+    pub fn on_closed(&self) {
         if self.acceptor.is_at_capacity() {
-            self.left();
+            self.notify_ended();
         }
     }
 
     /// Waits until a place may have become free.
-    pub async fn a_place(&self) {
-        self.table.left().await;
+    pub async fn ended(&self) {
+        self.table.ended().await;
     }
 
     /// Somebody has left, or a door is closed.
-    pub fn left(&self) {
-        self.table.tell_left();
+    pub fn notify_ended(&self) {
+        self.table.notify_ended();
     }
 
     /// What is true of them now, and what has been counted.
@@ -275,7 +275,7 @@ impl Connections {
         self.table.send_idle_home();
         let acceptor = async {
             while self.acceptor.is_accepting() {
-                self.table.left().await;
+                self.table.ended().await;
             }
             // Whoever has asked may have stopped waiting.
             _ = closed.send(());
@@ -299,7 +299,7 @@ impl Connections {
         let everybody = async {
             while !self.table.is_empty() || !self.handoffs.borrow().is_empty() || self.acceptor.is_accepting()
             {
-                self.table.left().await;
+                self.table.ended().await;
             }
         };
         if tokio::time::timeout(time, everybody).await.is_err() {
@@ -331,7 +331,7 @@ impl Connections {
         let successor = sys::watch(successor, Interest::WRITABLE)?;
         loop {
             if self.handoffs.borrow().is_empty() {
-                self.table.tell_left();
+                self.table.notify_ended();
                 self.handoff_added.notified().await;
                 continue;
             }

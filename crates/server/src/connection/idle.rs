@@ -1,10 +1,10 @@
-//! The idle set, where connections are as long as nothing keeps them waiting: a descriptor in an epoll
-//! instance of the idle set's own, which is itself one descriptor in the worker's loop, and a connection in a table.
-//! No task, no buffer, no registration with the runtime.
+//! The idle set: the connections that wait for nothing but their client, as descriptors in an epoll instance of their
+//! own, which is itself one descriptor in the worker's loop, and as entries in a table. They have no task, no buffer and
+//! no registration with the runtime.
 //!
-//! Most requests are answered right here: what comes is read into the worker's buffer, answered from what
-//! is known, and sent, all without waiting. Whatever has to wait gets a task (`task`) and comes back when
-//! it is done. A connection that is over stays here, too, while its client has yet to take the last answer.
+//! Most requests are answered here: what has come is read into the worker's buffer, answered by the fast path, and sent.
+//! A connection that would have to wait gets a task (`task`) and comes back when it has answered. A connection that is
+//! over stays here, too, while its client has yet to take the last response.
 
 use std::cell::RefCell;
 use std::io;
@@ -34,17 +34,17 @@ use crate::peer::Family;
 use crate::stats::{Count, Counts};
 use crate::sys::{self, calls};
 
-/// Connections that are looked at in one turn of the loop, before tasks have theirs.
+/// Connections that are visited in one turn of the loop, before tasks have theirs.
 const EVENTS_PER_TURN: usize = 256;
-/// Full buffers that a connection may send in one visit; then it gets a task, and others have their turn.
+/// Full buffers that are read from a connection in one visit. Then it gets a task, and others have their turn.
 const READS_PER_VISIT: usize = 4;
 
-/// Bytes that the kernel may keep for a client whose connection is closed. What is closed belongs to nobody,
-/// and of those the kernel resets some when its memory for sockets is short (`tcp(7)`, `tcp_mem`).
+/// Bytes that the kernel may hold for a client whose connection is closed. It resets some of these connections when its
+/// memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
 
 /// A table of more than a few entries gets room for many at once: so large, it is mapped by itself, takes only the
-/// pages that are used, and grows without leaving a place behind in the heap.
+/// pages that are used, and grows without leaving a hole in the heap.
 const FEW: usize = 512;
 const MANY: usize = 16 * 1024;
 
@@ -54,30 +54,28 @@ pub struct IdleSet {
     events: RefCell<Vec<Event>>,
 }
 
-/// A connection at rest.
 struct IdleConnection {
     fd: OwnedFd,
     family: Family,
     requests: u32,
     state: State,
-    /// When it last had something to say, or came.
+    /// When it was accepted, or last sent something.
     since: Ticks,
-    /// Of an answer, when the deadline had come.
+    /// Bytes of a response that the client had not taken when the deadline passed.
     unsent: Option<u64>,
     client: Client,
 }
 
-/// What a connection stays for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The next request.
+    /// The next request is awaited.
     Open,
-    /// What the kernel still has for its client. Nothing more is said on it.
+    /// The kernel still sends the last response, and the server has closed its side.
     Draining,
 }
 
-/// A short read has emptied a TCP socket, and what comes later is a new edge: but not where the peer has
-/// closed its side, for that end must be read now, nor where urgent data cut the read short.
+/// A short read has emptied a TCP socket, and what comes later is a new edge. After these events it has to be read all
+/// the same: the end that the peer has sent must be read now, and urgent data cuts a read short.
 const MORE_TO_READ: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
@@ -85,12 +83,22 @@ const MORE_TO_READ: EventFlags =
 enum Visit {
     Stay,
     Close,
-    /// It has to wait for something; this has come and is not used up.
-    Leave(Box<(Http1, Start, Vec<u8>)>),
+    /// It gets a task, which begins with the bytes that have come and are not used up.
+    NeedsTask(Box<(Http1, Start, Vec<u8>)>),
+}
+
+impl Visit {
+    fn needs_task(http: Http1, start: Start, input: Vec<u8>) -> Visit {
+        Visit::NeedsTask(Box::new((http, start, input)))
+    }
 }
 
 impl IdleConnection {
-    /// What it waits for, and what it means when that takes too long.
+    fn new(fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) -> IdleConnection {
+        IdleConnection { fd, family, requests, state: State::Open, since, unsent: None, client }
+    }
+
+    /// The phase that has a deadline, and what counts it when it passes.
     fn deadline(&self) -> (Phase, Count) {
         match (self.state, self.requests) {
             (State::Draining, _) => (Phase::Write, Count::LateWrite),
@@ -99,7 +107,7 @@ impl IdleConnection {
         }
     }
 
-    /// From now on it stays only until its client has all.
+    /// From now on it stays only until its client has taken all.
     fn drain(&mut self, now: Ticks) {
         stream::shut_down(&self.fd);
         self.state = State::Draining;
@@ -107,20 +115,14 @@ impl IdleConnection {
         self.unsent = None;
     }
 
-    /// Is the client still taking an answer that has left us, but not the kernel? Then it is idle only
-    /// from now on, as long as it takes at the least rate.
+    /// True while the client takes what the kernel still has of a response, at the least rate or faster. Then the
+    /// connection counts as idle only from now on.
     fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
         let unsent = sys::unsent(self.fd.as_fd()).unwrap_or(0);
         let taken = self.unsent.map(|before| before.saturating_sub(unsent));
         self.since = now;
         self.unsent = Some(unsent);
         unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(phase, taken))
-    }
-}
-
-impl Visit {
-    fn leave(http: Http1, start: Start, input: Vec<u8>) -> Visit {
-        Visit::Leave(Box::new((http, start, input)))
     }
 }
 
@@ -131,8 +133,8 @@ impl IdleSet {
         Ok(IdleSet { epoll, entries: RefCell::default(), events: RefCell::default() })
     }
 
-    /// Takes a connection in, until it has something to say or its deadline has come.
-    pub fn admit(
+    /// Adds a connection, until its next request comes or its deadline passes.
+    pub fn insert(
         &self,
         fd: OwnedFd,
         family: Family,
@@ -140,43 +142,41 @@ impl IdleSet {
         requests: u32,
         since: Ticks,
     ) -> io::Result<()> {
-        self.insert(IdleConnection { fd, family, requests, state: State::Open, since, unsent: None, client })
+        self.register(IdleConnection::new(fd, family, client, requests, since))
     }
 
-    /// Takes a connection in that is over, until its client has closed it, or takes too little.
+    /// Adds a connection that is over, until its client has closed it, or takes too little.
     pub fn drain(&self, fd: OwnedFd, family: Family, client: Client, now: Ticks) -> io::Result<()> {
-        let mut connection =
-            IdleConnection { fd, family, requests: 0, state: State::Open, since: now, unsent: None, client };
+        let mut connection = IdleConnection::new(fd, family, client, 0, now);
         connection.drain(now);
-        self.insert(connection)
+        self.register(connection)
     }
 
-    fn insert(&self, connection: IdleConnection) -> io::Result<()> {
+    fn register(&self, connection: IdleConnection) -> io::Result<()> {
         let mut entries = self.entries.borrow_mut();
         if entries.len() == entries.capacity() && entries.len() >= FEW {
             entries.reserve(MANY);
         }
         let entry = entries.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
-        // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What is there
-        // already is told of at once.
-        let what = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        calls::epoll_add(self.epoll.get_ref(), &connection.fd, data, what)?;
+        // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What has already come is
+        // reported at once.
+        let events = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
+        calls::epoll_add(self.epoll.get_ref(), &connection.fd, data, events)?;
         entry.insert(connection);
         Ok(())
     }
 
-    /// Closes those whose deadline has passed: that of a first request, that between requests, or that of
-    /// taking an answer.
+    /// Closes the connections whose deadline has passed.
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks, counts: &Counts) {
         let mut entries = self.entries.borrow_mut();
         entries.retain(|_, connection| {
-            let (phase, late) = connection.deadline();
+            let (phase, count) = connection.deadline();
             let stays = now.wrapping_sub(connection.since) < deadlines.of(phase)
                 || connection.is_taking(phase, deadlines, now);
             if !stays {
-                counts.add(late, 1);
-                // What the client did not take in time is not kept for it in the kernel, either.
+                counts.add(count, 1);
+                // The kernel is not to hold what the client did not take in time.
                 if connection.unsent.is_some_and(|unsent| unsent > 0) {
                     stream::reset_when_closed(&connection.fd);
                 }
@@ -188,8 +188,8 @@ impl IdleSet {
         }
     }
 
-    /// Closes the one that has been silent longest. `false`: none has been for long: whoever has asked
-    /// just now is likely to ask again, and must not find its connection closed on the way.
+    /// Closes the connection that has been idle longest. `false`: none has been idle for long. A client that has just
+    /// sent a request is likely to send the next one, and must not find its connection closed.
     pub fn evict(&self, now: Ticks) -> bool {
         let mut entries = self.entries.borrow_mut();
         let idle = |connection: &IdleConnection| now.wrapping_sub(connection.since);
@@ -203,15 +203,19 @@ impl IdleSet {
         })
     }
 
-    /// Takes all connections out that may have another request, for somebody else. The others are closed.
+    /// Takes out all connections that may have another request. The others are closed.
     pub fn take_all(&self) -> Vec<(OwnedFd, Family, Client, u32)> {
         let entries = std::mem::take(&mut *self.entries.borrow_mut());
         let out = |(_, connection): (usize, IdleConnection)| {
-            // Fails only for a descriptor that is not there, and then there is nothing to take out.
-            _ = epoll::delete(self.epoll.get_ref(), &connection.fd);
+            self.unregister(&connection.fd);
             (connection.fd, connection.family, connection.client, connection.requests)
         };
         entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
+    }
+
+    fn unregister(&self, fd: &OwnedFd) {
+        // Fails only for a descriptor that is not registered.
+        _ = epoll::delete(self.epoll.get_ref(), fd);
     }
 
     pub fn close_all(&self) {
@@ -226,15 +230,15 @@ impl IdleSet {
         self.entries.borrow().is_empty()
     }
 
-    /// Waits until connections have something to say, and notes which.
-    async fn events(&self) -> io::Result<()> {
+    /// Waits for events of connections, and notes them.
+    async fn poll_events(&self) -> io::Result<()> {
         let mut ready = self.epoll.readable().await?;
         let mut events = self.events.borrow_mut();
         events.clear();
         events.reserve(EVENTS_PER_TURN);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         match calls::epoll_wait(self.epoll.get_ref(), &mut events, &at_once) {
-            // As many as fit: there may be more, so this is asked again.
+            // As many as fit: there may be more.
             Ok(n) if n == EVENTS_PER_TURN => {}
             Ok(_) => ready.clear_ready(),
             Err(Errno::INTR) => {}
@@ -244,10 +248,10 @@ impl IdleSet {
     }
 }
 
-/// Answers the connections of the idle set, for as long as the worker lives.
+/// Visits the connections of the idle set, for as long as the worker lives.
 pub async fn serve(connections: Rc<Connections>) -> io::Result<()> {
     loop {
-        connections.idle.events().await?;
+        connections.idle.poll_events().await?;
         let events = std::mem::take(&mut *connections.idle.events.borrow_mut());
         for event in &events {
             let (key, flags) = (event.data.u64() as usize, event.flags);
@@ -266,38 +270,63 @@ fn guard(connections: &Connections, key: usize, visit: impl FnOnce()) {
     }
 }
 
-/// Lets a connection have its say, and moves it to where it belongs after that.
+/// Visits a registered connection that has an event.
 #[inline]
 fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
     let mut entries = connections.idle.entries.borrow_mut();
     let Some(connection) = entries.get_mut(key) else { return };
-    match hear(connections, connection, flags) {
+    match receive(connections, connection, flags) {
         Visit::Stay => {}
         Visit::Close => {
             entries.remove(key);
-            connections.freed();
+            connections.on_closed();
         }
-        Visit::Leave(leaving) => {
-            let (http, start, input) = *leaving;
+        Visit::NeedsTask(task) => {
             let connection = entries.remove(key);
             drop(entries);
-            // Fails only for a descriptor that is not there, and then there is nothing to take out.
-            _ = epoll::delete(connections.idle.epoll.get_ref(), &connection.fd);
-            connections.give_task(connection.fd, connection.family, connection.client, http, input, start);
+            connections.idle.unregister(&connection.fd);
+            give_task(connections, connection, *task);
         }
     }
 }
 
-/// Reads what has come, answers, and sends, as far as nothing has to wait.
+/// Visits a connection that was just accepted. It is registered only if it stays: one that closes behind its first
+/// response never is.
+pub fn visit_new(connections: &Rc<Connections>, fd: OwnedFd, family: Family, client: Client) {
+    let mut connection = IdleConnection::new(fd, family, client, 0, connections.services.clock.ticks());
+    let visit = catch_unwind(AssertUnwindSafe(|| receive(connections, &mut connection, EventFlags::empty())));
+    match visit {
+        Ok(Visit::Stay) if connection.state == State::Draining => {
+            connections.drain(connection.fd, family, connection.client);
+        }
+        Ok(Visit::Stay) => {
+            let IdleConnection { fd, client, requests, since, .. } = connection;
+            connections.rest(fd, family, client, requests, since);
+        }
+        Ok(Visit::Close) => {}
+        Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
+        Err(_) => connections.services.counts.add(Count::Panicked, 1),
+    }
+}
+
+fn give_task(
+    connections: &Rc<Connections>,
+    connection: IdleConnection,
+    (http, start, input): (Http1, Start, Vec<u8>),
+) {
+    connections.give_task(connection.fd, connection.family, connection.client, http, input, start);
+}
+
+/// Reads what has come, answers it, and sends, as far as nothing has to wait.
 #[inline]
-fn hear(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
+fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
     for _ in 0..READS_PER_VISIT {
         let read = {
             let scratch = &mut *connections.services.scratch.borrow_mut();
             let space = scratch.space_behind(&[]);
             calls::recv(&connection.fd, &mut *space, RecvFlags::DONTWAIT).map(|n| (n, n == space.len()))
         };
-        let (have, full) = match read {
+        let (have, is_full) = match read {
             Ok((0, _)) => return Visit::Close,
             Ok(read) => read,
             Err(Errno::AGAIN) => return Visit::Stay,
@@ -305,7 +334,7 @@ fn hear(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: E
             Err(_) => return Visit::Close,
         };
         if connection.state == State::Draining {
-            // Unread, it would have the connection reset when that is closed (RFC 9112 §9.6).
+            // Unread bytes would have the connection reset when it is closed (RFC 9112 §9.6).
             continue;
         }
         let mut http = Http1::new(connection.client.peer(), connection.requests);
@@ -316,26 +345,27 @@ fn hear(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: E
                 Visit::Stay => {}
                 other => return other,
             },
-            next => return Visit::leave(http, Start::Next(next), input(connections, used..have)),
+            next => return Visit::needs_task(http, Start::Next(next), input(connections, used..have)),
         }
-        if !full && !flags.intersects(MORE_TO_READ) && connection.family == Family::Tcp {
+        if !is_full && !flags.intersects(MORE_TO_READ) && connection.family == Family::Tcp {
             return Visit::Stay;
         }
     }
     match connection.state {
         State::Open => {
-            Visit::leave(Http1::new(connection.client.peer(), connection.requests), Start::Input, Vec::new())
+            let http = Http1::new(connection.client.peer(), connection.requests);
+            Visit::needs_task(http, Start::Input, Vec::new())
         }
         State::Draining => Visit::Stay,
     }
 }
 
-/// What is left of the input, which others are about to overwrite.
+/// A copy of what is left of the input in the worker's buffer.
 fn input(connections: &Connections, left: Range<usize>) -> Vec<u8> {
     connections.services.scratch.borrow().buffer[left].to_vec()
 }
 
-/// Sends the answers to what has come; `left` of it is not used up.
+/// Sends the responses to what has come. `left` of the input is not used up.
 #[inline]
 fn send(
     connections: &Rc<Connections>,
@@ -355,10 +385,10 @@ fn send(
     let why = match sent {
         Ok(Sent::All) => None,
         Ok(Sent::Slice | Sent::Piece | Sent::Cold) => {
-            return Visit::leave(http, Start::Next(Next::Send(output)), input(connections, left));
+            return Visit::needs_task(http, Start::Next(Next::Send(output)), input(connections, left));
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Visit::leave(http, Start::Next(Next::Send(output)), input(connections, left));
+            return Visit::needs_task(http, Start::Next(Next::Send(output)), input(connections, left));
         }
         Err(error) => Some(output::why(&error)),
     };
@@ -373,9 +403,9 @@ fn send(
             Visit::Stay
         }
         Persistence::Close => Visit::Close,
-        Persistence::LingeringClose => Visit::leave(http, Start::Linger, Vec::new()),
+        Persistence::LingeringClose => Visit::needs_task(http, Start::Linger, Vec::new()),
         Persistence::KeepAlive | Persistence::KeepAliveHttp10 if !left.is_empty() => {
-            Visit::leave(http, Start::Input, input(connections, left))
+            Visit::needs_task(http, Start::Input, input(connections, left))
         }
         Persistence::KeepAlive | Persistence::KeepAliveHttp10 => {
             connection.requests = http.requests;
@@ -398,12 +428,12 @@ mod tests {
     use crate::peer::Peer;
     use crate::services::Services;
 
-    /// A connection in the idle set, seen from its client's side.
+    /// The client's side of a connection in the idle set.
     fn connection(connections: &Connections) -> UnixStream {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let client_of = Client::known(Peer::Unix);
-        connections.idle.admit(server.into(), Family::Unix, client_of, 0, 0).unwrap();
+        connections.idle.insert(server.into(), Family::Unix, client_of, 0, 0).unwrap();
         client
     }
 
@@ -417,19 +447,19 @@ mod tests {
             let responder = Responder::of_files(services, Default::default());
             let connections = Rc::new(Connections::new(responder).unwrap());
             let (mut one, mut other) = (connection(&connections), connection(&connections));
-            // While it holds what visits hold.
+            // While it holds what visits borrow.
             guard(&connections, 0, || {
                 let _slots = connections.idle.entries.borrow_mut();
-                let _desk = connections.services.scratch.borrow_mut();
-                panic!("on purpose");
+                let _scratch = connections.services.scratch.borrow_mut();
+                panic!("a panic of the test");
             });
             assert_eq!(one.read(&mut [0; 1]).unwrap(), 0, "closed");
             assert_eq!(connections.idle.len(), 1);
             other.write_all(b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
             guard(&connections, 1, || visit(&connections, 1, EventFlags::IN));
-            let mut answer = [0; 12];
-            other.read_exact(&mut answer).unwrap();
-            assert_eq!(&answer, b"HTTP/1.1 204");
+            let mut response = [0; 12];
+            other.read_exact(&mut response).unwrap();
+            assert_eq!(&response, b"HTTP/1.1 204");
         });
     }
 }

@@ -251,11 +251,11 @@ const TRIM_AFTER: usize = 128;
 pub struct ConnectionTable {
     table: RefCell<Slab<Rc<ConnectionState>>>,
     taken: Notify,
-    left: Notify,
+    ended: Notify,
     /// Connections that are slower than the least rate, the worst last, as they were in one tick.
     slow: RefCell<(Ticks, Vec<Weak<ConnectionState>>)>,
     /// Tasks that have ended since the heap was last trimmed.
-    ended: Cell<usize>,
+    tasks_ended: Cell<usize>,
 }
 
 /// A state that is given back when dropped, however its connection ends.
@@ -270,9 +270,9 @@ impl ConnectionTable {
         Rc::new(ConnectionTable {
             table: RefCell::new(Slab::new()),
             taken: Notify::new(),
-            left: Notify::new(),
+            ended: Notify::new(),
             slow: RefCell::default(),
-            ended: Cell::new(0),
+            tasks_ended: Cell::new(0),
         })
     }
 
@@ -309,15 +309,15 @@ impl ConnectionTable {
     }
 
     /// Waits until somebody leaves.
-    pub async fn left(&self) {
-        self.left.notified().await;
+    pub async fn ended(&self) {
+        self.ended.notified().await;
     }
 
     /// After a wave of tasks, gives their memory back to the kernel.
     pub fn trim(&self) {
-        let ended = self.ended.get();
+        let ended = self.tasks_ended.get();
         if ended >= TRIM_AFTER || (ended > 0 && self.is_empty()) {
-            self.ended.set(0);
+            self.tasks_ended.set(0);
             crate::sys::trim_heap();
         }
     }
@@ -385,8 +385,8 @@ impl ConnectionTable {
     }
 
     /// Somebody has left who had no state.
-    pub fn tell_left(&self) {
-        self.left.notify_waiters();
+    pub fn notify_ended(&self) {
+        self.ended.notify_waiters();
     }
 }
 
@@ -398,7 +398,7 @@ impl Drop for TableEntry {
         if table.is_empty() && table.capacity() > 1024 {
             table.shrink_to_fit();
         }
-        self.table.ended.set(self.table.ended.get() + 1);
-        self.table.left.notify_waiters();
+        self.table.tasks_ended.set(self.table.tasks_ended.get() + 1);
+        self.table.ended.notify_waiters();
     }
 }

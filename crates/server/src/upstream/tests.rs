@@ -105,7 +105,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
 fn connect(connections: &Connections) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    connections.idle.admit(server.into(), Family::Unix, Client::known(Peer::Unix), 0, 0).unwrap();
+    connections.idle.insert(server.into(), Family::Unix, Client::known(Peer::Unix), 0, 0).unwrap();
     client
 }
 
