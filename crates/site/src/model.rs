@@ -273,6 +273,8 @@ pub struct Timeouts {
     pub reload: Duration,
     /// For a new connection when all are taken: 503 then.
     pub accept: Duration,
+    /// How long the kernel holds a new connection back until its client has sent something. Zero: it does not.
+    pub defer_accept: Duration,
     /// How late a worker's loop may be before it sheds requests. Zero: it never does.
     pub delay: Duration,
 }
@@ -602,6 +604,7 @@ impl Default for Timeouts {
             shutdown: Duration::from_secs(30),
             reload: Duration::from_secs(3600),
             accept: Duration::from_secs(1),
+            defer_accept: Duration::from_secs(1),
             delay: Duration::from_millis(100),
         }
     }

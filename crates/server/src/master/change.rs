@@ -111,7 +111,7 @@ impl Master {
         };
         // Of what is served already it is changed when the configuration is.
         if self.site.is_none() {
-            sockets.limit_unsent(site.limits.unsent);
+            sockets.set_options(&site);
         }
         self.preparation = Some(Preparation { site, folder, sockets, why });
         let started = self.start_generation(workers, accounts, sinks);
@@ -315,7 +315,7 @@ impl Master {
         // Before the others are told: who closes a socket last must be who has accepted from it last.
         self.sockets.remove_files(&sockets);
         self.sockets = sockets;
-        self.sockets.limit_unsent(site.limits.unsent);
+        self.sockets.set_options(&site);
         // Whatever has ended before is replaced by this.
         self.restart = None;
         // What runs ends under the configuration that it began with.

@@ -16,6 +16,7 @@ use rustix::net::{
 };
 use rustix::process::umask;
 use site::address::Address;
+use site::model::Site;
 
 use crate::listen::{BACKLOG, Socket};
 use crate::privileged_file::{self, Location, Refusal};
@@ -118,13 +119,18 @@ impl Sockets {
         }
     }
 
-    /// Bounds what may wait in the kernel for one client; accepted sockets inherit it. 0: nothing does.
-    pub fn limit_unsent(&self, bytes: u64) {
-        let bytes = if bytes == 0 { u32::MAX } else { u32::try_from(bytes).unwrap_or(u32::MAX) };
+    /// Sets what the site wants of listening sockets: how much may wait in the kernel for one client, which accepted
+    /// sockets inherit, and how long a silent client waits there. A kernel that lacks an option goes without it.
+    pub fn set_options(&self, site: &Site) {
+        let unsent = match site.limits.unsent {
+            0 => u32::MAX,
+            bytes => u32::try_from(bytes).unwrap_or(u32::MAX),
+        };
+        let seconds = site.timeouts.defer_accept.as_secs_f64().ceil() as u32;
         let tcp = self.0.iter().filter(|bound| matches!(bound.actual, Address::Tcp(_)));
         for fd in tcp.flat_map(|bound| &bound.fds) {
-            // A kernel that cannot do this keeps more.
-            _ = sys::limit_unsent(fd.as_fd(), bytes);
+            _ = sys::limit_unsent(fd.as_fd(), unsent);
+            _ = sys::defer_accept(fd.as_fd(), seconds);
         }
     }
 

@@ -42,7 +42,7 @@ enum Framed {
 const SCRIPT_CUT: &str = "script ended early";
 const APPLICATION_CUT: &str = "application ended early";
 /// Behind what has done so.
-pub(super) const TOO_LONG: &str = "wrote more than its UpstreamBody-Length says; that is left out";
+pub(super) const TOO_LONG: &str = "wrote more than its Content-Length says; that is left out";
 
 impl BodyStream for UpstreamBody {
     fn next<'a>(&'a mut self, _: &'a Services) -> NextPiece<'a> {
@@ -117,7 +117,7 @@ impl UpstreamBody {
                 Some(Exit::Lost) => Err(self.fail("it has broken off")),
                 Some(Exit::Code(_) | Exit::NotStarted(_)) | None => self.through(),
             },
-            Framed::Sized(_) => Err(self.fail("it wrote less than its UpstreamBody-Length says")),
+            Framed::Sized(_) => Err(self.fail("it wrote less than its Content-Length says")),
             Framed::Chunked(_) => Err(self.fail("its last chunk is missing")),
             Framed::Done => self.through(),
         }

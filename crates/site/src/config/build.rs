@@ -207,6 +207,7 @@ fn timeouts(top: &Section) -> Timeouts {
     set("shutdown", &mut timeouts.shutdown);
     set("reload", &mut timeouts.reload);
     set("accept", &mut timeouts.accept);
+    set("defer_accept", &mut timeouts.defer_accept);
     set("delay", &mut timeouts.delay);
     timeouts
 }

@@ -727,6 +727,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        second more.",
             },
             Key {
+                name: "defer_accept",
+                kind: time(0, 3600),
+                default: Value("\"1s\""),
+                example: "\"0s\"",
+                text: "How long the kernel holds a new connection back until its client has sent something \
+                       (TCP_DEFER_ACCEPT), in whole seconds. 0 turns this off. No worker is woken for a client that has \
+                       connected and sent nothing. It is accepted after this time, and its other timeouts begin then.",
+            },
+            Key {
                 name: "delay",
                 kind: time(0, DAY),
                 default: Value("\"100ms\""),
