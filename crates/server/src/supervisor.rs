@@ -70,6 +70,34 @@ impl RestartLimit {
     }
 }
 
+/// When a child that is to end is killed. A child that the kernel does not end at once is killed again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KillTimer {
+    due: Instant,
+}
+
+impl KillTimer {
+    const REPEAT: Duration = Duration::from_secs(2);
+
+    /// The child has been asked to end, and has `grace` for that.
+    pub fn start(now: Instant, grace: Duration) -> KillTimer {
+        KillTimer { due: now + grace }
+    }
+
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Is the child to be killed now? If so, the timer starts again.
+    pub fn expires(&mut self, now: Instant) -> bool {
+        let is_due = self.due <= now;
+        if is_due {
+            self.due = now + KillTimer::REPEAT;
+        }
+        is_due
+    }
+}
+
 /// When the next start is due, for a log line.
 pub fn text(pause: Duration) -> String {
     if pause.is_zero() { "at once".to_owned() } else { format!("in {} s", pause.as_secs_f32()) }
@@ -114,5 +142,15 @@ mod tests {
         assert_eq!(limit.pause(now), Some(now + Duration::from_millis(200)), "it has begun");
         assert_eq!(limit.pause(now + Duration::from_millis(200)), None);
         assert_eq!(limit.count(now), Duration::ZERO);
+    }
+
+    #[test]
+    fn kills_a_child_after_its_grace_and_again_while_it_does_not_end() {
+        let now = Instant::now();
+        let mut timer = KillTimer::start(now, Duration::from_secs(5));
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let found: Vec<bool> = [0, 4, 5, 6, 7, 8, 9].map(|at| timer.expires(after(at))).to_vec();
+        assert_eq!(found, [false, false, true, false, true, false, true]);
+        assert_eq!(timer.due(), after(11));
     }
 }

@@ -1,5 +1,5 @@
-//! A process of an application: started with a listening socket of its own, which only its pool can reach,
-//! and ended with all that it has started itself.
+//! A process of an application. It is started with a listening socket of its own, which only its pool can reach, and is
+//! signalled together with the processes that it has started.
 
 use std::ffi::CString;
 use std::io;
@@ -18,14 +18,13 @@ use site::model::Resources;
 use site::upstream::{Managed, Socket};
 
 use crate::clock;
-use crate::spawner::Exit;
 use crate::spawner::groups;
 use crate::spawner::launch::{Launched, Launcher, Process};
 use crate::spawner::message::Wanted;
 
-/// Connections that may wait until a process accepts them.
+/// Connections that wait until a process accepts them.
 const BACKLOG: i32 = 128;
-/// Names of folders that are tried.
+/// Names that are tried for a folder.
 const ATTEMPTS: u64 = 8;
 
 /// Starts processes of one application.
@@ -36,21 +35,20 @@ pub struct ProcessStarter {
     /// Each string with its NUL.
     arguments: Vec<u8>,
     environment: Vec<u8>,
-    /// For a moment, what listens has a name in it.
+    /// A listening socket has its name there for a moment.
     spool: PathBuf,
 }
 
-/// A process that runs, or is about to.
 pub struct ApplicationProcess {
     pub process: Process,
     pub began: Instant,
     listener: OwnedFd,
-    /// What listens, as a file: it has no name that others could use.
+    /// The file of the listener, which has lost its name: no other program can connect to it.
     socket: OwnedFd,
 }
 
 impl ProcessStarter {
-    /// Errors: what no program can be started with.
+    /// Errors: a string of the settings has a NUL.
     pub fn new(managed: &Managed, resources: &Resources, spool: &Path) -> io::Result<ProcessStarter> {
         let string =
             |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
@@ -60,10 +58,9 @@ impl ProcessStarter {
         for (name, value) in managed.environment.iter() {
             environment.extend([name.as_bytes(), b"=", value, b"\0"].concat());
         }
-        let by_shell = [SHELL, "-c", SHIFT, SHELL];
         if managed.socket == Socket::ListenFds {
-            // The number of the process is not known before it runs.
-            words.splice(0..0, by_shell);
+            // LISTEN_PID is not known before the process runs.
+            words.splice(0..0, [SHELL, "-c", LISTEN_FDS, SHELL]);
             environment.extend_from_slice(b"LISTEN_FDS=1\0LISTEN_FDNAMES=connection\0");
         }
         let limits = Resources { memory: None, cpu: None, ..*resources };
@@ -77,12 +74,11 @@ impl ProcessStarter {
         })
     }
 
-    /// Also the end of what it writes to its standard output and error streams. Errors: why it could not be
-    /// started.
+    /// Returns the process, and the pipe of its standard output and error streams. Errors: why it could not be started.
     pub fn start(&mut self) -> io::Result<(ApplicationProcess, OwnedFd)> {
         let (listener, socket) = self.listen()?;
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-        // It is new, and has no other flag that this could take away.
+        // A new pipe has no other flag that this could clear.
         fcntl_setfl(&reads, OFlags::NONBLOCK)?;
         let ProcessStarter { launcher, program, folder, arguments, environment, .. } = self;
         let wanted = Wanted { program, folder, account: c"", arguments, environment };
@@ -98,7 +94,7 @@ impl ProcessStarter {
         }
     }
 
-    /// A socket that listens, and the same as a file, which is gone from its folder.
+    /// A listener, and its file, which is removed from its folder.
     fn listen(&self) -> io::Result<(OwnedFd, OwnedFd)> {
         let folder = self.make_folder()?;
         let path = folder.join("socket");
@@ -114,7 +110,7 @@ impl ProcessStarter {
         made
     }
 
-    /// That only this user can enter.
+    /// A folder that only this user can enter.
     fn make_folder(&self) -> io::Result<PathBuf> {
         for attempt in 0..ATTEMPTS {
             let number = clock::micros().wrapping_mul(ATTEMPTS).wrapping_add(attempt);
@@ -137,36 +133,36 @@ impl ProcessStarter {
 }
 
 const SHELL: &str = "/bin/sh";
-/// The socket becomes descriptor 3, and the shell the program.
-const SHIFT: &str =
+/// Moves the listener from descriptor 0 to 3 (`sd_listen_fds(3)`), and executes the program.
+const LISTEN_FDS: &str =
     r#"LISTEN_PID=$$; export LISTEN_PID; unset PWD OLDPWD SHLVL _; exec "$@" 3<&0 </dev/null"#;
 
 impl ApplicationProcess {
-    /// A connection, which it need not have accepted yet. Errors: `WouldBlock` when too many wait for that.
+    /// A connection, which the process has not accepted yet. Errors: `WouldBlock` when too many wait for that.
     pub fn connect(&self) -> io::Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.socket.as_raw_fd());
         connect_unix(Path::new(&path))
     }
 
-    /// Is there a connection that it has not accepted?
-    pub fn lets_wait(&self) -> bool {
-        let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
+    /// Is there a connection that the process has not accepted?
+    pub fn has_unaccepted(&self) -> bool {
+        let mut listener = [PollFd::new(&self.listener, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        poll(&mut listener, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Every process of its group.
+    /// Signals every process of its group.
     pub fn signal(&self, signal: libc::c_int) {
-        // Fails only if all have ended.
+        // Fails only if all of them have ended.
         _ = groups::signal(&self.process, signal);
     }
 
-    /// `None`: it runs.
-    pub fn ended(&self) -> Option<Exit> {
-        groups::wait(&self.process)
+    /// The process once more, for what reaps it.
+    pub fn try_clone(&self) -> io::Result<Process> {
+        Ok(Process { pid: self.process.pid, pidfd: self.process.pidfd.try_clone()? })
     }
 
-    /// Bytes of it in memory (`proc_pid_statm(5)`).
+    /// Bytes in memory (resident, `proc_pid_statm(5)`).
     pub fn memory(&self) -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.process.pid)).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
@@ -174,7 +170,7 @@ impl ApplicationProcess {
     }
 }
 
-/// A connection to a socket of this machine.
+/// A connection to a Unix socket.
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -182,7 +178,7 @@ pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(stream)
 }
 
-/// A connection that is on its way.
+/// A connection that may still be in progress.
 pub fn connect_tcp(address: std::net::SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

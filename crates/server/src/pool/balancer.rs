@@ -1,667 +1,867 @@
-//! Where all comes together in the process of a pool: workers that ask, endpoints that answer, and what is to
-//! be done when.
+//! The rules of a pool: which waiting request gets a connection to which endpoint, when a process is started, and when
+//! one ends. Pure: events and the time go in, and actions come out. Knows neither sockets nor processes.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::rc::{Rc, Weak};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use site::address::Address;
-use site::model::Scripts;
 use site::upstream::{Endpoints, Managed, Upstream};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
-use tokio::task::spawn_local;
 
 use super::PoolError;
-use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
-use super::endpoints::{Endpoint, Standing, back_off, choose, lacking, next_try, superfluous};
-use super::message::{EndpointId, Lease, LeaseOutcome, PoolEvent, PoolRequest};
-use crate::ipc::{Channel, Received, SendQueue};
-use crate::log::stderr::Errors;
+use super::endpoints::{Endpoint, EndpointState, Startup, choose, lacking, next_retry, superfluous};
+use super::message::{EndpointId, Lease, LeaseOutcome, PoolRequest};
+use crate::admission::AdmissionQueue;
 use crate::spawner::Exit;
-use crate::{log, sys};
+use crate::supervisor::{KillTimer, RestartLimit};
 
-/// How often it is looked whether a process accepts its first connection.
-const START_LOOK: Duration = Duration::from_millis(20);
-/// How long it is waited for whoever does not say whether he has something that he does not use.
-const RECALL: Duration = Duration::from_millis(200);
-/// How often it is asked for.
-const RECALL_AGAIN: Duration = Duration::from_millis(20);
-/// How long a process that has failed a request is left alone by who has made it: it may be about to end.
+/// How often a new process is checked until it accepts its first connection.
+const STARTUP_CHECK: Duration = Duration::from_millis(20);
+/// How long a request waits for an idle connection of another worker, before a process is started for it.
+const RECALL_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often the other workers are asked for an idle connection.
+const RECALL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a request is kept away from the process that has just failed it: the process may be about to end.
 const AVOID: Duration = Duration::from_millis(100);
-/// Failures in a row from which on requests are not kept waiting for a process.
-const FAILING: u32 = 3;
-/// How often the memory of processes is looked at.
-const MEMORY_LOOK: Duration = Duration::from_secs(1);
-
-/// A process that has run for so long can be started, and what happens to it later is another matter.
+/// After this many failures in a row, no request waits for a process to start.
+const FAILING: usize = 3;
+const MEMORY_CHECK: Duration = Duration::from_secs(1);
+/// A process that has run for so long has started, and its end is no failure to start.
 const SETTLED: Duration = Duration::from_secs(2);
 
-pub struct Balancer {
-    application: Upstream,
-    limits: Scripts,
-    starter: RefCell<Option<ProcessStarter>>,
-    endpoints: RefCell<Vec<Endpoint>>,
-    reach: RefCell<HashMap<EndpointId, Reach>>,
-    members: RefCell<HashMap<u64, Rc<WorkerConnection>>>,
-    waiting: RefCell<VecDeque<Asked>>,
-    leases: RefCell<HashMap<u64, (EndpointId, u64)>>,
-    /// In a row.
-    failures: Cell<u32>,
-    not_before: Cell<Option<Instant>>,
-    looked_at_memory: Cell<Instant>,
-    changed: Notify,
-    next: Cell<u64>,
-    master: Cell<Master>,
-    me: Weak<Balancer>,
+pub type WorkerId = u64;
+
+/// What the caller does next. The result, where there is one, is reported before the next action is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Connect to the endpoint of this lease, for the request `number` of a worker. Reported by `on_connected` or
+    /// `on_connect_failed`.
+    Connect {
+        worker: WorkerId,
+        number: u64,
+        lease: Lease,
+    },
+    Reject {
+        worker: WorkerId,
+        number: u64,
+        why: PoolError,
+    },
+    /// Ask a worker for its idle connections: for one, or for all of an endpoint that retires.
+    Recall {
+        worker: WorkerId,
+        endpoint: Option<EndpointId>,
+    },
+    /// Reported by `on_started` or `on_start_failed`.
+    Start,
+    /// Reported by `on_startup_checked`.
+    CheckStartup(EndpointId),
+    /// Reported by `on_memory`.
+    CheckMemory(EndpointId),
+    Terminate(EndpointId),
+    Kill(EndpointId, KillReason),
 }
 
-/// Is there anybody who may send more workers?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Master {
-    There,
+pub enum KillReason {
+    /// The grace after SIGTERM is over.
+    Grace,
+    /// It has not accepted its first connection in time.
+    NotAccepting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectError {
+    /// Its queue of connections is full.
+    Busy,
+    Unreachable,
+}
+
+/// What a process does with its first connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstConnection {
+    Accepted,
+    Waiting,
+}
+
+pub struct Balancer {
+    upstream: Rc<Upstream>,
+    endpoints: Vec<Endpoint>,
+    queue: AdmissionQueue<Waiter>,
+    /// By their number.
+    leases: HashMap<u64, (EndpointId, WorkerId)>,
+    workers: BTreeSet<WorkerId>,
+    master: Master,
+    restarts: RestartLimit,
+    next_memory_check: Instant,
+    actions: VecDeque<Action>,
+    next_id: u64,
+}
+
+/// May the master still add workers?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Master {
+    Connected,
     Gone,
 }
 
-/// How a endpoint is reached.
-enum Reach {
-    At(Address),
-    Process(Process),
-}
-
-struct Process {
-    started: ApplicationProcess,
-    accepts: Accepts,
-    /// When it is killed if it has not ended.
-    kill: Option<Instant>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Accepts {
-    /// Nobody has tried.
-    Untried,
-    /// Somebody has, and waits since then.
-    Tried(Instant),
-    Yes,
-}
-
-impl Process {
-    /// Whoever has not taken a connection up has served nobody.
-    fn has_accepted(&self) -> bool {
-        match self.accepts {
-            Accepts::Untried => false,
-            Accepts::Tried(_) => !self.started.lets_wait(),
-            Accepts::Yes => true,
-        }
-    }
-}
-
-/// A worker.
-struct WorkerConnection {
-    channel: AsyncFd<Channel>,
-    /// No more than it has asked for, and recalls.
-    send_queue: SendQueue<PoolEvent>,
-}
-
-struct Asked {
-    member: u64,
+struct Waiter {
+    worker: WorkerId,
     number: u64,
     avoid: Option<EndpointId>,
+    /// Endpoints that could not be reached for it.
     tried: Vec<EndpointId>,
     since: Instant,
-    /// When others were asked last to give back what they do not use, and who has not answered.
     recalled: Option<Instant>,
-    hope: Vec<u64>,
+    /// Workers that may have an idle connection: they were asked, and have not said that they have none.
+    asked: Vec<WorkerId>,
 }
 
 impl Balancer {
-    /// Within the runtime of the process. Errors: its processes cannot be started at all.
-    pub fn new(application: Upstream, limits: Scripts) -> io::Result<Rc<Balancer>> {
-        let starter = match &application.endpoints {
-            Endpoints::Managed(managed) => {
-                Some(ProcessStarter::new(managed, &limits.resources, &limits.spool)?)
-            }
-            Endpoints::External(_) => None,
-        };
-        let balancer = Rc::new_cyclic(|me| Balancer {
-            application,
-            limits,
-            starter: RefCell::new(starter),
-            endpoints: RefCell::default(),
-            reach: RefCell::default(),
-            members: RefCell::default(),
-            waiting: RefCell::default(),
-            leases: RefCell::default(),
-            failures: Cell::new(0),
-            not_before: Cell::new(None),
-            looked_at_memory: Cell::new(Instant::now()),
-            changed: Notify::new(),
-            next: Cell::new(1),
-            master: Cell::new(Master::There),
-            me: me.clone(),
-        });
-        if let Endpoints::External(external) = &balancer.application.endpoints {
-            for address in &external.addresses {
-                balancer.add(Reach::At(address.clone()));
-            }
-        }
-        Ok(balancer)
-    }
-
-    /// Waits until something is to be done, but not beyond `until`.
-    pub async fn changed(&self, until: Option<Instant>) {
-        match until {
-            Some(until) => _ = tokio::time::timeout_at(until.into(), self.changed.notified()).await,
-            None => self.changed.notified().await,
+    pub fn new(upstream: Rc<Upstream>, now: Instant) -> Balancer {
+        Balancer {
+            endpoints: Vec::new(),
+            queue: AdmissionQueue::new(upstream.queue),
+            leases: HashMap::new(),
+            workers: BTreeSet::new(),
+            master: Master::Connected,
+            restarts: RestartLimit::of_applications(),
+            next_memory_check: now,
+            actions: VecDeque::new(),
+            // 0 stands for no endpoint in a message.
+            next_id: 1,
+            upstream,
         }
     }
 
-    pub fn master_has_gone(&self) {
-        self.master.set(Master::Gone);
+    pub fn add_address(&mut self, now: Instant) -> EndpointId {
+        self.add_endpoint(Startup::Accepted, now)
     }
 
-    /// Nobody is there any more, and nothing that was started.
-    pub fn is_over(&self) -> bool {
-        self.is_left() && !self.reach.borrow().values().any(|reach| matches!(reach, Reach::Process(_)))
+    pub fn add_worker(&mut self) -> WorkerId {
+        let id = self.new_id();
+        self.workers.insert(id);
+        id
     }
 
-    fn is_left(&self) -> bool {
-        self.master.get() == Master::Gone && self.members.borrow().is_empty()
+    pub fn on_master_gone(&mut self) {
+        self.master = Master::Gone;
     }
 
-    /// Takes a worker in.
-    pub fn join(&self, channel: OwnedFd) {
-        let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
-        let (Ok(channel), Some(balancer)) = (watched, self.me.upgrade()) else { return };
-        let number = self.number();
-        let member = Rc::new(WorkerConnection { channel, send_queue: SendQueue::default() });
-        self.members.borrow_mut().insert(number, member.clone());
-        spawn_local(async move {
-            balancer.listen(number, &member).await;
-            balancer.leave(number);
-        });
-    }
-
-    async fn listen(&self, number: u64, member: &WorkerConnection) {
-        loop {
-            let heard = tokio::select! {
-                heard = member.channel.async_io(Interest::READABLE, Channel::receive::<PoolRequest>) => heard,
-                () = member.send_queue.send_queued(&member.channel) => continue,
-            };
-            match heard {
-                Ok(Received::Message(request)) => self.hear(number, request),
-                Ok(Received::End) | Err(_) => return,
-            }
-        }
-    }
-
-    fn hear(&self, member: u64, request: PoolRequest) {
+    pub fn on_request(&mut self, worker: WorkerId, request: PoolRequest, now: Instant) {
         match request {
             PoolRequest::Acquire { number, avoid } => {
-                let (tried, since) = (Vec::new(), Instant::now());
-                let asked = Asked { member, number, avoid, tried, since, recalled: None, hope: Vec::new() };
-                self.waiting.borrow_mut().push_back(asked);
-                // At once, if it can be: whoever waits longer is seen to in turn.
-                self.serve_waiting();
-                let waits = self.waiting.borrow().len();
-                if waits > self.application.queue
-                    && let Some(last) = self.waiting.borrow_mut().pop_back()
-                {
-                    self.tell(
-                        last.member,
-                        PoolEvent::Rejected { number: last.number, why: PoolError::QueueFull },
-                    );
-                }
+                let (tried, asked) = (Vec::new(), Vec::new());
+                _ = self.queue.push(Waiter {
+                    worker,
+                    number,
+                    avoid,
+                    tried,
+                    since: now,
+                    recalled: None,
+                    asked,
+                });
             }
             PoolRequest::Cancel { number } => {
-                self.waiting.borrow_mut().retain(|asked| (asked.member, asked.number) != (member, number));
+                self.queue.retain(|waiter| (waiter.worker, waiter.number) != (worker, number));
             }
             PoolRequest::NothingIdle => {
-                if let Some(asked) = self.waiting.borrow_mut().front_mut() {
-                    asked.hope.retain(|other| *other != member);
+                if let Some(first) = self.queue.first_mut() {
+                    first.asked.retain(|asked| *asked != worker);
                 }
             }
             PoolRequest::Return { lease, requests, idle, outcome } => {
-                let since = Instant::now().checked_sub(idle).unwrap_or_else(Instant::now);
-                self.take_back(lease, requests, since, outcome);
+                let unused = now.checked_sub(idle).unwrap_or(now);
+                self.return_lease(lease, requests, unused, outcome, now);
             }
         }
-        self.changed.notify_one();
     }
 
-    /// A worker has ended: with it its connections.
-    fn leave(&self, member: u64) {
-        self.members.borrow_mut().remove(&member);
-        self.waiting.borrow_mut().retain(|asked| asked.member != member);
-        let leases: Vec<u64> = self
-            .leases
-            .borrow()
-            .iter()
-            .filter(|(_, (_, of))| *of == member)
-            .map(|(lease, _)| *lease)
-            .collect();
-        leases.into_iter().for_each(|lease| self.take_back(lease, 0, Instant::now(), LeaseOutcome::Served));
-        self.changed.notify_one();
+    /// Its connections have ended with it.
+    pub fn on_worker_gone(&mut self, worker: WorkerId, now: Instant) {
+        self.workers.remove(&worker);
+        self.queue.retain(|waiter| waiter.worker != worker);
+        let of_worker = self.leases.iter().filter(|(_, (_, of))| *of == worker).map(|(lease, _)| *lease);
+        let leases: Vec<u64> = of_worker.collect();
+        leases.into_iter().for_each(|lease| self.return_lease(lease, 0, now, LeaseOutcome::Served, now));
     }
 
-    /// `since` then it was not in use.
-    fn take_back(&self, lease: u64, requests: u64, since: Instant, outcome: LeaseOutcome) {
-        let Some((id, _)) = self.leases.borrow_mut().remove(&lease) else { return };
-        let now = Instant::now();
-        let mut endpoints = self.endpoints.borrow_mut();
-        let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
-        endpoint.leases -= 1;
-        endpoint.requests += requests;
-        if endpoint.leases == 0 {
-            endpoint.unused = since;
+    pub fn on_connected(&mut self, lease: Lease, now: Instant) {
+        let first = self.queue.take(|_, _| true);
+        let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == lease.endpoint);
+        let (Some(waiter), Some(endpoint)) = (first, endpoint) else { return };
+        endpoint.leases += 1;
+        if endpoint.startup == Startup::NotConnected {
+            endpoint.startup = Startup::Connected { since: now, next_check: now };
         }
-        let most = self.application.managed().and_then(|managed| managed.requests);
-        let retires = most.is_some_and(|most| endpoint.requests >= most);
-        match outcome {
-            LeaseOutcome::Failed => endpoint.fails(now),
-            LeaseOutcome::Served if requests > 0 => self.failures.set(0),
-            LeaseOutcome::Served => {}
+        self.leases.insert(lease.number, (lease.endpoint, waiter.worker));
+    }
+
+    pub fn on_connect_failed(&mut self, id: EndpointId, error: ConnectError, now: Instant) {
+        let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
+        match (error, self.queue.first_mut()) {
+            (ConnectError::Busy, _) => endpoint.mark_busy(now),
+            (ConnectError::Unreachable, first) => {
+                endpoint.mark_unreachable(now);
+                first.into_iter().for_each(|waiter| waiter.tried.push(id));
+            }
         }
-        drop(endpoints);
-        if retires {
+    }
+
+    pub fn on_started(&mut self, now: Instant) -> EndpointId {
+        self.add_endpoint(Startup::NotConnected, now)
+    }
+
+    /// Returns the pause before the next start.
+    pub fn on_start_failed(&mut self, now: Instant) -> Duration {
+        self.restarts.count(now)
+    }
+
+    pub fn on_startup_checked(&mut self, id: EndpointId, found: FirstConnection, now: Instant) {
+        let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
+        let Startup::Connected { since, .. } = endpoint.startup else { return };
+        let timeout = self.upstream.managed().map_or(Duration::MAX, |managed| managed.start);
+        match found {
+            FirstConnection::Accepted => endpoint.startup = Startup::Accepted,
+            FirstConnection::Waiting if now.duration_since(since) >= timeout => {
+                endpoint.startup = Startup::Accepted;
+                self.actions.push_back(Action::Kill(id, KillReason::NotAccepting));
+            }
+            FirstConnection::Waiting => {
+                endpoint.startup = Startup::Connected { since, next_check: now + STARTUP_CHECK };
+            }
+        }
+    }
+
+    /// Bytes of a process in memory.
+    pub fn on_memory(&mut self, id: EndpointId, bytes: u64) {
+        let limit = self.upstream.managed().and_then(|managed| managed.memory);
+        if limit.is_some_and(|limit| bytes > limit) {
             self.retire_where(|endpoint| endpoint.id == id);
         }
     }
 
-    /// Does what is due, and says when there will be more.
-    pub fn tend(&self) -> Option<Instant> {
-        let now = Instant::now();
-        if self.is_left() {
+    /// A process has ended. Returns the pause before the next start if that was a failure.
+    pub fn on_exit(&mut self, id: EndpointId, exit: Exit, now: Instant) -> Option<Duration> {
+        let at = self.endpoints.iter().position(|endpoint| endpoint.id == id)?;
+        let endpoint = self.endpoints.remove(at);
+        // Workers may have idle connections to it, and not know yet that it has ended.
+        self.recall_endpoint(id);
+        self.leases.retain(|_, (endpoint, _)| *endpoint != id);
+        if !endpoint.is_serving() {
+            return None;
+        }
+        let has_settled = now.duration_since(endpoint.began) >= SETTLED;
+        if exit == Exit::Code(0) && (has_settled || endpoint.startup == Startup::Accepted) {
+            // Some programs end by themselves after a number of requests.
+            return None;
+        }
+        if has_settled {
+            self.restarts.reset();
+        }
+        Some(self.restarts.count(now))
+    }
+
+    /// What is to be done now. `None`: nothing before `deadline`, or the next event.
+    pub fn next(&mut self, now: Instant) -> Option<Action> {
+        for rule in [Balancer::supervise, Balancer::serve_first, Balancer::reject_excess] {
+            if self.actions.is_empty() {
+                rule(self, now);
+            }
+        }
+        self.actions.pop_front()
+    }
+
+    /// When there will be something to do without an event.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let supervision = self.upstream.managed().and_then(|managed| self.next_supervision(managed, now));
+        let waiting = (!self.queue.is_empty()).then_some(now + RECALL_INTERVAL);
+        let retry = waiting.and_then(|_| next_retry(&self.endpoints, now));
+        [supervision, waiting, retry].into_iter().flatten().min()
+    }
+
+    /// Neither a worker nor the master needs the pool, and its processes have ended.
+    pub fn is_over(&self) -> bool {
+        let has_processes = self.upstream.managed().is_some() && !self.endpoints.is_empty();
+        self.is_abandoned() && !has_processes
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.master == Master::Gone && self.workers.is_empty()
+    }
+
+    /// Starts and ends processes.
+    fn supervise(&mut self, now: Instant) {
+        if self.is_abandoned() {
             self.retire_where(|_| true);
         }
-        let managed = self.application.managed().and_then(|managed| self.manage(managed, now));
-        self.serve_waiting();
-        let waits = (!self.waiting.borrow().is_empty()).then_some(now + RECALL_AGAIN);
-        let full = next_try(&self.endpoints.borrow(), now).filter(|_| waits.is_some());
-        [managed, full, waits].into_iter().flatten().min()
-    }
-
-    fn manage(&self, managed: &Managed, now: Instant) -> Option<Instant> {
-        let lacking = match self.is_left() {
-            true => 0,
-            false => lacking(
-                &self.endpoints.borrow(),
-                (managed.min_processes, managed.max_processes),
-                managed.spare_processes,
-            ),
-        };
-        for _ in 0..lacking {
-            if !self.start(now) {
-                break;
+        let upstream = self.upstream.clone();
+        let Some(managed) = upstream.managed() else { return };
+        if self.lacks(managed) && self.restarts.pause(now).is_none() {
+            return self.actions.push_back(Action::Start);
+        }
+        let (min, spare, unused) = (managed.min_processes, managed.spare_processes, managed.unused);
+        while let Ok(at) = superfluous(&self.endpoints, min, spare, unused, now) {
+            self.endpoints[at].state = EndpointState::Retiring;
+        }
+        let checks_memory = managed.memory.is_some() && self.next_memory_check <= now;
+        if checks_memory {
+            self.next_memory_check = now + MEMORY_CHECK;
+        }
+        for endpoint in &mut self.endpoints {
+            let id = endpoint.id;
+            if checks_memory {
+                self.actions.push_back(Action::CheckMemory(id));
+            }
+            if matches!(endpoint.startup, Startup::Connected { next_check, .. } if next_check <= now) {
+                self.actions.push_back(Action::CheckStartup(id));
+            }
+            match &mut endpoint.state {
+                EndpointState::Retiring if endpoint.leases == 0 => {
+                    endpoint.state = EndpointState::Terminating(KillTimer::start(now, managed.grace));
+                    self.actions.push_back(Action::Terminate(id));
+                }
+                EndpointState::Terminating(timer) => {
+                    let kill = timer.expires(now).then_some(Action::Kill(id, KillReason::Grace));
+                    self.actions.extend(kill);
+                }
+                EndpointState::Serving | EndpointState::Retiring => {}
             }
         }
-        let superfluous = loop {
-            let least = managed.min_processes;
-            let found =
-                superfluous(&self.endpoints.borrow(), least, managed.spare_processes, managed.unused, now);
-            match found {
-                Ok(at) => self.endpoints.borrow_mut()[at].standing = Standing::Retires,
-                Err(next) => break next,
-            }
-        };
-        let memory = managed.memory.and_then(|most| self.look_at_memory(most, now));
-        let starting = self.look_at_starts(managed, now);
-        let ending = self.end_retired(managed, now);
-        let pause = self.not_before.get().filter(|at| lacking > 0 && *at > now);
-        [superfluous, memory, starting, ending, pause].into_iter().flatten().min()
     }
 
-    /// Gives connections to those who wait, as far as there are any.
-    fn serve_waiting(&self) {
-        // Bounded: each turn answers somebody, starts a process, marks a endpoint as tried or full, or ends it.
-        loop {
-            let now = Instant::now();
-            let (avoid, tried) = match self.waiting.borrow().front() {
-                Some(asked) => {
-                    let early = self.application.managed().is_some() && now < asked.since + AVOID;
-                    let avoided = asked.avoid.filter(|_| early);
-                    (asked.avoid, asked.tried.iter().copied().chain(avoided).collect::<Vec<_>>())
-                }
-                None => return,
+    fn next_supervision(&self, managed: &Managed, now: Instant) -> Option<Instant> {
+        let (min, spare) = (managed.min_processes, managed.spare_processes);
+        let superfluous = superfluous(&self.endpoints, min, spare, managed.unused, now).err().flatten();
+        let memory = managed.memory.filter(|_| !self.endpoints.is_empty()).map(|_| self.next_memory_check);
+        let start = self.restarts.pause(now).filter(|_| self.lacks(managed));
+        let of_endpoint = |endpoint: &Endpoint| {
+            let startup = match endpoint.startup {
+                Startup::Connected { next_check, .. } => Some(next_check),
+                Startup::NotConnected | Startup::Accepted => None,
             };
-            let at = choose(&self.endpoints.borrow(), self.most(), avoid, &tried, now);
-            let Some(at) = at else {
-                match self.has_no_server(&tried, now) {
-                    true => continue,
-                    false => return,
-                }
+            let kill = match endpoint.state {
+                EndpointState::Terminating(timer) => Some(timer.due()),
+                EndpointState::Serving | EndpointState::Retiring => None,
             };
-            let id = self.endpoints.borrow()[at].id;
-            match self.connect(id) {
-                Ok(stream) => self.lease(at, stream, now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.endpoints.borrow_mut()[at].is_full(now);
-                }
-                Err(error) => {
-                    self.endpoints.borrow_mut()[at].fails(now);
-                    self.tell_unreachable(id, &error);
-                    if let Some(asked) = self.waiting.borrow_mut().front_mut() {
-                        asked.tried.push(id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Nobody can take the request that waits first. `true`: something was done about that.
-    fn has_no_server(&self, tried: &[EndpointId], now: Instant) -> bool {
-        let (serving, untried) = {
-            let endpoints = self.endpoints.borrow();
-            let serving = || endpoints.iter().filter(|endpoint| endpoint.serves());
-            (serving().count(), serving().any(|endpoint| !tried.contains(&endpoint.id)))
+            [startup, kill].into_iter().flatten()
         };
-        match self.application.managed() {
-            // What others keep and do not use is had sooner than another process.
-            Some(_) if serving > 0 && self.recalls(now) => false,
-            Some(managed) if serving < managed.max_processes && self.start(now) => true,
-            Some(_) if serving == 0 && self.failures.get() >= FAILING => self.refuse(PoolError::Failing),
-            Some(_) => false,
-            None if !untried => self.refuse(PoolError::Unreachable),
-            None => {
-                self.recalls(now);
-                false
+        let endpoints = self.endpoints.iter().flat_map(of_endpoint);
+        [superfluous, memory, start].into_iter().flatten().chain(endpoints).min()
+    }
+
+    fn lacks(&self, managed: &Managed) -> bool {
+        let limits = (managed.min_processes, managed.max_processes);
+        !self.is_abandoned() && lacking(&self.endpoints, limits, managed.spare_processes) > 0
+    }
+
+    /// Serves the request that waits first. Others wait until it has its connection, or is rejected.
+    fn serve_first(&mut self, now: Instant) {
+        let Some(waiter) = self.queue.first() else { return };
+        let &Waiter { worker, number, avoid, since, .. } = waiter;
+        let avoided = avoid.filter(|_| self.upstream.managed().is_some() && now < since + AVOID);
+        let excluded: Vec<EndpointId> = waiter.tried.iter().copied().chain(avoided).collect();
+        let Some(at) = choose(&self.endpoints, self.capacity(), avoid, &excluded, now) else {
+            return self.provide(&excluded, now);
+        };
+        let lease_number = self.new_id();
+        let endpoint = &self.endpoints[at];
+        let limit = self.upstream.managed().and_then(|managed| managed.requests).unwrap_or(u64::MAX);
+        let left = limit.saturating_sub(endpoint.requests).div_ceil(self.capacity() as u64).max(1);
+        let lease = Lease { number: lease_number, endpoint: endpoint.id, requests: left };
+        self.actions.push_back(Action::Connect { worker, number, lease });
+    }
+
+    /// No endpoint can serve the request that waits first.
+    fn provide(&mut self, excluded: &[EndpointId], now: Instant) {
+        let serving = self.endpoints.iter().filter(|endpoint| endpoint.is_serving());
+        let count = serving.clone().count();
+        let all_excluded = serving.clone().all(|endpoint| excluded.contains(&endpoint.id));
+        let max = self.upstream.managed().map(|managed| managed.max_processes);
+        match max {
+            // An idle connection of another worker is there sooner than another process.
+            Some(_) if count > 0 && self.recall_idle(now) => {}
+            Some(max) if count < max && self.restarts.pause(now).is_none() => {
+                self.actions.push_back(Action::Start);
             }
+            Some(_) if count == 0 && self.restarts.ends() >= FAILING => self.reject_first(PoolError::Failing),
+            Some(_) => {}
+            None if all_excluded => self.reject_first(PoolError::Unreachable),
+            None => _ = self.recall_idle(now),
         }
     }
 
-    fn refuse(&self, why: PoolError) -> bool {
-        let Some(asked) = self.waiting.borrow_mut().pop_front() else { return false };
-        self.tell(asked.member, PoolEvent::Rejected { number: asked.number, why });
-        true
+    /// Asks the other workers for idle connections. Returns whether one may still come in time.
+    fn recall_idle(&mut self, now: Instant) -> bool {
+        let Some(first) = self.queue.first_mut() else { return false };
+        if first.recalled.is_none_or(|at| at + RECALL_INTERVAL <= now) {
+            let others: BTreeSet<WorkerId> = self.leases.values().map(|(_, worker)| *worker).collect();
+            first.recalled = Some(now);
+            first.asked = others.into_iter().filter(|other| *other != first.worker).collect();
+            let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint: None };
+            self.actions.extend(first.asked.iter().map(recall));
+        }
+        !first.asked.is_empty() && now < first.since + RECALL_TIMEOUT
     }
 
-    fn lease(&self, at: usize, stream: OwnedFd, now: Instant) {
-        let Some(asked) = self.waiting.borrow_mut().pop_front() else { return };
-        let number = self.number();
-        let mut endpoints = self.endpoints.borrow_mut();
-        let endpoint = &mut endpoints[at];
-        endpoint.leases += 1;
-        let most = self.application.managed().and_then(|managed| managed.requests).unwrap_or(u64::MAX);
-        let left = most.saturating_sub(endpoint.requests).div_ceil(self.most() as u64).max(1);
-        let lease = Lease { number, endpoint: endpoint.id, requests: left };
-        if let Some(Reach::Process(process)) = self.reach.borrow_mut().get_mut(&endpoint.id)
-            && process.accepts == Accepts::Untried
+    fn reject_first(&mut self, why: PoolError) {
+        let first = self.queue.take(|_, _| true);
+        self.reject(first, why);
+    }
+
+    fn reject_excess(&mut self, _: Instant) {
+        let last = self.queue.take_excess();
+        self.reject(last, PoolError::QueueFull);
+    }
+
+    fn reject(&mut self, waiter: Option<Waiter>, why: PoolError) {
+        let reject = |Waiter { worker, number, .. }| Action::Reject { worker, number, why };
+        self.actions.extend(waiter.map(reject));
+    }
+
+    fn return_lease(
+        &mut self,
+        lease: u64,
+        requests: u64,
+        unused: Instant,
+        outcome: LeaseOutcome,
+        now: Instant,
+    ) {
+        let Some((id, _)) = self.leases.remove(&lease) else { return };
+        let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
+        endpoint.leases -= 1;
+        endpoint.requests += requests;
+        if endpoint.leases == 0 {
+            endpoint.unused = unused;
+        }
+        match outcome {
+            LeaseOutcome::Failed => endpoint.mark_unreachable(now),
+            LeaseOutcome::Served if requests > 0 => self.restarts.reset(),
+            LeaseOutcome::Served => {}
+        }
+        let limit = self.upstream.managed().and_then(|managed| managed.requests);
+        if limit.is_some_and(|limit| endpoint.requests >= limit) {
+            self.retire_where(|endpoint| endpoint.id == id);
+        }
+    }
+
+    fn retire_where(&mut self, which: impl Fn(&Endpoint) -> bool) {
+        let mut retired = Vec::new();
+        for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.is_serving() && which(endpoint))
         {
-            process.accepts = Accepts::Tried(now);
-            self.changed.notify_one();
+            endpoint.state = EndpointState::Retiring;
+            retired.push(endpoint.id);
         }
-        self.leases.borrow_mut().insert(number, (endpoint.id, asked.member));
-        drop(endpoints);
-        self.tell(asked.member, PoolEvent::Leased { number: asked.number, lease, stream });
+        retired.into_iter().for_each(|id| self.recall_endpoint(id));
     }
 
-    /// Asks others to give back what they do not use. Is there any hope of that, so soon?
-    fn recalls(&self, now: Instant) -> bool {
-        let (member, since, again) = match self.waiting.borrow_mut().front_mut() {
-            Some(asked) => {
-                // What they get later, they may keep, too.
-                let again = asked.recalled.is_none_or(|at| at + RECALL_AGAIN <= now);
-                if again {
-                    asked.recalled = Some(now);
-                }
-                (asked.member, asked.since, again)
-            }
-            None => return false,
-        };
-        let mut others: Vec<u64> = self.leases.borrow().values().map(|(_, of)| *of).collect();
-        others.sort_unstable();
-        others.dedup();
-        others.retain(|other| *other != member);
-        let mut waiting = self.waiting.borrow_mut();
-        let Some(asked) = waiting.front_mut() else { return false };
-        if again {
-            others.iter().for_each(|other| self.tell(*other, PoolEvent::Recall { endpoint: None }));
-            asked.hope = others;
-        }
-        !asked.hope.is_empty() && now < since + RECALL
+    /// Asks the workers for their idle connections to an endpoint that takes no more requests.
+    fn recall_endpoint(&mut self, id: EndpointId) {
+        let of_endpoint = self.leases.values().filter(|(endpoint, _)| *endpoint == id);
+        let workers: BTreeSet<WorkerId> = of_endpoint.map(|(_, worker)| *worker).collect();
+        let recall = |worker| Action::Recall { worker, endpoint: Some(id) };
+        self.actions.extend(workers.into_iter().map(recall));
     }
 
-    /// Connections to one endpoint.
-    fn most(&self) -> usize {
-        match &self.application.endpoints {
+    /// The most connections to one endpoint.
+    fn capacity(&self) -> usize {
+        match &self.upstream.endpoints {
             Endpoints::External(external) => external.connections,
             Endpoints::Managed(managed) => managed.concurrent,
         }
     }
 
-    fn connect(&self, id: EndpointId) -> io::Result<OwnedFd> {
-        match self.reach.borrow().get(&id) {
-            Some(Reach::At(Address::Unix(path))) => connect_unix(path),
-            Some(Reach::At(Address::Tcp(address))) => connect_tcp(*address),
-            Some(Reach::Process(process)) => process.started.connect(),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn tell_unreachable(&self, id: EndpointId, error: &io::Error) {
-        let name = &self.application.name;
-        match self.reach.borrow().get(&id) {
-            Some(Reach::At(Address::Unix(path))) => {
-                log::error(format_args!(
-                    "application \"{name}\": cannot connect to unix:{}: {error}",
-                    path.display()
-                ));
-            }
-            Some(Reach::At(Address::Tcp(address))) => {
-                log::error(format_args!("application \"{name}\": cannot connect to {address}: {error}"));
-            }
-            Some(Reach::Process(process)) => {
-                let pid = process.started.process.pid;
-                log::error(format_args!("application \"{name}\": cannot connect to process {pid}: {error}"));
-            }
-            None => {}
-        }
-    }
-
-    fn add(&self, reach: Reach) -> EndpointId {
-        let id = self.number();
-        self.reach.borrow_mut().insert(id, reach);
-        self.endpoints.borrow_mut().push(Endpoint::new(id, Instant::now()));
+    fn add_endpoint(&mut self, startup: Startup, now: Instant) -> EndpointId {
+        let id = self.new_id();
+        self.endpoints.push(Endpoint::new(id, startup, now));
         id
     }
 
-    /// `false`: it could not, or not so soon after the last failure.
-    fn start(&self, now: Instant) -> bool {
-        if self.not_before.get().is_some_and(|at| now < at) {
-            return false;
-        }
-        let started = self.starter.borrow_mut().as_mut().map(ProcessStarter::start);
-        match started {
-            None => false,
-            Some(Ok((started, output))) => {
-                let pid = started.process.pid;
-                let who: Rc<str> = format!("application \"{}\", process {pid}", self.application.name).into();
-                let Ok(ends) = started.process.pidfd.try_clone() else { return false };
-                let id = self.add(Reach::Process(Process { started, accepts: Accepts::Untried, kill: None }));
-                if let Some(balancer) = self.me.upgrade() {
-                    let errors = Errors::new(output, who, &self.limits);
-                    spawn_local(async move { balancer.watch(id, ends, errors).await });
-                }
-                self.changed.notify_one();
-                true
-            }
-            Some(Err(error)) => {
-                let program = self.application.managed().and_then(|managed| managed.command.first());
-                let program = program.map_or("", String::as_str);
-                self.has_failed(&format_args!("cannot start {program}: {error}"));
-                false
-            }
-        }
+    fn new_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use site::address::Address;
+    use site::upstream::{External, Protocol};
+
+    use super::*;
+
+    /// What happens to a pool of two workers, 1 and 2. Endpoints are called a, b, c in the order in which they come.
+    #[derive(Debug, Clone, Copy)]
+    enum Event {
+        /// A worker acquires a connection for its request of this number.
+        Acquire(usize, u64),
+        /// The same, but not to this endpoint.
+        Avoid(usize, u64, char),
+        Cancel(usize, u64),
+        NothingIdle(usize),
+        /// A worker returns the lease of its request, which has had so many requests.
+        Return(usize, u64, u64),
+        Fail(usize, u64),
+        WorkerGone(usize),
+        MasterGone,
+        /// A process exits with this code.
+        Exit(char, u8),
+        /// From now on, connections to this endpoint fail, or processes do not start.
+        Unreachable(char),
+        Busy(char),
+        NoStart,
+        /// Processes do not accept, or need so much memory.
+        NotAccepting,
+        Memory(u64),
+        Tick,
+    }
+    use Event::*;
+
+    struct Fixture {
+        balancer: Balancer,
+        began: Instant,
+        workers: [WorkerId; 2],
+        endpoints: Vec<EndpointId>,
+        leases: HashMap<(usize, u64), u64>,
+        failing: HashMap<EndpointId, ConnectError>,
+        starts: bool,
+        first_connection: FirstConnection,
+        memory: u64,
     }
 
-    /// Until the process has ended.
-    async fn watch(&self, id: EndpointId, pidfd: OwnedFd, mut errors: Errors) {
-        let Ok(pidfd) = sys::watch(pidfd, Interest::READABLE) else { return };
-        loop {
-            tokio::select! {
-                ready = pidfd.readable() => {
-                    if let Ok(mut ready) = ready {
-                        ready.clear_ready();
+    impl Fixture {
+        fn new(upstream: &Upstream) -> Fixture {
+            let began = Instant::now();
+            let mut balancer = Balancer::new(Rc::new(upstream.clone()), began);
+            let addresses = match &upstream.endpoints {
+                Endpoints::External(external) => external.addresses.len(),
+                Endpoints::Managed(_) => 0,
+            };
+            let endpoints = (0..addresses).map(|_| balancer.add_address(began)).collect();
+            let workers = [balancer.add_worker(), balancer.add_worker()];
+            let (leases, failing) = (HashMap::new(), HashMap::new());
+            let first_connection = FirstConnection::Accepted;
+            let (starts, memory) = (true, 0);
+            Fixture { balancer, began, workers, endpoints, leases, failing, starts, first_connection, memory }
+        }
+
+        fn id(&self, endpoint: char) -> EndpointId {
+            self.endpoints[endpoint as usize - 'a' as usize]
+        }
+
+        fn name(&self, id: EndpointId) -> char {
+            let at = self.endpoints.iter().position(|endpoint| *endpoint == id).unwrap();
+            (b'a' + at as u8) as char
+        }
+
+        fn worker(&self, id: WorkerId) -> usize {
+            self.workers.iter().position(|worker| *worker == id).unwrap() + 1
+        }
+
+        fn request(&mut self, worker: usize, request: PoolRequest, now: Instant) {
+            self.balancer.on_request(self.workers[worker - 1], request, now);
+        }
+
+        fn give_back(&mut self, of: (usize, u64), requests: u64, outcome: LeaseOutcome, now: Instant) {
+            let lease = self.leases.remove(&of).unwrap();
+            self.request(of.0, PoolRequest::Return { lease, requests, idle: Duration::ZERO, outcome }, now);
+        }
+
+        /// What the balancer does about an event, in words.
+        fn on(&mut self, ms: u64, event: Event) -> Vec<String> {
+            let now = self.began + Duration::from_millis(ms);
+            match event {
+                Acquire(worker, number) => {
+                    self.request(worker, PoolRequest::Acquire { number, avoid: None }, now)
+                }
+                Avoid(worker, number, endpoint) => {
+                    let avoid = Some(self.id(endpoint));
+                    self.request(worker, PoolRequest::Acquire { number, avoid }, now);
+                }
+                Cancel(worker, number) => self.request(worker, PoolRequest::Cancel { number }, now),
+                NothingIdle(worker) => self.request(worker, PoolRequest::NothingIdle, now),
+                Return(worker, number, requests) => {
+                    self.give_back((worker, number), requests, LeaseOutcome::Served, now);
+                }
+                Fail(worker, number) => self.give_back((worker, number), 1, LeaseOutcome::Failed, now),
+                WorkerGone(worker) => self.balancer.on_worker_gone(self.workers[worker - 1], now),
+                MasterGone => self.balancer.on_master_gone(),
+                Exit(endpoint, code) => {
+                    let pause = self.balancer.on_exit(self.id(endpoint), super::Exit::Code(code), now);
+                    let mut actions = self.actions(now);
+                    actions.extend(pause.map(|pause| format!("pause {}", pause.as_millis())));
+                    return actions;
+                }
+                Unreachable(endpoint) => {
+                    _ = self.failing.insert(self.id(endpoint), ConnectError::Unreachable)
+                }
+                Busy(endpoint) => _ = self.failing.insert(self.id(endpoint), ConnectError::Busy),
+                NoStart => self.starts = false,
+                NotAccepting => self.first_connection = FirstConnection::Waiting,
+                Memory(bytes) => self.memory = bytes,
+                Tick => {}
+            }
+            self.actions(now)
+        }
+
+        fn actions(&mut self, now: Instant) -> Vec<String> {
+            let mut found = Vec::new();
+            while let Some(action) = self.balancer.next(now) {
+                assert!(found.len() < 20, "it does not end: {found:?}");
+                found.extend(self.perform(action, now));
+            }
+            found
+        }
+
+        fn perform(&mut self, action: Action, now: Instant) -> Option<String> {
+            Some(match action {
+                Action::Connect { worker, number, lease } => {
+                    let (worker, endpoint) = (self.worker(worker), self.name(lease.endpoint));
+                    if let Some(error) = self.failing.get(&lease.endpoint) {
+                        self.balancer.on_connect_failed(lease.endpoint, *error, now);
+                        return Some(format!("{endpoint} fails"));
                     }
-                    if let Some(how) = self.ended(id) {
-                        errors.take_all();
-                        return self.bury(id, how);
-                    }
+                    self.balancer.on_connected(lease, now);
+                    self.leases.insert((worker, number), lease.number);
+                    format!("{endpoint} to {worker}.{number}")
                 }
-                () = errors.take() => {}
-            }
-        }
-    }
-
-    fn ended(&self, id: EndpointId) -> Option<Exit> {
-        match self.reach.borrow().get(&id) {
-            Some(Reach::Process(process)) => process.started.ended(),
-            _ => Some(Exit::Lost),
-        }
-    }
-
-    fn bury(&self, id: EndpointId, how: Exit) {
-        let reach = self.reach.borrow_mut().remove(&id);
-        let at = self.endpoints.borrow().iter().position(|endpoint| endpoint.id == id);
-        let endpoint = at.map(|at| self.endpoints.borrow_mut().remove(at));
-        // Connections to it are of no use, and not everybody has seen that.
-        self.recall_of(id);
-        self.leases.borrow_mut().retain(|_, (endpoint, _)| *endpoint != id);
-        self.changed.notify_one();
-        let (Some(Reach::Process(process)), Some(endpoint)) = (reach, endpoint) else { return };
-        // Whoever it has left behind.
-        process.started.signal(libc::SIGKILL);
-        if !endpoint.serves() {
-            return;
-        }
-        let (pid, age) = (process.started.process.pid, process.started.began.elapsed());
-        let how = match how {
-            // As some do after so many requests.
-            Exit::Code(0) if age >= SETTLED || process.has_accepted() => return,
-            Exit::Code(code) => format!("exit status {code}"),
-            Exit::Signal(signal) => format!("signal {signal}"),
-            Exit::OutOfMemory | Exit::NotStarted(_) | Exit::Lost => "the cause is unknown".to_owned(),
-        };
-        if age >= SETTLED {
-            self.failures.set(0);
-        }
-        self.has_failed(&format_args!("process {pid} has ended after {:.1} s: {how}", age.as_secs_f64()));
-    }
-
-    /// Says so, and waits the longer before the next start the more often it happens in a row.
-    fn has_failed(&self, what: &dyn std::fmt::Display) {
-        self.failures.set(self.failures.get() + 1);
-        let pause = back_off(self.failures.get());
-        self.not_before.set(Some(Instant::now() + pause));
-        let name = &self.application.name;
-        log::error(format_args!(
-            "application \"{name}\": {what}; nothing is started for {:.1} s",
-            pause.as_secs_f64()
-        ));
-    }
-
-    fn retire_where(&self, which: impl Fn(&Endpoint) -> bool) {
-        let mut retired = Vec::new();
-        for endpoint in
-            self.endpoints.borrow_mut().iter_mut().filter(|endpoint| endpoint.serves() && which(endpoint))
-        {
-            endpoint.standing = Standing::Retires;
-            retired.push(endpoint.id);
-        }
-        retired.into_iter().for_each(|id| self.recall_of(id));
-    }
-
-    /// Has connections to this endpoint given back when they are not in use.
-    fn recall_of(&self, id: EndpointId) {
-        let mut members: Vec<u64> = self
-            .leases
-            .borrow()
-            .values()
-            .filter(|(endpoint, _)| *endpoint == id)
-            .map(|(_, member)| *member)
-            .collect();
-        members.sort_unstable();
-        members.dedup();
-        members.into_iter().for_each(|member| self.tell(member, PoolEvent::Recall { endpoint: Some(id) }));
-    }
-
-    fn look_at_memory(&self, most: u64, now: Instant) -> Option<Instant> {
-        let next = self.looked_at_memory.get() + MEMORY_LOOK;
-        if now < next {
-            return Some(next);
-        }
-        self.looked_at_memory.set(now);
-        let is_large = |reach: Option<&Reach>| match reach {
-            Some(Reach::Process(process)) => process.started.memory().is_some_and(|memory| memory > most),
-            _ => false,
-        };
-        let reach = self.reach.borrow();
-        let large: Vec<EndpointId> = reach.keys().copied().filter(|id| is_large(reach.get(id))).collect();
-        drop(reach);
-        self.retire_where(|endpoint| large.contains(&endpoint.id));
-        let runs = !self.reach.borrow().is_empty();
-        runs.then_some(now + MEMORY_LOOK)
-    }
-
-    /// Kills who does not accept its first connection in time.
-    fn look_at_starts(&self, managed: &Managed, now: Instant) -> Option<Instant> {
-        let mut next = None;
-        for reach in self.reach.borrow_mut().values_mut() {
-            let Reach::Process(process) = reach else { continue };
-            let Accepts::Tried(since) = process.accepts else { continue };
-            if !process.started.lets_wait() {
-                process.accepts = Accepts::Yes;
-            } else if since + managed.start <= now {
-                let (name, pid) = (&self.application.name, process.started.process.pid);
-                let patience = managed.start.as_secs_f64();
-                log::error(format_args!(
-                    "application \"{name}\": process {pid} has not accepted a connection in {patience:.1} s, and is killed"
-                ));
-                process.accepts = Accepts::Yes;
-                process.started.signal(libc::SIGKILL);
-            } else {
-                next = Some(now + START_LOOK);
-            }
-        }
-        next
-    }
-
-    /// Tells those to end who are to, and have nothing more to do; kills who does not.
-    fn end_retired(&self, managed: &Managed, now: Instant) -> Option<Instant> {
-        let mut next: Option<Instant> = None;
-        let mut reach = self.reach.borrow_mut();
-        for endpoint in self.endpoints.borrow_mut().iter_mut() {
-            let Some(Reach::Process(process)) = reach.get_mut(&endpoint.id) else { continue };
-            if endpoint.standing == Standing::Retires && endpoint.leases == 0 {
-                endpoint.standing = Standing::Ends;
-                process.started.signal(libc::SIGTERM);
-                process.kill = Some(now + managed.grace);
-            }
-            match process.kill {
-                Some(at) if at <= now => {
-                    process.started.signal(libc::SIGKILL);
-                    process.kill = None;
+                Action::Reject { worker, number, why } => {
+                    format!("{why:?} to {}.{number}", self.worker(worker))
                 }
-                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
-                None => {}
-            }
+                Action::Recall { worker, endpoint: None } => format!("recall from {}", self.worker(worker)),
+                Action::Recall { worker, endpoint: Some(endpoint) } => {
+                    format!("recall {} from {}", self.name(endpoint), self.worker(worker))
+                }
+                Action::Start if self.starts => {
+                    self.endpoints.push(self.balancer.on_started(now));
+                    "start".to_owned()
+                }
+                Action::Start => {
+                    format!("no start, pause {}", self.balancer.on_start_failed(now).as_millis())
+                }
+                Action::CheckStartup(id) => {
+                    self.balancer.on_startup_checked(id, self.first_connection, now);
+                    return None;
+                }
+                Action::CheckMemory(id) => {
+                    self.balancer.on_memory(id, self.memory);
+                    return None;
+                }
+                Action::Terminate(id) => format!("terminate {}", self.name(id)),
+                Action::Kill(id, why) => format!("kill {}: {why:?}", self.name(id)),
+            })
         }
-        next
     }
 
-    fn tell(&self, member: u64, answer: PoolEvent) {
-        if let Some(member) = self.members.borrow().get(&member) {
-            member.send_queue.send(&member.channel, answer);
+    /// Each event with its time in milliseconds, and what the balancer does then.
+    fn check(upstream: &Upstream, steps: &[(u64, Event, &[&str])]) {
+        let mut fixture = Fixture::new(upstream);
+        for (at, (ms, event, expected)) in steps.iter().enumerate() {
+            assert_eq!(fixture.on(*ms, *event), *expected, "step {at}: {event:?} at {ms} ms");
         }
     }
 
-    fn number(&self) -> u64 {
-        let number = self.next.get();
-        self.next.set(number + 1);
-        number
+    fn external(addresses: usize, connections: usize) -> Upstream {
+        let addresses = vec![Address::Unix("/run/app".into()); addresses];
+        let endpoints = Endpoints::External(External { addresses, connections });
+        Upstream::new("app".to_owned(), Protocol::FastCgi, endpoints)
+    }
+
+    fn managed(processes: (usize, usize), set: impl Fn(&mut Managed)) -> Upstream {
+        let mut managed = Managed::new(Vec::new(), Default::default(), "/".into());
+        (managed.min_processes, managed.max_processes) = processes;
+        set(&mut managed);
+        Upstream::new("app".to_owned(), Protocol::FastCgi, Endpoints::Managed(Box::new(managed)))
+    }
+
+    #[test]
+    fn serves_requests_in_turn_and_rejects_those_beyond_the_queue() {
+        let upstream = Upstream { queue: 2, ..external(1, 1) };
+        check(
+            &upstream,
+            &[
+                (0, Acquire(1, 1), &["a to 1.1"]),
+                (0, Acquire(2, 1), &["recall from 1"]),
+                (0, Acquire(1, 2), &[]),
+                (0, Acquire(2, 2), &["QueueFull to 2.2"]),
+                (5, Cancel(2, 1), &[]),
+                (5, Acquire(2, 3), &[]),
+                (9, Return(1, 1, 1), &["a to 1.2", "recall from 1"]),
+                (9, WorkerGone(1), &["a to 2.3"]),
+            ],
+        );
+        let none = Upstream { queue: 0, ..external(1, 1) };
+        check(&none, &[(0, Acquire(1, 1), &["a to 1.1"]), (0, Acquire(1, 2), &["QueueFull to 1.2"])]);
+    }
+
+    #[test]
+    fn tries_each_address_and_rejects_a_request_when_none_is_reachable() {
+        check(
+            &external(2, 9),
+            &[
+                (0, Acquire(1, 1), &["a to 1.1"]),
+                (0, Acquire(1, 2), &["b to 1.2"]),
+                (0, Avoid(1, 3, 'b'), &["a to 1.3"]),
+                (0, Unreachable('a'), &[]),
+                (0, Return(1, 1, 1), &[]),
+                (0, Return(1, 3, 1), &[]),
+                (0, Acquire(1, 4), &["a fails", "b to 1.4"]),
+                (0, Acquire(1, 5), &["b to 1.5"]),
+                (0, Unreachable('b'), &[]),
+                (999, Acquire(1, 6), &["b fails", "a fails", "Unreachable to 1.6"]),
+                // An address with a full queue of connections is tried again.
+                (1000, Busy('b'), &[]),
+                (1000, Acquire(1, 7), &["a fails", "b fails"]),
+                (1009, Tick, &[]),
+                (1010, Tick, &["b fails"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn avoids_the_endpoint_that_has_failed_if_there_is_another() {
+        check(&external(1, 2), &[(0, Avoid(1, 1, 'a'), &["a to 1.1"])]);
+        check(
+            &external(2, 1),
+            &[
+                (0, Avoid(1, 1, 'a'), &["b to 1.1"]),
+                (0, Fail(1, 1), &[]),
+                (0, Acquire(1, 2), &["a to 1.2"]),
+                (0, Acquire(1, 3), &["b to 1.3"]),
+            ],
+        );
+        // A process that has failed may be about to end.
+        check(
+            &managed((1, 1), |_| {}),
+            &[(0, Tick, &["start"]), (0, Avoid(1, 1, 'a'), &[]), (99, Tick, &[]), (100, Tick, &["a to 1.1"])],
+        );
+    }
+
+    #[test]
+    fn recalls_idle_connections_of_other_workers_before_it_starts_a_process() {
+        check(
+            &managed((1, 2), |_| {}),
+            &[
+                (0, Tick, &["start"]),
+                (0, Acquire(1, 1), &["a to 1.1"]),
+                (0, Acquire(2, 1), &["recall from 1"]),
+                (19, Tick, &[]),
+                (20, Tick, &["recall from 1"]),
+                (21, NothingIdle(1), &["start", "b to 2.1"]),
+                (22, Acquire(2, 2), &["recall from 1"]),
+                (23, Return(1, 1, 1), &["a to 2.2"]),
+            ],
+        );
+        check(
+            &managed((1, 2), |_| {}),
+            &[
+                (0, Tick, &["start"]),
+                (0, Acquire(1, 1), &["a to 1.1"]),
+                (0, Acquire(2, 1), &["recall from 1"]),
+                (200, Tick, &["recall from 1", "start", "b to 2.1"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn replaces_a_process_that_has_had_its_requests_or_too_much_memory() {
+        let upstream = managed((1, 2), |managed| {
+            (managed.requests, managed.memory) = (Some(2), Some(1000));
+        });
+        check(
+            &upstream,
+            &[
+                (0, Tick, &["start"]),
+                (0, Acquire(1, 1), &["a to 1.1"]),
+                (0, Return(1, 1, 2), &["start", "terminate a"]),
+                (0, Acquire(1, 2), &["b to 1.2"]),
+                (100, Memory(1001), &[]),
+                (1000, Tick, &["recall b from 1", "start"]),
+                (1001, Acquire(1, 3), &["c to 1.3"]),
+                (1002, Return(1, 2, 1), &["terminate b"]),
+                (1003, Exit('b', 0), &[]),
+                (4999, Tick, &["recall c from 1", "start"]),
+                (5000, Tick, &["kill a: Grace"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn ends_a_process_that_is_unused_beyond_the_minimum() {
+        check(
+            &managed((0, 1), |_| {}),
+            &[
+                (0, Acquire(1, 1), &["start", "a to 1.1"]),
+                (60_000, Tick, &[]),
+                (60_001, Return(1, 1, 1), &[]),
+                (120_000, Tick, &[]),
+                (120_001, Tick, &["terminate a"]),
+                (125_001, Tick, &["kill a: Grace"]),
+                (125_001, Exit('a', 9), &[]),
+            ],
+        );
+    }
+
+    #[test]
+    fn kills_a_process_that_does_not_accept_its_first_connection_in_time() {
+        check(
+            &managed((1, 1), |_| {}),
+            &[
+                (0, Tick, &["start"]),
+                (0, NotAccepting, &[]),
+                (0, Acquire(1, 1), &["a to 1.1"]),
+                (9999, Tick, &[]),
+                (10_020, Tick, &["kill a: NotAccepting"]),
+                (10_021, Exit('a', 0), &["recall a from 1", "start"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn starts_a_process_that_ends_again_and_again_after_growing_pauses() {
+        check(
+            &managed((1, 1), |_| {}),
+            &[
+                (0, Tick, &["start"]),
+                (0, Exit('a', 1), &["start", "pause 0"]),
+                (1, Exit('b', 1), &["pause 100"]),
+                (1, Acquire(1, 1), &[]),
+                (100, Tick, &[]),
+                (101, Tick, &["start", "c to 1.1"]),
+                (102, Exit('c', 1), &["recall c from 1", "pause 200"]),
+                (102, Acquire(1, 2), &["Failing to 1.2"]),
+                (302, Tick, &["start"]),
+                // One that has served counts from the beginning.
+                (303, Acquire(1, 3), &["d to 1.3"]),
+                (304, Return(1, 3, 1), &[]),
+                (305, Exit('d', 1), &["start", "pause 0"]),
+            ],
+        );
+        check(
+            &managed((1, 1), |_| {}),
+            &[
+                (0, NoStart, &["no start, pause 0", "no start, pause 100"]),
+                (100, Acquire(1, 1), &["no start, pause 200", "Failing to 1.1"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn ends_its_processes_when_neither_a_worker_nor_the_master_needs_it() {
+        let upstream = managed((1, 1), |_| {});
+        let mut fixture = Fixture::new(&upstream);
+        let steps: [(Event, &[&str]); 6] = [
+            (Tick, &["start"]),
+            (Acquire(2, 1), &["a to 2.1"]),
+            (WorkerGone(1), &[]),
+            (MasterGone, &[]),
+            (WorkerGone(2), &["terminate a"]),
+            (Tick, &[]),
+        ];
+        for (event, expected) in steps {
+            assert_eq!(fixture.on(0, event), expected, "{event:?}");
+        }
+        assert!(!fixture.balancer.is_over());
+        assert_eq!(fixture.on(1, Exit('a', 0)), [""; 0]);
+        assert!(fixture.balancer.is_over());
     }
 }

@@ -1,40 +1,56 @@
-//! A pool as a process: who it is, and its loop.
+//! The process of a pool: it carries out what the `balancer` decides. It starts and ends processes, connects to
+//! endpoints, and sends the connections to workers.
 
+use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use rustix::thread::CapabilitySet;
+use site::address::Address;
 use site::model::{Scripts, Site};
-use site::upstream::Upstream;
+use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::spawn_local;
 
-use super::balancer::Balancer;
-use super::message::PoolCommand;
-use crate::ipc::{Channel, Received};
+use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
+use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
+use super::message::{EndpointId, Lease, PoolCommand, PoolEvent, PoolRequest};
+use crate::ipc::{Channel, Received, SendQueue};
+use crate::log::stderr::Errors;
 use crate::privilege::Identity;
+use crate::spawner::Exit;
+use crate::spawner::groups;
+use crate::spawner::launch::Process;
 use crate::spawner::process::{Privileges, settle_in};
 use crate::{log, sys, terminal};
 
 const FAILED: u8 = 1;
+/// Events of workers and processes that wait for the loop.
+const EVENTS: usize = 64;
 
-/// What a pool begins with.
+/// What the process of a pool starts with.
 pub struct PoolSetup {
-    pub application: Upstream,
+    pub upstream: Upstream,
     pub scripts: Scripts,
     pub master: Channel,
     pub chroot: Option<PathBuf>,
-    /// `None`: it stays who it is.
+    /// `None`: it keeps the account of the master.
     pub identity: Option<Identity>,
     pub privileges: Privileges,
 }
 
 impl PoolSetup {
-    /// For an application of the site, by its place in it.
-    pub fn of(site: &Site, place: usize, master: Channel, identity: Option<Identity>) -> PoolSetup {
+    /// For the application with this index in the site.
+    pub fn of(site: &Site, index: usize, master: Channel, identity: Option<Identity>) -> PoolSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         PoolSetup {
-            application: inside.upstreams.swap_remove(place),
+            upstream: inside.upstreams.swap_remove(index),
             scripts: inside.scripts,
             master,
             chroot: site.chroot.clone(),
@@ -44,11 +60,11 @@ impl PoolSetup {
     }
 }
 
-/// Until nobody is there whom it could serve; gives the exit code. To be called while there is one thread
-/// only.
-pub fn run(beginning: PoolSetup) -> u8 {
-    let name = beginning.application.name.clone();
-    match begin(beginning) {
+/// Runs until neither a worker nor the master needs the pool, and returns the exit code. To be called while there is
+/// only one thread.
+pub fn run(setup: PoolSetup) -> u8 {
+    let name = setup.upstream.name.clone();
+    match serve(setup) {
         Ok(()) => 0,
         Err(why) => {
             terminal::err(format_args!("taipan: application \"{name}\": {why}"));
@@ -57,39 +73,297 @@ pub fn run(beginning: PoolSetup) -> u8 {
     }
 }
 
-fn begin(beginning: PoolSetup) -> Result<(), String> {
-    let PoolSetup { application, scripts, master, chroot, identity, privileges } = beginning;
+fn serve(setup: PoolSetup) -> Result<(), String> {
+    let PoolSetup { upstream, scripts, master, chroot, identity, privileges } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
-    runtime.block_on(serve(application, scripts, master)).map_err(failed("go on"))
+    let serve = async { PoolProcess::new(Rc::new(upstream), scripts)?.run(master).await };
+    runtime.block_on(serve).map_err(failed("go on"))
 }
 
-async fn serve(application: Upstream, scripts: Scripts, master: Channel) -> io::Result<()> {
-    let balancer = Balancer::new(application, scripts)?;
-    let mut master = Some(sys::watch(master, Interest::READABLE)?);
-    loop {
-        let until = balancer.tend();
-        if balancer.is_over() {
-            return Ok(());
-        }
-        let order = async {
-            match &master {
-                Some(master) => master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await,
-                None => std::future::pending().await,
+struct PoolProcess {
+    upstream: Rc<Upstream>,
+    scripts: Scripts,
+    balancer: Balancer,
+    /// `None`: the endpoints are addresses.
+    starter: Option<ProcessStarter>,
+    targets: HashMap<EndpointId, Target>,
+    workers: HashMap<WorkerId, Rc<WorkerConnection>>,
+    events: Sender<Event>,
+    received: Receiver<Event>,
+}
+
+/// What an endpoint is.
+enum Target {
+    Address(Address),
+    Process(ApplicationProcess),
+}
+
+struct WorkerConnection {
+    channel: AsyncFd<Channel>,
+    /// At most an event for each request of the worker, and recalls.
+    send_queue: SendQueue<PoolEvent>,
+}
+
+enum Event {
+    Request(WorkerId, PoolRequest),
+    WorkerGone(WorkerId),
+    Exit(EndpointId, Exit),
+}
+
+impl PoolProcess {
+    /// Needs the runtime. Errors: no process of the application can be started at all.
+    fn new(upstream: Rc<Upstream>, scripts: Scripts) -> io::Result<PoolProcess> {
+        let (starter, addresses) = match &upstream.endpoints {
+            Endpoints::Managed(managed) => {
+                let starter = ProcessStarter::new(managed, &scripts.resources, &scripts.spool)?;
+                (Some(starter), &[][..])
             }
+            Endpoints::External(external) => (None, &external.addresses[..]),
         };
-        tokio::select! {
-            order = order => match order {
-                Ok(Received::Message(PoolCommand::Join(channel))) => balancer.join(channel),
-                Ok(Received::Message(PoolCommand::Log(file))) => log::replace(0, file),
-                Ok(Received::End) | Err(_) => {
-                    master = None;
-                    balancer.master_has_gone();
+        let now = Instant::now();
+        let mut balancer = Balancer::new(upstream.clone(), now);
+        let target = |address: &Address| (balancer.add_address(now), Target::Address(address.clone()));
+        let targets = addresses.iter().map(target).collect();
+        let (events, received) = channel(EVENTS);
+        let workers = HashMap::new();
+        Ok(PoolProcess { upstream, scripts, balancer, starter, targets, workers, events, received })
+    }
+
+    async fn run(mut self, master: Channel) -> io::Result<()> {
+        let mut master = Some(sys::watch(master, Interest::READABLE)?);
+        loop {
+            let now = Instant::now();
+            // Each action answers a request, starts or ends a process, or marks an endpoint, so there is a last one.
+            while let Some(action) = self.balancer.next(now) {
+                self.perform(action);
+            }
+            if self.balancer.is_over() {
+                return Ok(());
+            }
+            let deadline = self.balancer.deadline(now);
+            let command = async {
+                match &master {
+                    Some(master) => {
+                        master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await
+                    }
+                    None => std::future::pending().await,
                 }
-            },
-            () = balancer.changed(until) => {}
+            };
+            let due = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                command = command => match command {
+                    Ok(Received::Message(PoolCommand::Join(channel))) => self.add_worker(channel),
+                    Ok(Received::Message(PoolCommand::Log(file))) => log::replace(0, file),
+                    Ok(Received::End) | Err(_) => {
+                        master = None;
+                        self.balancer.on_master_gone();
+                    }
+                },
+                Some(event) = self.received.recv() => self.on_event(event),
+                () = due => {}
+            }
+        }
+    }
+
+    fn add_worker(&mut self, channel: OwnedFd) {
+        let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
+        let Ok(channel) = watched else { return };
+        let id = self.balancer.add_worker();
+        let worker = Rc::new(WorkerConnection { channel, send_queue: SendQueue::default() });
+        self.workers.insert(id, worker.clone());
+        let events = self.events.clone();
+        spawn_local(async move { receive_requests(id, &worker, &events).await });
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Request(worker, request) => self.balancer.on_request(worker, request, now),
+            Event::WorkerGone(worker) => {
+                self.workers.remove(&worker);
+                self.balancer.on_worker_gone(worker, now);
+            }
+            Event::Exit(id, exit) => self.on_exit(id, exit, now),
+        }
+    }
+
+    fn on_exit(&mut self, id: EndpointId, exit: Exit, now: Instant) {
+        self.check_startup(id, now);
+        let pause = self.balancer.on_exit(id, exit, now);
+        let Some(Target::Process(process)) = self.targets.remove(&id) else { return };
+        // It may have left others of its group behind.
+        process.signal(libc::SIGKILL);
+        let Some(pause) = pause else { return };
+        let how = match exit {
+            Exit::Code(code) => format!("exit status {code}"),
+            Exit::Signal(signal) => format!("signal {signal}"),
+            Exit::OutOfMemory | Exit::NotStarted(_) | Exit::Lost => "the cause is unknown".to_owned(),
+        };
+        let (pid, age) = (process.process.pid, process.began.elapsed().as_secs_f64());
+        self.log_failure(&format_args!("process {pid} has ended after {age:.1} s: {how}"), pause);
+    }
+
+    fn perform(&mut self, action: Action) {
+        let now = Instant::now();
+        match action {
+            Action::Connect { worker, number, lease } => self.connect(worker, number, lease, now),
+            Action::Reject { worker, number, why } => {
+                self.send(worker, PoolEvent::Rejected { number, why });
+            }
+            Action::Recall { worker, endpoint } => self.send(worker, PoolEvent::Recall { endpoint }),
+            Action::Start => self.start(now),
+            Action::CheckStartup(id) => self.check_startup(id, now),
+            Action::CheckMemory(id) => {
+                if let Some(bytes) = self.process(id).and_then(ApplicationProcess::memory) {
+                    self.balancer.on_memory(id, bytes);
+                }
+            }
+            Action::Terminate(id) => self.signal(id, libc::SIGTERM),
+            Action::Kill(id, KillReason::Grace) => self.signal(id, libc::SIGKILL),
+            Action::Kill(id, KillReason::NotAccepting) => {
+                if let (Some(process), Some(managed)) = (self.process(id), self.upstream.managed()) {
+                    let (name, pid, timeout) =
+                        (&self.upstream.name, process.process.pid, managed.start.as_secs_f64());
+                    log::error(format_args!(
+                        "application \"{name}\": process {pid} has not accepted a connection in {timeout:.1} s, \
+                         and is killed"
+                    ));
+                }
+                self.signal(id, libc::SIGKILL);
+            }
+        }
+    }
+
+    fn connect(&mut self, worker: WorkerId, number: u64, lease: Lease, now: Instant) {
+        let stream = match self.targets.get(&lease.endpoint) {
+            Some(Target::Address(Address::Unix(path))) => connect_unix(path),
+            Some(Target::Address(Address::Tcp(address))) => connect_tcp(*address),
+            Some(Target::Process(process)) => process.connect(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        match stream {
+            Ok(stream) => {
+                self.balancer.on_connected(lease, now);
+                self.send(worker, PoolEvent::Leased { number, lease, stream });
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.balancer.on_connect_failed(lease.endpoint, ConnectError::Busy, now);
+            }
+            Err(error) => {
+                self.balancer.on_connect_failed(lease.endpoint, ConnectError::Unreachable, now);
+                let (name, target) = (&self.upstream.name, self.targets.get(&lease.endpoint));
+                let target = match target {
+                    Some(Target::Address(Address::Unix(path))) => format!("unix:{}", path.display()),
+                    Some(Target::Address(Address::Tcp(address))) => address.to_string(),
+                    Some(Target::Process(process)) => format!("process {}", process.process.pid),
+                    None => return,
+                };
+                log::error(format_args!("application \"{name}\": cannot connect to {target}: {error}"));
+            }
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        let started = self.starter.as_mut().map(|starter| {
+            let (process, output) = starter.start()?;
+            let watched = process.try_clone()?;
+            io::Result::Ok((process, output, watched))
+        });
+        match started {
+            None => {}
+            Some(Ok((process, output, watched))) => {
+                let pid = process.process.pid;
+                let id = self.balancer.on_started(now);
+                self.targets.insert(id, Target::Process(process));
+                let who = format!("application \"{}\", process {pid}", self.upstream.name).into();
+                let errors = Errors::new(output, who, &self.scripts);
+                let events = self.events.clone();
+                spawn_local(async move { watch(id, watched, errors, &events).await });
+            }
+            Some(Err(error)) => {
+                let pause = self.balancer.on_start_failed(now);
+                let program = self.upstream.managed().and_then(|managed| managed.command.first());
+                let program = program.map_or("", String::as_str);
+                self.log_failure(&format_args!("cannot start {program}: {error}"), pause);
+            }
+        }
+    }
+
+    fn check_startup(&mut self, id: EndpointId, now: Instant) {
+        let Some(process) = self.process(id) else { return };
+        let found = match process.has_unaccepted() {
+            true => FirstConnection::Waiting,
+            false => FirstConnection::Accepted,
+        };
+        self.balancer.on_startup_checked(id, found, now);
+    }
+
+    fn process(&self, id: EndpointId) -> Option<&ApplicationProcess> {
+        match self.targets.get(&id) {
+            Some(Target::Process(process)) => Some(process),
+            Some(Target::Address(_)) | None => None,
+        }
+    }
+
+    fn signal(&self, id: EndpointId, signal: libc::c_int) {
+        self.process(id).into_iter().for_each(|process| process.signal(signal));
+    }
+
+    fn send(&self, worker: WorkerId, event: PoolEvent) {
+        if let Some(worker) = self.workers.get(&worker) {
+            worker.send_queue.send(&worker.channel, event);
+        }
+    }
+
+    fn log_failure(&self, what: &dyn std::fmt::Display, pause: Duration) {
+        let (name, pause) = (&self.upstream.name, pause.as_secs_f64());
+        log::error(format_args!("application \"{name}\": {what}; nothing is started for {pause:.1} s"));
+    }
+}
+
+async fn receive_requests(id: WorkerId, worker: &WorkerConnection, events: &Sender<Event>) {
+    loop {
+        let received = tokio::select! {
+            received = worker.channel.async_io(Interest::READABLE, Channel::receive::<PoolRequest>) => received,
+            () = worker.send_queue.send_queued(&worker.channel) => continue,
+        };
+        let event = match received {
+            Ok(Received::Message(request)) => Event::Request(id, request),
+            Ok(Received::End) | Err(_) => Event::WorkerGone(id),
+        };
+        let is_last = matches!(event, Event::WorkerGone(_));
+        // Fails only when the pool ends.
+        if events.send(event).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Logs what a process writes until the process has ended, and reaps it.
+async fn watch(id: EndpointId, process: Process, mut errors: Errors, events: &Sender<Event>) {
+    let Ok(pidfd) = process.pidfd.try_clone().and_then(|fd| sys::watch(fd, Interest::READABLE)) else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            ready = pidfd.readable() => {
+                ready.into_iter().for_each(|mut ready| ready.clear_ready());
+                if let Some(exit) = groups::wait(&process) {
+                    errors.take_all();
+                    // Fails only when the pool ends.
+                    _ = events.send(Event::Exit(id, exit)).await;
+                    return;
+                }
+            }
+            () = errors.take() => {}
         }
     }
 }
