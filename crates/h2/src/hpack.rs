@@ -1,21 +1,37 @@
-//! Heads of HTTP/2, compressed by HPACK (RFC 7541). Reading keeps the dynamic table of one direction of a
-//! connection; writing leaves the table to the caller, who knows which fields come again.
+//! HPACK, the compression of field blocks (RFC 7541, whose sections the comments name). The decoder has the dynamic
+//! table of one direction of a connection. The functions that write fields have none: the caller knows which fields
+//! it has put into the peer's table.
 
 use std::collections::VecDeque;
 
-use super::huffman;
+use crate::error::ErrorCode;
+use crate::huffman;
 
-/// Bytes that a table may hold until a SETTINGS frame says otherwise, in either direction.
+/// The default of SETTINGS_HEADER_TABLE_SIZE, in bytes.
 pub const TABLE_SIZE: usize = 4096;
-/// What an entry costs beyond its bytes (§4.1).
-const ENTRY: usize = 32;
+/// Overhead of an entry (§4.1), and of a field in a header list (RFC 9113 §6.5.2), in bytes.
+const OVERHEAD: usize = 32;
 const STATIC_ENTRIES: usize = 61;
 /// The index of the newest entry of the dynamic table (§2.3.3).
 pub const FIRST_DYNAMIC: usize = STATIC_ENTRIES + 1;
 
-/// A head that cannot be read; the connection is lost with it (§2.3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadHead;
+pub enum HpackError {
+    /// The block is not valid. The table is lost, and so is the connection (§2.3.3).
+    Malformed,
+    /// More than SETTINGS_MAX_HEADER_LIST_SIZE. The table is valid: this is an error of the stream.
+    ListTooLarge,
+}
+
+impl HpackError {
+    /// COMPRESSION_ERROR ends the connection (RFC 9113 §4.3).
+    pub const fn code(self) -> ErrorCode {
+        match self {
+            HpackError::Malformed => ErrorCode::COMPRESSION_ERROR,
+            HpackError::ListTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
+        }
+    }
+}
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -24,132 +40,142 @@ struct Entry {
 }
 
 impl Entry {
-    fn cost(&self) -> usize {
-        self.name.len() + self.value.len() + ENTRY
+    fn size(&self) -> usize {
+        self.name.len() + self.value.len() + OVERHEAD
     }
 }
 
-/// Reads the heads of one direction of a connection, in the order in which they come.
+/// Decodes the field blocks of one direction of a connection, in order.
 #[derive(Debug)]
 pub struct Decoder {
     table: VecDeque<Entry>,
     size: usize,
-    /// Bytes that the table may hold now, and at most.
+    /// The maximum size of the table now (§4.2).
     limit: usize,
-    ceiling: usize,
+    /// The value of SETTINGS_HEADER_TABLE_SIZE, which bounds `limit`.
+    max_limit: usize,
+    max_list: usize,
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Decoder {
-    /// With a table of at most `ceiling` bytes, as SETTINGS_HEADER_TABLE_SIZE announced it.
-    pub const fn new(ceiling: usize) -> Decoder {
+    /// `max_table` is the announced SETTINGS_HEADER_TABLE_SIZE and `max_list` SETTINGS_MAX_HEADER_LIST_SIZE, in
+    /// bytes.
+    pub const fn new(max_table: usize, max_list: usize) -> Decoder {
         Decoder {
             table: VecDeque::new(),
             size: 0,
-            limit: ceiling,
-            ceiling,
+            limit: max_table,
+            max_limit: max_table,
+            max_list,
             name: Vec::new(),
             value: Vec::new(),
         }
     }
 
-    /// Reads a whole head, and gives each name and value to `field`, which may refuse the head. All of it is
-    /// read even so, as far as it can be, for the table must stay right.
-    pub fn decode<E: From<BadHead>>(
+    /// Decodes a whole block and calls `field` with each name and value. After an error of `field`, and after a list
+    /// that is too large, it decodes the rest without `field`, because later blocks need the table.
+    pub fn decode<E: From<HpackError>>(
         &mut self,
         block: &[u8],
         mut field: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = block;
-        let mut result = Ok(());
-        let mut note = |name: &[u8], value: &[u8]| {
+        let (mut result, mut list, max_list) = (Ok(()), 0, self.max_list);
+        let mut emit = |name: &[u8], value: &[u8]| {
+            list += name.len() + value.len() + OVERHEAD;
+            if list > max_list && result.is_ok() {
+                result = Err(HpackError::ListTooLarge.into());
+            }
             if result.is_ok() {
                 result = field(name, value);
             }
         };
-        // Bounded by the block: each pass takes a byte at least.
+        // §4.2: a change of the table's size precedes all fields.
+        while let Some(0x20..0x40) = rest.first() {
+            self.limit = integer(&mut rest, 5)?;
+            if self.limit > self.max_limit {
+                return Err(HpackError::Malformed.into());
+            }
+            self.evict(0);
+        }
+        // Bounded: each pass takes at least a byte.
         while let Some(&first) = rest.first() {
             match first {
                 0x80.. => {
-                    let (name, value) = self.known(integer(&mut rest, 7)?)?;
-                    note(name, value);
+                    let (name, value) = self.entry(integer(&mut rest, 7)?)?;
+                    emit(name, value);
                 }
                 0x40.. => {
                     self.literal(&mut rest, 6)?;
-                    note(&self.name, &self.value);
+                    emit(&self.name, &self.value);
                     self.insert();
                 }
-                0x20.. => {
-                    let limit = integer(&mut rest, 5)?;
-                    if limit > self.ceiling {
-                        return Err(BadHead.into());
-                    }
-                    self.limit = limit;
-                    self.evict(0);
-                }
+                0x20.. => return Err(HpackError::Malformed.into()),
                 _ => {
                     self.literal(&mut rest, 4)?;
-                    note(&self.name, &self.value);
+                    emit(&self.name, &self.value);
                 }
             }
         }
         result
     }
 
-    /// A name, as an index or as text, and a value: both are in `self` then.
-    fn literal(&mut self, rest: &mut &[u8], bits: u32) -> Result<(), BadHead> {
+    /// Decodes a name, which is an index or a string, and a value, into `self` (§6.2).
+    fn literal(&mut self, rest: &mut &[u8], bits: u32) -> Result<(), HpackError> {
         match integer(rest, bits)? {
             0 => string(rest, &mut self.name)?,
             index => {
-                let mut own = std::mem::take(&mut self.name);
-                own.clear();
-                own.extend_from_slice(self.known(index)?.0);
-                self.name = own;
+                let mut name = std::mem::take(&mut self.name);
+                name.clear();
+                name.extend_from_slice(self.entry(index)?.0);
+                self.name = name;
             }
         }
         string(rest, &mut self.value)
     }
 
-    fn known(&self, index: usize) -> Result<(&[u8], &[u8]), BadHead> {
+    /// The entry at an index of the static and the dynamic table (§2.3.3).
+    fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
         if let Some(index) = index.checked_sub(FIRST_DYNAMIC) {
-            let entry = self.table.get(index).ok_or(BadHead)?;
+            let entry = self.table.get(index).ok_or(HpackError::Malformed)?;
             return Ok((&entry.name, &entry.value));
         }
-        let (name, value) = STATIC.get(index.wrapping_sub(1)).ok_or(BadHead)?;
+        let (name, value) = STATIC.get(index.wrapping_sub(1)).ok_or(HpackError::Malformed)?;
         Ok((name.as_bytes(), value.as_bytes()))
     }
 
-    /// Takes the field at hand into the table, if it fits (§4.4).
+    /// Inserts the current field. A field larger than the table empties it (§4.4).
     fn insert(&mut self) {
         let entry = Entry { name: self.name.clone(), value: self.value.clone() };
-        self.evict(entry.cost());
-        if entry.cost() <= self.limit {
-            self.size += entry.cost();
+        self.evict(entry.size());
+        if entry.size() <= self.limit {
+            self.size += entry.size();
             self.table.push_front(entry);
         }
     }
 
-    fn evict(&mut self, room: usize) {
+    /// Evicts the oldest entries until `bytes` more fit (§4.3 and §4.4).
+    fn evict(&mut self, bytes: usize) {
         // Bounded by the table.
-        while self.size + room > self.limit {
+        while self.size + bytes > self.limit {
             let Some(entry) = self.table.pop_back() else { break };
-            self.size -= entry.cost();
+            self.size -= entry.size();
         }
     }
 }
 
-/// What becomes of a field in the peer's table (§6.2).
+/// Whether the peer inserts a literal field into its table (§6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Indexing {
-    /// It becomes the newest entry.
+    /// As its newest entry.
     Incremental,
-    /// It is not put there.
     Without,
 }
 
 impl Indexing {
-    /// The first bits, and how many bits of the first byte are left for an index.
+    /// The first byte without the index, and the number of its bits for the index.
     const fn prefix(self) -> (u8, u32) {
         match self {
             Indexing::Incremental => (0x40, 6),
@@ -158,45 +184,45 @@ impl Indexing {
     }
 }
 
-/// A field that stands at `index` of a table, name and value.
-pub fn put_indexed(out: &mut Vec<u8>, index: usize) {
-    put_integer(out, 0x80, 7, index);
+/// Appends the field at an index of the tables (§6.1).
+pub fn write_indexed(out: &mut Vec<u8>, index: usize) {
+    write_integer(out, 0x80, 7, index);
 }
 
-/// A field whose name stands at `index` of a table.
-pub fn put_value(out: &mut Vec<u8>, indexing: Indexing, index: usize, value: &[u8]) {
+/// Appends a field whose name is at an index of the tables.
+pub fn write_value(out: &mut Vec<u8>, indexing: Indexing, index: usize, value: &[u8]) {
     let (kind, bits) = indexing.prefix();
-    put_integer(out, kind, bits, index);
-    put_text(out, value);
+    write_integer(out, kind, bits, index);
+    write_string(out, value);
 }
 
-/// A field whose name is written out, in lower case as RFC 9113 §8.2 wants it.
-pub fn put_field(out: &mut Vec<u8>, indexing: Indexing, name: &[u8], value: &[u8]) {
+/// Appends a field. The name is in lower case (RFC 9113 §8.2).
+pub fn write_field(out: &mut Vec<u8>, indexing: Indexing, name: &[u8], value: &[u8]) {
     let (kind, bits) = indexing.prefix();
-    put_integer(out, kind, bits, 0);
-    put_text(out, name);
-    put_text(out, value);
+    write_integer(out, kind, bits, 0);
+    write_string(out, name);
+    write_string(out, value);
 }
 
-/// From now on the peer's table holds at most so many bytes (§6.3).
-pub fn put_table_size(out: &mut Vec<u8>, size: usize) {
-    put_integer(out, 0x20, 5, size);
+/// Appends a change of the maximum size of the peer's table, in bytes (§6.3). It precedes all fields of a block.
+pub fn write_table_size(out: &mut Vec<u8>, size: usize) {
+    write_integer(out, 0x20, 5, size);
 }
 
-fn put_text(out: &mut Vec<u8>, value: &[u8]) {
-    put_integer(out, 0, 7, value.len());
+fn write_string(out: &mut Vec<u8>, value: &[u8]) {
+    write_integer(out, 0, 7, value.len());
     out.extend_from_slice(value);
 }
 
-/// §5.1
-fn put_integer(out: &mut Vec<u8>, kind: u8, bits: u32, number: usize) {
-    let most = (1usize << bits) - 1;
-    if number < most {
+/// Appends an integer (§5.1).
+fn write_integer(out: &mut Vec<u8>, kind: u8, bits: u32, number: usize) {
+    let max = (1usize << bits) - 1;
+    if number < max {
         out.push(kind | number as u8);
         return;
     }
-    out.push(kind | most as u8);
-    let mut rest = number - most;
+    out.push(kind | max as u8);
+    let mut rest = number - max;
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
@@ -204,23 +230,23 @@ fn put_integer(out: &mut Vec<u8>, kind: u8, bits: u32, number: usize) {
     out.push(rest as u8);
 }
 
-/// §5.1, up to four bytes behind the first.
-fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, BadHead> {
-    let (&first, mut after) = rest.split_first().ok_or(BadHead)?;
-    let most = (1usize << bits) - 1;
-    let mut number = usize::from(first) & most;
-    if number == most {
+/// Takes an integer of at most five bytes (§5.1).
+fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
+    let (&first, mut after) = rest.split_first().ok_or(HpackError::Malformed)?;
+    let max = (1usize << bits) - 1;
+    let mut number = usize::from(first) & max;
+    if number == max {
         let mut shift = 0;
         loop {
-            let (&byte, behind) = after.split_first().ok_or(BadHead)?;
-            after = behind;
+            let (&byte, tail) = after.split_first().ok_or(HpackError::Malformed)?;
+            after = tail;
             number += usize::from(byte & 0x7f) << shift;
             shift += 7;
             if byte & 0x80 == 0 {
                 break;
             }
             if shift > 21 {
-                return Err(BadHead);
+                return Err(HpackError::Malformed);
             }
         }
     }
@@ -228,15 +254,15 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, BadHead> {
     Ok(number)
 }
 
-/// §5.2
-fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BadHead> {
-    let coded = rest.first().ok_or(BadHead)? & 0x80 != 0;
+/// Takes a string (§5.2).
+fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+    let coded = rest.first().ok_or(HpackError::Malformed)? & 0x80 != 0;
     let length = integer(rest, 7)?;
-    let (bytes, after) = rest.split_at_checked(length).ok_or(BadHead)?;
+    let (bytes, after) = rest.split_at_checked(length).ok_or(HpackError::Malformed)?;
     *rest = after;
     out.clear();
     match coded {
-        true => huffman::decode(bytes, out).map_err(|_| BadHead),
+        true => huffman::decode(bytes, out),
         false => {
             out.extend_from_slice(bytes);
             Ok(())
@@ -244,7 +270,7 @@ fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BadHead> {
     }
 }
 
-/// Appendix A.
+/// The static table (appendix A).
 #[rustfmt::skip]
 const STATIC: [(&str, &str); STATIC_ENTRIES] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
@@ -274,8 +300,8 @@ mod tests {
             .collect()
     }
 
-    /// The fields of a head, a line each.
-    fn read(decoder: &mut Decoder, block: &[u8]) -> Result<String, BadHead> {
+    /// The fields of a block, a line each.
+    fn read(decoder: &mut Decoder, block: &[u8]) -> Result<String, HpackError> {
         let mut lines = String::new();
         let line = |name: &[u8], value: &[u8]| {
             lines.extend([
@@ -290,10 +316,10 @@ mod tests {
         Ok(lines)
     }
 
-    /// RFC 7541, C.6: three responses with Huffman codes, in a table of 256 bytes.
+    /// Appendix C.6: three responses with Huffman codes, and a table of 256 bytes.
     #[test]
-    fn reads_the_responses_of_the_rfc() {
-        let mut decoder = Decoder::new(256);
+    fn decodes_the_responses_of_the_rfc() {
+        let mut decoder = Decoder::new(256, usize::MAX);
         let first = "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d \
                      29ad 1718 63c7 8f0b 97c8 e9ae 82ae 43d3";
         let third = "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d \
@@ -312,49 +338,78 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_writes() {
+    fn decodes_what_it_writes() {
         let mut block = Vec::new();
-        put_indexed(&mut block, 8);
-        put_value(&mut block, Indexing::Incremental, 28, b"12");
-        put_field(&mut block, Indexing::Incremental, b"x-a", b"b");
-        put_field(&mut block, Indexing::Without, b"x-c", b"d");
-        let mut decoder = Decoder::new(TABLE_SIZE);
+        write_indexed(&mut block, 8);
+        write_value(&mut block, Indexing::Incremental, 28, b"12");
+        write_field(&mut block, Indexing::Incremental, b"x-a", b"b");
+        write_field(&mut block, Indexing::Without, b"x-c", b"d");
+        let mut decoder = Decoder::new(TABLE_SIZE, usize::MAX);
         assert_eq!(read(&mut decoder, &block).unwrap(), ":status=200\ncontent-length=12\nx-a=b\nx-c=d\n");
         let mut again = Vec::new();
-        put_indexed(&mut again, FIRST_DYNAMIC);
-        put_indexed(&mut again, FIRST_DYNAMIC + 1);
+        write_indexed(&mut again, FIRST_DYNAMIC);
+        write_indexed(&mut again, FIRST_DYNAMIC + 1);
         assert_eq!(read(&mut decoder, &again).unwrap(), "x-a=b\ncontent-length=12\n");
         let mut smaller = Vec::new();
-        put_table_size(&mut smaller, 0);
-        put_indexed(&mut smaller, FIRST_DYNAMIC);
-        assert_eq!(read(&mut decoder, &smaller), Err(BadHead), "the table is empty");
+        write_table_size(&mut smaller, 0);
+        write_indexed(&mut smaller, FIRST_DYNAMIC);
+        assert_eq!(read(&mut decoder, &smaller), Err(HpackError::Malformed), "the table is empty");
     }
 
     #[test]
-    fn keeps_the_table_right_where_a_field_is_refused() {
+    fn keeps_the_table_valid_after_an_error() {
         let mut block = Vec::new();
-        put_field(&mut block, Indexing::Incremental, b"x-a", b"b");
-        put_field(&mut block, Indexing::Incremental, b"x-c", b"d");
-        let mut decoder = Decoder::new(TABLE_SIZE);
-        assert_eq!(decoder.decode(&block, |_, _| Err(BadHead)), Err(BadHead));
+        write_field(&mut block, Indexing::Incremental, b"x-a", b"b");
+        write_field(&mut block, Indexing::Incremental, b"x-c", b"d");
+        let mut decoder = Decoder::new(TABLE_SIZE, usize::MAX);
+        assert_eq!(decoder.decode(&block, |_, _| Err(HpackError::Malformed)), Err(HpackError::Malformed));
         assert_eq!(read(&mut decoder, &[0x80 | 63, 0x80 | 62]).unwrap(), "x-a=b\nx-c=d\n");
     }
 
     #[test]
-    fn refuses_what_cannot_be_read() {
-        for block in
-            ["80", "be", "ff", "ffffffffff7f", "48", "4883", "48 01", "48 03 6178", "3fffff7f", "0082"]
-        {
-            assert_eq!(read(&mut Decoder::new(TABLE_SIZE), &hex(block)), Err(BadHead), "{block}");
+    fn rejects_malformed_blocks() {
+        for block in [
+            "80",
+            "be",
+            "ff",
+            "ffffffffff7f",
+            "48",
+            "4883",
+            "48 01",
+            "48 03 6178",
+            "3fffff7f",
+            "0082",
+            "8220",
+        ] {
+            assert_eq!(
+                read(&mut Decoder::new(TABLE_SIZE, usize::MAX), &hex(block)),
+                Err(HpackError::Malformed),
+                "{block}"
+            );
         }
     }
 
     #[test]
-    fn integers_are_read_as_they_are_written() {
+    fn rejects_a_list_over_the_limit_and_keeps_the_table() {
+        let mut block = Vec::new();
+        write_field(&mut block, Indexing::Incremental, b"x-a", b"b");
+        write_indexed(&mut block, FIRST_DYNAMIC);
+        let mut decoder = Decoder::new(TABLE_SIZE, 2 * (3 + 1 + 32) - 1);
+        let mut count = 0;
+        let result = decoder.decode(&block, |_, _| {
+            count += 1;
+            Ok::<_, HpackError>(())
+        });
+        assert_eq!((result, count), (Err(HpackError::ListTooLarge), 1));
+        assert_eq!(read(&mut decoder, &[0x80 | 62]).unwrap(), "x-a=b\n");
+    }
+
+    #[test]
+    fn reads_the_integers_it_writes() {
         for number in [0, 1, 30, 31, 62, 127, 128, 1337, 70_000] {
             for bits in [4, 5, 6, 7] {
                 let mut out = Vec::new();
-                put_integer(&mut out, 0, bits, number);
+                write_integer(&mut out, 0, bits, number);
                 assert_eq!(integer(&mut out.as_slice(), bits), Ok(number));
             }
         }

@@ -1,7 +1,9 @@
-//! The Huffman code of HPACK (RFC 7541 §5.2 and appendix B), read. The code is canonical: the lengths alone
-//! say which bits stand for which byte.
+//! Decodes the Huffman code of HPACK (RFC 7541 §5.2 and appendix B). The code is canonical: the lengths determine the
+//! codes.
 
-/// Bits of each byte's code.
+use crate::hpack::HpackError;
+
+/// Bits of the code of each byte.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
@@ -17,20 +19,16 @@ const LENGTHS: [u8; 256] = [
 ];
 
 const LONGEST: usize = 30;
-/// Codes of at most this many bits are found by one look into a table; texts consist of them.
+/// Codes of at most this many bits are found in one table. Most text has only such codes.
 const SHORT: usize = 9;
 
-/// A code that is none: it ends in the middle, or its padding is not that of the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadCode;
-
 struct Tables {
-    /// By the first `SHORT` bits: byte and length, or a length of 0 where the code is longer.
+    /// Byte and length by the first `SHORT` bits. A length of 0 marks a longer code.
     short: [(u8, u8); 1 << SHORT],
-    /// By length: the first code, how many there are, and where their bytes stand in `bytes`.
+    /// By length: the first code, the number of codes, and the position of their bytes in `bytes`.
     first: [u32; LONGEST + 1],
     count: [u16; LONGEST + 1],
-    place: [u16; LONGEST + 1],
+    start: [u16; LONGEST + 1],
     bytes: [u8; 256],
 }
 
@@ -41,13 +39,13 @@ const fn tables() -> Tables {
         short: [(0, 0); 1 << SHORT],
         first: [0; LONGEST + 1],
         count: [0; LONGEST + 1],
-        place: [0; LONGEST + 1],
+        start: [0; LONGEST + 1],
         bytes: [0; 256],
     };
     let (mut length, mut code, mut placed) = (1, 0u32, 0usize);
     while length <= LONGEST {
         tables.first[length] = code;
-        tables.place[length] = placed as u16;
+        tables.start[length] = placed as u16;
         let mut byte = 0;
         while byte < 256 {
             if LENGTHS[byte] as usize == length {
@@ -65,18 +63,18 @@ const fn tables() -> Tables {
             }
             byte += 1;
         }
-        tables.count[length] = placed as u16 - tables.place[length];
+        tables.count[length] = placed as u16 - tables.start[length];
         code <<= 1;
         length += 1;
     }
     tables
 }
 
-/// Appends what `input` stands for to `out`.
-pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), BadCode> {
+/// Appends the decoded bytes to `out`.
+pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let (mut bits, mut have) = (0u64, 0usize);
     let mut input = input.iter();
-    // Bounded by the bits: each pass takes at least five of them, or ends.
+    // Bounded: each pass takes at least five bits, or returns.
     loop {
         while have <= 56
             && let Some(&byte) = input.next()
@@ -87,9 +85,9 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), BadCode> {
         let (byte, length) = TABLES.short[(bits >> (64 - SHORT)) as usize];
         let (byte, length) = if length > 0 { (byte, length as usize) } else { long(bits).unwrap_or((0, 64)) };
         if length > have {
-            // RFC 7541 §5.2: fewer than eight ones are left.
+            // RFC 7541 §5.2: the padding has fewer than eight bits, all ones.
             let padding = !(u64::MAX >> have);
-            return if have < 8 && bits == padding { Ok(()) } else { Err(BadCode) };
+            return if have < 8 && bits == padding { Ok(()) } else { Err(HpackError::Malformed) };
         }
         out.push(byte);
         bits <<= length;
@@ -101,7 +99,7 @@ fn long(bits: u64) -> Option<(u8, usize)> {
     (SHORT + 1..=LONGEST).find_map(|length| {
         let code = (bits >> (64 - length)) as u32;
         let index = code.checked_sub(TABLES.first[length])?;
-        let byte = TABLES.bytes.get(usize::from(TABLES.place[length]) + index as usize)?;
+        let byte = TABLES.bytes.get(usize::from(TABLES.start[length]) + index as usize)?;
         (index < u32::from(TABLES.count[length])).then_some((*byte, length))
     })
 }
@@ -110,14 +108,14 @@ fn long(bits: u64) -> Option<(u8, usize)> {
 mod tests {
     use super::*;
 
-    fn check(input: &[u8], expected: Result<&[u8], BadCode>) {
+    fn check(input: &[u8], expected: Result<&[u8], HpackError>) {
         let mut out = Vec::new();
         let found = decode(input, &mut out).map(|()| out.as_slice());
         assert_eq!(found, expected, "{input:02x?}");
     }
 
     #[test]
-    fn the_examples_of_the_rfc_are_read() {
+    fn decodes_the_examples_of_the_rfc() {
         check(
             &[0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff],
             Ok(b"www.example.com"),
@@ -136,20 +134,20 @@ mod tests {
     }
 
     #[test]
-    fn wrong_padding_is_refused() {
-        check(&[0x00], Err(BadCode));
-        check(&[0x64], Err(BadCode));
-        check(&[0xff], Err(BadCode));
-        check(&[0xff, 0xff, 0xff, 0xff], Err(BadCode));
+    fn rejects_wrong_padding() {
+        check(&[0x00], Err(HpackError::Malformed));
+        check(&[0x64], Err(HpackError::Malformed));
+        check(&[0xff], Err(HpackError::Malformed));
+        check(&[0xff, 0xff, 0xff, 0xff], Err(HpackError::Malformed));
         check(&[0x07], Ok(b"0"));
     }
 
     #[test]
-    fn every_byte_has_a_code_that_is_read_as_it() {
+    fn decodes_the_code_of_every_byte() {
         for byte in 0..=255u8 {
             let length = usize::from(LENGTHS[usize::from(byte)]);
-            let place = (usize::from(TABLES.place[length])..).find(|&at| TABLES.bytes[at] == byte).unwrap();
-            let code = TABLES.first[length] + (place - usize::from(TABLES.place[length])) as u32;
+            let index = (usize::from(TABLES.start[length])..).find(|&at| TABLES.bytes[at] == byte).unwrap();
+            let code = TABLES.first[length] + (index - usize::from(TABLES.start[length])) as u32;
             let bits = (u64::from(code) << (64 - length)) | (u64::MAX >> length);
             check(&bits.to_be_bytes()[..length.div_ceil(8)], Ok(&[byte]));
         }

@@ -1,8 +1,16 @@
-//! HTTP/2 on the wire: frames (RFC 9113 §4 and §6) and compressed heads (RFC 7541), read and written. Pure: no
-//! socket, no clock, no connection state beyond the table that HPACK has.
+//! HTTP/2 frames (RFC 9113 §4 and §6) and HPACK (RFC 7541), parsed and written.
+//!
+//! Knows nothing of sockets, clocks, streams and windows. The only state is that of the parsers: a partial frame, a
+//! field block, and the dynamic table of HPACK.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
 
 pub mod frame;
 
+pub mod decoder;
+
 pub mod hpack;
 
-pub mod huffman;
+mod huffman;

@@ -311,8 +311,7 @@ impl Connection {
             let (used, event) = client.next(rest).map_err(|_| Halt::Fault(Fault::Malformed))?;
             rest = &rest[used..];
             let stream = match event {
-                h2::Event::More if rest.is_empty() => break,
-                h2::Event::More => continue,
+                h2::Event::More => break,
                 h2::Event::Leaving { last } => {
                     self.on_goaway(state, last);
                     continue;

@@ -2,8 +2,10 @@
 //! written.
 
 use taipan_h2::hpack::{
-    BadHead, Decoder, FIRST_DYNAMIC, Indexing, TABLE_SIZE, put_field, put_indexed, put_table_size, put_value,
+    Decoder, FIRST_DYNAMIC, Indexing, TABLE_SIZE, write_field, write_indexed, write_table_size, write_value,
 };
+
+use super::NotHttp2;
 
 use crate::plan::ask::USER_AGENT;
 use crate::plan::{Ask, Scheme, Target};
@@ -32,24 +34,24 @@ pub enum Encoder {
 
 impl Fields {
     /// Reads a whole head.
-    pub fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, BadHead> {
+    pub fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, NotHttp2> {
         let mut fields = Fields::default();
         decoder.decode(block, |name, value| fields.note(name, value))?;
         Ok(fields)
     }
 
-    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), BadHead> {
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), NotHttp2> {
         self.plain_bytes += (name.len() + value.len()) as u32;
-        let text = || std::str::from_utf8(value).map_err(|_| BadHead);
+        let text = || std::str::from_utf8(value).map_err(|_| NotHttp2);
         match name {
             b":status" if value.len() == 3 => {
-                self.status = Some(text()?.parse().ok().filter(|status| *status >= 100).ok_or(BadHead)?);
+                self.status = Some(text()?.parse().ok().filter(|status| *status >= 100).ok_or(NotHttp2)?);
             }
-            b":status" => return Err(BadHead),
+            b":status" => return Err(NotHttp2),
             b"content-length" => {
                 let length =
-                    value.iter().all(u8::is_ascii_digit).then(|| text()?.parse().map_err(|_| BadHead));
-                self.length = Some(length.ok_or(BadHead)??);
+                    value.iter().all(u8::is_ascii_digit).then(|| text()?.parse().map_err(|_| NotHttp2));
+                self.length = Some(length.ok_or(NotHttp2)??);
             }
             b"server" => self.server = Some(String::from_utf8_lossy(value).into_owned()),
             _ => {}
@@ -62,38 +64,38 @@ impl Encoder {
     /// Appends the head of a request.
     pub fn encode(&mut self, ask: &Ask, target: &Target, out: &mut Vec<u8>) {
         if let Encoder::Emptied = self {
-            put_table_size(out, 0);
+            write_table_size(out, 0);
             *self = Encoder::Without;
         }
         match ask.method.as_str() {
-            "GET" => put_indexed(out, 2),
-            "POST" => put_indexed(out, 3),
-            method => put_value(out, Indexing::Without, 2, method.as_bytes()),
+            "GET" => write_indexed(out, 2),
+            "POST" => write_indexed(out, 3),
+            method => write_value(out, Indexing::Without, 2, method.as_bytes()),
         }
-        put_indexed(out, if target.scheme == Scheme::Http { 6 } else { 7 });
+        write_indexed(out, if target.scheme == Scheme::Http { 6 } else { 7 });
         match ask.path.as_str() {
-            "/" => put_indexed(out, 4),
-            path => put_value(out, Indexing::Without, 4, path.as_bytes()),
+            "/" => write_indexed(out, 4),
+            path => write_value(out, Indexing::Without, 4, path.as_bytes()),
         }
         let host = own(ask, "host");
         let agent = own(ask, "user-agent");
         match (&self, host, agent) {
             (Encoder::Filled, None, None) => {
-                put_indexed(out, FIRST_DYNAMIC + 1);
-                put_indexed(out, FIRST_DYNAMIC);
+                write_indexed(out, FIRST_DYNAMIC + 1);
+                write_indexed(out, FIRST_DYNAMIC);
             }
             (Encoder::Fresh, None, None) => {
-                put_value(out, Indexing::Incremental, 1, target.authority.as_bytes());
-                put_value(out, Indexing::Incremental, 58, USER_AGENT.as_bytes());
+                write_value(out, Indexing::Incremental, 1, target.authority.as_bytes());
+                write_value(out, Indexing::Incremental, 58, USER_AGENT.as_bytes());
                 *self = Encoder::Filled;
             }
             _ => {
-                put_value(out, Indexing::Without, 1, host.unwrap_or(&target.authority).as_bytes());
-                put_value(out, Indexing::Without, 58, agent.unwrap_or(USER_AGENT).as_bytes());
+                write_value(out, Indexing::Without, 1, host.unwrap_or(&target.authority).as_bytes());
+                write_value(out, Indexing::Without, 58, agent.unwrap_or(USER_AGENT).as_bytes());
             }
         }
         if ask.sends_length() && !ask.has_field("content-length") {
-            put_value(out, Indexing::Without, 28, ask.body.len().to_string().as_bytes());
+            write_value(out, Indexing::Without, 28, ask.body.len().to_string().as_bytes());
         }
         for (name, value) in &ask.fields {
             let name = name.to_ascii_lowercase();
@@ -102,7 +104,7 @@ impl Encoder {
                 name.as_str(),
                 "host" | "user-agent" | "connection" | "transfer-encoding" | "keep-alive"
             ) {
-                put_field(out, Indexing::Without, name.as_bytes(), value.as_bytes());
+                write_field(out, Indexing::Without, name.as_bytes(), value.as_bytes());
             }
         }
     }
@@ -125,10 +127,10 @@ mod tests {
 
     #[test]
     fn knows_length_and_server_again_from_the_table() {
-        let mut decoder = Decoder::new(TABLE_SIZE);
+        let mut decoder = Decoder::new(TABLE_SIZE, usize::MAX);
         let mut block = vec![0x88];
-        put_value(&mut block, Indexing::Incremental, 28, b"12");
-        put_value(&mut block, Indexing::Incremental, 54, b"taipan");
+        write_value(&mut block, Indexing::Incremental, 28, b"12");
+        write_value(&mut block, Indexing::Incremental, 54, b"taipan");
         let expected = Fields {
             status: Some(200),
             length: Some(12),
@@ -143,11 +145,15 @@ mod tests {
     fn refuses_a_status_or_a_length_that_is_not_a_number() {
         for value in [&b"2"[..], b"axx", b"099"] {
             let mut block = Vec::new();
-            put_value(&mut block, Indexing::Without, 8, value);
-            assert_eq!(Fields::read(&mut Decoder::new(TABLE_SIZE), &block), Err(BadHead), "{value:?}");
+            write_value(&mut block, Indexing::Without, 8, value);
+            assert_eq!(
+                Fields::read(&mut Decoder::new(TABLE_SIZE, usize::MAX), &block),
+                Err(NotHttp2),
+                "{value:?}"
+            );
         }
         let mut block = Vec::new();
-        put_value(&mut block, Indexing::Without, 28, b"-12");
-        assert_eq!(Fields::read(&mut Decoder::new(TABLE_SIZE), &block), Err(BadHead));
+        write_value(&mut block, Indexing::Without, 28, b"-12");
+        assert_eq!(Fields::read(&mut Decoder::new(TABLE_SIZE, usize::MAX), &block), Err(NotHttp2));
     }
 }

@@ -1,11 +1,15 @@
 //! Frames in, events out, however they are cut.
 
+use taipan_h2::frame::{
+    CONTINUATION, END_HEADERS, GOAWAY, HEADERS, PADDED, PRIORITY_FLAG, PUSH_PROMISE, RST_STREAM,
+    WINDOW_UPDATE,
+};
+
 use super::*;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    put_frame(&mut out, payload.len(), kind, flags, stream);
-    out.extend_from_slice(payload);
+    write_frame(&mut out, kind, flags, stream, payload);
     out
 }
 
@@ -20,8 +24,7 @@ fn read(bytes: &[u8], size: usize) -> String {
                 Ok((used, event)) => {
                     rest = &rest[used..];
                     match event {
-                        Event::More if rest.is_empty() => break,
-                        Event::More => {}
+                        Event::More => break,
                         Event::Head { stream, status, bytes, .. } => {
                             out += &format!("[{stream}:{status} {bytes}]");
                         }
@@ -58,7 +61,7 @@ fn frames_are_answers() {
     check(&[frame(HEADERS, END_HEADERS, 1, &[0x88]), frame(DATA, END_STREAM, 1, b"")], "[1:200 10](1)");
     check(
         &[
-            frame(HEADERS, PADDED | PRIORITY, 1, &[1, 0, 0, 0, 0, 9, 0x88, 0]),
+            frame(HEADERS, PADDED | PRIORITY_FLAG, 1, &[1, 0, 0, 0, 0, 9, 0x88, 0]),
             frame(CONTINUATION, END_HEADERS, 1, &[]),
         ],
         "[1:200 19]",

@@ -1,0 +1,301 @@
+//! Decodes the frames of a peer (RFC 9113 §4, §6 and §10.5.1). The events do not depend on how the input is cut. DATA
+//! is not copied; the decoder stores a field block until its last CONTINUATION, and at most one other payload.
+//!
+//! Knows nothing of the states of streams, of flow-control windows and of HPACK. Acknowledgements, PRIORITY and
+//! frames of unknown types (§5.5) are checked and ignored.
+
+use crate::error::{ErrorCode, FrameError};
+use crate::frame::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, PADDED, PING,
+    PRIORITY_FLAG, PUSH_PROMISE, RST_STREAM, SETTINGS, Settings, WINDOW_UPDATE,
+};
+
+/// HEADERS and CONTINUATION frames of a field block. Without this limit, a peer could send empty frames for ever
+/// (CVE-2024-27316).
+pub const MAX_BLOCK_FRAMES: u32 = 32;
+
+/// What the decoder found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The input is consumed.
+    NeedMore,
+    /// A DATA frame begins. Flow control counts all of its `length` bytes, with padding (§6.9.1).
+    DataHeader {
+        stream: u32,
+        length: u32,
+    },
+    /// Part of the data, never empty.
+    Data {
+        stream: u32,
+        bytes: &'a [u8],
+    },
+    /// `FrameDecoder::block` has a complete field block, which has arrived in `frames` frames.
+    Headers {
+        stream: u32,
+        frames: u32,
+    },
+    /// The last frame of the stream is complete.
+    EndStream {
+        stream: u32,
+    },
+    Reset {
+        stream: u32,
+        code: ErrorCode,
+    },
+    Settings(Settings),
+    /// The response has the same payload and `ACK`.
+    Ping([u8; 8]),
+    GoAway {
+        last_stream: u32,
+        code: ErrorCode,
+    },
+    /// Stream 0 is the connection. The increment is not 0.
+    WindowUpdate {
+        stream: u32,
+        increment: u32,
+    },
+}
+
+/// Decodes the frames of one direction of a connection, after the preface of a client. After an error the result of
+/// further calls is unspecified.
+#[derive(Debug)]
+pub struct FrameDecoder {
+    /// Bytes of a field block.
+    max_block: usize,
+    state: State,
+    /// The incomplete header or payload of a frame.
+    partial: Vec<u8>,
+    block: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// The first frame must be SETTINGS (§3.4).
+    FirstHeader,
+    Header,
+    /// Within a field block.
+    BlockHeader(Block),
+    Payload(FrameHeader),
+    BlockPayload(Block, FrameHeader),
+    PadLength(FrameHeader),
+    Data {
+        header: FrameHeader,
+        data: usize,
+        padding: usize,
+    },
+    Skip(usize),
+    EndStream(u32),
+}
+
+/// A field block without END_HEADERS so far.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    stream: u32,
+    /// Those of HEADERS.
+    flags: u8,
+    frames: u32,
+}
+
+impl FrameDecoder {
+    /// With a limit of the bytes of a field block.
+    pub const fn new(max_block: usize) -> FrameDecoder {
+        FrameDecoder { max_block, state: State::FirstHeader, partial: Vec::new(), block: Vec::new() }
+    }
+
+    /// The field block of the latest `Event::Headers`.
+    pub fn block(&self) -> &[u8] {
+        &self.block
+    }
+
+    /// Reads up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
+    /// the input. The caller repeats it until `NeedMore`.
+    pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), FrameError> {
+        let mut rest = input;
+        // Bounded: each pass takes at least a byte, or changes from a header to an empty payload.
+        loop {
+            if let Some(event) = self.step(&mut rest)? {
+                return Ok((input.len() - rest.len(), event));
+            }
+        }
+    }
+
+    fn step<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Option<Event<'a>>, FrameError> {
+        match self.state {
+            State::FirstHeader | State::Header | State::BlockHeader(_) => {
+                let mut partial = std::mem::take(&mut self.partial);
+                let header = gather(&mut partial, rest, HEADER_LEN).and_then(<[u8]>::first_chunk);
+                let event = header.map(|header| self.begin(FrameHeader::parse(header)));
+                self.keep(partial, event)
+            }
+            State::Payload(header) => {
+                let mut partial = std::mem::take(&mut self.partial);
+                let event = gather(&mut partial, rest, header.length).map(|payload| {
+                    self.state = State::Header;
+                    self.payload(header, payload)
+                });
+                self.keep(partial, event)
+            }
+            State::BlockPayload(block, header) => {
+                let mut partial = std::mem::take(&mut self.partial);
+                let event = gather(&mut partial, rest, header.length)
+                    .map(|payload| self.fragment(block, header, payload));
+                self.keep(partial, event)
+            }
+            State::PadLength(header) => {
+                let Some((&padding, after)) = rest.split_first() else { return Ok(Some(Event::NeedMore)) };
+                *rest = after;
+                let padding = usize::from(padding);
+                let data = (header.length - 1).checked_sub(padding).ok_or(FrameError::Padding)?;
+                self.data(header, data, padding);
+                Ok(None)
+            }
+            State::Data { header, data: 0, padding } => {
+                let taken = padding.min(rest.len());
+                *rest = &rest[taken..];
+                self.data(header, 0, padding - taken);
+                Ok((taken < padding).then_some(Event::NeedMore))
+            }
+            State::Data { header, data, padding } => {
+                let (bytes, after) = rest.split_at(data.min(rest.len()));
+                *rest = after;
+                if bytes.is_empty() {
+                    return Ok(Some(Event::NeedMore));
+                }
+                self.data(header, data - bytes.len(), padding);
+                Ok(Some(Event::Data { stream: header.stream, bytes }))
+            }
+            State::Skip(length) => {
+                let taken = length.min(rest.len());
+                *rest = &rest[taken..];
+                self.state = if taken == length { State::Header } else { State::Skip(length - taken) };
+                Ok((taken < length).then_some(Event::NeedMore))
+            }
+            State::EndStream(stream) => {
+                self.state = State::Header;
+                Ok(Some(Event::EndStream { stream }))
+            }
+        }
+    }
+
+    /// Stores an incomplete header or payload. `event` is `None` for an incomplete one.
+    fn keep<'a>(
+        &mut self,
+        mut partial: Vec<u8>,
+        event: Option<Result<Option<Event<'a>>, FrameError>>,
+    ) -> Result<Option<Event<'a>>, FrameError> {
+        if event.is_some() {
+            partial.clear();
+        }
+        self.partial = partial;
+        event.unwrap_or(Ok(Some(Event::NeedMore)))
+    }
+
+    fn begin<'a>(&mut self, header: FrameHeader) -> Result<Option<Event<'a>>, FrameError> {
+        header.check()?;
+        let FrameHeader { kind, stream, length, .. } = header;
+        self.state = match (self.state, kind) {
+            (State::BlockHeader(block), CONTINUATION) if block.stream == stream => {
+                if block.frames >= MAX_BLOCK_FRAMES {
+                    return Err(FrameError::BlockTooLarge);
+                }
+                State::BlockPayload(Block { frames: block.frames + 1, ..block }, header)
+            }
+            (State::BlockHeader(_), _) => return Err(FrameError::Interrupted),
+            (State::FirstHeader, SETTINGS) if !header.has(ACK) => State::Payload(header),
+            (State::FirstHeader, _) => return Err(FrameError::NoSettings),
+            (_, CONTINUATION) => return Err(FrameError::Continuation),
+            (_, PUSH_PROMISE) => return Err(FrameError::PushPromise),
+            (_, HEADERS) => State::BlockPayload(Block { stream, flags: header.flags, frames: 1 }, header),
+            (_, DATA) => {
+                match (header.has(PADDED), length) {
+                    (true, 0) => return Err(FrameError::Length),
+                    (true, _) => self.state = State::PadLength(header),
+                    (false, _) => self.data(header, length, 0),
+                }
+                return Ok(Some(Event::DataHeader { stream, length: length as u32 }));
+            }
+            (_, SETTINGS | PING) if !header.has(ACK) => State::Payload(header),
+            (_, RST_STREAM | GOAWAY | WINDOW_UPDATE) => State::Payload(header),
+            _ => State::Skip(length),
+        };
+        Ok(None)
+    }
+
+    /// So much data and padding of the frame is still to come.
+    fn data(&mut self, header: FrameHeader, data: usize, padding: usize) {
+        self.state = match data + padding {
+            0 if header.has(END_STREAM) => State::EndStream(header.stream),
+            0 => State::Header,
+            _ => State::Data { header, data, padding },
+        };
+    }
+
+    /// A frame that is neither DATA nor part of a field block. `FrameHeader::check` has checked its length.
+    fn payload<'a>(&self, header: FrameHeader, payload: &[u8]) -> Result<Option<Event<'a>>, FrameError> {
+        let FrameHeader { kind, stream, .. } = header;
+        let number =
+            |at: usize| payload.get(at..).and_then(<[u8]>::first_chunk).map(|four| u32::from_be_bytes(*four));
+        // The first bit of both is reserved (§6.8 and §6.9).
+        let (first, second) = (number(0).unwrap_or(0), number(4).unwrap_or(0));
+        Ok(Some(match kind {
+            SETTINGS => Event::Settings(Settings::parse(payload)?),
+            PING => Event::Ping(*payload.first_chunk().ok_or(FrameError::Length)?),
+            RST_STREAM => Event::Reset { stream, code: ErrorCode(first) },
+            GOAWAY => Event::GoAway { last_stream: first & 0x7fff_ffff, code: ErrorCode(second) },
+            _ => match first & 0x7fff_ffff {
+                0 => return Err(FrameError::Increment),
+                increment => Event::WindowUpdate { stream, increment },
+            },
+        }))
+    }
+
+    /// HEADERS (§6.2) or CONTINUATION (§6.10).
+    fn fragment<'a>(
+        &mut self,
+        block: Block,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Option<Event<'a>>, FrameError> {
+        let mut fragment = payload;
+        if header.kind == HEADERS {
+            self.block.clear();
+            let mut padding = 0;
+            if header.has(PADDED) {
+                let (&length, after) = fragment.split_first().ok_or(FrameError::Length)?;
+                (padding, fragment) = (usize::from(length), after);
+            }
+            if header.has(PRIORITY_FLAG) {
+                // §5.3.2: the priority of RFC 7540 is deprecated.
+                fragment = fragment.get(5..).ok_or(FrameError::Length)?;
+            }
+            let length = fragment.len().checked_sub(padding).ok_or(FrameError::Padding)?;
+            fragment = &fragment[..length];
+        }
+        if self.block.len() + fragment.len() > self.max_block {
+            return Err(FrameError::BlockTooLarge);
+        }
+        self.block.extend_from_slice(fragment);
+        if !header.has(END_HEADERS) {
+            self.state = State::BlockHeader(block);
+            return Ok(None);
+        }
+        let Block { stream, flags, frames } = block;
+        self.state = if flags & END_STREAM == 0 { State::Header } else { State::EndStream(stream) };
+        Ok(Some(Event::Headers { stream, frames }))
+    }
+}
+
+/// Takes `wanted` bytes. Copies them into `partial` only if they have not arrived together.
+fn gather<'b, 'a: 'b>(partial: &'b mut Vec<u8>, rest: &mut &'a [u8], wanted: usize) -> Option<&'b [u8]> {
+    if let (true, Some((bytes, after))) = (partial.is_empty(), rest.split_at_checked(wanted)) {
+        *rest = after;
+        return Some(bytes);
+    }
+    let (bytes, after) = rest.split_at((wanted - partial.len()).min(rest.len()));
+    *rest = after;
+    partial.extend_from_slice(bytes);
+    (partial.len() == wanted).then_some(partial.as_slice())
+}
+
+#[cfg(test)]
+mod tests;

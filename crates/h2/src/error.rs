@@ -1,0 +1,64 @@
+//! Error codes (RFC 9113 §7), and the rules that a frame can break.
+
+/// A code of RST_STREAM or GOAWAY. A peer may send codes that are not in this list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub u32);
+
+impl ErrorCode {
+    pub const NO_ERROR: ErrorCode = ErrorCode(0);
+    pub const PROTOCOL_ERROR: ErrorCode = ErrorCode(1);
+    pub const INTERNAL_ERROR: ErrorCode = ErrorCode(2);
+    pub const FLOW_CONTROL_ERROR: ErrorCode = ErrorCode(3);
+    pub const SETTINGS_TIMEOUT: ErrorCode = ErrorCode(4);
+    pub const STREAM_CLOSED: ErrorCode = ErrorCode(5);
+    pub const FRAME_SIZE_ERROR: ErrorCode = ErrorCode(6);
+    pub const REFUSED_STREAM: ErrorCode = ErrorCode(7);
+    pub const CANCEL: ErrorCode = ErrorCode(8);
+    pub const COMPRESSION_ERROR: ErrorCode = ErrorCode(9);
+    pub const CONNECT_ERROR: ErrorCode = ErrorCode(10);
+    pub const ENHANCE_YOUR_CALM: ErrorCode = ErrorCode(11);
+    pub const INADEQUATE_SECURITY: ErrorCode = ErrorCode(12);
+    pub const HTTP_1_1_REQUIRED: ErrorCode = ErrorCode(13);
+}
+
+/// The broken rule. All are errors of the connection: RFC 9113 §5.4.1 allows an endpoint to treat the errors of a
+/// stream as such, and no correct peer makes one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FrameError {
+    /// The first frame is not SETTINGS (§3.4).
+    NoSettings,
+    /// More than 16,384 bytes, which is the default of SETTINGS_MAX_FRAME_SIZE (§4.2).
+    TooLarge,
+    /// A length that is not valid for the type of the frame (§4.2).
+    Length,
+    /// A stream 0 where a stream is required, or a stream where 0 is required (§6).
+    Stream,
+    /// More padding than payload (§6.1 and §6.2).
+    Padding,
+    /// Another frame between HEADERS and its last CONTINUATION (§6.10).
+    Interrupted,
+    /// CONTINUATION without HEADERS (§6.10).
+    Continuation,
+    /// A field block of too many bytes or frames (§10.5.1).
+    BlockTooLarge,
+    /// PUSH_PROMISE: clients cannot send it (§8.4), and a client without server push must reject it (§6.6).
+    PushPromise,
+    /// A value of SETTINGS that is out of range (§6.5.2).
+    Setting,
+    /// SETTINGS_INITIAL_WINDOW_SIZE above 2^31 - 1 (§6.5.2).
+    InitialWindow,
+    /// WINDOW_UPDATE with an increment of 0 (§6.9).
+    Increment,
+}
+
+impl FrameError {
+    /// The code of the GOAWAY frame.
+    pub const fn code(self) -> ErrorCode {
+        match self {
+            FrameError::TooLarge | FrameError::Length => ErrorCode::FRAME_SIZE_ERROR,
+            FrameError::BlockTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
+            FrameError::InitialWindow => ErrorCode::FLOW_CONTROL_ERROR,
+            _ => ErrorCode::PROTOCOL_ERROR,
+        }
+    }
+}
