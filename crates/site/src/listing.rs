@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use taipan_http::digits::write_number;
 use taipan_http::target::encode_segment;
 
-use crate::mime::Types;
+use crate::mime;
 use crate::model::Dotfiles;
 use crate::text;
 
@@ -526,7 +526,7 @@ impl Icon {
 
 /// By the built-in media type of the name.
 fn icon(name: &str) -> Icon {
-    let Some((top_level, subtype)) = Types::of_name(name).and_then(|media| media.split_once('/')) else {
+    let Some((top_level, subtype)) = mime::builtin_type(name).and_then(|media| media.split_once('/')) else {
         return Icon::Plain;
     };
     let ends = |ends: &[&str]| ends.iter().any(|end| subtype.ends_with(end));

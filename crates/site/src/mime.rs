@@ -1,26 +1,26 @@
-//! Media types by file name: what goes into `Content-Type`. A built-in table of what the web uses, with
-//! the site's additions on top. Every value is composed when the table is made, so that a look-up only
-//! searches.
+//! Media types by file name, for `Content-Type`. A built-in table has the types of the web, and a site adds its own.
+//! The values are composed when the table is made: a lookup only searches.
 //!
 //! Knows nothing of the content of files: nothing is sniffed.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+
+use taipan_http::fields::is_token;
 
 /// The media types of a site: complete values of `Content-Type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Types {
-    /// Ascending by extension, which is lower case and has no dot in it.
-    simple: Vec<Row>,
-    /// Extensions with dots inside (`user.js`), the longest first. Only additions are here.
-    compound: Vec<Row>,
+pub struct MediaTypes {
+    /// Ascending by extension. An extension is in lower case and has no dot in front. It may have dots inside (`user.js`).
+    rows: Vec<(Cow<'static, str>, Value)>,
     default: Value,
     charset: Option<String>,
 }
 
-/// What cannot be taken into the table.
+/// What is wrong with a change of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TypeError {
+pub enum MediaTypeError {
     /// Empty, or with a character that no extension can have.
     Extension,
     /// Not `type/subtype`, with or without `; name=value` parameters (RFC 9110 §8.3.1).
@@ -29,141 +29,101 @@ pub enum TypeError {
     Charset,
 }
 
-impl fmt::Display for TypeError {
+impl fmt::Display for MediaTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            TypeError::Extension => "not a file name extension, e.g. \"html\"",
-            TypeError::MediaType => "not a media type, e.g. \"text/html\"",
-            TypeError::Charset => "not the name of a charset, e.g. \"utf-8\"",
+            MediaTypeError::Extension => "not a file name extension, e.g. \"html\"",
+            MediaTypeError::MediaType => "not a media type, e.g. \"text/html\"",
+            MediaTypeError::Charset => "not the name of a charset, e.g. \"utf-8\"",
         })
     }
 }
 
-impl std::error::Error for TypeError {}
+impl std::error::Error for MediaTypeError {}
 
-impl Default for Types {
-    fn default() -> Types {
-        Types::builtin()
-    }
-}
-
-impl Types {
-    /// The built-in table; `text/*` is `utf-8`, a name without an extension `application/octet-stream`.
-    pub fn builtin() -> Types {
+/// The built-in table. The charset of `text/*` is `utf-8`.
+impl Default for MediaTypes {
+    fn default() -> MediaTypes {
         let charset = Some("utf-8".to_owned());
-        let row = |&(extension, media_type): &(&'static str, &'static str)| Row {
-            extension: Cow::Borrowed(extension),
-            value: Value::new(Cow::Borrowed(media_type), charset.as_deref()),
-        };
-        Types {
-            simple: BUILTIN.iter().map(row).collect(),
-            compound: Vec::new(),
-            default: Value::new(Cow::Borrowed("application/octet-stream"), None),
+        let value = |media_type| Value::new(Cow::Borrowed(media_type), charset.as_deref());
+        MediaTypes {
+            rows: BUILTIN
+                .iter()
+                .map(|&(extension, media_type)| (extension.into(), value(media_type)))
+                .collect(),
+            default: value("application/octet-stream"),
             charset,
         }
     }
+}
 
-    /// Adds an extension, or gives it another type. A leading dot and the case of `extension` do not
-    /// matter; it may have dots inside (`user.js`), which then counts before `js`.
-    pub fn with(&mut self, extension: &str, media_type: &str) -> Result<(), TypeError> {
+impl MediaTypes {
+    /// Adds an extension, or gives it another type. A dot in front of `extension` and its case do not matter.
+    pub fn add(&mut self, extension: &str, media_type: &str) -> Result<(), MediaTypeError> {
         let extension = extension.strip_prefix('.').unwrap_or(extension).to_ascii_lowercase();
         if !is_extension(&extension) {
-            return Err(TypeError::Extension);
+            return Err(MediaTypeError::Extension);
         }
         let value = self.value(media_type)?;
-        let row = Row { extension: Cow::Owned(extension), value };
-        if row.extension.contains('.') {
-            self.compound.retain(|old| old.extension != row.extension);
-            self.compound.push(row);
-            self.compound.sort_by_key(|row| std::cmp::Reverse(row.extension.len()));
-            return Ok(());
-        }
-        match self.simple.binary_search_by(|old| old.extension.cmp(&row.extension)) {
-            Ok(at) => self.simple[at] = row,
-            Err(at) => self.simple.insert(at, row),
+        match self.rows.binary_search_by(|(other, _)| (**other).cmp(&extension)) {
+            Ok(at) => self.rows[at].1 = value,
+            Err(at) => self.rows.insert(at, (extension.into(), value)),
         }
         Ok(())
     }
 
-    /// The type of names whose extension is absent or not in the table.
-    pub fn set_default(&mut self, media_type: &str) -> Result<(), TypeError> {
+    /// The type of names whose extension is absent or unknown.
+    pub fn set_default(&mut self, media_type: &str) -> Result<(), MediaTypeError> {
         self.default = self.value(media_type)?;
         Ok(())
     }
 
-    /// The charset that `text/*` gets where the type does not name one itself; `None`: none.
-    pub fn set_charset(&mut self, charset: Option<String>) -> Result<(), TypeError> {
-        if charset.as_deref().is_some_and(|charset| !is_token(charset)) {
-            return Err(TypeError::Charset);
+    /// The charset of each `text/*` that does not name one itself. `None`: none is added.
+    pub fn set_charset(&mut self, charset: Option<String>) -> Result<(), MediaTypeError> {
+        if charset.as_deref().is_some_and(|charset| !is_token(charset.as_bytes())) {
+            return Err(MediaTypeError::Charset);
         }
-        let rows = self.simple.iter_mut().chain(&mut self.compound).map(|row| &mut row.value);
-        for value in rows.chain([&mut self.default]) {
+        for value in self.rows.iter_mut().map(|(_, value)| value).chain([&mut self.default]) {
             *value = Value::new(std::mem::take(&mut value.media_type), charset.as_deref());
         }
         self.charset = charset;
         Ok(())
     }
 
-    /// The media type of the built-in table for a file name, without parameters.
-    pub fn of_name(name: &str) -> Option<&'static str> {
-        let (stem, extension) = name.rsplit_once('.')?;
-        let asked = || extension.bytes().map(|byte| byte.to_ascii_lowercase());
-        let at = BUILTIN.binary_search_by(|(extension, _)| extension.bytes().cmp(asked())).ok()?;
-        (!stem.is_empty()).then(|| BUILTIN[at].1)
+    /// The value of `Content-Type` for a file name or a path, by the longest extension that the table has.
+    pub fn lookup(&self, path: &str) -> &str {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let row = extensions(name)
+            .find_map(|extension| self.rows.binary_search_by(|(other, _)| compare(other, extension)).ok());
+        row.map_or(&self.default, |at| &self.rows[at].1).text()
     }
 
-    /// The value of `Content-Type` for a file name or path, by the extension of its last segment, in
-    /// any case. A name that only begins with a dot has no extension.
-    pub fn lookup(&self, name: &str) -> &str {
-        let name = name.rsplit('/').next().unwrap_or(name);
-        for row in &self.compound {
-            if has_extension(name, &row.extension) {
-                return row.value.text();
-            }
+    fn value(&self, media_type: &str) -> Result<Value, MediaTypeError> {
+        match parse(media_type) {
+            Some(_) => Ok(Value::new(Cow::Owned(media_type.to_owned()), self.charset.as_deref())),
+            None => Err(MediaTypeError::MediaType),
         }
-        let extension = match name.rsplit_once('.') {
-            Some((stem, extension)) if !stem.is_empty() => extension,
-            _ => return self.default.text(),
-        };
-        let asked = || extension.bytes().map(|byte| byte.to_ascii_lowercase());
-        match self.simple.binary_search_by(|row| row.extension.bytes().cmp(asked())) {
-            Ok(at) => self.simple[at].value.text(),
-            Err(_) => self.default.text(),
-        }
-    }
-
-    fn value(&self, media_type: &str) -> Result<Value, TypeError> {
-        if !is_media_type(media_type) {
-            return Err(TypeError::MediaType);
-        }
-        Ok(Value::new(Cow::Owned(media_type.to_owned()), self.charset.as_deref()))
     }
 }
 
-/// Whether `value` is `type/subtype`, with or without parameters (RFC 9110 §8.3.1).
-pub fn is_media_type(value: &str) -> bool {
-    let (essence, mut rest) = value.split_at(value.find(';').unwrap_or(value.len()));
-    let named = essence
-        .trim_end_matches([' ', '\t'])
-        .split_once('/')
-        .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
-    // Each turn takes one parameter off `rest`.
-    while let Some(after) = rest.strip_prefix(';') {
-        match parameter(after.trim_start_matches([' ', '\t'])) {
-            Some((_, _, after)) => rest = after.trim_start_matches([' ', '\t']),
-            None => return false,
-        }
-    }
-    named && rest.is_empty()
+/// The media type of a file name in the built-in table, without parameters.
+pub fn builtin_type(name: &str) -> Option<&'static str> {
+    let extension = extensions(name).last()?;
+    let at = BUILTIN.binary_search_by(|(other, _)| compare(other, extension)).ok()?;
+    Some(BUILTIN[at].1)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
-    extension: Cow<'static, str>,
-    value: Value,
+/// The extensions of a file name, the longest first. A name that only begins with a dot has none.
+fn extensions(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('.').filter(|(dot, _)| *dot > 0).map(|(dot, _)| &name[dot + 1..])
 }
 
-/// A media type as it was given, and as it is sent when a charset was added.
+/// `lowercase` is in lower case, and `other` is compared without regard to case.
+fn compare(lowercase: &str, other: &str) -> Ordering {
+    lowercase.bytes().cmp(other.bytes().map(|byte| byte.to_ascii_lowercase()))
+}
+
+/// A media type as it was given, and with a charset if one was added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Value {
     media_type: Cow<'static, str>,
@@ -172,8 +132,10 @@ struct Value {
 
 impl Value {
     fn new(media_type: Cow<'static, str>, charset: Option<&str>) -> Value {
-        let with_charset = match charset {
-            Some(charset) if wants_charset(&media_type) => Some(format!("{media_type}; charset={charset}")),
+        let with_charset = match (charset, parse(&media_type)) {
+            (Some(charset), Some((top_level, Charset::Absent))) if top_level.eq_ignore_ascii_case("text") => {
+                Some(format!("{media_type}; charset={charset}"))
+            }
             _ => None,
         };
         Value { media_type, with_charset }
@@ -184,42 +146,51 @@ impl Value {
     }
 }
 
-fn wants_charset(media_type: &str) -> bool {
-    let Some(kind) = media_type.get(..5) else { return false };
-    if !kind.eq_ignore_ascii_case("text/") {
-        return false;
-    }
-    let mut rest = media_type.split_once(';').map_or("", |(_, parameters)| parameters);
-    // Each turn takes one parameter off `rest`; the type was checked when it was taken in.
-    while let Some((name, _, after)) = parameter(rest.trim_start_matches([' ', '\t'])) {
-        if name.eq_ignore_ascii_case("charset") {
-            return false;
-        }
-        rest = after.trim_start_matches([' ', '\t']).trim_start_matches(';');
-    }
-    true
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Charset {
+    Absent,
+    Given,
 }
 
-/// One `name=value` at the start: the name, the value as written, and what follows.
-fn parameter(text: &str) -> Option<(&str, &str, &str)> {
+/// The top-level type of a media type, and whether it has a charset. `None`: it is not `type/subtype`, with or without
+/// parameters (RFC 9110 §8.3.1).
+fn parse(media_type: &str) -> Option<(&str, Charset)> {
+    const OWS: [char; 2] = [' ', '\t'];
+    let (essence, mut rest) = media_type.split_at(media_type.find(';').unwrap_or(media_type.len()));
+    let (top_level, subtype) = essence.trim_end_matches(OWS).split_once('/')?;
+    let mut charset = Charset::Absent;
+    // Each iteration removes one parameter.
+    while let Some(after) = rest.strip_prefix(';') {
+        let (name, after) = parameter(after.trim_start_matches(OWS))?;
+        if name.eq_ignore_ascii_case("charset") {
+            charset = Charset::Given;
+        }
+        rest = after.trim_start_matches(OWS);
+    }
+    let is_valid = is_token(top_level.as_bytes()) && is_token(subtype.as_bytes()) && rest.is_empty();
+    is_valid.then_some((top_level, charset))
+}
+
+/// The name of the `name=value` at the start, and what follows.
+fn parameter(text: &str) -> Option<(&str, &str)> {
     let (name, text) = text.split_once('=')?;
     let end = match text.strip_prefix('"') {
         Some(inside) => 1 + quoted_end(inside)?,
         None => text.find([';', ' ', '\t']).unwrap_or(text.len()),
     };
     let (value, rest) = text.split_at(end);
-    let sound = is_token(name) && (value.starts_with('"') || is_token(value));
-    sound.then_some((name, value, rest))
+    let is_valid = is_token(name.as_bytes()) && (value.starts_with('"') || is_token(value.as_bytes()));
+    is_valid.then_some((name, rest))
 }
 
-/// Where a quoted string ends, whose first quote is before `text`: behind the last quote.
+/// The end of a quoted string, after its last quote. `text` begins after its first quote.
 fn quoted_end(text: &str) -> Option<usize> {
-    let mut escaped = false;
+    let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if !(byte == b'\t' || (b' '..=b'~').contains(&byte)) => return None,
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
             b'"' => return Some(at + 1),
             _ => {}
         }
@@ -227,25 +198,13 @@ fn quoted_end(text: &str) -> Option<usize> {
     None
 }
 
-fn is_token(text: &str) -> bool {
-    let tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(tchar)
-}
-
 fn is_extension(text: &str) -> bool {
     !text.split('.').any(str::is_empty) && !text.contains(['/', '\\']) && !text.chars().any(char::is_control)
 }
 
-/// Whether `name` is a stem of at least one character, a dot, and `extension` in any case.
-fn has_extension(name: &str, extension: &str) -> bool {
-    let Some(dot) = name.len().checked_sub(extension.len() + 1) else { return false };
-    let name = name.as_bytes();
-    dot > 0 && name[dot] == b'.' && name[dot + 1..].eq_ignore_ascii_case(extension.as_bytes())
-}
-
-/// Ascending, lower case. Registered names where the IANA registry has one, else what browsers and
-/// desktops agree on; source text is `text/plain`, so that it is shown and not saved.
-/// `text/javascript` is RFC 9239, `audio/ogg` for `opus` RFC 7845 §9, `application/yaml` RFC 9512.
+/// Ascending, in lower case. The types are those of the IANA registry, or else those of browsers and desktops. Source
+/// text is `text/plain`, so that browsers show it. `text/javascript` is of RFC 9239, `audio/ogg` for `opus` of RFC 7845
+/// §9, and `application/yaml` of RFC 9512.
 static BUILTIN: &[(&str, &str)] = &[
     ("3g2", "video/3gpp2"),
     ("3gp", "video/3gpp"),
@@ -495,8 +454,8 @@ static BUILTIN: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    fn types() -> Types {
-        let mut types = Types::builtin();
+    fn types() -> MediaTypes {
+        let mut types = MediaTypes::default();
         for (extension, media_type) in [
             ("foo", "text/x-foo"),
             (".BAR", "application/x-bar"),
@@ -505,25 +464,25 @@ mod tests {
             ("user.js", "text/x-userscript"),
             ("js", "application/javascript"),
         ] {
-            types.with(extension, media_type).expect(extension);
+            types.add(extension, media_type).expect(extension);
         }
         types
     }
 
     #[test]
-    fn the_table_is_ascending_unique_lower_case_and_valid() {
+    fn the_builtin_table_is_ascending_and_valid() {
         assert!(BUILTIN.is_sorted_by(|a, b| a.0 < b.0));
         for (extension, media_type) in BUILTIN {
             assert!(is_extension(extension) && !extension.contains('.'), "{extension}");
             assert!(extension.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()), "{extension}");
-            assert!(is_media_type(media_type), "{media_type}");
+            assert!(parse(media_type).is_some(), "{media_type}");
             assert!(!media_type.contains(';'), "{media_type}");
         }
         assert!(BUILTIN.len() > 200);
     }
 
     #[test]
-    fn the_extension_decides() {
+    fn finds_the_type_by_the_longest_extension() {
         for (name, expected) in [
             ("index.html", "text/html; charset=utf-8"),
             ("INDEX.HtMl", "text/html; charset=utf-8"),
@@ -560,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn charset_and_default_can_be_set() {
+    fn changes_the_charset_and_the_default() {
         let mut types = types();
         types.set_default("text/plain").unwrap();
         assert_eq!(types.lookup("README"), "text/plain; charset=utf-8");
@@ -574,8 +533,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_type_is_refused() {
-        let mut types = Types::builtin();
+    fn rejects_invalid_extensions_types_and_charsets() {
+        let mut types = MediaTypes::default();
         for bad in [
             "",
             "text",
@@ -587,13 +546,13 @@ mod tests {
             "a/b\r\nX: y",
             "a/b c",
         ] {
-            assert_eq!(types.with("x", bad), Err(TypeError::MediaType), "{bad}");
-            assert_eq!(types.set_default(bad), Err(TypeError::MediaType), "{bad}");
+            assert_eq!(types.add("x", bad), Err(MediaTypeError::MediaType), "{bad}");
+            assert_eq!(types.set_default(bad), Err(MediaTypeError::MediaType), "{bad}");
         }
         for bad in ["", ".", "a..b", "a.", "a/b", "a\n"] {
-            assert_eq!(types.with(bad, "text/plain"), Err(TypeError::Extension), "{bad}");
+            assert_eq!(types.add(bad, "text/plain"), Err(MediaTypeError::Extension), "{bad}");
         }
-        assert_eq!(types.set_charset(Some("utf-8\r\nX: y".to_owned())), Err(TypeError::Charset));
-        assert_eq!(types, Types::builtin());
+        assert_eq!(types.set_charset(Some("utf-8\r\nX: y".to_owned())), Err(MediaTypeError::Charset));
+        assert_eq!(types, MediaTypes::default());
     }
 }

@@ -18,7 +18,7 @@ use taipan_http::target::SafePath;
 
 use crate::address::Address;
 use crate::host::Hosts;
-use crate::mime::Types;
+use crate::mime::MediaTypes;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
 use crate::template::Template;
@@ -182,7 +182,7 @@ pub struct FileRules {
     /// Serve `X` from `X.gz` when there is no `X`.
     pub gunzip: bool,
     pub etag: EtagFrom,
-    pub types: Arc<Types>,
+    pub types: Arc<MediaTypes>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

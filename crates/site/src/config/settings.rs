@@ -11,7 +11,7 @@ use super::error::Place;
 use super::section::{Section, text};
 use super::toml::{Entry, Value};
 use super::upstreams;
-use crate::mime::{TypeError, Types};
+use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
     Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
 };
@@ -190,12 +190,12 @@ fn precompressed(section: &Section) -> Option<Vec<Coding>> {
     Some(section.choices("precompressed")?.into_iter().map(coding).collect())
 }
 
-fn types(section: &Section, inherited: &Arc<Types>) -> Arc<Types> {
+fn types(section: &Section, inherited: &Arc<MediaTypes>) -> Arc<MediaTypes> {
     if !["types", "default_type", "charset"].iter().any(|name| section.has(name)) {
         return inherited.clone();
     }
-    let mut types = Types::clone(inherited);
-    let check = |place: &Place, value: &str, made: Result<(), TypeError>| {
+    let mut types = MediaTypes::clone(inherited);
+    let check = |place: &Place, value: &str, made: Result<(), MediaTypeError>| {
         if let Err(error) = made {
             let what = format!("\"{}\" is {error}", value.escape_debug());
             section.errors.add(place, what, "correct it or remove it");
@@ -210,8 +210,8 @@ fn types(section: &Section, inherited: &Arc<Types>) -> Arc<Types> {
     }
     for entry in section.pairs("types") {
         if let Some(media_type) = text_of(section, entry, "a media type such as \"text/html\"") {
-            let made = types.with(&entry.key, media_type);
-            let wrong = if made == Err(TypeError::Extension) { &entry.key } else { media_type };
+            let made = types.add(&entry.key, media_type);
+            let wrong = if made == Err(MediaTypeError::Extension) { &entry.key } else { media_type };
             check(&entry.place, wrong, made);
         }
     }
