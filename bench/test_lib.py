@@ -251,8 +251,8 @@ class Clients(unittest.TestCase):
             "slowhttptest": (
                 "connected: 0\npending: 9\nerror: 0\nclosed: 0\n"
                 "\x1b[1;32mpending:     \x1b[1;32m        1\n\x1b[1;32mconnected:   \x1b[1;32m        9\n"
-                "error: 0\nclosed: 0\n",
-                (9, 1, 1.5, 0, 0, {"pending": 1}),
+                "error: 0\nclosed: 2\n",
+                (9, 2, 11, 0, 0, {"pending": 1, "closed": 2}),
             ),
         }
         for client in debian.CLIENTS:

@@ -15,8 +15,8 @@ from .rows import MODEM_BYTES_PER_SECOND, Connection, Kind, Part
 
 # The receive buffer of a slow reader, in bytes.
 SLOW_WINDOW = 65535
-# slowhttptest prints its status at the start and every five seconds.
-SLOW_SECONDS = 6
+# slowhttptest prints its status at the start and every five seconds. It may need five to open all connections.
+SLOW_SECONDS = 11
 
 
 @dataclass(frozen=True)
@@ -107,26 +107,27 @@ def _wrk_report(text: str, _: Demand) -> Load:
 
 
 def _slow_arguments(demand: Demand) -> list[str]:
-    seconds = max(SLOW_SECONDS, math.ceil(demand.seconds))
-    words = ["-X", "-c", str(demand.connections), "-l", str(seconds)]
+    words = ["-X", "-c", str(demand.connections), "-l", str(SLOW_SECONDS)]
     words += ["-r", str(math.ceil(demand.connections / demand.ramp_seconds)), "-i", "1", "-n", "1"]
     words += ["-z", str(MODEM_BYTES_PER_SECOND), "-w", str(SLOW_WINDOW), "-y", str(SLOW_WINDOW)]
     return [*words, "-p", str(math.ceil(demand.timeout_seconds)), "-u", demand.url]
 
 
-def _slow_report(text: str, demand: Demand) -> Load:
+def _slow_report(text: str, _: Demand) -> Load:
     """The last status that it printed, while the readers were connected."""
     plain = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
     connected = int(_found(r".*connected: +(\d+)", plain)[0])
-    faults = {name: int(_found(rf".*{name}: +(\d+)", plain)[0]) for name in ("pending", "error", "closed")}
+    kinds = ("pending", "error", "closed")
+    faults = _occurred({kind: int(_found(rf".*{kind}: +(\d+)", plain)[0]) for kind in kinds})
     return Load(
         requests=connected,
-        failures=demand.connections - connected,
-        seconds=demand.seconds,
+        # A connection that is pending, or was not tried, is missing from the requests.
+        failures=faults.get("error", 0) + faults.get("closed", 0),
+        seconds=SLOW_SECONDS,
         p50_us=0,
         p99_us=0,
         longest_us=0,
-        faults=_occurred(faults),
+        faults=faults,
     )
 
 
