@@ -1,15 +1,14 @@
-//! The built-in page of an error or a redirect: the status, one sentence of what happened, and a link that
-//! leads on. It needs no script and nothing from elsewhere, follows the reader's choice of light or dark, and
-//! has less than 900 bytes.
+//! The built-in page of an error or a redirect: the status, one sentence, and a link to go on. It has no script, loads
+//! nothing, is light or dark as the browser prefers, and has less than 900 bytes.
 //!
-//! Knows nothing of which status is chosen, nor of the pages that a configuration has in its place.
+//! Knows nothing of the choice of the status, nor of the error pages of a configuration.
 
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
 use crate::text;
 
-/// The `Content-Security-Policy` of the page: its own style, and nothing else.
+/// The `Content-Security-Policy` of the page. It allows only the style of the page.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     style-src 'sha256-jQcAL9xZrX5FvE5TtX5uGMTEEJ1sDt0gVifs5GLnjgM='; base-uri 'none'; form-action 'none'";
 
@@ -22,7 +21,7 @@ const BEGIN: &str = concat!(
     "</style>\n<title>"
 );
 
-/// The page of an error, which names the rule that the request has broken, if it has broken one.
+/// The page of an error. It names `rule`, which the request breaks.
 pub fn error(status: Status, rule: Option<&Rule>) -> String {
     let mut page = begin(status);
     match rule {
@@ -39,7 +38,7 @@ pub fn error(status: Status, rule: Option<&Rule>) -> String {
         }
         None => page.extend(["<p>", sentence(status), "</p>\n"]),
     }
-    // What may pass by itself is worth another try.
+    // Another request may succeed only if the cause is temporary.
     page.push_str(match status.code() {
         408 | 425 | 429 | 500..=599 => "<p><a href=\"\">Try again</a></p>\n",
         400..=499 => "<p><a href=\"/\">Go to the start page</a></p>\n",
@@ -48,7 +47,7 @@ pub fn error(status: Status, rule: Option<&Rule>) -> String {
     page
 }
 
-/// The page for those who do not follow a redirect by themselves.
+/// The page for clients that do not follow a redirect.
 pub fn redirect(status: Status, location: &str) -> String {
     let mut link = Vec::new();
     text::html(location, &mut link);
@@ -65,11 +64,11 @@ fn begin(status: Status) -> String {
     page
 }
 
-/// What happened, as it is said to the reader.
+/// The sentence for the reader.
 const fn sentence(status: Status) -> &'static str {
     match status.code() {
         300..=399 => "This page is at another address.",
-        400 => "The address has a mistake in it, or the program that asked has.",
+        400 => "The address is wrong, or the program that sent the request has a fault.",
         401 => "This page needs a user name and a password.",
         403 => "You may not see this page.",
         404 => "There is no page at this address.",
@@ -106,13 +105,13 @@ mod tests {
         Status::new(code).unwrap()
     }
 
-    /// What is behind the style.
+    /// What follows the style.
     fn body(page: &str) -> &str {
         page.split_once("</style>\n").unwrap().1
     }
 
     #[test]
-    fn a_page_says_what_happened_and_leads_on() {
+    fn explains_the_status_and_links_to_another_page() {
         for (code, expected) in [
             (
                 404,
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_the_broken_rule() {
+    fn names_the_broken_rule() {
         let page = error(status(400), Some(HeadError::HostMissing.rule()));
         assert!(
             page.contains(
@@ -147,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_escapes_its_link() {
+    fn escapes_the_link_of_a_redirect() {
         let page = redirect(status(302), "/a?b=\"<'&");
         assert!(page.contains("<a href=\"/a?b=&quot;&lt;&#39;&amp;\">Continue</a>"), "{page}");
     }
 
     #[test]
-    fn the_policy_allows_the_style() {
+    fn allows_the_style_of_the_page() {
         let expected = hash_of(&error(status(404), None), "style");
         assert!(CONTENT_SECURITY_POLICY.contains(&expected), "the policy needs {expected}");
     }
 
     #[test]
-    fn no_page_is_large() {
+    fn keeps_every_page_small() {
         for code in 300..600 {
             let page = error(status(code), None);
             assert!(page.len() < 900, "{code}: {} bytes", page.len());

@@ -1,7 +1,9 @@
-//! Which host an authority names.
+//! The hosts of a site, and the search for the host of an authority.
 //!
-//! Case, port and a last dot do not count. A name wins over a wildcard, a longer wildcard over a shorter
-//! one; what nobody has goes to the default host, which is the first.
+//! Case, port and a last dot do not matter. A name wins over a wildcard, and a longer wildcard over a shorter one. An
+//! unknown name has the default host, which is the first.
+//!
+//! Knows nothing of the routes of a host.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
@@ -9,26 +11,25 @@ use std::ops::Deref;
 use crate::model::Host;
 use crate::route::Routes;
 
-/// Bytes of a host name (RFC 1035 §2.3.4). What is longer has no host of its own.
+/// Bytes of a host name (RFC 1035 §2.3.4). A longer name has the default host.
 pub const MAX_NAME: usize = 253;
 
-/// The hosts of a site and the table of their names. Read like a slice; never changed.
+/// The hosts of a site, and the table of their names.
 #[derive(Debug, Clone)]
 pub struct Hosts {
     hosts: Vec<Host>,
-    /// In lower case, and ascending as `compare` has it.
+    /// In lower case, in the order of `compare`.
     names: Vec<(String, usize)>,
-    /// What follows the `*.`, in the same way.
+    /// The wildcards without their `*.`, in lower case and in the order of `compare`.
     wildcards: Vec<(String, usize)>,
 }
 
-/// Why hosts make no table.
+/// What is wrong with the hosts of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostsError {
     /// There is no default host.
     None,
-    /// Two hosts have this name, or one has it twice.
-    NameTwice(String),
+    DuplicateName(String),
 }
 
 impl Hosts {
@@ -47,24 +48,23 @@ impl Hosts {
         }
         names.sort_by(|(one, _), (other, _)| compare(one, other.as_bytes()));
         wildcards.sort_by(|(one, _), (other, _)| compare(one, other.as_bytes()));
-        let twice = |table: &[(String, usize)]| {
+        let duplicate = |table: &[(String, usize)]| {
             table.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[0].0.clone())
         };
-        match (twice(&names), twice(&wildcards)) {
-            (Some(name), _) => Err(HostsError::NameTwice(name)),
-            (None, Some(rest)) => Err(HostsError::NameTwice(format!("*.{rest}"))),
+        match (duplicate(&names), duplicate(&wildcards)) {
+            (Some(name), _) => Err(HostsError::DuplicateName(name)),
+            (None, Some(rest)) => Err(HostsError::DuplicateName(format!("*.{rest}"))),
             (None, None) => Ok(Hosts { hosts, names, wildcards }),
         }
     }
 
-    /// The hosts of one that answers for every name.
+    /// One host for every name.
     pub fn only(host: Host) -> Hosts {
         let host = Host { names: Vec::new(), ..host };
         Hosts { hosts: vec![host], names: Vec::new(), wildcards: Vec::new() }
     }
 
-    /// The place of the host that answers for `authority`. Allocates nothing, and looks at nothing where
-    /// there is only one host.
+    /// The index of the host for `authority`. Allocates nothing.
     pub fn find(&self, authority: &[u8]) -> usize {
         if self.hosts.len() == 1 {
             return 0;
@@ -76,23 +76,21 @@ impl Hosts {
         search(&self.names, name).or_else(|| self.wildcard(name)).unwrap_or(0)
     }
 
-    /// The host at a place that [`Hosts::find`] gave; the default host for any other.
-    pub fn at(&self, place: usize) -> &Host {
-        self.hosts.get(place).unwrap_or(&self.hosts[0])
+    /// The host at an index of [`Hosts::find`]. The default host for any other index.
+    pub fn at(&self, index: usize) -> &Host {
+        self.hosts.get(index).unwrap_or(&self.hosts[0])
     }
 
     fn wildcard(&self, name: &[u8]) -> Option<usize> {
         if self.wildcards.is_empty() {
             return None;
         }
-        // At most 252 dots: see `MAX_NAME`.
+        // At most 252 dots (`MAX_NAME`).
         let mut dots = (1..name.len()).filter(|dot| name[*dot] == b'.');
         dots.find_map(|dot| search(&self.wildcards, &name[dot + 1..]))
     }
-}
 
-impl Hosts {
-    /// To change what their routes do; their names stay.
+    /// The names of the hosts cannot change: they are in the table.
     pub fn routes_mut(&mut self) -> impl Iterator<Item = &mut Routes> {
         self.hosts.iter_mut().map(|host| &mut host.routes)
     }
@@ -106,9 +104,9 @@ impl Deref for Hosts {
     }
 }
 
-/// The host of an authority: without port and last dot, as it was sent otherwise.
+/// The name in an authority, without port and last dot.
 pub fn name_of(authority: &[u8]) -> &[u8] {
-    // From the end, where the port is. The colons of `[::1]` are within the brackets.
+    // The port is at the end. The colons of `[::1]` are before the bracket.
     let name = match authority.iter().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if authority[at] == b':' => &authority[..at],
         _ => authority,
@@ -117,13 +115,13 @@ pub fn name_of(authority: &[u8]) -> &[u8] {
 }
 
 fn search(table: &[(String, usize)], name: &[u8]) -> Option<usize> {
-    table.binary_search_by(|(own, _)| compare(own, name)).ok().map(|at| table[at].1)
+    table.binary_search_by(|(known, _)| compare(known, name)).ok().map(|at| table[at].1)
 }
 
-/// By length first: most names are told apart by it. `own` is in lower case.
-fn compare(own: &str, name: &[u8]) -> Ordering {
-    let letters = || own.bytes().cmp(name.iter().map(u8::to_ascii_lowercase));
-    own.len().cmp(&name.len()).then_with(letters)
+/// By length first, since most names differ in it. `known` is in lower case.
+fn compare(known: &str, name: &[u8]) -> Ordering {
+    let letters = || known.bytes().cmp(name.iter().map(u8::to_ascii_lowercase));
+    known.len().cmp(&name.len()).then_with(letters)
 }
 
 #[cfg(test)]
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_wins_over_the_longest_wildcard_over_the_default() {
+    fn prefers_names_then_the_longest_wildcard_then_the_default() {
         let hosts = hosts(&[
             &["first.example"],
             &["example.org", "*.example.org"],
@@ -177,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_belongs_to_one_host() {
+    fn rejects_duplicate_names() {
         let error = |names| hosts(names).unwrap_err();
         assert_eq!(error(&[]), HostsError::None);
-        assert_eq!(error(&[&["a"], &["b", "A"]]), HostsError::NameTwice("a".to_owned()));
-        assert_eq!(error(&[&["*.a"], &["*.a"]]), HostsError::NameTwice("*.a".to_owned()));
+        assert_eq!(error(&[&["a"], &["b", "A"]]), HostsError::DuplicateName("a".to_owned()));
+        assert_eq!(error(&[&["*.a"], &["*.a"]]), HostsError::DuplicateName("*.a".to_owned()));
         assert!(hosts(&[&["a", "*.a"], &[]]).is_ok());
     }
 }

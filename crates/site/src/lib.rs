@@ -1,8 +1,9 @@
-//! What to answer: pure policy. A request and facts about a file go in, a decision comes out.
+//! The site: its configuration, and the decision how to respond to a request. Only policy: a request and facts about a
+//! file are the input, and a decision is the result.
 //!
-//! Knows nothing of sockets, of how a file is read, or of the time of day: all of that is handed in.
+//! Knows nothing of sockets, of how a file is read, or of the time of day: the caller passes the facts.
 //!
-//! The modules stand in the order in which one should read them.
+//! The modules are in the order of reading.
 
 #![forbid(unsafe_code)]
 

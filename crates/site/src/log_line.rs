@@ -1,7 +1,7 @@
-//! One line per exchange for the access log, and one per message for the error log. Whatever a client
-//! sent, a line is one line of printable ASCII (the error log: of printable text).
+//! The lines of the logs: one for each exchange in the access log, and one for each message in the error log. No request
+//! can break a line: it is printable ASCII in the access log, and printable text in the error log.
 //!
-//! Knows nothing of where the lines go.
+//! Knows nothing of where the lines are written.
 
 use std::net::IpAddr;
 
@@ -13,34 +13,34 @@ use taipan_http::status::Status;
 use crate::model::{Level, LogFormat};
 use crate::text;
 
-/// An exchange that has ended, as the access log tells it.
+/// An exchange that has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     pub client: Client,
-    /// As the client sent it; empty when it sent none.
+    /// As the client sent it. Empty if it sent none.
     pub host: &'a str,
-    /// Who the client proved to be.
+    /// The authenticated user.
     pub user: Option<&'a str>,
-    /// When the request was answered: seconds since 1970.
+    /// The time of the response, in seconds since 1970.
     pub time: i64,
-    /// `None` when the head never became whole, or was none.
+    /// `None`: the head is incomplete or malformed.
     pub request: Option<Request<'a>>,
     pub status: Status,
-    /// Bytes of the reply's body that were handed to the system.
+    /// Bytes of the body of the response that the kernel has taken.
     pub sent: u64,
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
     pub duration_micros: u64,
-    /// Why the connection ended before the exchange did, in a few words.
+    /// Why the connection ended before the response was complete, in a few words.
     pub ended: Option<&'a str>,
-    /// The rule that the request broke, and was refused for.
+    /// The rule that the rejected request breaks.
     pub why: Option<&'static Rule>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     Ip(IpAddr),
-    /// A Unix socket: its peers have no address.
+    /// The peer of a Unix socket has no address.
     Unix,
 }
 
@@ -53,7 +53,7 @@ pub struct Request<'a> {
     pub version: &'a str,
 }
 
-/// The text of the last second that was written, which is the text of the next line, nearly always.
+/// The text of the time of the last line. The next line nearly always has the same.
 #[derive(Debug, Clone)]
 pub struct TimeText {
     time: i64,
@@ -77,17 +77,16 @@ impl TimeText {
 
 /// Appends one line, with its newline.
 ///
-/// `Common` and `Combined` begin as those formats are known, so that their old readers understand them,
-/// and go on with the host, the seconds that the exchange took, and why the connection ended early or
-/// which rule the request broke:
+/// `Common` and `Combined` begin as other programs write and read them. Then follow the host, the seconds of the exchange,
+/// and why the connection ended early or which rule the request breaks:
 ///
 /// ```text
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 example.org 0.000123 -
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "client too slow"
 /// ```
 ///
-/// What is absent is `-`; `"`, `\`, controls and all that is not ASCII are
-/// `\xHH`. `Json` is an object with the same keys in every line; what is absent is `null`.
+/// An absent value is `-`. The characters `"` and `\`, controls and all other than ASCII become `\xHH`. `Json` is an object
+/// with the same keys in every line. An absent value is `null`.
 pub fn write(format: LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut Vec<u8>) {
     let time = time.at(line.time);
     match format {
@@ -108,8 +107,8 @@ pub fn write(format: LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut 
     out.push(b'\n');
 }
 
-/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`. Controls in `text`, newlines
-/// among them, become `\u{h}`. `time` in seconds since 1970.
+/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`. Controls and newlines in `text` become `\u{h}`.
+/// `time` is in seconds since 1970.
 pub fn error_line(level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&text::rfc3339(time));
     out.extend_from_slice(match level {
@@ -122,7 +121,7 @@ pub fn error_line(level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Up to and including the bytes sent: what every format of this family begins with.
+/// The start of `Common` and `Combined`, up to the bytes sent.
 fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     client(line.client, out);
     out.extend_from_slice(b" - ");
@@ -134,7 +133,7 @@ fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
         Some(request) => {
             text::quoted(request.method.as_bytes(), out);
             out.push(b' ');
-            // A space in a target would move the fields behind it.
+            // A space in the target would move the fields that follow it.
             text::word(request.target.as_bytes(), out);
             out.push(b' ');
             text::quoted(request.version.as_bytes(), out);
@@ -211,7 +210,7 @@ fn quoted(value: Option<&[u8]>, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// `host-missing: an HTTP/1.1 request needs a Host field`, in which nothing needs to be escaped.
+/// `host-missing: an HTTP/1.1 request needs a Host field`. No rule has a character to escape.
 fn write_rule(rule: &Rule, out: &mut Vec<u8>) {
     for part in [rule.token, ": ", rule.sentence] {
         out.extend_from_slice(part.as_bytes());
@@ -224,7 +223,7 @@ fn word(value: &str, out: &mut Vec<u8>) {
 
 fn client(client: Client, out: &mut Vec<u8>) {
     match client {
-        // An IPv4 client of a socket for both families is the same client.
+        // An IPv4 address that is mapped to IPv6 is written as IPv4.
         Client::Ip(address) => write_ip(address, out),
         Client::Unix => out.extend_from_slice(b"unix:"),
     }
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_begins_as_its_format_is_known() {
+    fn writes_each_format() {
         let line = plain();
         check(
             LogFormat::Common,
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_a_dash_or_null() {
+    fn writes_a_dash_or_null_for_absent_values() {
         let line = Line {
             client: Client::Unix,
             host: "",
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_names_the_rule() {
+    fn names_the_rule_of_a_rejected_request() {
         let line = Line {
             request: None,
             status: Status::BAD_REQUEST,
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_request_can_forge_a_line() {
+    fn escapes_every_value_of_a_request() {
         let line = Line {
             host: "a b\"",
             user: Some("o'neil jr"),
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_bare() {
+    fn writes_addresses_without_ports() {
         for (address, expected) in [
             ("0.0.0.0", "0.0.0.0 "),
             ("255.10.9.100", "255.10.9.100 "),
@@ -383,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_that_of_the_line() {
+    fn writes_the_time_of_each_line() {
         let mut time = TimeText::new(TIME);
         for (at, expected) in [
             (TIME, "20/Nov/2026:07:49:41 +0000"),
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line() {
+    fn writes_an_error_as_one_line() {
         for (level, text, expected) in [
             (Level::Error, "it broke", "2026-11-20T07:49:41Z error: it broke\n"),
             (Level::Warn, "a\nb", "2026-11-20T07:49:41Z warn: a\\u{a}b\n"),
@@ -414,7 +413,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_make_exactly_one_line(
+        fn writes_one_line_for_any_bytes(
             host in ".*", target in ".*", user in ".*", ended in ".*",
             referer: Vec<u8>, user_agent: Vec<u8>, time: i64, sent: u64, duration_micros: u64,
         ) {
