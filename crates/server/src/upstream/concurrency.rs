@@ -1,97 +1,141 @@
-//! The concurrency limit of scripts: so many scripts run at one time, of one route and of a worker, so many requests
-//! wait for that, and none of them for long. Whoever stops waiting is out of the queue.
+//! The concurrency limit of scripts: how many run at a time, of one route and of a worker. Requests beyond it wait in a
+//! queue, each for a limited time. A route at its limit does not keep the scripts of others from running.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use site::model::Site;
 use site::route::RouteId;
-use tokio::sync::{self, OwnedSemaphorePermit};
+use tokio::sync::oneshot;
 
-use crate::semaphore::{Permit, Semaphore};
+use crate::admission::{AdmissionQueue, Ticket};
 
-/// One worker's share of what may run, and of what may wait.
+/// A route, and the host that has it.
+type Route = (usize, RouteId);
+
+/// One worker's part of the limits.
 pub struct ConcurrencyLimit {
-    all: Arc<sync::Semaphore>,
-    routes: RefCell<HashMap<(usize, RouteId), Arc<sync::Semaphore>>>,
-    running: Semaphore,
-    waiting: Semaphore,
+    state: Rc<RefCell<State>>,
     wait: Duration,
     workers: usize,
 }
 
-/// Leave for one script to run, given back when dropped.
+struct State {
+    limit: usize,
+    running: usize,
+    /// Scripts that run, of each route that has any.
+    routes: HashMap<Route, usize>,
+    queue: AdmissionQueue<Waiter>,
+}
+
+struct Waiter {
+    route: Route,
+    route_limit: usize,
+    grant: oneshot::Sender<ScriptPermit>,
+}
+
+/// Permits one script to run, until it is dropped.
 pub struct ScriptPermit {
-    _of_all: OwnedSemaphorePermit,
-    _of_the_route: OwnedSemaphorePermit,
-    _running: Option<Permit>,
+    state: Rc<RefCell<State>>,
+    route: Route,
 }
 
 /// Why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPermit {
-    /// As many wait already as may.
-    Full,
-    /// It has not come in time.
-    Late,
+    QueueFull,
+    TimedOut,
 }
 
 impl ConcurrencyLimit {
     pub fn new(site: &Site) -> ConcurrencyLimit {
         let workers = site.workers.map_or(1, usize::from);
-        let share = |of: usize| (of / workers).max(1);
-        ConcurrencyLimit {
-            all: Arc::new(sync::Semaphore::new(share(site.scripts.processes))),
-            routes: RefCell::default(),
-            running: Semaphore::new(usize::MAX),
-            // A site without a queue has none in any worker.
-            waiting: Semaphore::new(site.scripts.queue.div_ceil(workers)),
-            wait: site.scripts.wait,
-            workers,
-        }
+        let state = State {
+            limit: (site.scripts.processes / workers).max(1),
+            running: 0,
+            routes: HashMap::new(),
+            // Without a queue in the site, no worker has one.
+            queue: AdmissionQueue::new(site.scripts.queue.div_ceil(workers)),
+        };
+        ConcurrencyLimit { state: Rc::new(RefCell::new(state)), wait: site.scripts.wait, workers }
     }
 
-    /// Waits for a permit of a script of this route, of which `processes` may run over all workers.
-    pub async fn take(&self, route: (usize, RouteId), processes: usize) -> Result<ScriptPermit, NoPermit> {
-        let of_route = self.of_route(route, processes);
-        if let Some(permit) = self.take_at_once(&of_route) {
-            return Ok(permit);
+    /// Waits for a permit for a script of this route, of which `processes` may run in all workers.
+    pub async fn take(&self, route: Route, processes: usize) -> Result<ScriptPermit, NoPermit> {
+        let (grant, granted) = oneshot::channel();
+        let waiter = Waiter { route, route_limit: (processes / self.workers).max(1), grant };
+        let ticket = self.state.borrow_mut().queue.push(waiter);
+        let _waiting = WaitGuard { limit: self, ticket };
+        admit(&self.state);
+        // The others fit into the queue before, so that the excess is this request.
+        if self.state.borrow_mut().queue.take_excess().is_some() {
+            return Err(NoPermit::QueueFull);
         }
-        let _place = self.waiting.take().ok_or(NoPermit::Full)?;
-        let both = async {
-            // The route's first: whoever waits for it must not keep others from running.
-            let route = of_route.acquire_owned().await.map_err(|_| NoPermit::Late)?;
-            let all = self.all.clone().acquire_owned().await.map_err(|_| NoPermit::Late)?;
-            Ok(self.permit(route, all))
-        };
-        tokio::time::timeout(self.wait, both).await.unwrap_or(Err(NoPermit::Late))
+        let granted = tokio::time::timeout(self.wait, granted).await;
+        granted.ok().and_then(Result::ok).ok_or(NoPermit::TimedOut)
     }
 
     /// Scripts that have a permit.
     pub fn running(&self) -> usize {
-        self.running.taken()
+        self.state.borrow().running
     }
 
-    /// Requests that wait for one.
+    /// Requests that wait for a permit.
     pub fn waiting(&self) -> usize {
-        self.waiting.taken()
+        self.state.borrow().queue.len()
+    }
+}
+
+impl State {
+    /// Takes the first request out of the queue whose script may run.
+    fn admit(&mut self) -> Option<Waiter> {
+        if self.running >= self.limit {
+            return None;
+        }
+        let may_run = |_, waiter: &Waiter| {
+            self.routes.get(&waiter.route).is_none_or(|running| *running < waiter.route_limit)
+        };
+        let waiter = self.queue.take(may_run)?;
+        self.running += 1;
+        *self.routes.entry(waiter.route).or_default() += 1;
+        Some(waiter)
     }
 
-    fn take_at_once(&self, of_route: &Arc<sync::Semaphore>) -> Option<ScriptPermit> {
-        let route = of_route.clone().try_acquire_owned().ok()?;
-        let all = self.all.clone().try_acquire_owned().ok()?;
-        Some(self.permit(route, all))
+    fn release(&mut self, route: Route) {
+        self.running -= 1;
+        if let Some(running) = self.routes.get_mut(&route) {
+            *running -= 1;
+        }
+        self.routes.retain(|_, running| *running > 0);
     }
+}
 
-    fn permit(&self, of_the_route: OwnedSemaphorePermit, of_all: OwnedSemaphorePermit) -> ScriptPermit {
-        ScriptPermit { _of_all: of_all, _of_the_route: of_the_route, _running: self.running.take() }
+fn admit(state: &Rc<RefCell<State>>) {
+    loop {
+        let Some(Waiter { route, grant, .. }) = state.borrow_mut().admit() else { return };
+        // If the request waits no more, this drops the permit.
+        _ = grant.send(ScriptPermit { state: state.clone(), route });
     }
+}
 
-    fn of_route(&self, route: (usize, RouteId), processes: usize) -> Arc<sync::Semaphore> {
-        let new = || Arc::new(sync::Semaphore::new((processes / self.workers).max(1)));
-        self.routes.borrow_mut().entry(route).or_insert_with(new).clone()
+impl Drop for ScriptPermit {
+    fn drop(&mut self) {
+        self.state.borrow_mut().release(self.route);
+        admit(&self.state);
+    }
+}
+
+/// Removes a request that waits no more.
+struct WaitGuard<'a> {
+    limit: &'a ConcurrencyLimit,
+    ticket: Ticket,
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        _ = self.limit.state.borrow_mut().queue.remove(self.ticket);
     }
 }
 
@@ -114,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_run_as_may_and_as_many_wait_as_may() {
+    fn limits_the_scripts_that_run_and_the_requests_that_wait() {
         block_on(async {
             let concurrency = concurrency(2, 1, Duration::from_secs(60));
             let first = concurrency.take(ROUTE, 2).await.ok();
@@ -123,7 +167,7 @@ mod tests {
             let mut third = Box::pin(concurrency.take(ROUTE, 2));
             tokio::select! { biased; _ = &mut third => panic!("a third"), () = std::future::ready(()) => {} }
             assert_eq!((concurrency.running(), concurrency.waiting()), (2, 1));
-            assert_eq!(concurrency.take(ROUTE, 2).await.err(), Some(NoPermit::Full));
+            assert_eq!(concurrency.take(ROUTE, 2).await.err(), Some(NoPermit::QueueFull));
             drop(second);
             assert!(third.await.is_ok());
             drop(first);
@@ -131,17 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn a_route_leaves_the_others_room() {
+    fn a_route_at_its_limit_leaves_permits_to_others() {
         block_on(async {
             let concurrency = concurrency(9, 9, Duration::ZERO);
             let _one = concurrency.take(ROUTE, 1).await.ok();
-            assert_eq!(concurrency.take(ROUTE, 1).await.err(), Some(NoPermit::Late));
+            assert_eq!(concurrency.take(ROUTE, 1).await.err(), Some(NoPermit::TimedOut));
             assert!(concurrency.take(OTHER, 1).await.is_ok());
         });
     }
 
     #[test]
-    fn whoever_stops_waiting_is_out_of_the_queue() {
+    fn a_request_that_stops_waiting_leaves_the_queue() {
         block_on(async {
             let concurrency = concurrency(1, 1, Duration::from_secs(60));
             let one = concurrency.take(ROUTE, 1).await.ok();
