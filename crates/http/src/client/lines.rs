@@ -1,7 +1,7 @@
 //! The lines of a response head, received in parts of any size, and the field section that they form.
 //!
-//! Lines end with LF or CRLF (RFC 9112 §2.2). Nothing else is repaired: one pass from the first byte to the last, and
-//! the first broken rule ends it, so that the parts never change the result. Knows nothing of status and framing.
+//! Lines end with LF or CRLF (RFC 9112 §2.2). The parser repairs nothing else. It reads from the first byte to the
+//! last and stops at the first broken rule, so the result does not depend on the parts. Knows nothing of statuses.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::status::Status;
 /// Bytes of a line that an error quotes.
 const QUOTED: usize = 60;
 
-/// For the next hop and not for the client (RFC 9110 §7.6.1), and `Content-Length`: the server writes its own.
+/// Fields for this hop alone (RFC 9110 §7.6.1), and `Content-Length`. The server writes its own.
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -25,12 +25,12 @@ const HOP_BY_HOP: [&str; 8] = [
     "content-length",
 ];
 
-/// The largest head that is read.
+/// The parser rejects a larger head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes, from the first to the last of the empty line.
+    /// Bytes of the head with the empty line.
     pub head: usize,
-    /// Bytes of one line, without its end.
+    /// Bytes of a line, without LF or CRLF.
     pub line: usize,
     /// Field lines.
     pub fields: usize,
@@ -41,42 +41,42 @@ pub struct Limits {
 pub struct HeadLines {
     limits: Limits,
     section: FieldSection,
-    /// The current line begins here in the bytes of the section.
+    /// The position of the current line in the bytes of the section.
     start: usize,
     /// Complete lines.
     count: usize,
     /// Bytes, also of interim responses before this head.
     size: usize,
-    at: At,
+    position: LinePosition,
 }
 
-/// What the next byte belongs to.
+/// The position in the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum LinePosition {
     Start,
     Within,
-    /// Only LF can follow.
+    /// After CR. LF must follow.
     Cr,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// All input is used up.
+    /// The input is consumed.
     NeedMore,
     /// `line` is complete.
     Line,
-    /// The empty line has come.
+    /// The empty line: the head is complete.
     End,
 }
 
-/// Fields in the order of their lines. A name is a token; a value has no control character but HTAB.
+/// Fields in the order of their lines. A name is a token; a value has no control character except HTAB.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSection {
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
 }
 
-/// The place of a field in the bytes of its section.
+/// The position of a field in the bytes of its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FieldLine {
     start: usize,
@@ -87,25 +87,25 @@ struct FieldLine {
 /// The broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LineError {
-    /// The output ends without a byte.
-    Nothing,
-    /// The output ends within the head.
+    /// The input ends without a byte.
+    Empty,
+    /// The input ends inside the head.
     Incomplete,
-    /// A line without a colon, or with something before it that is no token.
+    /// A line without a token and a colon.
     Malformed,
-    /// A line that begins with a space or tab (RFC 9112 §5.2).
+    /// A line that begins with a space or HTAB (RFC 9112 §5.2).
     Folded,
     /// A control character, or CR without LF.
     Control,
     /// Not a status line (RFC 9112 §4).
     StatusLine,
-    /// Not three digits and a reason.
+    /// Not three digits and a reason phrase.
     Status,
-    /// Below 200 or above 599: not a final response.
+    /// Below 200 or above 599: not a final status.
     StatusRange,
     /// A second field of a name that allows one.
     Twice,
-    /// The length of the body is not certain.
+    /// The length of the body is ambiguous.
     Framing(FramingError),
     LineTooLong,
     TooManyFields,
@@ -115,14 +115,14 @@ pub enum LineError {
 /// The line with the broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// From 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// The first bytes of that line, as far as it has come.
+    /// The beginning of the line, as far as it is received.
     pub text: Box<[u8]>,
 }
 
 impl Default for Limits {
-    /// 64 KiB, 16 KiB and 100 fields.
+    /// A head of 64 KiB, lines of 16 KiB, and 100 fields.
     fn default() -> Limits {
         Limits { head: 64 * 1024, line: 16 * 1024, fields: 100 }
     }
@@ -130,10 +130,17 @@ impl Default for Limits {
 
 impl HeadLines {
     pub fn new(limits: Limits) -> HeadLines {
-        HeadLines { limits, section: FieldSection::default(), start: 0, count: 0, size: 0, at: At::Start }
+        HeadLines {
+            limits,
+            section: FieldSection::default(),
+            start: 0,
+            count: 0,
+            size: 0,
+            position: LinePosition::Start,
+        }
     }
 
-    /// Reads to the end of a line, and takes what it reads from `input`.
+    /// Reads up to the end of a line. Removes the consumed bytes from `input`.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -141,27 +148,29 @@ impl HeadLines {
             if self.size > self.limits.head {
                 return Err(LineError::TooLarge);
             }
-            match (self.at, byte) {
-                (At::Start | At::Cr, b'\n') if self.line().is_empty() => return Ok(Progress::End),
-                (At::Within | At::Cr, b'\n') => {
-                    self.at = At::Start;
+            match (self.position, byte) {
+                (LinePosition::Start | LinePosition::Cr, b'\n') if self.line().is_empty() => {
+                    return Ok(Progress::End);
+                }
+                (LinePosition::Within | LinePosition::Cr, b'\n') => {
+                    self.position = LinePosition::Start;
                     return Ok(Progress::Line);
                 }
-                (At::Cr, _) => return Err(LineError::Control),
-                (_, b'\r') => self.at = At::Cr,
-                (At::Start, b' ' | b'\t') => return Err(LineError::Folded),
+                (LinePosition::Cr, _) => return Err(LineError::Control),
+                (_, b'\r') => self.position = LinePosition::Cr,
+                (LinePosition::Start, b' ' | b'\t') => return Err(LineError::Folded),
                 (_, byte) if byte.is_ascii_control() && byte != b'\t' => return Err(LineError::Control),
                 _ if self.line().len() >= self.limits.line => return Err(LineError::LineTooLong),
                 (_, byte) => {
                     self.section.bytes.push(byte);
-                    self.at = At::Within;
+                    self.position = LinePosition::Within;
                 }
             }
         }
         Ok(Progress::NeedMore)
     }
 
-    /// The current line, as far as it has come, without its end.
+    /// The current line as far as it is received, without its end.
     pub fn line(&self) -> &[u8] {
         &self.section.bytes[self.start..]
     }
@@ -171,7 +180,7 @@ impl HeadLines {
         self.count == 0
     }
 
-    /// The complete line is a field.
+    /// Adds the complete line to the section as a field.
     pub fn take_field(&mut self) -> Result<(), LineError> {
         let line = self.line();
         let colon = token_len(line);
@@ -187,13 +196,13 @@ impl HeadLines {
         Ok(())
     }
 
-    /// The complete line is not a field.
+    /// Ends the complete line, which is not a field.
     pub fn skip(&mut self) {
         self.start = self.section.bytes.len();
         self.count += 1;
     }
 
-    /// Forgets all lines of an interim response. Its bytes still count.
+    /// Discards the lines of an interim response. Its bytes count towards the limit of the head.
     pub fn restart(&mut self) {
         *self = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
     }
@@ -208,15 +217,15 @@ impl HeadLines {
 
     /// The rule that the end of the input breaks.
     pub fn end(&self) -> LineError {
-        if self.size == 0 { LineError::Nothing } else { LineError::Incomplete }
+        if self.size == 0 { LineError::Empty } else { LineError::Incomplete }
     }
 
-    /// The current line.
+    /// The position of the current line.
     pub fn position(&self) -> Position {
         Position::new(self.count + 1, self.line())
     }
 
-    /// The line of a field, by its number.
+    /// The position of a field, by its index.
     pub fn position_of(&self, field: usize) -> Position {
         let FieldLine { start, end, .. } = self.section.lines[field];
         let others = self.count - self.section.lines.len();
@@ -237,17 +246,17 @@ impl FieldSection {
         self.lines.is_empty()
     }
 
-    /// The values of all lines with this name. `name` as for `fields::is_name`.
+    /// The values of all fields of this name, in order. `name` as for `fields::is_name`.
     pub fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> + Clone {
         self.iter().filter(move |field| is_name(field.name, name)).map(|field| field.value)
     }
 
-    /// The value of the first line with this name.
+    /// The value of the first field of this name.
     pub fn value(&self, name: &'static str) -> Option<&[u8]> {
         self.values(name).next()
     }
 
-    /// The number and the value of the only line with this name. Errors: the number of a second one.
+    /// The index and the value of the only field of this name. Errors: the index of a second one.
     pub fn single(&self, name: &'static str) -> Result<Option<(usize, &[u8])>, usize> {
         let mut named = self.iter().enumerate().filter(|(_, field)| is_name(field.name, name));
         let first = named.next();
@@ -257,8 +266,8 @@ impl FieldSection {
         }
     }
 
-    /// The framing that these fields announce. A length may have zeros in front, as programs print it with a fixed
-    /// width: unlike that of a request, no other reader sees it.
+    /// The framing that these fields announce. A length may have leading zeros, which programs print with a fixed
+    /// width. They are an error in a request, where another parser could read an octal number.
     pub fn framing(&self, version: Version) -> Result<Framing, FramingError> {
         let lengths = self.values("content-length").map(without_zeros);
         framing::of(version, lengths, self.values("transfer-encoding"))
@@ -269,13 +278,13 @@ impl FieldSection {
         self.values("connection").flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
     }
 
-    /// Keeps the fields that satisfy `keeps`.
+    /// Keeps the fields for which `keeps` is true.
     pub fn retain(&mut self, keeps: impl Fn(Field) -> bool) {
         let bytes = &self.bytes;
         self.lines.retain(|line| keeps(line.field(bytes)));
     }
 
-    /// Removes the fields that are for this hop.
+    /// Removes `HOP_BY_HOP`.
     pub fn remove_hop_by_hop(&mut self) {
         self.retain(|field| !HOP_BY_HOP.iter().any(|name| is_name(field.name, name)));
     }
@@ -293,7 +302,7 @@ impl FieldLine {
     }
 }
 
-/// `HTTP/1.1 200 OK`: the version and the status code.
+/// Parses `HTTP/1.1 200 OK` (RFC 9112 §4).
 pub fn status_line(line: &[u8]) -> Result<(Version, u16), LineError> {
     let (version, rest) = line.split_at_checked(b"HTTP/1.1 ".len()).ok_or(LineError::StatusLine)?;
     let version = match version {
@@ -304,7 +313,7 @@ pub fn status_line(line: &[u8]) -> Result<(Version, u16), LineError> {
     Ok((version, status_code(rest)?))
 }
 
-/// `200` or `200 OK`. The reason has no meaning.
+/// Parses `200` or `200 OK`. The reason phrase is ignored.
 pub fn status_code(value: &[u8]) -> Result<u16, LineError> {
     let (code, rest) = value.split_at_checked(3).ok_or(LineError::Status)?;
     match digits(code) {
@@ -328,7 +337,7 @@ impl Position {
         Position { line, text: text[..text.len().min(QUOTED)].into() }
     }
 
-    /// `line 2: not a field: ...: "Hello\x00"`, on one line whatever the line has.
+    /// `line 2: not a field: ...: "Hello\x00"`, always on one line.
     pub fn describe(&self, reason: &str, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "line {}: {reason}", self.line)?;
         match &*self.text {
@@ -339,10 +348,10 @@ impl Position {
 }
 
 impl LineError {
-    /// With its position, as an administrator reads it in the log.
+    /// Writes the error with its position, for the log.
     pub fn describe(self, position: &Position, out: &mut fmt::Formatter) -> fmt::Result {
         let reason = match self {
-            LineError::Nothing => return out.write_str("it ended without writing anything"),
+            LineError::Empty => return out.write_str("it ended without writing anything"),
             LineError::Framing(error) => return write!(out, "in its head: {error}"),
             LineError::Incomplete => "it ended before the empty line that ends its head",
             LineError::Malformed => {

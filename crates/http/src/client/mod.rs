@@ -12,31 +12,32 @@ use crate::framing::Framing;
 use crate::head::{Persistence, Version};
 use crate::status::Status;
 
-/// The head of a final response. Its fields are those for the client: no hop-by-hop field is among them.
+/// The head of a final response. `fields` has no hop-by-hop fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub status: Status,
-    /// `None`: the body ends where the connection does.
+    /// `None`: the body ends with the connection.
     pub framing: Framing,
-    /// Whether the connection can have another request after this response (RFC 9112 §9.3).
+    /// Whether the connection stays open after this response (RFC 9112 §9.3).
     pub persistence: Persistence,
     pub fields: FieldSection,
 }
 
-/// Reads the head of one response. Each step returns the parser, so that nothing can be read behind the head.
+/// Parses one head. `receive` consumes the parser, so that no input can follow the end.
 #[derive(Debug)]
 pub struct Parser {
     lines: HeadLines,
     status_line: Option<(Version, u16)>,
-    /// An interim response that announces content makes it uncertain where the next response begins.
+    /// `Close` after an interim response that announces content: the server may send it, and interim responses have
+    /// none.
     persistence: Persistence,
 }
 
 #[derive(Debug)]
 pub enum Step {
-    /// All input is used up, and more will come.
+    /// The input is consumed and the head is not complete.
     More(Parser),
-    /// So many bytes of the last input belong to the head. The body follows.
+    /// The head and the number of consumed bytes of the last input. The body follows.
     Head(Head, usize),
     Rejected(ResponseError),
 }
@@ -54,7 +55,7 @@ impl Parser {
 
     pub fn receive(mut self, input: &[u8]) -> Step {
         let mut rest = input;
-        // Every turn uses up at least one byte.
+        // Bounded: each pass takes at least a byte.
         loop {
             let result = match self.lines.read(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
@@ -77,7 +78,7 @@ impl Parser {
         }
     }
 
-    /// The connection ends within the head.
+    /// The error of a connection that ends inside the head.
     pub fn end(self) -> ResponseError {
         ResponseError { cause: self.lines.end(), position: self.lines.position() }
     }
@@ -91,7 +92,7 @@ impl Parser {
         Ok(())
     }
 
-    /// 101 is final: another protocol follows it.
+    /// After 101 the connection has another protocol (RFC 9110 §15.2.2).
     fn is_interim(&self) -> bool {
         matches!(self.status_line, Some((_, 100 | 102..=199)))
     }

@@ -38,7 +38,7 @@ fn reads_the_final_response() {
             "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\nA: b\r\n\r\n",
             "204 None KeepAlive [A] 62",
         ),
-        // The content of an interim response would be read as the final one.
+        // Content of an interim response would be taken for the final response.
         ("HTTP/1.1 103 A\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No\r\n\r\n", "204 None Close [] 56"),
         (
             "HTTP/1.1 100 A\r\nTransfer-Encoding: x\r\n\r\nHTTP/1.1 103 B\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
@@ -51,7 +51,7 @@ fn reads_the_final_response() {
 }
 
 #[test]
-fn rejects_what_is_no_response() {
+fn rejects_malformed_responses() {
     let status_line = "malformed status line: write \"HTTP/1.1 200 OK\", or \"Status: 200 OK\"";
     for (input, expected) in [
         ("A: b\r\n\r\n", format!("line 1: {status_line}: \"A: b\"")),
@@ -70,10 +70,10 @@ fn rejects_what_is_no_response() {
         assert_eq!(read([input.as_bytes()]), expected, "{input:?}");
     }
     let incomplete = Parser::new(Limits::default()).end();
-    assert_eq!(incomplete.cause, LineError::Nothing);
+    assert_eq!(incomplete.cause, LineError::Empty);
 }
 
-/// Parts of heads, good and bad ones.
+/// Valid and invalid heads.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let part = prop::sample::select(vec![
         "HTTP/1.1 200 OK\r\n",

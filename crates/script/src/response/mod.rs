@@ -1,5 +1,5 @@
-//! The head of a script's response (RFC 3875 §6), received in parts of any size: fields and an empty line, or an HTTP
-//! response head with its status line, as `nph-` scripts write it. Knows nothing of the body.
+//! Parses the head of a CGI response (RFC 3875 §6), received in parts of any size: fields and an empty line, with a
+//! status line before them if the script writes one. Knows nothing of the body.
 
 use std::fmt;
 
@@ -13,31 +13,30 @@ use taipan_http::status::Status;
 
 pub use taipan_http::client::lines::Limits;
 
-/// The head of a response. Its fields are those for the client: neither `Status` nor a hop-by-hop field is among them.
+/// A response head. `fields` has neither `Status` nor hop-by-hop fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub kind: Kind,
     pub status: Status,
-    /// `None`: the body ends where the output does. A body that is `Chunked` has that coding in it.
+    /// `None`: the body ends with the output. `Chunked`: the output has the chunked coding.
     pub framing: Framing,
     pub fields: FieldSection,
 }
 
-/// RFC 3875 §6.2.
+/// The type of a CGI response (RFC 3875 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// It goes to the client, with the body that follows it.
+    /// A response for the client.
     Document,
-    /// As `Document`; `Location` redirects the client, with the status 302 if the script has given none. RFC 3875
-    /// §6.2.2 forbids other fields beside a path. With other fields it is a client redirect, because a cookie that
-    /// is set there must reach the client.
+    /// A response for the client with `Location`, and with status 302 unless the script sets one. This includes a
+    /// `Location` of a local path with other fields, which RFC 3875 §6.2.2 forbids: a cookie must reach the client.
     Redirect,
-    /// The server answers as if the request were a GET of `Location`, a path and perhaps a query. The head has no
-    /// other field.
+    /// The server responds as to a GET request of `Location`, a path with an optional query. The head has no other
+    /// field.
     LocalRedirect,
 }
 
-/// Reads one head. Each step returns the parser, so that nothing can be read behind the head.
+/// Parses one head. `receive` consumes the parser, so that no input can follow the end.
 #[derive(Debug)]
 pub struct Parser {
     lines: HeadLines,
@@ -46,14 +45,14 @@ pub struct Parser {
 
 #[derive(Debug)]
 pub enum Step {
-    /// All input is used up, and more will come.
+    /// The input is consumed and the head is not complete.
     More(Parser),
-    /// So many bytes of the last input belong to the head. The body follows.
+    /// The head and the number of consumed bytes of the last input. The body follows.
     Head(Head, usize),
     Rejected(ResponseError),
 }
 
-/// A broken rule, in the words in which an administrator finds it in the log.
+/// A broken rule and its position. `Display` writes it for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseError {
     pub cause: Cause,
@@ -64,9 +63,9 @@ pub struct ResponseError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
     Line(LineError),
-    /// The empty line comes first.
+    /// The first line is empty.
     NoField,
-    /// `Location` is empty, or a path of this server that no request can have.
+    /// `Location` is empty, or a path with characters that no request target has.
     Location,
 }
 
@@ -76,7 +75,7 @@ impl From<LineError> for Cause {
     }
 }
 
-/// A broken rule, and the number of the field that breaks it if it is a single one.
+/// A broken rule, and the index of the field that breaks it, if it is one field.
 type Fault = (Cause, Option<usize>);
 
 impl Parser {
@@ -86,7 +85,7 @@ impl Parser {
 
     pub fn receive(mut self, input: &[u8]) -> Step {
         let mut rest = input;
-        // Every turn uses up at least one byte.
+        // Bounded: each pass takes at least a byte.
         loop {
             let result = match self.lines.read(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
@@ -108,12 +107,12 @@ impl Parser {
         }
     }
 
-    /// The output ends within the head.
+    /// The error of an output that ends inside the head.
     pub fn end(self) -> ResponseError {
         ResponseError { cause: self.lines.end().into(), position: self.lines.position() }
     }
 
-    /// A script sends no interim response.
+    /// A CGI response has no interim status.
     fn line(&mut self) -> Result<(), LineError> {
         let line = self.lines.line();
         if !(self.lines.is_first() && line.starts_with(b"HTTP/")) {
@@ -175,13 +174,14 @@ impl Parser {
     }
 }
 
-/// A path of this server (RFC 3875 §6.3.2). `//host` is another server, and a fragment is for the client.
+/// Whether `location` is a path of this server (RFC 3875 §6.3.2). `//host` is on another server, and only a client
+/// can use a fragment.
 fn is_local(location: &[u8]) -> bool {
     location.starts_with(b"/") && !location.starts_with(b"//") && !location.contains(&b'#')
 }
 
-/// The variables that a FastCGI authorizer adds to the environment of the request that it lets pass: the fields
-/// `Variable-NAME` (FastCGI §6.3). None of them is for the client.
+/// The fields `Variable-NAME` of a FastCGI authorizer, without the prefix (FastCGI §6.3): variables for the
+/// environment of the request.
 pub fn variables(fields: &FieldSection) -> impl Iterator<Item = Field<'_>> {
     const PREFIX: &[u8] = b"variable-";
     fields.iter().filter_map(|field| {
@@ -191,13 +191,13 @@ pub fn variables(fields: &FieldSection) -> impl Iterator<Item = Field<'_>> {
     })
 }
 
-/// `line 2: not a field: ...: "Hello\x00"`, on one line whatever the script wrote.
+/// `line 2: not a field: ...: "Hello\x00"`, always on one line.
 impl fmt::Display for ResponseError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let reason = match self.cause {
             Cause::Line(error) => return error.describe(&self.position, out),
             Cause::NoField => "its head has no field: write Content-Type, Status or Location first",
-            Cause::Location => "Location is neither a URL nor a path that can be asked for",
+            Cause::Location => "Location is neither a URL nor a valid path",
         };
         self.position.describe(reason, out)
     }

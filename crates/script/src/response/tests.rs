@@ -1,4 +1,4 @@
-//! Heads as scripts write them, and what is read from them.
+//! Tables of heads and their results.
 
 use proptest::prelude::*;
 use taipan_http::framing::FramingError;
@@ -7,10 +7,10 @@ use super::*;
 
 const SMALL: Limits = Limits { head: 80, line: 30, fields: 4 };
 
-/// A head in one line and what is left of the input, or the error.
+/// The head as text with its length, or the error.
 type Outcome = Result<(String, usize), Option<ResponseError>>;
 
-/// Hands in one piece after the other. `Err(None)`: more must come.
+/// Parses a head that arrives in these parts. `Err(None)`: the head is not complete.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Outcome {
     let (mut parser, mut used) = (Parser::new(limits), 0);
     for piece in pieces {
@@ -44,7 +44,7 @@ fn summary(head: &Head) -> String {
 fn check(head: &str, expected: &str) {
     let (found, used) = read([head.as_bytes()], Limits::default()).expect("a head");
     assert_eq!((found.as_str(), used), (expected, head.len()), "{head:?}");
-    // The same with the other ends of lines, and with a body behind it.
+    // With the other line ending, and with a body.
     let other = if head.contains('\r') { head.replace('\r', "") } else { head.replace('\n', "\r\n") };
     let len = other.len();
     let other = other + "body\n\n";
@@ -59,7 +59,7 @@ fn reject(head: &str, cause: impl Into<Cause>) {
 }
 
 #[test]
-fn documents() {
+fn parses_documents() {
     check("Content-Type: text/plain\n\n", "200 None [Content-Type=text/plain]");
     check("content-type:text/plain\n\n", "200 None [content-type=text/plain]");
     check("X: 1\r\nStatus: 404 Not Found\r\nY:\r\n\r\n", "404 None [X=1, Y=]");
@@ -73,7 +73,7 @@ fn documents() {
 }
 
 #[test]
-fn what_is_between_server_and_client_does_not_pass() {
+fn removes_fields_of_the_hop() {
     check(
         "Connection: close, X\nKeep-Alive: 1\nProxy-Connection: a\nTE: b\nTrailer: c\nUpgrade: d\nX: y\n\n",
         "200 None [X=y]",
@@ -81,7 +81,7 @@ fn what_is_between_server_and_client_does_not_pass() {
 }
 
 #[test]
-fn redirects() {
+fn parses_redirects() {
     check("Location: http://b.example/x\n\n", "redirect 302 None [Location=http://b.example/x]");
     check("Location: http://b.example/\nX: y\n\n", "redirect 302 None [Location=http://b.example/, X=y]");
     check("Location: x:y\nStatus: 301 Moved\n\n", "redirect 301 None [Location=x:y]");
@@ -96,14 +96,14 @@ fn redirects() {
 }
 
 #[test]
-fn whole_replies() {
+fn parses_status_lines() {
     check("HTTP/1.1 200 OK\r\n\r\n", "200 None []");
     check("HTTP/1.0 404 \r\nX: y\r\n\r\n", "404 None [X=y]");
     check("HTTP/1.1 200\nContent-Length: 1\n\n", "200 Sized(1) []");
 }
 
 #[test]
-fn what_is_no_head() {
+fn rejects_malformed_lines() {
     reject("\n", Cause::NoField);
     reject("\r\nHello", Cause::NoField);
     reject("Hello\n", LineError::Malformed);
@@ -124,7 +124,7 @@ fn what_is_no_head() {
 }
 
 #[test]
-fn what_makes_no_sense() {
+fn rejects_malformed_and_repeated_values() {
     for status in ["", "20", "OK", "2000", "20x", "+20", "200OK", "0200 OK", "-20 x"] {
         reject(&format!("Status: {status}\n\n"), LineError::Status);
     }
@@ -155,7 +155,7 @@ fn what_makes_no_sense() {
 }
 
 #[test]
-fn limits_hold_to_the_byte() {
+fn rejects_one_byte_over_a_limit() {
     let line = |len: usize| format!("X: {}\n\n", "y".repeat(len - 3));
     let check = |head: String, expected: Option<LineError>| {
         let found = read([head.as_bytes()], SMALL);
@@ -178,14 +178,14 @@ fn distinguishes_an_incomplete_head_from_no_output() {
         let Step::More(parser) = Parser::new(SMALL).receive(start.as_bytes()) else { panic!("{start:?}") };
         assert_eq!(parser.end().cause, Cause::Line(expected), "{start:?}");
     };
-    check("", LineError::Nothing);
+    check("", LineError::Empty);
     check("X", LineError::Incomplete);
     check("X: y\n", LineError::Incomplete);
     check("X: y\r\n\r", LineError::Incomplete);
 }
 
 #[test]
-fn an_administrator_reads_what_is_wrong_and_where() {
+fn errors_name_the_line_and_the_rule() {
     let check = |head: &str, expected: &str| {
         let Err(Some(error)) = read([head.as_bytes()], Limits::default()) else { panic!("{head:?}") };
         assert_eq!(error.to_string(), expected);
@@ -210,7 +210,7 @@ fn an_administrator_reads_what_is_wrong_and_where() {
 }
 
 #[test]
-fn variables_of_an_authorizer() {
+fn finds_the_variables_of_an_authorizer() {
     let Step::Head(head, _) =
         Parser::new(SMALL).receive(b"Status: 200\nVariable-A: b\nvariable-C_D: e\nVariable-: x\n\n")
     else {
@@ -221,7 +221,7 @@ fn variables_of_an_authorizer() {
     assert_eq!(head.fields.value("variable-a"), Some(&b"b"[..]));
 }
 
-/// Pieces that make heads, good and bad ones.
+/// Valid and invalid heads.
 fn head() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "Content-Type: a/b\n",
@@ -248,7 +248,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn cutting_changes_nothing(head in head(), at in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
+    fn the_result_does_not_depend_on_the_cuts(head in head(), at in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
         for limits in [SMALL, Limits::default()] {
             let whole = read([&*head], limits);
             prop_assert_eq!(&read(crate::cut(&head, &at), limits), &whole);
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_read_or_refused(head: Vec<u8>) {
+    fn the_result_of_noise_does_not_depend_on_the_cuts(head: Vec<u8>) {
         prop_assert_eq!(read([&*head], SMALL), read(head.chunks(1), SMALL));
     }
 }
