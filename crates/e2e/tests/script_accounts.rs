@@ -354,7 +354,7 @@ fn a_start_without_the_needed_capabilities_fails_and_names_them() {
     let output = output_of(&mut withheld);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("takes CAP_SETUID, CAP_SETGID and CAP_KILL"), "{stderr}");
+    assert!(stderr.contains("needs CAP_SETUID, CAP_SETGID and CAP_KILL"), "{stderr}");
 }
 
 #[test]

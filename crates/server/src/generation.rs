@@ -1,6 +1,6 @@
-//! The serving process: workers, the log thread, and a main thread that does what the master orders. Each
-//! configuration has a process of its own, which begins with what the master gives it and never asks for
-//! more: no privilege, no configuration, no address.
+//! The serving process, called a generation: workers, the log thread, and a main thread that carries out the master's
+//! commands. Each configuration has a process of its own. It inherits everything from the master, and needs no privilege,
+//! configuration or address later.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -18,92 +18,75 @@ use tokio::sync::oneshot;
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
 use crate::ipc::{Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, Received};
-use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
 use crate::supervisor::{self, RestartLimit};
-use crate::worker::{self, Start, WorkerCommand};
+use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
 use crate::{connection, sys};
 
-/// How long a worker that is told to stop may take to write its last log lines.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a worker may take to answer a question.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of each worker's heap that stay with it: a piece of an answer of a script is a few times 64 KiB.
+/// How long stopped workers may take to write their last log lines.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a worker may take to respond to a command.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Unused bytes that each worker's heap keeps: the buffers of a script's response are a few times 64 KiB.
 const KEPT_HEAP: i32 = 1024 * 1024;
-/// As a shell says of a program that SIGINT ended.
+/// The exit code that a shell reports for a program that SIGINT ended.
 pub const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
 
-/// What a serving process begins with.
+/// What a serving process inherits from the master.
 pub struct Beginning {
     pub site: Site,
-    /// That of `taipan DIR`: the user that serves may have no way to it.
+    /// The open folder of `taipan DIR`, which the serving user may be unable to reach by its path.
     pub folder: Option<Root>,
-    /// Of each worker.
-    pub sockets: Vec<Vec<Socket>>,
+    pub workers: Vec<WorkerSockets>,
     pub sinks: Vec<OpenSink>,
-    /// `None`: it stays who it is.
+    /// `None`: the process keeps its user.
     pub identity: Option<Identity>,
     pub master: Channel,
-    /// Where the connections of an earlier process come from.
+    /// The connections of the predecessor arrive here.
     pub predecessor: Option<Channel>,
-    /// To what starts scripts, of each worker; none where there are no scripts.
-    pub spawners: Vec<Channel>,
-    /// To the pools of applications, of each worker.
-    pub pools: Vec<Vec<Channel>>,
-    /// What scripts have to do without, and why.
-    pub complaint: Option<String>,
+    /// A warning for the log: what scripts have to do without, and why.
+    pub warning: Option<String>,
 }
 
-/// Serves until it is told to end, and gives the exit code. To be called while there is one thread only.
+/// Serves until the master ends the process, and returns the exit code. The process must have one thread.
 pub fn run(beginning: Beginning) -> u8 {
     let master = beginning.master.try_clone();
     match begin(beginning) {
-        Ok(workers) => workers.run(),
+        Ok(main) => main.run(),
         Err(lines) => {
-            // A master that is gone need not be told.
+            // The master may have ended.
             _ = master.and_then(|master| master.send(&GenerationEvent::Failed(lines)));
             FAILED
         }
     }
 }
 
-/// Gives up what is not needed, and starts everybody.
-fn begin(beginning: Beginning) -> Result<Workers, Vec<String>> {
+/// Gives up privileges and starts the threads.
+fn begin(beginning: Beginning) -> Result<MainThread, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning {
-        mut site,
-        folder,
-        sockets,
-        sinks,
-        identity,
-        master,
-        predecessor,
-        spawners,
-        pools,
-        complaint,
-    } = beginning;
-    // What scripts may have is shared out among so many.
-    site.workers = NonZeroUsize::new(sockets.len());
+    let Beginning { mut site, folder, workers, sinks, identity, master, predecessor, warning } = beginning;
+    // The limits of scripts are shared by the workers.
+    site.workers = NonZeroUsize::new(workers.len());
     if let Some(folder) = site.chroot.clone() {
         privilege::chroot(&folder).map_err(line)?;
         site.enter(&folder);
     }
     identity.map_or(Ok(()), |identity| identity.assume()).map_err(line)?;
-    // Scripts may be the same user, and might trace it or read its memory. What the master has been set to is not
-    // what the kernel has made of it when the user was changed (fs.suid_dumpable).
+    // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute to
+    // fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|e| line(format!("cannot be closed to other processes: {e}")))?;
+        .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
     let roots = OpenRoots::with(&site, folder);
     let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
     if !problems.is_empty() {
         return Err(problems);
     }
-    // Nearly all that can go wrong has not, and afterwards this cannot be done.
-    for socket in sockets.iter().flatten() {
+    // As late as possible, because a failure after this loses clients; the sandbox forbids it later.
+    for socket in workers.iter().flat_map(|worker| &worker.listeners) {
         socket.open().map_err(|e| line(format!("cannot listen: {e}")))?;
     }
     let active = sandbox::apply(&confinement(&site, &roots), demand(site.sandbox)).map_err(line)?;
@@ -111,36 +94,19 @@ fn begin(beginning: Beginning) -> Result<Workers, Vec<String>> {
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
-    complaint.iter().for_each(|what| log::warn(format_args!("{what}")));
+    warning.iter().for_each(|what| log::warn(format_args!("{what}")));
     for root in roots.silent() {
         let root = root.display();
-        log::warn(format_args!("the root {root} does not answer; it is tried again when it is asked for"));
+        log::warn(format_args!("the root {root} does not respond; the next request tries again"));
     }
     log_panics();
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
-    let (tell, told) = unbounded_channel();
-    let mut workers = Workers {
-        workers: Vec::new(),
-        tell,
-        told,
-        master,
-        predecessor,
-        successor: None,
-        site,
-        roots,
-        began: Instant::now(),
-        phase: Phase::Starting,
-        restart_limit: RestartLimit::of_servers(),
-    };
-    let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
-    for sockets in sockets {
-        let pools = pools.next().unwrap_or_default();
-        workers
-            .spawn(sockets, spawners.next(), pools)
-            .map_err(|e| line(format!("cannot start a worker: {e}")))?;
+    let mut main = MainThread::new(master, predecessor, site, roots);
+    for sockets in workers {
+        main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
-    Ok(workers)
+    Ok(main)
 }
 
 fn demand(sandbox: Sandbox) -> Demand {
@@ -155,7 +121,7 @@ fn demand(sandbox: Sandbox) -> Demand {
 fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
     let leads_out = routes().any(|r| matches!(r.files.symlinks, Symlinks::Follow | Symlinks::Owner));
-    // Of a root that does not answer, the folder that it is in does.
+    // A root that hangs cannot be opened for the rule, but its parent can.
     let silent: Vec<&Path> = roots.silent().collect();
     let reach = |root: &'a Path| if silent.contains(&root) { root.parent().unwrap_or(root) } else { root };
     let reads = match leads_out {
@@ -164,20 +130,21 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     };
     let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
     let mut sinks = own.chain(&site.log.access).map(|log| &log.sink).chain([&site.log.error]);
-    // A log daemon that was restarted is connected to anew.
+    // The log thread reconnects to a restarted log daemon.
     let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
     let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
     Confinement { reads, open: roots.given(), connects, pipes }
 }
 
-/// The workers of a process.
-struct Workers {
+/// The main thread of a serving process.
+struct MainThread {
     workers: Vec<WorkerHandle>,
-    tell: UnboundedSender<(usize, WorkerEvent)>,
-    told: UnboundedReceiver<(usize, WorkerEvent)>,
+    /// Workers send their events here.
+    events: UnboundedReceiver<(usize, WorkerEvent)>,
+    event_sender: UnboundedSender<(usize, WorkerEvent)>,
     master: Channel,
     predecessor: Option<Channel>,
-    /// Where connections go, when another process serves.
+    /// Receives this process's connections when another process serves.
     successor: Option<AsyncFd<Channel>>,
     site: Site,
     roots: OpenRoots,
@@ -188,19 +155,17 @@ struct Workers {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Not all workers serve yet. One that fails ends the process: what has never been served is refused.
+    /// Not all workers serve yet. A worker that fails ends the process, and the configuration is rejected.
     Starting,
     Serving,
-    /// No worker is started any more.
+    /// Failed workers are no longer replaced.
     Leaving,
 }
 
 struct WorkerHandle {
     commands: UnboundedSender<WorkerCommand>,
-    /// For whoever takes its place.
-    sockets: Vec<Socket>,
-    spawner: Option<Channel>,
-    pools: Vec<Channel>,
+    /// For the worker's replacement.
+    sockets: WorkerSockets,
     state: State,
 }
 
@@ -208,16 +173,15 @@ struct WorkerHandle {
 enum State {
     Starting,
     Serving,
-    /// It has failed; another one takes its place then.
+    /// The worker has failed and is replaced at this time.
     Failed(tokio::time::Instant),
     Gone,
 }
 
-/// What a worker says.
 enum WorkerEvent {
     Serving,
     Left,
-    /// It panicked, or cannot go on.
+    /// The worker panicked, or cannot continue.
     Failed(String),
 }
 
@@ -230,41 +194,48 @@ impl WorkerHandle {
     }
 }
 
-impl Workers {
-    fn spawn(
-        &mut self,
-        sockets: Vec<Socket>,
-        spawner: Option<Channel>,
-        pools: Vec<Channel>,
-    ) -> io::Result<()> {
-        let number = self.workers.len();
-        let commands = self.start_worker(number, &sockets, spawner.as_ref(), &pools)?;
-        self.workers.push(WorkerHandle { commands, sockets, spawner, pools, state: State::Starting });
+impl MainThread {
+    fn new(master: Channel, predecessor: Option<Channel>, site: Site, roots: OpenRoots) -> MainThread {
+        let (event_sender, events) = unbounded_channel();
+        MainThread {
+            workers: Vec::new(),
+            events,
+            event_sender,
+            master,
+            predecessor,
+            successor: None,
+            site,
+            roots,
+            began: Instant::now(),
+            phase: Phase::Starting,
+            restart_limit: RestartLimit::of_servers(),
+        }
+    }
+
+    fn spawn(&mut self, sockets: WorkerSockets) -> io::Result<()> {
+        let commands = self.start_worker(self.workers.len(), &sockets)?;
+        self.workers.push(WorkerHandle { commands, sockets, state: State::Starting });
         Ok(())
     }
 
     fn start_worker(
         &self,
         number: usize,
-        sockets: &[Socket],
-        spawner: Option<&Channel>,
-        pools: &[Channel],
+        sockets: &WorkerSockets,
     ) -> io::Result<UnboundedSender<WorkerCommand>> {
-        let spawner = spawner.map(Channel::try_clone).transpose()?;
-        let pools = pools.iter().map(Channel::try_clone).collect::<io::Result<Vec<_>>>()?;
-        let sockets = sockets.iter().map(Socket::try_clone).collect::<io::Result<Vec<_>>>()?;
         let (commands, receiver) = unbounded_channel();
-        let start = Start { site: self.site.clone(), sockets, roots: self.roots.clone(), spawner, pools };
-        let tell = self.tell.clone();
+        let start =
+            Start { site: self.site.clone(), roots: self.roots.clone(), sockets: sockets.try_clone()? };
+        let events = self.event_sender.clone();
         let work = move || {
-            let serving = || _ = tell.send((number, WorkerEvent::Serving));
-            let ended = catch_unwind(AssertUnwindSafe(|| worker::run(start, receiver, serving)));
-            let told = match ended {
+            let on_serving = || _ = events.send((number, WorkerEvent::Serving));
+            let ended = catch_unwind(AssertUnwindSafe(|| worker::run(start, receiver, on_serving)));
+            let event = match ended {
                 Ok(Ok(())) => WorkerEvent::Left,
                 Ok(Err(error)) => WorkerEvent::Failed(error.to_string()),
                 Err(_) => WorkerEvent::Failed("it panicked".to_owned()),
             };
-            _ = tell.send((number, told));
+            _ = events.send((number, event));
         };
         std::thread::Builder::new().name(format!("worker {number}")).spawn(work)?;
         Ok(commands)
@@ -275,7 +246,7 @@ impl Workers {
         let code = runtime.and_then(|runtime| runtime.block_on(self.work()));
         log::flush();
         code.unwrap_or_else(|error| {
-            _ = self.master.send(&GenerationEvent::Failed(vec![format!("cannot go on: {error}")]));
+            _ = self.master.send(&GenerationEvent::Failed(vec![format!("cannot continue: {error}")]));
             FAILED
         })
     }
@@ -283,7 +254,7 @@ impl Workers {
     async fn work(&mut self) -> io::Result<u8> {
         let master = sys::watch(self.master.try_clone()?, Interest::READABLE)?;
         let mut predecessor =
-            self.predecessor.take().map(|a| sys::watch(a, Interest::READABLE)).transpose()?;
+            self.predecessor.take().map(|p| sys::watch(p, Interest::READABLE)).transpose()?;
         let mut stopped = None;
         let mut next = 0;
         loop {
@@ -291,75 +262,75 @@ impl Workers {
             tokio::select! {
                 command = receive::<MasterCommand>(Some(&master)) => match command? {
                     Received::Message(MasterCommand::Stop) => {
-                        self.start_no_more();
+                        self.end_replacing();
                         self.send_to_all(|| WorkerCommand::Stop);
-                        stopped = Some(tokio::time::Instant::now() + STOP_PATIENCE);
+                        stopped = Some(tokio::time::Instant::now() + STOP_TIMEOUT);
                     }
                     Received::Message(command) => self.on_command(command),
-                    // Without its master nobody could tell it to end.
+                    // The master has ended, and nothing else could end this process.
                     Received::End => return Ok(FAILED),
                 },
-                connection = receive::<InheritedConnection>(predecessor.as_ref()), if predecessor.is_some() => match connection {
-                    Ok(Received::Message(connection)) => {
-                        next = self.serving_after(next);
-                        self.place(connection, next).await;
-                    }
-                    Ok(Received::End) | Err(_) => predecessor = None,
-                },
-                Some((number, told)) = self.told.recv() => {
-                    match told {
-                        WorkerEvent::Serving => self.serving(number)?,
-                        WorkerEvent::Left => self.workers[number].state = State::Gone,
-                        WorkerEvent::Failed(why) => self.failed(number, &why)?,
+                received = receive::<InheritedConnection>(predecessor.as_ref()), if predecessor.is_some() => {
+                    match received {
+                        Ok(Received::Message(connection)) => {
+                            next = self.next_serving(next);
+                            self.place(connection, next).await;
+                        }
+                        Ok(Received::End) | Err(_) => predecessor = None,
                     }
                 }
+                Some((number, event)) = self.events.recv() => match event {
+                    WorkerEvent::Serving => self.on_serving(number)?,
+                    WorkerEvent::Left => self.workers[number].state = State::Gone,
+                    WorkerEvent::Failed(why) => self.on_failure(number, &why)?,
+                },
                 () = until(restart) => self.restart()?,
                 () = until(stopped) => return Ok(INTERRUPTED),
             }
-            let everybody_left = self.workers.iter().all(|m| m.state == State::Gone);
-            // Earlier processes may not have heard yet that there is another one to send connections to.
-            let is_needed = self.successor.is_some() && predecessor.is_some();
-            if everybody_left && !is_needed {
+            let all_gone = self.workers.iter().all(|worker| worker.state == State::Gone);
+            // The predecessor may still send connections here, which this process passes on to its successor.
+            let must_pass_on = self.successor.is_some() && predecessor.is_some();
+            if all_gone && !must_pass_on {
                 return Ok(if stopped.is_some() { INTERRUPTED } else { 0 });
             }
         }
     }
 
-    /// Gives a connection of an earlier process to a worker, or to whoever serves from now on.
+    /// Gives an inherited connection to a worker, or to the successor.
     async fn place(&self, connection: InheritedConnection, worker: usize) {
         let Some(successor) = &self.successor else {
             _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection));
             return;
         };
-        // A successor that has ended takes nobody any more.
+        // If the successor has ended, the connection is closed.
         _ = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
     }
 
-    /// The next worker in turn, of those that serve.
-    fn serving_after(&self, last: usize) -> usize {
+    /// The next serving worker, round robin.
+    fn next_serving(&self, last: usize) -> usize {
         let count = self.workers.len();
         let mut others = (1..=count).map(|step| (last + step) % count);
         others.find(|at| self.workers[*at].state == State::Serving).unwrap_or(last)
     }
 
-    fn serving(&mut self, number: usize) -> io::Result<()> {
+    fn on_serving(&mut self, number: usize) -> io::Result<()> {
         self.workers[number].state = State::Serving;
-        if self.phase != Phase::Starting || self.workers.iter().any(|m| m.state == State::Starting) {
+        if self.phase != Phase::Starting || self.workers.iter().any(|w| w.state == State::Starting) {
             return Ok(());
         }
         self.phase = Phase::Serving;
         self.master.send(&GenerationEvent::Ready)
     }
 
-    /// A worker that panics outside of a connection, or cannot go on, is replaced, however often: its
-    /// connections are lost, but not those of the others. Errors: nothing has been served yet.
-    fn failed(&mut self, number: usize, why: &str) -> io::Result<()> {
+    /// A worker has panicked outside of a connection, or cannot continue. Its connections are lost, those of other workers
+    /// are not. Errors: the process has not served yet.
+    fn on_failure(&mut self, number: usize, why: &str) -> io::Result<()> {
         let what = format!("worker {number} has ended: {why}");
         self.workers[number].state = match self.phase {
             Phase::Starting => return Err(io::Error::other(what)),
             Phase::Serving => {
                 let pause = self.restart_limit.count(Instant::now());
-                log::error(format_args!("{what}; another one takes its place {}", supervisor::text(pause)));
+                log::error(format_args!("{what}; it is replaced {}", supervisor::text(pause)));
                 State::Failed(tokio::time::Instant::now() + pause)
             }
             Phase::Leaving => {
@@ -370,26 +341,25 @@ impl Workers {
         Ok(())
     }
 
-    /// Starts workers in the place of those whose time it is.
+    /// Replaces the failed workers whose pause is over.
     fn restart(&mut self) -> io::Result<()> {
         let now = tokio::time::Instant::now();
         for number in 0..self.workers.len() {
-            let WorkerHandle { sockets, spawner, pools, .. } = &self.workers[number];
             if self.workers[number].restart().is_none_or(|at| at > now) {
                 continue;
             }
-            match self.start_worker(number, sockets, spawner.as_ref(), pools) {
+            match self.start_worker(number, &self.workers[number].sockets) {
                 Ok(commands) => {
                     self.workers[number].commands = commands;
                     self.workers[number].state = State::Serving;
                 }
-                Err(error) => self.failed(number, &format!("cannot be started ({error})"))?,
+                Err(error) => self.on_failure(number, &format!("cannot be started ({error})"))?,
             }
         }
         Ok(())
     }
 
-    fn start_no_more(&mut self) {
+    fn end_replacing(&mut self) {
         self.phase = Phase::Leaving;
         for worker in self.workers.iter_mut().filter(|worker| worker.restart().is_some()) {
             worker.state = State::Gone;
@@ -399,105 +369,101 @@ impl Workers {
     fn on_command(&mut self, command: MasterCommand) {
         match command {
             MasterCommand::Leave => {
-                self.close_spares();
+                self.close_sockets();
                 self.successor = None;
                 self.send_to_all(|| WorkerCommand::Leave);
             }
             MasterCommand::HandOver(successor) => {
-                self.close_spares();
+                self.close_sockets();
                 let successor = Channel::from(successor);
-                let answers = self.ask(|closed| match successor.try_clone() {
+                let responses = self.request(|closed| match successor.try_clone() {
                     Ok(successor) => WorkerCommand::HandOver { successor, closed },
                     Err(_) => WorkerCommand::Leave,
                 });
-                // Should that fail, connections go to the workers, which send them on.
+                // Without this watch, inherited connections go to the workers, which pass them on.
                 self.successor = sys::watch(successor, Interest::WRITABLE).ok();
-                self.send_to_master(answers, |_| Some(GenerationEvent::Retired));
+                self.report_to_master(responses, |_| Some(GenerationEvent::Retired));
             }
             MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
-            MasterCommand::Stats { form, to } => self.report(form, to.into()),
+            MasterCommand::Stats { form, to } => self.send_stats(form, to.into()),
             MasterCommand::Ping => self.ping(),
         }
     }
 
     fn send_to_all(&self, command: impl Fn() -> WorkerCommand) {
         for worker in &self.workers {
-            // A worker that has ended needs to be told nothing.
+            // Fails if the worker has ended.
             _ = worker.commands.send(command());
         }
     }
 
-    /// A listener is closed only when nobody has its socket any more, and a script ends with its worker
-    /// only when nobody else has the channel.
-    fn close_spares(&mut self) {
-        self.start_no_more();
-        for worker in &mut self.workers {
-            worker.sockets.clear();
-            worker.spawner = None;
-            worker.pools.clear();
-        }
+    /// Closes the copies for replaced workers: a listener closes only with its last descriptor, and so does the channel of
+    /// a worker's scripts.
+    fn close_sockets(&mut self) {
+        self.end_replacing();
+        self.workers.iter_mut().for_each(|worker| worker.sockets = WorkerSockets::default());
     }
 
-    /// Asks every worker, and writes what they say.
-    fn report(&self, form: Form, to: std::os::unix::net::UnixStream) {
-        let answers = self.ask(WorkerCommand::Count);
+    fn send_stats(&self, form: Form, to: std::os::unix::net::UnixStream) {
+        let responses = self.request(WorkerCommand::Count);
         let uptime = self.began.elapsed();
         tokio::spawn(async move {
             let report = Report {
                 process: std::process::id(),
                 uptime,
                 dropped_lines: log::dropped(),
-                workers: in_time(answers).await,
+                workers: in_time(responses).await,
             };
-            // Whoever has asked is a program on this machine; the text is less than its socket takes.
+            // The text is smaller than the socket's buffer; the client may have closed it.
             _ = io::Write::write_all(&mut &to, report.write(form).as_bytes());
         });
     }
 
     fn ping(&self) {
-        let answers = self.ask(WorkerCommand::Ping);
-        self.send_to_master(answers, |answers| {
-            answers.iter().all(Option::is_some).then_some(GenerationEvent::Alive)
+        let responses = self.request(WorkerCommand::Ping);
+        self.report_to_master(responses, |responses| {
+            responses.iter().all(Option::is_some).then_some(GenerationEvent::Alive)
         });
     }
 
-    /// Sends the news that there are when everybody has answered, or has not in time.
-    fn send_to_master(
+    /// Sends the event that `event` makes of the workers' responses, when all have responded or the time is over.
+    fn report_to_master(
         &self,
-        answers: Vec<oneshot::Receiver<()>>,
-        news: impl FnOnce(Vec<Option<()>>) -> Option<GenerationEvent> + Send + 'static,
+        responses: Vec<oneshot::Receiver<()>>,
+        event: impl FnOnce(Vec<Option<()>>) -> Option<GenerationEvent> + Send + 'static,
     ) {
         let Ok(master) = self.master.try_clone() else { return };
         tokio::spawn(async move {
-            if let Some(news) = news(in_time(answers).await) {
-                // A master that is gone need not be told.
-                _ = master.send(&news);
+            if let Some(event) = event(in_time(responses).await) {
+                // The master may have ended.
+                _ = master.send(&event);
             }
         });
     }
 
-    fn ask<T>(&self, command: impl Fn(oneshot::Sender<T>) -> WorkerCommand) -> Vec<oneshot::Receiver<T>> {
-        let ask = |worker: &WorkerHandle| {
-            let (answer, answered) = oneshot::channel();
-            _ = worker.commands.send(command(answer));
-            answered
+    /// Sends a command with a place for the response to every worker.
+    fn request<T>(&self, command: impl Fn(oneshot::Sender<T>) -> WorkerCommand) -> Vec<oneshot::Receiver<T>> {
+        let request = |worker: &WorkerHandle| {
+            let (sender, response) = oneshot::channel();
+            _ = worker.commands.send(command(sender));
+            response
         };
-        self.workers.iter().map(ask).collect()
+        self.workers.iter().map(request).collect()
     }
 }
 
-/// `None` for a worker that does not answer.
-async fn in_time<T>(answers: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
-    let until = tokio::time::Instant::now() + ANSWER_PATIENCE;
-    let mut all = Vec::with_capacity(answers.len());
-    for answer in answers {
-        all.push(tokio::time::timeout_at(until, answer).await.ok().and_then(Result::ok));
+/// `None` for a worker that does not respond.
+async fn in_time<T>(responses: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
+    let until = tokio::time::Instant::now() + RESPONSE_TIMEOUT;
+    let mut all = Vec::with_capacity(responses.len());
+    for response in responses {
+        all.push(tokio::time::timeout_at(until, response).await.ok().and_then(Result::ok));
     }
     all
 }
 
-/// Never, without a channel.
+/// Pending for ever without a channel.
 async fn receive<M: crate::ipc::Message>(from: Option<&AsyncFd<Channel>>) -> io::Result<Received<M>> {
     match from {
         Some(channel) => channel.async_io(Interest::READABLE, Channel::receive).await,
@@ -512,7 +478,7 @@ async fn until(time: Option<tokio::time::Instant>) {
     }
 }
 
-/// A panic ends one connection. It is logged with its place.
+/// Logs the position of a panic, which ends one connection.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
@@ -527,57 +493,41 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::listen::Socket;
 
-    /// Workers that cannot start: what they are to listen on is a file.
-    fn workers(phase: Phase) -> (Workers, Channel) {
+    /// With one worker that cannot start: its listener is a file.
+    fn with_failing_worker(phase: Phase) -> (MainThread, Channel) {
         let (master, far_end) = Channel::pair().unwrap();
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
-        let (tell, told) = unbounded_channel();
-        let workers = Workers {
-            workers: Vec::new(),
-            tell,
-            told,
-            master,
-            predecessor: None,
-            successor: None,
-            site,
-            roots,
-            began: Instant::now(),
-            phase,
-            restart_limit: RestartLimit::of_servers(),
-        };
-        (workers, far_end)
-    }
-
-    fn spawn(workers: &mut Workers) {
+        let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots) };
         let file = File::open("/proc/self/status").unwrap();
-        workers.spawn(vec![Socket::Tcp(file.into())], None, Vec::new()).unwrap();
+        let listeners = vec![Socket::Tcp(file.into())];
+        main.spawn(WorkerSockets { listeners, ..WorkerSockets::default() }).unwrap();
+        (main, far_end)
     }
 
     #[test]
-    fn a_worker_that_fails_is_replaced_until_the_process_is_to_leave() {
+    fn replaces_a_failed_worker_until_the_process_leaves() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (mut workers, far_end) = workers(Phase::Serving);
-            spawn(&mut workers);
+            let (mut main, far_end) = with_failing_worker(Phase::Serving);
             // At once, after 0.5 s and after 1 s more.
-            let going = tokio::time::timeout(Duration::from_millis(2500), workers.work()).await;
-            assert!(going.is_err(), "it goes on: {going:?}");
-            assert!(workers.workers[0].restart().is_some(), "{:?}", workers.workers[0].state);
-            assert_eq!(workers.restart_limit.count(Instant::now()), Duration::from_secs(4));
+            let running = tokio::time::timeout(Duration::from_millis(2500), main.work()).await;
+            assert!(running.is_err(), "it continues: {running:?}");
+            assert!(main.workers[0].restart().is_some(), "{:?}", main.workers[0].state);
+            assert_eq!(main.restart_limit.count(Instant::now()), Duration::from_secs(4));
             far_end.send(&MasterCommand::Leave).unwrap();
-            assert_eq!(workers.work().await.unwrap(), 0);
+            assert_eq!(main.work().await.unwrap(), 0);
         });
     }
 
     #[test]
-    fn a_worker_that_fails_before_anything_is_served_ends_the_process() {
+    fn a_worker_that_fails_before_serving_ends_the_process() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (mut workers, _far_end) = workers(Phase::Starting);
-            spawn(&mut workers);
-            assert!(workers.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
+            let (mut main, _far_end) = with_failing_worker(Phase::Starting);
+            assert!(main.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
         });
     }
 }

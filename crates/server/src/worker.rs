@@ -1,5 +1,5 @@
-//! A worker: the loop of one core. It builds the parts that connections need, runs them, and obeys the process's main
-//! thread. Nothing here is shared with other workers.
+//! A worker: the loop of one core. It builds the parts that connections need, runs them, and carries out the commands of
+//! the main thread. Workers share nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -26,45 +26,60 @@ use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Snapshot;
 
-/// Helper threads that have nothing to do end after this.
+/// Idle helper threads end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
 /// Bytes of a helper thread's stack.
 const HELPER_STACK: usize = 256 * 1024;
 
-/// What a worker is told.
+/// A command of the main thread.
 pub enum WorkerCommand {
-    /// Accept no more, finish what runs, and end.
+    /// Stop accepting, finish running requests, and end.
     Leave,
-    /// Give connections between two requests to another process, finish what runs, and end; say when no
-    /// request can come here any more. Told again, it is yet another process from then on.
+    /// Send idle connections to the successor, finish running requests, and end. The worker responds when no request can
+    /// reach it any more. A second command names another successor.
     HandOver { successor: Channel, closed: oneshot::Sender<()> },
-    /// Take in a connection of an earlier process.
+    /// Take over a connection of the predecessor.
     Admit(InheritedConnection),
-    /// Say what has been counted.
+    /// Send a snapshot of the statistics.
     Count(oneshot::Sender<Snapshot>),
-    /// Say that the loop turns.
+    /// Respond, to show that the loop runs.
     Ping(oneshot::Sender<()>),
-    /// End.
+    /// End at once.
     Stop,
 }
 
-/// What a worker begins with.
 pub struct Start {
     pub site: Site,
-    pub sockets: Vec<Socket>,
     pub roots: OpenRoots,
-    /// To what starts scripts, where there are any.
+    pub sockets: WorkerSockets,
+}
+
+/// The sockets that a worker inherits.
+#[derive(Default)]
+pub struct WorkerSockets {
+    pub listeners: Vec<Socket>,
+    /// `None`: the site has no scripts.
     pub spawner: Option<Channel>,
-    /// To the pools of applications.
+    /// One for each application of the site.
     pub pools: Vec<Channel>,
 }
 
-/// The loop. Tells `serving` when it accepts connections; returns when it has been told to leave and
-/// everybody has left. Errors: it cannot go on.
+impl WorkerSockets {
+    pub fn try_clone(&self) -> io::Result<WorkerSockets> {
+        Ok(WorkerSockets {
+            listeners: self.listeners.iter().map(Socket::try_clone).collect::<io::Result<_>>()?,
+            spawner: self.spawner.as_ref().map(Channel::try_clone).transpose()?,
+            pools: self.pools.iter().map(Channel::try_clone).collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+/// Runs the loop. Calls `on_serving` when the worker accepts connections. Returns after a command to leave, when all
+/// connections have ended. Errors: the worker cannot continue.
 pub fn run(
     start: Start,
     commands: UnboundedReceiver<WorkerCommand>,
-    serving: impl FnOnce(),
+    on_serving: impl FnOnce(),
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -74,8 +89,8 @@ pub fn run(
         .thread_stack_size(HELPER_STACK)
         .thread_name("disk")
         .build_local(Default::default())?;
-    let done = runtime.block_on(work(start, commands, serving));
-    // A helper that hangs on a dead disk must not keep the process.
+    let done = runtime.block_on(work(start, commands, on_serving));
+    // Does not wait for helper threads that hang on a disk.
     runtime.shutdown_background();
     done
 }
@@ -83,14 +98,15 @@ pub fn run(
 async fn work(
     start: Start,
     commands: UnboundedReceiver<WorkerCommand>,
-    serving: impl FnOnce(),
+    on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, sockets, roots, spawner, pools } = start;
+    let Start { site, roots, sockets: WorkerSockets { listeners, spawner, pools } } = start;
     let (connections, closing) = build(site, roots, spawner, pools)?;
-    live(connections, sockets, closing, commands, serving).await
+    serve(connections, listeners, closing, commands, on_serving).await
 }
 
-/// The parts of a worker, within its runtime. Also the files that are to be closed, for `Disk::close_files`.
+/// Builds the parts of a worker. Must be called within its runtime. Also returns the queue of files to close, for
+/// `Disk::close_files`.
 pub fn build(
     site: Site,
     roots: OpenRoots,
@@ -107,20 +123,20 @@ pub fn build(
     Ok((Rc::new(Connections::new(responder)?), closing))
 }
 
-async fn live(
+async fn serve(
     connections: Rc<Connections>,
-    sockets: Vec<Socket>,
+    listeners: Vec<Socket>,
     closing: Closing,
     mut commands: UnboundedReceiver<WorkerCommand>,
-    serving: impl FnOnce(),
+    on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    // What a worker cannot be without. A panic in one of them ends it.
+    // A panic in one of these tasks ends the worker.
     let mut tasks = JoinSet::new();
-    for socket in sockets {
+    for socket in listeners {
         tasks.spawn_local(accept(connections.clone(), socket.listen()?));
     }
-    tasks.spawn_local(keep_time(connections.clone()));
-    tasks.spawn_local(hand_over_lines(connections.clone()));
+    tasks.spawn_local(run_ticks(connections.clone()));
+    tasks.spawn_local(flush_access_logs(connections.clone()));
     tasks.spawn_local(idle::serve(connections.clone()));
     if let Some(spawner) = &connections.responder.upstreams.spawner {
         tasks.spawn_local(spawner.clone().listen());
@@ -130,7 +146,7 @@ async fn live(
     }
     let disk = connections.services.disk.clone();
     tasks.spawn_local(disk.close_files(closing));
-    serving();
+    on_serving();
     let mut left: Pin<Box<dyn Future<Output = ()>>> = Box::pin(std::future::pending());
     loop {
         tokio::select! {
@@ -143,9 +159,9 @@ async fn live(
                     }
                 }
                 Some(WorkerCommand::Admit(connection)) => connections.admit(connection),
-                // Whoever has asked may have stopped waiting.
-                Some(WorkerCommand::Count(answer)) => _ = answer.send(connections.snapshot()),
-                Some(WorkerCommand::Ping(answer)) => _ = answer.send(()),
+                // The main thread may have given up waiting.
+                Some(WorkerCommand::Count(response)) => _ = response.send(connections.snapshot()),
+                Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),
             },
             () = &mut left => return Ok(()),
@@ -155,7 +171,7 @@ async fn live(
 }
 
 /// Looks at every deadline, a few times a second, as long as there is a connection.
-async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
+async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         if connections.table.is_empty() && connections.idle.is_empty() {
             connections.table.taken().await;
@@ -177,7 +193,7 @@ async fn keep_time(connections: Rc<Connections>) -> io::Result<()> {
     }
 }
 
-async fn hand_over_lines(connections: Rc<Connections>) -> io::Result<()> {
+async fn flush_access_logs(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         connections.services.access.begun().await;
         tokio::time::sleep(access::FLUSH_AFTER).await;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use server::files::roots::OpenRoots;
 use server::master::sockets::Sockets;
-use server::worker::{self, Start};
+use server::worker::{self, Start, WorkerSockets};
 use site::address::Address;
 use site::model::Site;
 
@@ -69,7 +69,7 @@ fn a_warm_request_allocates_nothing() {
     let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
     let bound = Sockets::default().changed_to(&[address], 1).unwrap();
     let Some(Address::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
-    let sockets = bound.per_worker(1).unwrap().remove(0);
+    let listeners = bound.per_worker(1).unwrap().remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
     // The check of the disk, once a second, is not part of a warm request.
     site.cache.check = std::time::Duration::from_secs(3600);
@@ -77,7 +77,8 @@ fn a_warm_request_allocates_nothing() {
     let worker = std::thread::spawn(move || {
         IS_WORKER.set(true);
         let roots = OpenRoots::of(&site);
-        worker::run(Start { site, sockets, roots, spawner: None, pools: Vec::new() }, commands, || ())
+        let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
+        worker::run(Start { site, roots, sockets }, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
     let length = first_response(&mut client);

@@ -22,6 +22,7 @@ use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::spawner::cgroup;
 use crate::sys::{self, Fork};
+use crate::worker::WorkerSockets;
 use crate::{announce, privileged_file, spawner, start, terminal};
 
 /// A configuration on its way.
@@ -204,18 +205,22 @@ impl Master {
                 drop((ours, handoff));
                 let prepared = self.preparation.take().map(|p| (p.site, p.folder));
                 self.forget();
-                let code = prepared.zip(shares).map(|((site, folder), sockets)| {
+                let code = prepared.zip(shares).map(|((site, folder), listeners)| {
+                    let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
+                    let worker = |listeners| WorkerSockets {
+                        listeners,
+                        spawner: spawners.next(),
+                        pools: pools.next().unwrap_or_default(),
+                    };
                     generation::run(Beginning {
                         site,
                         folder,
-                        sockets,
+                        workers: listeners.into_iter().map(worker).collect(),
                         sinks,
                         identity: accounts.own,
                         master: theirs,
                         predecessor,
-                        spawners,
-                        pools,
-                        complaint,
+                        warning: complaint,
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())

@@ -24,7 +24,7 @@ use site::model::Site;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_local;
 
-use super::{WorkerCommand, build, live};
+use super::{WorkerCommand, build, serve};
 use crate::connection::Connections;
 use crate::files::roots::OpenRoots;
 use crate::log;
@@ -238,7 +238,7 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
         let sockets = bound.per_worker(1).unwrap().into_iter().flatten().collect();
         let (connections, closing) = build(site.clone(), OpenRoots::of(site), None, Vec::new()).unwrap();
         let (tell, commands) = unbounded_channel();
-        let living = spawn_local(live(connections.clone(), sockets, closing, commands, || ()));
+        let living = spawn_local(serve(connections.clone(), sockets, closing, commands, || ()));
         plan::arm(case);
         let (done, finished) = tokio::sync::oneshot::channel();
         let expected = expected.clone();
