@@ -21,6 +21,7 @@ use crate::ipc::{Channel, MasterCommand};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::spawner::cgroup;
+use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 use crate::worker::WorkerSockets;
 use crate::{announce, privileged_file, spawner, start, terminal};
@@ -33,7 +34,8 @@ pub(super) struct Change {
     pub(super) errors: Option<OpenSink>,
     /// Where the process that serves now is to send its connections.
     pub(super) handoff: Option<OwnedFd>,
-    pub(super) until: Instant,
+    /// When the generation is killed if it does not serve.
+    pub(super) kill: KillTimer,
     pub(super) why: Why,
 }
 
@@ -119,8 +121,8 @@ impl Master {
         let Some(Preparation { site, sockets, why, .. }) = self.preparation.take() else { return Ok(()) };
         match started {
             Ok((generation, errors, handoff)) => {
-                let until = Instant::now() + START_PATIENCE;
-                self.change = Some(Change { site, sockets, generation, errors, handoff, until, why });
+                let kill = KillTimer::start(Instant::now(), START_PATIENCE);
+                self.change = Some(Change { site, sockets, generation, errors, handoff, kill, why });
                 Ok(())
             }
             Err(error) => {
@@ -172,7 +174,7 @@ impl Master {
         let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place, &mut sinks)?;
         if let Some(spawner) = spawner {
             // Until there is the process that it belongs to.
-            self.spawners.push((spawner, Instant::now() + START_PATIENCE));
+            self.spawners.push((spawner, KillTimer::start(Instant::now(), START_PATIENCE)));
         }
         let pools = self.join_pools(&pools, workers)?;
         let (ours, theirs) = Channel::pair()?;
@@ -353,8 +355,8 @@ impl Master {
             Why::Crash => log::warn(format_args!("another serving process has taken its place")),
         }
         self.site = Some(site);
-        self.leave_pools();
-        self.tell_pools_of_log();
+        self.release_pools();
+        self.send_log_to_pools();
         self.reload_again();
         Ok(())
     }
@@ -396,7 +398,7 @@ impl Master {
         }
         self.notify.ready();
         // Those of what is not served after all.
-        self.leave_pools();
+        self.release_pools();
         match why {
             Why::Start | Why::Crash => {}
             Why::Reload(clients) => {

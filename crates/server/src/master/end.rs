@@ -15,6 +15,7 @@ use super::{GRACE, Master, Phase, could_not_start};
 use crate::control::Control;
 use crate::ipc::MasterCommand;
 use crate::spawner::cgroup;
+use crate::supervisor::KillTimer;
 use crate::{log, privileged_file, spawner, supervisor};
 
 impl Master {
@@ -67,7 +68,7 @@ impl Master {
                 self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
                 continue;
             }
-            if self.pool_ended(pid, &end) {
+            if self.on_pool_exit(pid, &end) {
                 continue;
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {
@@ -89,7 +90,8 @@ impl Master {
             let Some(place) = self.generations.iter().position(|g| g.pid == pid) else { continue };
             let mut dead = self.generations.remove(place);
             if let Some(spawner) = dead.spawner {
-                self.spawners.push((spawner, Instant::now() + spawner.grace + spawner::KILL_TIMEOUT + GRACE));
+                let grace = spawner.grace + spawner::KILL_TIMEOUT + GRACE;
+                self.spawners.push((spawner, KillTimer::start(Instant::now(), grace)));
             }
             dead.answer_waiting();
             if let Some(code) = self.on_exit(dead, &end) {
@@ -164,16 +166,18 @@ impl Master {
         if self.phase != Phase::Keeping {
             self.generations.retain(|generation| !generation.is_beyond_help(now));
         }
-        for (spawner, until) in self.spawners.iter_mut().filter(|(_, until)| *until <= now) {
-            // The kernel then kills the scripts, too.
-            _ = kill(spawner.pid, Signal::SIGKILL);
-            *until = now + GRACE;
+        for (spawner, timer) in &mut self.spawners {
+            if timer.expires(now) {
+                // The kernel then kills the scripts, too (PR_SET_PDEATHSIG).
+                _ = kill(spawner.pid, Signal::SIGKILL);
+            }
         }
         self.end_pools(now);
-        if let Some(change) = self.change.as_mut().filter(|change| change.until <= now) {
-            // What is to be done about it is done when it is buried.
+        if let Some(change) = &mut self.change
+            && change.kill.expires(now)
+        {
+            // The change fails when the generation is reaped.
             _ = kill(change.generation, Signal::SIGKILL);
-            change.until = now + GRACE;
         }
         if self.phase == Phase::Keeping && self.successor.as_ref().is_some_and(|s| s.until <= now) {
             self.abandon_upgrade("the new program does not serve in time");

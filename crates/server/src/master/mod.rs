@@ -39,7 +39,7 @@ use crate::flags::Serve;
 use crate::generation::INTERRUPTED;
 use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
-use crate::supervisor::RestartLimit;
+use crate::supervisor::{KillTimer, RestartLimit};
 use crate::{sandbox, start, terminal};
 use change::{Change, Preparation, Why};
 use notify::Notify;
@@ -102,7 +102,7 @@ struct Master {
     sockets: Sockets,
     generations: Vec<Generation>,
     /// That end what they have started: their generations have ended.
-    spawners: Vec<(SpawnerProcess, Instant)>,
+    spawners: Vec<(SpawnerProcess, KillTimer)>,
     pools: Vec<PoolProcess>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
@@ -258,14 +258,14 @@ impl Master {
             Retires::NotYet | Retires::Done => None,
         });
         let others = [
-            self.change.as_ref().map(|change| change.until),
+            self.change.as_ref().map(|change| change.kill.due()),
             self.successor.as_ref().filter(|_| self.phase == Phase::Keeping).map(|s| s.until),
             self.control.as_ref().and_then(Control::deadline),
             self.restart.filter(|_| self.change.is_none()),
             self.next_ping,
         ];
-        let spawners = self.spawners.iter().map(|(_, until)| *until);
-        let pools = self.pools.iter().filter_map(|pool| pool.until);
+        let spawners = self.spawners.iter().map(|(_, kill)| kill.due());
+        let pools = self.pools.iter().filter_map(|pool| pool.kill.map(|kill| kill.due()));
         leaving.chain(spawners).chain(pools).chain(retiring).chain(others.into_iter().flatten()).min()
     }
 
@@ -349,7 +349,7 @@ impl Master {
         {
             log::write_to(errors, *level);
         }
-        self.tell_pools_of_log();
+        self.send_log_to_pools();
         if let Some(change) = &mut self.change {
             change.errors = OpenSink::open(&change.site.log.error).ok();
         }

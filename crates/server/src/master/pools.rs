@@ -1,5 +1,5 @@
-//! The processes that have the servers of applications: one for each application. They outlive
-//! configurations that have the same servers.
+//! The pools of applications: one process for each application. A pool outlives a configuration if the next one has the
+//! same application.
 
 use std::fs::File;
 use std::io;
@@ -18,27 +18,28 @@ use crate::log::{self, OpenSink};
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
 use crate::privilege::Identity;
+use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 
 impl Master {
-    /// Starts the pools of the applications that have none, and names all of them. Errors: there can be no
-    /// more processes, or there is no such user.
+    /// Starts the pools of the applications that have none, and returns the pools of all. Errors: of `fork`, or there is
+    /// no such user.
     pub(super) fn start_pools(&mut self, identity: Option<&Identity>) -> io::Result<Vec<Pid>> {
         let Some(site) = self.preparation.as_ref().map(|preparation| preparation.site.clone()) else {
             return Ok(Vec::new());
         };
         let mut pools = Vec::new();
-        for (place, application) in site.upstreams.iter().enumerate() {
+        for (index, application) in site.upstreams.iter().enumerate() {
             let circumstances = circumstances(&site, application, identity)?;
             pools.push(match self.pool_of(application, &circumstances) {
                 Some(pool) => pool.pid,
-                None => self.start_pool(&site, place, circumstances)?,
+                None => self.start_pool(&site, index, circumstances)?,
             });
         }
         Ok(pools)
     }
 
-    /// Channels to these pools, for each worker of a new serving process.
+    /// Channels to these pools, for each worker of a new generation.
     pub(super) fn join_pools(&self, pools: &[Pid], workers: usize) -> io::Result<Vec<Vec<Channel>>> {
         let mut all: Vec<Vec<Channel>> = (0..workers).map(|_| Vec::new()).collect();
         for pid in pools {
@@ -59,46 +60,47 @@ impl Master {
         })
     }
 
-    fn start_pool(&mut self, site: &Site, place: usize, circumstances: Circumstances) -> io::Result<Pid> {
+    fn start_pool(&mut self, site: &Site, index: usize, circumstances: Circumstances) -> io::Result<Pid> {
         let (ours, theirs) = Channel::pair()?;
         let identity = circumstances.identity.clone();
-        let beginning = PoolSetup::of(site, place, theirs, identity);
+        let setup = PoolSetup::of(site, index, theirs, identity);
         match sys::fork()? {
             Fork::Parent(pid) => {
-                let application = site.upstreams[place].clone();
+                let application = site.upstreams[index].clone();
                 let channel = Some(ours);
-                self.pools.push(PoolProcess { pid, application, circumstances, channel, until: None });
+                self.pools.push(PoolProcess { pid, application, circumstances, channel, kill: None });
                 Ok(pid)
             }
             Fork::Child => {
                 drop(ours);
                 let Log { error, level, .. } = &site.log;
-                // Where it is written to has been opened before, as whoever this is now.
+                // The master, which is this process, has opened it before under the same account.
                 let errors = OpenSink::open(error).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
                 self.forget();
                 if let Ok(errors) = errors {
                     log::write_to(errors, (*level).max(Level::Error));
                 }
-                std::process::exit(process::run(beginning).into())
+                std::process::exit(process::run(setup).into())
             }
         }
     }
 
-    /// Leaves the pools of applications that are served no more: each ends when nobody has it.
-    pub(super) fn leave_pools(&mut self) {
-        let coming = self.change.as_ref().map(|change| &change.site);
-        let sites: Vec<&Site> = self.site.iter().chain(coming).collect();
-        for (at, newer) in newest(&self.pools).into_iter().enumerate() {
-            let pool = &mut self.pools[at];
-            let is_served = |site: &&Site| site.upstreams.contains(&pool.application);
-            if !newer || !sites.iter().any(is_served) {
-                pool.channel = None;
+    /// Closes the channels to pools that no configuration needs. Each ends when its last worker has ended.
+    pub(super) fn release_pools(&mut self) {
+        let next = self.change.as_ref().map(|change| &change.site);
+        let sites: Vec<&Site> = self.site.iter().chain(next).collect();
+        for at in 0..self.pools.len() {
+            let (pool, later) = (&self.pools[at], &self.pools[at + 1..]);
+            let is_replaced = later.iter().any(|other| other.application == pool.application);
+            let is_served = sites.iter().any(|site| site.upstreams.contains(&pool.application));
+            if is_replaced || !is_served {
+                self.pools[at].channel = None;
             }
         }
     }
 
-    /// Has what pools say written to the log as it is now.
-    pub(super) fn tell_pools_of_log(&self) {
+    /// Sends the error log, as it is opened now, to the pools.
+    pub(super) fn send_log_to_pools(&self) {
         let Some(log) = self.site.as_ref().map(|site| &site.log) else { return };
         let Ok(Some(file)) = OpenSink::open(&log.error).map(OpenSink::into_file) else { return };
         for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
@@ -108,18 +110,18 @@ impl Master {
         }
     }
 
-    /// `false`: it was none. Without its pools a process cannot serve, and is replaced with them.
-    pub(super) fn pool_ended(&mut self, pid: Pid, end: &str) -> bool {
-        let Some(place) = self.pools.iter().position(|pool| pool.pid == pid) else { return false };
-        let pool = self.pools.remove(place);
+    /// `false`: the process was no pool. A generation cannot serve without its pools, and is replaced with them.
+    pub(super) fn on_pool_exit(&mut self, pid: Pid, end: &str) -> bool {
+        let Some(at) = self.pools.iter().position(|pool| pool.pid == pid) else { return false };
+        let pool = self.pools.remove(at);
         if pool.channel.is_none() || self.phase != Phase::Keeping {
             return true;
         }
         let name = &pool.application.name;
         log::error(format_args!("the process that manages the application \"{name}\" has ended: {end}"));
-        // Who is about to serve without it does not begin; who serves already is replaced, and finishes.
+        // A generation that is starting would serve without it. One that serves is replaced, and finishes its requests.
         for generation in self.generations.iter().filter(|generation| generation.state == State::Starting) {
-            // Fails only if it has ended, too.
+            // Fails only if it has ended.
             _ = kill(generation.pid, Signal::SIGKILL);
         }
         let now = Instant::now();
@@ -127,31 +129,20 @@ impl Master {
         true
     }
 
-    /// When nobody is served any more, nobody needs them.
+    /// Ends the pools when the last generation has ended and there will be no other.
     pub(super) fn end_pools(&mut self, now: Instant) {
         if self.phase == Phase::Keeping || !self.generations.is_empty() {
             return;
         }
         for pool in &mut self.pools {
             pool.channel = None;
-            match pool.until {
-                None => pool.until = Some(now + pool.patience() + super::GRACE),
-                Some(until) if until <= now => {
-                    // The kernel then kills what it has started, too.
-                    _ = kill(pool.pid, Signal::SIGKILL);
-                    pool.until = Some(now + super::GRACE);
-                }
-                Some(_) => {}
+            let grace = pool.patience() + super::GRACE;
+            if pool.kill.get_or_insert_with(|| KillTimer::start(now, grace)).expires(now) {
+                // The kernel then kills the processes of the application, too (PR_SET_PDEATHSIG).
+                _ = kill(pool.pid, Signal::SIGKILL);
             }
         }
     }
-}
-
-/// Of each, whether there is none after it for the same application.
-fn newest(pools: &[PoolProcess]) -> Vec<bool> {
-    let has_newer =
-        |at: usize| pools[at + 1..].iter().any(|other| other.application == pools[at].application);
-    (0..pools.len()).map(|at| !has_newer(at)).collect()
 }
 
 fn circumstances(

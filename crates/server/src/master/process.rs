@@ -12,6 +12,7 @@ use crate::ipc::Channel;
 use crate::log;
 use crate::privilege::Identity;
 use crate::spawner::KILL_TIMEOUT;
+use crate::supervisor::KillTimer;
 
 /// A serving process.
 pub(super) struct Generation {
@@ -39,7 +40,7 @@ pub(super) struct PoolProcess {
     /// `None`: it ends when no generation has it any more.
     pub(super) channel: Option<Channel>,
     /// When it is killed, if it has not ended.
-    pub(super) until: Option<Instant>,
+    pub(super) kill: Option<KillTimer>,
 }
 
 /// What a process has to be started anew for when it changes.
