@@ -99,7 +99,7 @@ fn suggestion(text: &str) -> String {
              \"[::]:{port}\" for all of IPv6"
         ),
         "localhost" => {
-            format!("names are not looked up; write \"127.0.0.1:{port}\" or \"[::1]:{port}\"")
+            format!("names are not resolved; write \"127.0.0.1:{port}\" or \"[::1]:{port}\"")
         }
         _ => "write an IP address and a port, e.g. \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:PATH\""
             .to_owned(),

@@ -1,5 +1,5 @@
-//! Applications: programs that answer one request after the other, and how they are spoken to. Plain data,
-//! as all of the site.
+//! Upstreams: programs that respond to one request after the other, by FastCGI, SCGI or HTTP. The configuration and
+//! the messages call them applications. Plain data, as all of the site.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,25 @@ use script::environment::Additions;
 use crate::address::Address;
 use crate::model::Account;
 
-/// Something that answers requests for as long as it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     pub name: String,
     pub protocol: Protocol,
     pub endpoints: Endpoints,
-    /// Requests at a time on one connection, where the application says that it can; with FastCGI. At
-    /// least 1.
+    /// Requests at the same time on one FastCGI connection, if the program supports it. At least 1.
     pub multiplex: u16,
-    /// Requests that wait until one of its servers has room, over all workers. More are 503.
+    /// Requests that wait while every endpoint is at capacity, over all workers. Further ones get 503.
     pub queue: usize,
-    /// How long they wait: 503 then.
+    /// How long such a request waits. Then it gets 503.
     pub wait: Duration,
-    /// How long a connection may take to be made.
     pub connect: Duration,
-    /// From the end of the request to the end of the head of its answer.
+    /// From the end of the request to the end of the response head.
     pub first_byte: Duration,
-    /// Without output, while the client takes all there is.
+    /// Without output, while the client receives all of it.
     pub idle: Duration,
-    /// From the beginning of a request to the end of its answer.
+    /// From the start of the request to the end of the response.
     pub total: Duration,
-    /// How long a connection between two requests is kept; zero: each request has its own.
+    /// How long an idle connection stays open. Zero: each request has its own connection.
     pub keep: Duration,
 }
 
@@ -44,16 +41,16 @@ pub enum Protocol {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoints {
-    /// Started by others, at these addresses.
+    /// Started by another program.
     External(External),
-    /// Started here.
+    /// Started by the server.
     Managed(Box<Managed>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     pub addresses: Vec<Address>,
-    /// Connections to each of them, over all workers.
+    /// Connections to each address, over all workers.
     pub connections: usize,
 }
 
@@ -63,43 +60,43 @@ pub struct Managed {
     /// The program, by an absolute path, and its arguments.
     pub command: Vec<String>,
     pub environment: Additions,
-    /// `None`: that of the server.
+    /// `None`: the account of the server.
     pub account: Option<Account>,
-    /// Where it begins to work.
+    /// The working folder.
     pub folder: PathBuf,
-    pub socket: Socket,
+    pub socket: SocketPassing,
     pub min_processes: usize,
     pub max_processes: usize,
-    /// Idle processes kept ahead of need, within `max_processes`.
+    /// Idle processes in addition to busy ones, up to `max_processes`.
     pub spare_processes: usize,
-    /// Requests that one process takes at a time.
+    /// Connections that one process serves at the same time.
     pub concurrent: usize,
-    /// After which one that is not needed ends.
+    /// After this time a process above `min_processes` ends.
     pub unused: Duration,
-    /// After which a process is replaced. `None`: never.
+    /// After so many requests a process is replaced. `None`: never.
     pub requests: Option<u64>,
-    /// Bytes in memory (`proc_pid_statm(5)`, resident) beyond which a process is replaced.
+    /// Resident bytes (`proc_pid_statm(5)`) above which a process is replaced.
     pub memory: Option<u64>,
-    /// How long a process may take until it accepts its first connection.
+    /// How long a process may take to accept its first connection.
     pub start: Duration,
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
 }
 
-/// How a process is handed its listening socket.
+/// How a process inherits its listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Socket {
-    /// As descriptor 0, as FastCGI has it.
+pub enum SocketPassing {
+    /// As descriptor 0 (FastCGI 1.0, section 2.2).
     Stdin,
     /// As descriptor 3, with `LISTEN_FDS` and `LISTEN_PID` (`sd_listen_fds(3)`).
     ListenFds,
 }
 
-/// Its place in the site.
+/// The index of an upstream in the site.
 pub type UpstreamId = usize;
 
 impl Upstream {
-    /// With the default of every setting.
+    /// An upstream with default settings.
     pub fn new(name: String, protocol: Protocol, endpoints: Endpoints) -> Upstream {
         Upstream {
             name,
@@ -127,7 +124,7 @@ impl Upstream {
         }
     }
 
-    /// Connections at one time, over all workers.
+    /// Connections at the same time, over all workers.
     pub fn connections(&self) -> usize {
         match &self.endpoints {
             Endpoints::External(External { addresses, connections }) => {
@@ -137,7 +134,7 @@ impl Upstream {
         }
     }
 
-    /// Requests that share a connection with another, at one time, over all workers.
+    /// Requests on connections that several requests share, at the same time, over all workers.
     pub fn multiplexed_requests(&self) -> usize {
         match self.multiplex {
             ..=1 => 0,
@@ -148,17 +145,17 @@ impl Upstream {
     pub(crate) fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match &mut self.endpoints {
             Endpoints::Managed(managed) => vec![&mut managed.folder],
-            Endpoints::External(elsewhere) => {
+            Endpoints::External(external) => {
                 let path = |address| match address {
                     &mut Address::Tcp(_) => None,
                     Address::Unix(path) => Some(path),
                 };
-                elsewhere.addresses.iter_mut().filter_map(path).collect()
+                external.addresses.iter_mut().filter_map(path).collect()
             }
         }
     }
 
-    /// As it is called once `folder` is the top of all paths.
+    /// Changes its paths to those within the chroot `folder`.
     pub(crate) fn enter(&mut self, folder: &Path) {
         if let Endpoints::Managed(managed) = &mut self.endpoints
             && let Some(program) = managed.command.first_mut()
@@ -169,7 +166,7 @@ impl Upstream {
     }
 }
 
-/// As messages call it.
+/// Its name in messages.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the application \"{}\"", self.name)
@@ -183,7 +180,7 @@ impl Managed {
             environment,
             account: None,
             folder,
-            socket: Socket::Stdin,
+            socket: SocketPassing::Stdin,
             min_processes: 1,
             max_processes: 4,
             spare_processes: 0,

@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use site::model::Resources;
-use site::upstream::{Managed, Socket};
+use site::upstream::{Managed, SocketPassing};
 
 use crate::clock;
 use crate::spawner::groups;
@@ -58,7 +58,7 @@ impl ProcessStarter {
         for (name, value) in managed.environment.iter() {
             environment.extend([name.as_bytes(), b"=", value, b"\0"].concat());
         }
-        if managed.socket == Socket::ListenFds {
+        if managed.socket == SocketPassing::ListenFds {
             // LISTEN_PID is not known before the process runs.
             words.splice(0..0, [SHELL, "-c", LISTEN_FDS, SHELL]);
             environment.extend_from_slice(b"LISTEN_FDS=1\0LISTEN_FDNAMES=connection\0");

@@ -1,8 +1,7 @@
-//! The tree of a configuration becomes a complete site.
+//! Builds a complete site from the tree of a configuration.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::error::{Errors, Place};
 use super::hosts::hosts;
@@ -21,10 +20,10 @@ use crate::model::{
 use crate::proxies::{MAX_PROXIES, Proxies, Proxy};
 use crate::upstream::Upstream;
 
-/// Addresses to listen on.
+/// Addresses that a site listens on.
 const MAX_LISTENERS: usize = 64;
 
-/// `None`, or errors: the tree makes no site.
+/// `None`: there are errors.
 pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let top = Section::open(Scope::Top, tree, errors);
     let listeners = listeners(&top);
@@ -36,7 +35,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     Some(Site {
         listeners,
         trusted_proxies: trusted_proxies(&top),
-        workers: top.count("workers").and_then(|count| NonZeroUsize::new(to_usize(count))),
+        workers: top.count("workers").and_then(NonZeroUsize::new),
         user: account_name(&top, "user"),
         group: account_name(&top, "group"),
         pid_file: top.path("pid_file"),
@@ -57,7 +56,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     })
 }
 
-/// `None`: concealed.
+/// `None`: no field `Server`.
 fn server_header(top: &Section) -> Option<String> {
     let Some(given) = top.text_or_false("server_header") else { return Some(SERVER_HEADER.to_owned()) };
     let name = given.value?;
@@ -88,7 +87,7 @@ fn listeners(top: &Section) -> Vec<Address> {
                 top.errors.add(address.place, format!("\"{text}\" is given twice"), "remove one of them");
             }
             Ok(listener) => {
-                refuse_overlap(top, &listener, &listeners, address.place);
+                reject_overlap(top, &listener, &listeners, address.place);
                 top.errors.mark("listen", listener.to_string(), address.place);
                 listeners.push(listener);
             }
@@ -100,13 +99,13 @@ fn listeners(top: &Section) -> Vec<Address> {
     listeners
 }
 
-/// The kernel does not let one program listen on an address and on all addresses.
-fn refuse_overlap(top: &Section, listener: &Address, others: &[Address], place: &Place) {
+/// Reports two addresses that the kernel does not let one program listen on.
+fn reject_overlap(top: &Section, listener: &Address, others: &[Address], place: &Place) {
     let Some(other) = others.iter().find(|other| other.overlaps(listener)) else {
         return;
     };
     let (wide, narrow) = if other.covers(listener) { (other, listener) } else { (listener, other) };
-    let what = format!("\"{listener}\" and \"{other}\" overlap: {wide} stands for every address of its kind");
+    let what = format!("\"{listener}\" and \"{other}\" overlap: {wide} includes every address of its family");
     top.errors.add(place, what, format!("remove \"{narrow}\", or name each address in place of \"{wide}\""));
 }
 
@@ -114,7 +113,7 @@ fn trusted_proxies(top: &Section) -> Proxies {
     let texts = top.texts("trusted_proxies").unwrap_or_default();
     if texts.len() > MAX_PROXIES {
         let what = "\"trusted_proxies\" has too many entries";
-        let what_to_do = format!("expected at most {MAX_PROXIES}; put networks together");
+        let what_to_do = format!("expected at most {MAX_PROXIES}; merge networks");
         top.errors.add(top.place_of("trusted_proxies"), what, what_to_do);
     }
     let read = |text: &Given<&str>| match Proxy::parse(text.value) {
@@ -128,7 +127,7 @@ fn trusted_proxies(top: &Section) -> Proxies {
     Proxies::new(texts.iter().take(MAX_PROXIES).filter_map(read).collect())
 }
 
-/// Every root must be in it, or nobody could reach it.
+/// The chroot. Reports paths outside of it, which the serving process could not open.
 fn chroot(
     top: &Section,
     hosts: Option<&Hosts>,
@@ -143,89 +142,84 @@ fn chroot(
     });
     check_chroot(top, &folder, upstreams, top.place_of("chroot"));
     let private = scripts.sendfile.iter().map(|folder| (folder, "sendfile"));
-    // By default it is the one inside.
+    // The default spool is a path within the chroot.
     let spool = (scripts.spool != Scripts::default().spool).then_some((&scripts.spool, "spool"));
     for (path, name) in interpreters.chain(private).chain(spool) {
         if !path.starts_with(&folder) {
             let what =
                 format!("\"{name}\", {}, is not beneath \"chroot\", {}", path.display(), folder.display());
-            let what_to_do = "put it there, or do without a chroot: scripts run in it, too";
+            let what_to_do = "move it there, or remove the chroot: scripts run in it, too";
             top.errors.add(top.place_of("chroot"), what, what_to_do);
         }
     }
     for root in hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(Host::roots) {
         if !root.starts_with(&folder) {
             let what = format!("the root {} is not beneath \"chroot\", {}", root.display(), folder.display());
-            top.errors.add(top.place_of("chroot"), what, "move it, or name a folder that has all roots");
+            top.errors.add(top.place_of("chroot"), what, "move it, or name a folder that contains all roots");
         }
     }
     Some(folder)
 }
 
 fn limits(top: &Section) -> Limits {
-    let mut limits = Limits::default();
-    let Some(section) = top.section("limits", Scope::Limits) else { return limits };
-    let set = |name, into: &mut usize| {
-        if let Some(count) = section.count(name) {
-            *into = to_usize(count);
-        }
-    };
-    let set_size = |name, into: &mut usize| {
-        if let Some(size) = section.size(name) {
-            *into = to_usize(size);
-        }
-    };
-    set("connections", &mut limits.connections);
-    set("fields", &mut limits.head.fields);
-    set("disk_threads", &mut limits.disk_threads);
-    set("disk_queue", &mut limits.disk_queue);
-    set("body_streams", &mut limits.body_streams);
-    set("connections_per_client", &mut limits.connections_per_client);
-    set("rejections", &mut limits.rejections);
-    set("generations", &mut limits.generations);
-    set("listing_entries", &mut limits.listing_entries);
-    set_size("head", &mut limits.head.head);
-    set_size("target", &mut limits.head.target);
-    let requests = section.count("requests").and_then(|count| u32::try_from(count).ok());
-    limits.requests = requests.unwrap_or(limits.requests);
-    limits.unsent = section.size("unsent").unwrap_or(limits.unsent);
-    limits.body = section.size("body").unwrap_or(limits.body);
-    limits.min_rate = section.size("min_rate").unwrap_or(limits.min_rate);
-    limits
+    let defaults = Limits::default();
+    let Some(section) = top.section("limits", Scope::Limits) else { return defaults };
+    let count = |name, default| section.count(name).unwrap_or(default);
+    let size = |name, default| section.size(name).unwrap_or(default);
+    Limits {
+        connections: count("connections", defaults.connections),
+        connections_per_client: count("connections_per_client", defaults.connections_per_client),
+        rejections: count("rejections", defaults.rejections),
+        requests: section.count("requests").unwrap_or(defaults.requests),
+        head: taipan_http::head::Limits {
+            head: section.size("head").unwrap_or(defaults.head.head),
+            target: section.size("target").unwrap_or(defaults.head.target),
+            fields: count("fields", defaults.head.fields),
+        },
+        body: size("body", defaults.body),
+        min_rate: size("min_rate", defaults.min_rate),
+        disk_threads: count("disk_threads", defaults.disk_threads),
+        disk_queue: count("disk_queue", defaults.disk_queue),
+        body_streams: count("body_streams", defaults.body_streams),
+        unsent: size("unsent", defaults.unsent),
+        generations: count("generations", defaults.generations),
+        listing_entries: count("listing_entries", defaults.listing_entries),
+    }
 }
 
 fn timeouts(top: &Section) -> Timeouts {
-    let mut timeouts = Timeouts::default();
-    let Some(section) = top.section("timeouts", Scope::Timeouts) else { return timeouts };
-    let set = |name, into: &mut Duration| *into = section.duration(name).unwrap_or(*into);
-    set("head", &mut timeouts.head);
-    set("body", &mut timeouts.body);
-    set("write", &mut timeouts.write);
-    set("idle", &mut timeouts.idle);
-    set("linger", &mut timeouts.linger);
-    set("disk", &mut timeouts.disk);
-    set("shutdown", &mut timeouts.shutdown);
-    set("reload", &mut timeouts.reload);
-    set("accept", &mut timeouts.accept);
-    set("defer_accept", &mut timeouts.defer_accept);
-    set("delay", &mut timeouts.delay);
-    timeouts
+    let defaults = Timeouts::default();
+    let Some(section) = top.section("timeouts", Scope::Timeouts) else { return defaults };
+    let time = |name, default| section.duration(name).unwrap_or(default);
+    Timeouts {
+        head: time("head", defaults.head),
+        body: time("body", defaults.body),
+        write: time("write", defaults.write),
+        idle: time("idle", defaults.idle),
+        linger: time("linger", defaults.linger),
+        disk: time("disk", defaults.disk),
+        shutdown: time("shutdown", defaults.shutdown),
+        reload: time("reload", defaults.reload),
+        accept: time("accept", defaults.accept),
+        defer_accept: time("defer_accept", defaults.defer_accept),
+        delay: time("delay", defaults.delay),
+    }
 }
 
 fn cache(top: &Section) -> CacheLimits {
     let defaults = CacheLimits::default();
     let Some(section) = top.section("cache", Scope::Cache) else { return defaults };
     CacheLimits {
-        entries: section.count("entries").map_or(defaults.entries, to_usize),
-        descriptors: section.count("descriptors").map_or(defaults.descriptors, to_usize),
-        bytes: section.size("bytes").map_or(defaults.bytes, to_usize),
+        entries: section.count("entries").unwrap_or(defaults.entries),
+        descriptors: section.count("descriptors").unwrap_or(defaults.descriptors),
+        bytes: section.size("bytes").unwrap_or(defaults.bytes),
         file: section.size("file").unwrap_or(defaults.file),
         check: section.duration("check").unwrap_or(defaults.check),
         missing: section.duration("missing").unwrap_or(defaults.missing),
     }
 }
 
-/// Also the format that the logs of hosts have.
+/// The logs, and the format of the access logs of hosts.
 fn log(top: &Section) -> (Log, LogFormat) {
     let defaults = Log::default();
     let Some(section) = top.section("log", Scope::Log) else { return (defaults, LogFormat::Combined) };
@@ -245,11 +239,7 @@ fn log(top: &Section) -> (Log, LogFormat) {
         access: access.unwrap_or(defaults.access),
         error: section.sink("error").flatten().unwrap_or(defaults.error),
         level: level.unwrap_or(defaults.level),
-        queue: section.count("queue").map_or(defaults.queue, to_usize),
+        queue: section.count("queue").unwrap_or(defaults.queue),
     };
     (log, format)
-}
-
-fn to_usize(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }

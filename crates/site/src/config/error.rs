@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, what, and what to do.
+//! Errors of a configuration: where, what, and what to do.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Errors reported of one configuration; more are left out.
+/// Errors that are reported of one configuration.
 pub const MAX_ERRORS: usize = 100;
 
 /// Prints as `site.toml:14: unknown key "lisen"; did you mean "listen"?`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     pub file: PathBuf,
-    /// Counted from 1. `None`: the file as a whole.
+    /// The first line is 1. `None`: the whole file.
     pub line: Option<u32>,
     pub what: String,
     pub what_to_do: String,
@@ -31,7 +31,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Where something stands.
+/// A line of a file, or the whole file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub file: Arc<Path>,
@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The folder that relative paths at this place begin in.
+    /// The folder in which relative paths at this place begin.
     pub fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
@@ -52,18 +52,17 @@ impl fmt::Display for Place {
     }
 }
 
-/// A path within an error: on one line, whatever is in it.
+/// A path for an error message, escaped so that it stays on one line.
 pub fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// Where those values of a configuration stand of which only the machine knows whether they are good: paths,
-/// accounts, addresses.
+/// The places of values that only the running system can check: paths, accounts, addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Places(BTreeMap<(&'static str, PathBuf), Place>);
 
 impl Places {
-    /// Where one of `keys` has this value; paths as they are joined with the folder of their file.
+    /// The place where one of `keys` has this value. A path is joined with the folder of its file.
     pub fn of(&self, keys: &[&'static str], value: impl AsRef<Path>) -> Option<&Place> {
         keys.iter().find_map(|key| self.0.get(&(*key, value.as_ref().to_owned())))
     }
@@ -76,27 +75,26 @@ impl Places {
     }
 }
 
-/// The errors found so far, and what else is found on the way.
+/// Collects errors, warnings and places.
 #[derive(Debug, Default)]
 pub struct Errors {
     errors: RefCell<Vec<ConfigError>>,
-    /// What may be meant, and probably is not.
     warnings: RefCell<Vec<ConfigError>>,
     places: RefCell<Places>,
 }
 
 impl Errors {
-    /// A section that counts in several places is read for each, and its errors are reported once.
+    /// Adds an error once, even if its section is read several times.
     pub fn add(&self, place: &Place, what: impl Into<String>, what_to_do: impl Into<String>) {
-        keep(&self.errors, place, what.into(), what_to_do.into());
+        add_once(&self.errors, place, what.into(), what_to_do.into());
     }
 
-    /// As `add`, of what does not keep the configuration from being served.
+    /// Adds a warning, which does not prevent serving.
     pub fn warn(&self, place: &Place, what: impl Into<String>, what_to_do: impl Into<String>) {
-        keep(&self.warnings, place, what.into(), what_to_do.into());
+        add_once(&self.warnings, place, what.into(), what_to_do.into());
     }
 
-    /// Remembers where a value stands; the first place counts.
+    /// Records the place of a value, if it is the first.
     pub fn mark(&self, key: &'static str, value: impl AsRef<Path>, place: &Place) {
         let mut places = self.places.borrow_mut();
         places.0.entry((key, value.as_ref().to_owned())).or_insert_with(|| place.clone());
@@ -106,28 +104,20 @@ impl Errors {
         self.errors.borrow().is_empty()
     }
 
-    /// The warnings, and the places of all values.
-    pub fn into_found(self) -> (Vec<ConfigError>, Places) {
+    pub fn into_warnings_and_places(self) -> (Vec<ConfigError>, Places) {
         (self.warnings.into_inner(), self.places.into_inner())
     }
 
     /// File by file in the order of the first error in each, and there by line.
     pub fn into_sorted(self) -> Vec<ConfigError> {
-        let errors = self.errors.into_inner();
-        let mut files: Vec<&PathBuf> = Vec::new();
-        for error in &errors {
-            if !files.contains(&&error.file) {
-                files.push(&error.file);
-            }
-        }
-        let rank = |error: &ConfigError| files.iter().position(|file| **file == error.file);
-        let mut ranked: Vec<_> = errors.iter().map(|error| ((rank(error), error.line), error)).collect();
-        ranked.sort_by_key(|(rank, _)| *rank);
-        ranked.into_iter().map(|(_, error)| error.clone()).collect()
+        let mut errors = self.errors.into_inner();
+        let files: Vec<PathBuf> = errors.iter().map(|error| error.file.clone()).collect();
+        errors.sort_by_key(|error| (files.iter().position(|file| *file == error.file), error.line));
+        errors
     }
 }
 
-fn keep(found: &RefCell<Vec<ConfigError>>, place: &Place, what: String, what_to_do: String) {
+fn add_once(found: &RefCell<Vec<ConfigError>>, place: &Place, what: String, what_to_do: String) {
     let mut found = found.borrow_mut();
     let error = ConfigError { file: place.file.to_path_buf(), line: place.line, what, what_to_do };
     if found.len() < MAX_ERRORS && !found.contains(&error) {

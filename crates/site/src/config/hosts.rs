@@ -1,4 +1,4 @@
-//! The hosts of a configuration and the routes of each.
+//! Reads the hosts of a configuration and the routes of each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::error::Place;
 use super::keys::Scope;
 use super::scripts;
 use super::section::{Section, integer, table, text};
-use super::settings::{account, pattern, settle, text_of, tighten};
+use super::settings::{account, pattern, restrict, route_settings, text_of};
 use super::toml::{Entry, Table, Value};
 use super::upstreams;
 use super::value;
@@ -21,15 +21,15 @@ use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesErr
 use crate::template::{Template, TemplateError, Variable};
 use crate::upstream::Upstream;
 
-/// The keys of which a host needs one, for something to answer with.
+/// The keys of which a host needs at least one.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
 const ACTIONS: [&str; 6] = ["root", "alias", "application", "redirect", "rewrite", "return"];
-/// Statuses of errors that are incomplete without a field that a route cannot give them.
+/// Error statuses that need a field which a route cannot set.
 const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
 const DEFAULT_REDIRECT: u64 = 302;
 
-/// The default host first. `None`, after an error, where there is no host.
+/// The hosts, the default one first. `None`: there is no host, after an error.
 pub fn hosts(
     top: &Section,
     max_body: u64,
@@ -38,9 +38,9 @@ pub fn hosts(
     upstreams: &[Upstream],
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) };
-    let environment = scripts::environment(top, &scripts::first_environment());
-    let base = Base {
-        route: settle(top, Pattern::EVERYTHING, &nothing, upstreams),
+    let environment = scripts::environment(top, &scripts::default_environment());
+    let inherited = Inherited {
+        route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams),
         environment,
         scripts,
         upstreams,
@@ -49,11 +49,11 @@ pub fn hosts(
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
     match serves(top) {
-        true => hosts.push((host(top, &base, format, &mut names), top)),
-        false => refuse_empty_top(top, !sections.is_empty()),
+        true => hosts.push((host(top, &inherited, format, &mut names), top)),
+        false => reject_empty_top(top, !sections.is_empty()),
     }
     if !sections.is_empty() {
-        refuse_stray_routes(top);
+        reject_stray_routes(top);
     }
     let mut default = None;
     for section in &sections {
@@ -62,12 +62,12 @@ pub fn hosts(
             section.errors.add(section.place(), "this host has nothing to serve", what_to_do);
         }
         if section.flag("default") == Some(true) && default.replace(hosts.len()).is_some() {
-            let what = "there is a default host already";
+            let what = "another host is the default one already";
             section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
         }
-        let environment = scripts::environment(section, &base.environment);
-        let settings = Base {
-            route: settle(section, Pattern::EVERYTHING, &base.route, base.upstreams),
+        let environment = scripts::environment(section, &inherited.environment);
+        let settings = Inherited {
+            route: route_settings(section, Pattern::EVERYTHING, &inherited.route, inherited.upstreams),
             environment,
             scripts,
             upstreams,
@@ -83,7 +83,7 @@ pub fn hosts(
         let what = "this host has no names, so that no request can reach it";
         section.errors.add(section.place_of("root"), what, what_to_do);
     }
-    // Names are not given twice, as `names` saw each; what is left is that there is no host.
+    // `names` has found duplicates, so the only possible error is that there is no host.
     Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()).ok()
 }
 
@@ -91,7 +91,7 @@ fn serves(section: &Section) -> bool {
     SERVES.iter().any(|name| section.has(name))
 }
 
-fn refuse_empty_top(top: &Section, has_hosts: bool) {
+fn reject_empty_top(top: &Section, has_hosts: bool) {
     if !has_hosts {
         let what_to_do = "add root = \"/srv/www\" before the first section";
         top.errors.add(top.place(), "nothing to serve", what_to_do);
@@ -101,8 +101,8 @@ fn refuse_empty_top(top: &Section, has_hosts: bool) {
     }
 }
 
-/// `[[route]]` behind a `[[host]]` is for the top level, where it would make a host that nobody meant.
-fn refuse_stray_routes(top: &Section) {
+/// Reports `[[route]]` where `[[host.route]]` is meant: it belongs to the top level, and would make a host of it.
+fn reject_stray_routes(top: &Section) {
     if SERVES.iter().any(|name| *name != "route" && top.has(name)) {
         return;
     }
@@ -110,39 +110,37 @@ fn refuse_stray_routes(top: &Section) {
     let Value::Array(routes) = &node.value else { return };
     let mut paths = routes.iter().filter_map(table).filter_map(|route| text(&route.get("path")?.node));
     if !paths.any(|path| path == "/") {
-        let what = "these routes are for the top level, which has no root";
-        let what_to_do =
-            "write [[host.route]] behind the host that they are for, or add a root or a route for \"/\"";
+        let what = "these routes belong to the top level, which has no root";
+        let what_to_do = "write [[host.route]] behind their host, or add a root or a route for \"/\"";
         top.errors.add(place, what, what_to_do);
     }
 }
 
 /// What the routes of a host inherit.
-struct Base<'a> {
+struct Inherited<'a> {
     route: Route,
-    /// Of its scripts.
+    /// The variables of its scripts.
     environment: Additions,
-    /// What holds for all scripts.
     scripts: &'a Scripts,
     upstreams: &'a [Upstream],
 }
 
-/// `base` has the settings of the host, and nothing to do.
+/// `inherited` has the settings of the host.
 fn host<'c>(
     section: &Section<'c>,
-    base: &Base<'_>,
+    inherited: &Inherited<'_>,
     format: LogFormat,
     names: &mut BTreeMap<String, &'c Place>,
 ) -> Host {
     let action = section.path("root").map(|root| Action::Files { root, strip: 0 });
-    let action = action.unwrap_or(base.route.action.clone());
-    let route = Route { action, ..base.route.clone() };
-    let base = Base { route, environment: base.environment.clone(), ..*base };
-    // At the top level there is no such key.
+    let action = action.unwrap_or(inherited.route.action.clone());
+    let route = Route { action, ..inherited.route.clone() };
+    let inherited = Inherited { route, environment: inherited.environment.clone(), ..*inherited };
+    // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     Host {
         names: host_names(section, names),
-        routes: routes(section, base),
+        routes: routes(section, inherited),
         access_log: sink.map(|sink| AccessLog { sink, format }),
     }
 }
@@ -152,7 +150,7 @@ fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>)
     let Some(texts) = section.texts("names") else { return names };
     if texts.is_empty() {
         let what = "\"names\" is empty";
-        section.errors.add(section.place_of("names"), what, "expected at least one name, or no such key");
+        section.errors.add(section.place_of("names"), what, "add a name, or remove the key");
     }
     for given in texts {
         let text = given.value.escape_debug();
@@ -171,100 +169,106 @@ fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>)
     names
 }
 
-/// A route, and where its pattern stands.
+/// A route, and the place of its pattern.
 struct PlacedRoute<'s, 'c> {
     route: Route,
-    /// Of its scripts, whether it has some itself or not.
+    /// The variables of scripts in this route, and in globs within it.
     environment: Additions,
-    /// Of its scripts, and of those of a glob within it. `None`: it names none.
+    /// The account of scripts in this route, and in globs within it.
     account: Option<Account>,
-    /// `None`: it is one of `redirects` or `rewrites`, and says nothing but its action.
+    /// `None`: it is one of `redirects` or `rewrites`, and has only an action.
     section: Option<&'s Section<'c>>,
     place: &'c Place,
 }
 
-/// Routes first, then redirects, then rewrites: that is the order in which globs are tried.
-fn routes(section: &Section, base: Base<'_>) -> Routes {
+/// The routes of a host: routes first, then redirects, then rewrites, because globs are tried in this order.
+fn routes(section: &Section, inherited: Inherited<'_>) -> Routes {
     let mut placed: Vec<PlacedRoute> = Vec::new();
     let sections = section.sections("route", Scope::Route);
-    let places: Vec<&str> = sections.iter().filter_map(place_of).collect();
-    placed.extend(sections.iter().filter_map(|route_section| route(route_section, &base, &places)));
-    placed.extend(short(section, "redirects", &base, redirect_of));
-    placed.extend(short(section, "rewrites", &base, rewrite_of));
-    refuse_twice(section, &mut placed);
+    let places: Vec<&str> = sections.iter().filter_map(folder_prefix).collect();
+    placed.extend(sections.iter().filter_map(|route_section| route(route_section, &inherited, &places)));
+    placed.extend(short_routes(section, "redirects", &inherited, redirect_entry));
+    placed.extend(short_routes(section, "rewrites", &inherited, rewrite_entry));
+    reject_twice(section, &mut placed);
     if placed.len() > MAX_ROUTES {
         let what = format!("a host has more than {MAX_ROUTES} routes, redirects and rewrites");
         section.errors.add(placed[MAX_ROUTES].place, what, "use patterns that match more");
         placed.truncate(MAX_ROUTES);
     }
-    let own_fallback = placed.iter().position(|placed| placed.route.pattern == Pattern::EVERYTHING);
-    let own_fallback = own_fallback.map(|at| placed.remove(at));
-    let fallback = own_fallback.as_ref().map_or(&base.route, |placed| &placed.route).clone();
-    let only = Routes::only(fallback.clone());
+    let own_default = placed.iter().position(|placed| placed.route.pattern == Pattern::EVERYTHING);
+    let own_default = own_default.map(|at| placed.remove(at));
+    let default = own_default.as_ref().map_or(&inherited.route, |placed| &placed.route).clone();
+    let only = Routes::only(default.clone());
     let others = placed.iter().map(|placed| placed.route.clone()).collect();
-    let at = |id: RouteId| id.index().map_or(own_fallback.as_ref(), |at| placed.get(at));
-    let combine = |inner, outer| combined(at(inner)?, at(outer)?, &base);
-    let routes = Routes::new(fallback, others).and_then(|routes| routes.combine(combine));
+    let at = |id: RouteId| id.index().map_or(own_default.as_ref(), |at| placed.get(at));
+    let combine = |inner, outer| combined(at(inner)?, at(outer)?, &inherited);
+    let routes = Routes::new(default, others).and_then(|routes| routes.combine(combine));
     if let Err(RoutesError::TooManyCombined) = routes {
         let what = format!("the globs and prefixes of a host make more than {MAX_COMBINED} routes together");
         section.errors.add(section.place(), what, "write globs for one folder, such as \"/a/**.php\"");
     }
     let routes = routes.unwrap_or(only);
     let places: Vec<&Place> = placed.iter().map(|placed| placed.place).collect();
-    let fallback = own_fallback.as_ref().map(|placed| placed.place);
-    refuse_loops(section, &routes, fallback, &places);
+    let default = own_default.as_ref().map(|placed| placed.place);
+    reject_loops(section, &routes, default, &places);
     routes
 }
 
-/// The prefix of a section that has one, and says where its files are.
-fn place_of<'c>(section: &Section<'c>) -> Option<&'c str> {
+/// The prefix of a section that has a folder of its own.
+fn folder_prefix<'c>(section: &Section<'c>) -> Option<&'c str> {
     let path = section.table.get("path").and_then(|entry| text(&entry.node));
     path.filter(|path| path.ends_with('/') && (section.has("root") || section.has("alias")))
 }
 
-/// What a glob, or a route for one path, is below a prefix: the prefix says what it does not say itself. `None`:
-/// after an error.
-fn combined(inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Option<Route> {
+/// A glob, or a route for one path, within a prefix: it inherits from the prefix. `None`: after an error.
+fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>) -> Option<Route> {
     let pattern = inner.route.pattern.clone();
     let Some(section) = inner.section else {
         let action = inner.route.action.clone();
         return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = settle(section, pattern, &outer.route, base.upstreams);
+    let mut route = route_settings(section, pattern, &outer.route, inherited.upstreams);
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
-        tighten(&mut route, section, prefix, &outer.route);
+        restrict(&mut route, section, prefix, &outer.route);
     }
-    if section.table.entries.iter().any(is_action) || !gives_action(&outer.route, &route.pattern, base) {
+    if section.table.entries.iter().any(is_action)
+        || !inherits_action(&outer.route, &route.pattern, inherited)
+    {
         let script = inner.route.script.clone().map(|script| Script { environment, ..script });
-        let script = script.map(|script| with_account(script, inner, outer, base));
+        let script = script.map(|script| with_account(script, inner, outer, inherited));
         return Some(Route { action: inner.route.action.clone(), within: None, script, ..route });
     }
     route.within = Some(outer.route.pattern.clone());
-    let says_how = section.has("interpreter") || section.has("cgi");
+    let has_interpreter = section.has("interpreter") || section.has("cgi");
     route.script = match route.action {
-        Action::Files { .. } if says_how => {
-            let Base { scripts, upstreams, .. } = *base;
+        Action::Files { .. } if has_interpreter => {
+            let Inherited { scripts, upstreams, .. } = *inherited;
             scripts::script(section, &route.action, &outer.environment, scripts, upstreams)
         }
         _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
     };
-    route.script = route.script.map(|script| with_account(script, inner, outer, base));
+    route.script = route.script.map(|script| with_account(script, inner, outer, inherited));
     Some(route)
 }
 
-/// The account of a program comes from the glob, or else from the prefix, or else from `[scripts]`.
-fn with_account(script: Script, inner: &PlacedRoute, outer: &PlacedRoute, base: &Base<'_>) -> Script {
-    let named = [&inner.account, &outer.account, &base.scripts.account].into_iter().flatten().next();
+/// Sets the account of a program: that of the glob, or else of the prefix, or else of `[scripts]`.
+fn with_account(
+    script: Script,
+    inner: &PlacedRoute,
+    outer: &PlacedRoute,
+    inherited: &Inherited<'_>,
+) -> Script {
+    let named = [&inner.account, &outer.account, &inherited.scripts.account].into_iter().flatten().next();
     let is_program = !matches!(script.interpreter, Some(Interpreter::Upstream(_)));
     Script { account: named.filter(|_| is_program).cloned(), ..script }
 }
 
-/// Whether a prefix's action is also that of a pattern below it that has none. The root of the host counts
-/// before the route for `/`. A rewrite is for what no other pattern has, and one path may be the exception
-/// from whatever else is done below the prefix.
-fn gives_action(prefix: &Route, pattern: &Pattern, base: &Base<'_>) -> bool {
-    if prefix.pattern == Pattern::EVERYTHING && has_root(base) {
+/// Whether a pattern within a prefix inherits the prefix's action. The root of the host precedes the route for `/`. A
+/// rewrite applies only to paths without another pattern. A route for one path without an action is an exception from
+/// an action of the prefix that does not serve files.
+fn inherits_action(prefix: &Route, pattern: &Pattern, inherited: &Inherited<'_>) -> bool {
+    if prefix.pattern == Pattern::EVERYTHING && has_root(inherited) {
         return false;
     }
     match prefix.action {
@@ -276,11 +280,11 @@ fn gives_action(prefix: &Route, pattern: &Pattern, base: &Base<'_>) -> bool {
     }
 }
 
-fn has_root(base: &Base<'_>) -> bool {
-    matches!(base.route.action, Action::Files { .. })
+fn has_root(inherited: &Inherited<'_>) -> bool {
+    matches!(inherited.route.action, Action::Files { .. })
 }
 
-fn refuse_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {
+fn reject_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {
     let mut seen: BTreeMap<String, &Place> = BTreeMap::new();
     placed.retain(|placed| {
         let text = placed.route.pattern.to_string();
@@ -294,29 +298,29 @@ fn refuse_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {
     });
 }
 
-/// Rewrites must come to an end, for those paths that a pattern is for first of all. `fallback` is the place of the
-/// route for every path.
-fn refuse_loops(section: &Section, routes: &Routes, fallback: Option<&Place>, places: &[&Place]) {
-    let placed = routes.iter().zip([fallback].into_iter().chain(places.iter().copied().map(Some)));
+/// Reports rewrites that do not end, by an example path of each pattern. `default` is the place of the route for
+/// every path.
+fn reject_loops(section: &Section, routes: &Routes, default: Option<&Place>, places: &[&Place]) {
+    let placed = routes.iter().zip([default].into_iter().chain(places.iter().copied().map(Some)));
     for (route, place) in placed {
         let (Action::Rewrite { to }, Some(place)) = (&route.action, place) else { continue };
         let Some(path) = route.pattern.example().and_then(|path| rewritten(route, &path)) else { continue };
-        if ends(routes, path) {
+        if terminates(routes, path) {
             continue;
         }
         let what = format!("the rewrite of \"{}\" leads back to itself", route.pattern);
         let what_to_do = match &route.pattern {
             Pattern::Prefix(_) if to.is_constant() => format!(
-                "write fallback = \"{to}\" in place of it, to have that answer for what does not exist; or add a route \
-                 with a root for \"{to}\""
+                "write fallback = \"{to}\" instead, which responds where a file does not exist; or add a route with a root \
+                 for \"{to}\""
             ),
-            _ => "add a route with a root for the path that it leads to, or narrow the pattern".to_owned(),
+            _ => "add a route with a root for its target, or narrow the pattern".to_owned(),
         };
         section.errors.add(place, what, what_to_do);
     }
 }
 
-fn ends(routes: &Routes, mut path: SafePath<'static>) -> bool {
+fn terminates(routes: &Routes, mut path: SafePath<'static>) -> bool {
     for _ in 0..MAX_REWRITES {
         match rewritten(routes.get(routes.find(&path)), &path) {
             Some(next) => path = next,
@@ -326,7 +330,7 @@ fn ends(routes: &Routes, mut path: SafePath<'static>) -> bool {
     false
 }
 
-/// Where a path leads that the route is for, if that rewrites it.
+/// The target for `path`, if the route rewrites it.
 fn rewritten(route: &Route, path: &SafePath) -> Option<SafePath<'static>> {
     match &route.action {
         Action::Rewrite { to } => to.path(path.as_str(), route.base()),
@@ -336,7 +340,7 @@ fn rewritten(route: &Route, path: &SafePath) -> Option<SafePath<'static>> {
 
 fn route<'s, 'c>(
     section: &'s Section<'c>,
-    base: &Base<'_>,
+    inherited: &Inherited<'_>,
     prefixes: &[&str],
 ) -> Option<PlacedRoute<'s, 'c>> {
     let Some(path) = section.text("path") else {
@@ -346,7 +350,7 @@ fn route<'s, 'c>(
         return None;
     };
     let pattern = pattern(section, path.value, path.place)?;
-    let environment = scripts::environment(section, &base.environment);
+    let environment = scripts::environment(section, &inherited.environment);
     let account = account(section);
     let has_action = section.table.entries.iter().any(is_action);
     let is_within = match &pattern {
@@ -354,21 +358,22 @@ fn route<'s, 'c>(
         Pattern::Glob(_) => !prefixes.is_empty(),
         Pattern::Prefix(_) => false,
     };
-    if !has_action && !has_root(base) && is_within {
-        // Only below prefixes is there anything: see `combined`.
-        let route = settle(section, pattern, &base.route, base.upstreams);
+    if !has_action && !has_root(inherited) && is_within {
+        // It applies only within prefixes: see `combined`.
+        let route = route_settings(section, pattern, &inherited.route, inherited.upstreams);
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     }
-    let action = action(section, &pattern, base);
-    let route = settle(section, pattern, &base.route, base.upstreams);
+    let action = action(section, &pattern, inherited);
+    let route = route_settings(section, pattern, &inherited.route, inherited.upstreams);
     let action = action?;
-    let script = scripts::script(section, &action, &base.environment, base.scripts, base.upstreams);
+    let script =
+        scripts::script(section, &action, &inherited.environment, inherited.scripts, inherited.upstreams);
     let route = Route { action, script, ..route };
     Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }
 
 /// `None` after an error.
-fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Action> {
+fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Option<Action> {
     let given: Vec<&Entry> = section.table.entries.iter().filter(|entry| is_action(entry)).collect();
     if let [first, second, ..] = given[..] {
         let what = format!("\"{}\" and \"{}\" exclude each other", first.key, second.key);
@@ -377,7 +382,7 @@ fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Actio
     }
     let status = section.count("status");
     let Some(entry) = given.first() else {
-        return inherited_action(section, &base.route);
+        return inherited_action(section, &inherited.route);
     };
     if section.has("status") && entry.key != "redirect" {
         let what = "\"status\" is for a redirect";
@@ -388,14 +393,14 @@ fn action(section: &Section, pattern: &Pattern, base: &Base<'_>) -> Option<Actio
         "alias" => alias(section, pattern),
         "application" => {
             let given = section.text("application")?;
-            upstreams::named(section, given.value, given.place, base.upstreams).map(Action::Upstream)
+            upstreams::find(section, given.value, given.place, inherited.upstreams).map(Action::Upstream)
         }
         "redirect" => {
             let status = redirect_status(section, status, section.place_of("status"))?;
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)
         }
         "rewrite" => rewrite(section, pattern, section.text("rewrite")?.value, &entry.place),
-        _ => returned(section),
+        _ => return_status(section),
     }
 }
 
@@ -403,18 +408,18 @@ fn is_action(entry: &Entry) -> bool {
     ACTIONS.contains(&entry.key.as_str())
 }
 
-fn inherited_action(section: &Section, base: &Route) -> Option<Action> {
+fn inherited_action(section: &Section, inherited: &Route) -> Option<Action> {
     if section.has("status") {
         let what = "\"status\" is for a redirect";
         section.errors.add(section.place_of("status"), what, "use return = STATUS, or add a redirect");
     }
-    if let Action::Return(_) = base.action {
-        let what = "this route has nothing to answer with, as its host has no root";
+    if let Action::Return(_) = inherited.action {
+        let what = "this route has no action, and its host has no root to inherit";
         let what_to_do = "add root, alias, redirect, rewrite or return to it, or a root to the host";
         section.errors.add(section.place(), what, what_to_do);
         return None;
     }
-    Some(base.action.clone())
+    Some(inherited.action.clone())
 }
 
 fn alias(section: &Section, pattern: &Pattern) -> Option<Action> {
@@ -423,14 +428,14 @@ fn alias(section: &Section, pattern: &Pattern) -> Option<Action> {
         Pattern::Prefix(prefix) => Some(Action::Files { root, strip: prefix.matches('/').count() }),
         Pattern::Exact(_) | Pattern::Glob(_) => {
             let what = format!("an alias cannot take the place of \"{pattern}\"");
-            let what_to_do = "end the path with a slash: an alias is for all that is below a folder";
+            let what_to_do = "end the path with a slash: an alias replaces a folder";
             section.errors.add(section.place_of("alias"), what, what_to_do);
             None
         }
     }
 }
 
-fn returned(section: &Section) -> Option<Action> {
+fn return_status(section: &Section) -> Option<Action> {
     let code = section.count("return")?;
     if INCOMPLETE.contains(&code) {
         let what = format!("\"return\" cannot be {code}, which needs a field of its own");
@@ -440,7 +445,6 @@ fn returned(section: &Section) -> Option<Action> {
     u16::try_from(code).ok().and_then(Status::new).map(Action::Return)
 }
 
-/// `given`: the number, if one was.
 fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Option<Status> {
     match given.unwrap_or(DEFAULT_REDIRECT) {
         301 => Some(Status::MOVED_PERMANENTLY),
@@ -472,14 +476,14 @@ fn template(
     place: &Place,
     parse: fn(&str) -> Result<Template, TemplateError>,
 ) -> Option<Template> {
-    let refuse = |what_to_do: String| {
+    let reject = |what_to_do: String| {
         section.errors.add(place, format!("\"{}\" is not a valid target", text.escape_debug()), what_to_do);
         None
     };
     match parse(text) {
-        Err(error) => refuse(error.to_string()),
+        Err(error) => reject(error.to_string()),
         Ok(template) if template.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
-            refuse("$rest is what follows a prefix, and this pattern is not a prefix; use $path".to_owned())
+            reject("$rest needs a prefix as pattern; use $path".to_owned())
         }
         Ok(template) => Some(template),
     }
@@ -489,23 +493,23 @@ fn template(
 type ShortAction = fn(&Section, &Pattern, &Entry) -> Option<Action>;
 
 /// The routes of `redirects` or `rewrites`.
-fn short<'s, 'c>(
+fn short_routes<'s, 'c>(
     section: &Section<'c>,
     name: &str,
-    base: &Base<'_>,
+    inherited: &Inherited<'_>,
     action: ShortAction,
 ) -> Vec<PlacedRoute<'s, 'c>> {
     let route = |entry: &'c Entry| {
         let pattern = pattern(section, &entry.key, &entry.place)?;
         let action = action(section, &pattern, entry)?;
-        let route = Route { pattern, action, ..base.route.clone() };
-        let environment = base.environment.clone();
+        let route = Route { pattern, action, ..inherited.route.clone() };
+        let environment = inherited.environment.clone();
         Some(PlacedRoute { route, environment, account: None, section: None, place: &entry.place })
     };
     section.pairs(name).iter().filter_map(route).collect()
 }
 
-fn redirect_of(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
+fn redirect_entry(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
     let (to, status) = match &entry.node.value {
         Value::Table(table) => long_redirect(section, table)?,
         _ => (text_of(section, entry, "a target, or { to = target, status = 301 }")?, None),
@@ -530,6 +534,6 @@ fn long_redirect<'c>(section: &Section, table: &'c Table) -> Option<(&'c str, Op
     }
 }
 
-fn rewrite_of(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
+fn rewrite_entry(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
     rewrite(section, pattern, text_of(section, entry, "a path")?, &entry.place)
 }

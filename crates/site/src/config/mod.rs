@@ -1,9 +1,9 @@
-//! The configuration: TOML files become a [`Site`], or errors that tell where, what, and what to do.
+//! Reads a configuration: TOML files become a [`Site`], or errors that say where, what, and what to do.
 //!
-//! A file is read as a tree (`toml`), the files it includes are merged into it, and sections of it are
-//! read (`section`) by the one table of [`keys`] into a complete site (`build`).
+//! `toml` parses a file into a tree, into which the files that it includes are merged. `build` reads the sections of
+//! the tree by the table of [`keys`], and builds a complete site.
 //!
-//! Knows nothing of how a file is read: see [`Source`].
+//! Opens no file: see [`Source`].
 
 mod keys;
 
@@ -22,6 +22,7 @@ mod hosts;
 mod settings;
 
 mod scripts;
+
 mod upstreams;
 
 use std::io;
@@ -35,38 +36,36 @@ use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;
 use error::{Errors, shown};
 
-/// Bytes of one file.
+/// Bytes of a file.
 pub const MAX_FILE: usize = 1024 * 1024;
-/// Files that are read for one configuration.
+/// Files of a configuration.
 pub const MAX_FILES: usize = 1000;
-/// Files between the first one and an included one, and that one.
+/// Levels of included files below the first file.
 pub const MAX_DEPTH: usize = 8;
 
 /// The files of a configuration.
 pub trait Source {
-    /// The text of a file, of which not more than [`MAX_FILE`] bytes and one need be read.
+    /// The text of a file. At most [`MAX_FILE`] + 1 bytes need be read.
     fn read(&self, path: &Path) -> io::Result<String>;
 
-    /// The files whose path matches a pattern with `*` or `?` in it, in ascending order; none is no
-    /// error.
+    /// The files whose path matches a pattern with `*` or `?`, in ascending order, possibly none.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
-/// What was read.
 pub struct Configuration {
     pub site: Site,
-    /// What may be meant, and probably is not.
+    /// Probable mistakes that do not prevent serving.
     pub warnings: Vec<ConfigError>,
     pub places: Places,
 }
 
-/// Reads the configuration that begins in `path`. Errors: all that were found, at most [`MAX_ERRORS`],
-/// file by file and line by line; what a file says is only looked at where all files are TOML.
+/// Reads the configuration that begins in `path`. Errors: all errors, at most [`MAX_ERRORS`], by file and line. If a
+/// file is not valid TOML, only errors of syntax.
 pub fn load(path: &Path, source: &dyn Source) -> Result<Site, Vec<ConfigError>> {
     read(path, source).map(|configuration| configuration.site)
 }
 
-/// As [`load`], with what else was found.
+/// As [`load`], with warnings and places.
 pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<ConfigError>> {
     let errors = Errors::default();
     let file: Arc<Path> = Arc::from(path);
@@ -79,7 +78,7 @@ pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<Confi
     };
     match site {
         Some(site) if errors.is_empty() => {
-            let (warnings, places) = errors.into_found();
+            let (warnings, places) = errors.into_warnings_and_places();
             Ok(Configuration { site, warnings, places })
         }
         _ => Err(errors.into_sorted()),
@@ -89,16 +88,16 @@ pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<Confi
 struct Loader<'l> {
     source: &'l dyn Source,
     errors: &'l Errors,
-    /// From the first file to the one being read.
+    /// The files from the first one to the one that includes the next.
     open: Vec<Arc<Path>>,
     files: usize,
 }
 
 impl Loader<'_> {
-    /// The tree of a file and of what it includes. `asked` is where the file is named.
-    fn file(&mut self, file: &Arc<Path>, asked: &Place) -> Option<Table> {
-        if let Some(what) = self.obstacle(file) {
-            self.errors.add(asked, what, "remove this include");
+    /// The tree of a file and of its included files. `place` names the file.
+    fn file(&mut self, file: &Arc<Path>, place: &Place) -> Option<Table> {
+        if let Some(what) = self.include_error(file) {
+            self.errors.add(place, what, "remove this include");
             return None;
         }
         self.files += 1;
@@ -106,12 +105,12 @@ impl Loader<'_> {
             Ok(text) if text.len() <= MAX_FILE => text,
             Ok(_) => {
                 let what = format!("{} is larger than 1 MiB", shown(file));
-                self.errors.add(asked, what, "divide it, and include the parts");
+                self.errors.add(place, what, "split it, and include the parts");
                 return None;
             }
             Err(error) => {
                 let what = format!("{} cannot be read: {error}", shown(file));
-                self.errors.add(asked, what, "check its path and its permissions");
+                self.errors.add(place, what, "check its path and its permissions");
                 return None;
             }
         };
@@ -124,7 +123,7 @@ impl Loader<'_> {
         Some(tree)
     }
 
-    fn obstacle(&self, file: &Arc<Path>) -> Option<String> {
+    fn include_error(&self, file: &Arc<Path>) -> Option<String> {
         if self.open.contains(file) {
             return Some(format!("{} includes itself", shown(file)));
         }
@@ -148,7 +147,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The files that one value of `include` stands for.
+    /// The files that one value of `include` names.
     fn included(&self, node: &Node) -> Vec<PathBuf> {
         let pattern = match section::text(node) {
             Some(text) if !text.is_empty() => text,
@@ -171,7 +170,7 @@ impl Loader<'_> {
                 files
             }
             Err(error) => {
-                let what = format!("{} cannot be looked up: {error}", shown(&path));
+                let what = format!("{} cannot be searched: {error}", shown(&path));
                 self.errors.add(&node.place, what, "check the folder and its permissions");
                 Vec::new()
             }

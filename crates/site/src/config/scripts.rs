@@ -1,4 +1,4 @@
-//! What a configuration says of scripts: the section `[scripts]`, and which routes have some.
+//! Reads the section `[scripts]`, and the scripts of a route.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,21 +11,19 @@ use super::settings::{account, text_of};
 use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
 use crate::upstream::Upstream;
 
-/// Where programs are looked for, unless `env` says otherwise.
+/// The search path of programs, unless `env` sets another.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// In place of a folder: that of the server itself.
+/// A value of `cgroup`: the server's own control group.
 const OWN_CGROUP: &str = "auto";
-/// Keys of a route that mean nothing without a script.
+/// Keys that only a route with scripts has.
 const ONLY_WITH_SCRIPTS: [&str; 2] = ["script_processes", "pass_authorization"];
-/// Keys of an account.
 const ACCOUNT: [&str; 2] = ["user", "group"];
 
 pub fn scripts(top: &Section) -> Scripts {
     let defaults = Scripts::default();
     let Some(section) = top.section("scripts", Scope::Scripts) else { return defaults };
-    let count = |name, default| section.count(name).map_or(default, to_usize);
+    let count = |name, default| section.count(name).unwrap_or(default);
     let time = |name, default: Duration| section.duration(name).unwrap_or(default);
-    let arguments = section.flag("query_arguments");
     Scripts {
         processes: count("processes", defaults.processes),
         queue: count("queue", defaults.queue),
@@ -39,12 +37,12 @@ pub fn scripts(top: &Section) -> Scripts {
         account: account(&section),
         spool: section.path("spool").unwrap_or(defaults.spool),
         spool_bytes: section.size("spool_bytes").unwrap_or(defaults.spool_bytes),
-        query_arguments: match arguments {
+        query_arguments: match section.flag("query_arguments") {
             Some(true) => QueryArguments::Passed,
             Some(false) | None => defaults.query_arguments,
         },
-        stderr_lines: count("stderr_lines", defaults.stderr_lines as usize) as u32,
-        stderr_line: section.size("stderr_line").map_or(defaults.stderr_line, to_usize),
+        stderr_lines: section.count("stderr_lines").unwrap_or(defaults.stderr_lines),
+        stderr_line: section.size("stderr_line").unwrap_or(defaults.stderr_line),
         sendfile: section.paths("sendfile").unwrap_or(defaults.sendfile),
     }
 }
@@ -53,28 +51,22 @@ fn resources(section: &Section) -> Resources {
     let defaults = Resources::default();
     Resources {
         memory: section.size("memory").or(defaults.memory),
-        // A process is not to be ended before its time.
+        // Rounded up, so that no process ends too early.
         cpu: section.duration("cpu").map(|time| time.as_millis().div_ceil(1000) as u64).or(defaults.cpu),
         files: section.count("files").or(defaults.files),
         tasks: section.count("tasks").or(defaults.tasks),
         umask: umask(section).or(defaults.umask),
-        nice: section.count("nice").map_or(defaults.nice, |nice| nice as u8),
+        nice: section.count("nice").unwrap_or(defaults.nice),
     }
 }
 
-/// `None` also after an error.
+/// `None`: there are none, or after an error.
 fn cgroups(section: &Section) -> Option<ControlGroups> {
     let (memory, tasks) = (section.size("cgroup_memory"), section.count("cgroup_tasks"));
     let given = section.text_or_false("cgroup");
     let Some((place, text)) = given.and_then(|given| Some((given.place, given.value?))) else {
-        for name in ["cgroup_memory", "cgroup_tasks"].iter().filter(|name| section.has(name)) {
-            let what = format!("\"{name}\" is for scripts in control groups");
-            section.errors.add(
-                section.place_of(name),
-                what,
-                "add cgroup = \"auto\" or a folder, or remove it",
-            );
-        }
+        let what_to_do = "add cgroup = \"auto\" or a folder, or remove it";
+        section.reject_keys(&["cgroup_memory", "cgroup_tasks"], "needs \"cgroup\"", what_to_do);
         return None;
     };
     if text == OWN_CGROUP {
@@ -98,15 +90,15 @@ fn umask(section: &Section) -> Option<u32> {
     mask
 }
 
-/// The variables of a site that sets none.
-pub fn first_environment() -> Additions {
+/// The variables of a site without `env`.
+pub fn default_environment() -> Additions {
     let mut environment = Additions::default();
-    // Its name is one, and is there once.
+    // This name is valid, and stands here once.
     let _ = environment.add("PATH", PATH.as_bytes());
     environment
 }
 
-/// The variables of a section, and those of `inherited` that it does not set.
+/// The variables of a section, and those of `inherited` that it does not replace.
 pub fn environment(section: &Section, inherited: &Additions) -> Additions {
     let mut environment = Additions::default();
     for entry in section.pairs("env") {
@@ -125,7 +117,7 @@ pub fn environment(section: &Section, inherited: &Additions) -> Additions {
     environment
 }
 
-/// How the scripts of a route are run; `None`: it has none, or after an error.
+/// The settings of a route's scripts. `None`: it has no scripts, or after an error.
 pub fn script(
     section: &Section,
     action: &Action,
@@ -135,11 +127,9 @@ pub fn script(
 ) -> Option<Script> {
     let processes = scripts.processes;
     if let Action::Upstream(id) = action {
-        for name in ["cgi", "interpreter", "script_processes"].iter().filter(|name| section.has(name)) {
-            let what = format!("\"{name}\" and \"application\" exclude each other");
-            section.errors.add(section.place_of(name), what, "remove one of them");
-        }
-        refuse_account(section);
+        let names = ["cgi", "interpreter", "script_processes"];
+        section.reject_keys(&names, "and \"application\" exclude each other", "remove one of them");
+        reject_account(section);
         let environment = environment(section, inherited);
         let interpreter = Some(Interpreter::Upstream(*id));
         let credentials = credentials(section);
@@ -148,34 +138,30 @@ pub fn script(
     let interpreter = interpreter(section, upstreams);
     let runs = section.flag("cgi").unwrap_or(section.has("interpreter"));
     if !runs {
-        refuse_without(section);
+        reject_without_scripts(section);
         return None;
     }
     if !matches!(action, Action::Files { .. }) {
         let name = if section.has("cgi") { "cgi" } else { "interpreter" };
-        let what = format!("\"{name}\" is for a route that has files");
+        let what = format!("\"{name}\" is for a route with files");
         section.errors.add(section.place_of(name), what, "give it a root or an alias, or its host a root");
         return None;
     }
     let account = match interpreter {
         Some(Interpreter::Upstream(_)) => {
-            refuse_account(section);
+            reject_account(section);
             None
         }
         Some(Interpreter::Program(_)) | None => account(section).or_else(|| scripts.account.clone()),
     };
-    let own = section.count("script_processes").map(to_usize);
-    let processes = own.unwrap_or(processes).min(processes);
+    let processes = section.count("script_processes").unwrap_or(processes).min(processes);
     let (environment, credentials) = (environment(section, inherited), credentials(section));
     Some(Script { interpreter, environment, credentials, processes, account })
 }
 
-/// Reports an account of a route whose program is not started for each request.
-fn refuse_account(section: &Section) {
-    for name in ACCOUNT.iter().filter(|name| section.has(name)) {
-        let what = format!("\"{name}\" is for a route with scripts of its own");
-        section.errors.add(section.place_of(name), what, "set it in the [[application]]");
-    }
+/// Reports an account of a route whose scripts an application runs.
+fn reject_account(section: &Section) {
+    section.reject_keys(&ACCOUNT, "is for a route with scripts of its own", "set it in the [[application]]");
 }
 
 fn credentials(section: &Section) -> Credentials {
@@ -185,7 +171,7 @@ fn credentials(section: &Section) -> Credentials {
     }
 }
 
-/// A path has a slash, and the name of an application has none.
+/// Reads a path, which has a slash, or the name of an application, which has none.
 fn interpreter(section: &Section, upstreams: &[Upstream]) -> Option<Interpreter> {
     let given = section.text("interpreter")?;
     if let Some(id) = upstreams.iter().position(|upstream| upstream.name == given.value) {
@@ -199,23 +185,19 @@ fn interpreter(section: &Section, upstreams: &[Upstream]) -> Option<Interpreter>
     section.path("interpreter").map(Interpreter::Program)
 }
 
-/// Reports what would do nothing.
-fn refuse_without(section: &Section) {
+/// Reports keys that have no effect without scripts.
+fn reject_without_scripts(section: &Section) {
     if section.has("interpreter") {
         let what = "\"interpreter\" and cgi = false exclude each other";
         section.errors.add(section.place_of("cgi"), what, "remove one of them");
     }
-    // A glob within such a prefix says how the files are run, and the prefix says whose they are.
-    let has_place = section.has("root") || section.has("alias");
+    let (what, what_to_do) =
+        ("is for a route with scripts", "add cgi = true or an interpreter, or remove it");
+    section.reject_keys(&ONLY_WITH_SCRIPTS, what, what_to_do);
+    // A prefix may name the account for globs below it, which select its scripts.
+    let has_files = section.has("root") || section.has("alias");
     let is_prefix = section.text("path").is_some_and(|path| path.value.ends_with('/'));
-    let is_of_globs = |name: &str| ACCOUNT.contains(&name) && is_prefix && has_place;
-    let names = ONLY_WITH_SCRIPTS.into_iter().chain(ACCOUNT).filter(|name| section.has(name));
-    for name in names.filter(|name| !is_of_globs(name)) {
-        let what = format!("\"{name}\" is for a route with scripts");
-        section.errors.add(section.place_of(name), what, "add cgi = true or an interpreter, or remove it");
+    if !(is_prefix && has_files) {
+        section.reject_keys(&ACCOUNT, what, what_to_do);
     }
-}
-
-fn to_usize(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }

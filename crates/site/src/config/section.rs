@@ -1,5 +1,5 @@
-//! One table of the configuration, read by the rules of [`keys`]. What is wrong in it is reported, and
-//! counts as absent.
+//! Reads one table of the configuration by the rules of [`keys`]. A value that breaks them is reported and counts as
+//! absent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,14 +16,14 @@ pub struct Section<'c> {
     pub errors: &'c Errors,
 }
 
-/// A value of the configuration and where it stands.
+/// A value of the configuration, with its place.
 pub struct Given<'c, T> {
     pub place: &'c Place,
     pub value: T,
 }
 
 impl<'c> Section<'c> {
-    /// Reports keys that the scope does not have.
+    /// Reports unknown keys.
     pub fn open(scope: Scope, table: &'c Table, errors: &'c Errors) -> Section<'c> {
         for entry in table.entries.iter().filter(|entry| keys::find(scope, &entry.key).is_none()) {
             let what = format!("unknown key \"{}\"", entry.key.escape_debug());
@@ -36,7 +36,7 @@ impl<'c> Section<'c> {
         &self.table.place
     }
 
-    /// Where a key stands; where the table does, if it is absent.
+    /// The place of a key, or of the table if the key is absent.
     pub fn place_of(&self, name: &str) -> &'c Place {
         self.table.get(name).map_or(&self.table.place, |entry| &entry.place)
     }
@@ -88,11 +88,11 @@ impl<'c> Section<'c> {
         given.map(|given| given.value)
     }
 
-    /// Relative ones begin in the folder of the file.
+    /// Relative paths begin in the folder of the file.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         let given = self.text(name)?;
         if given.value.is_empty() || given.value.contains('\0') {
-            self.refuse(name, given.place, "is not a path");
+            self.reject(name, given.place, "is not a path");
             return None;
         }
         let path = given.place.folder().join(given.value);
@@ -100,7 +100,7 @@ impl<'c> Section<'c> {
         Some(path)
     }
 
-    /// Remembers where the value of a key stands.
+    /// Records the place of a value.
     fn mark(&self, name: &str, value: impl AsRef<Path>, place: &Place) {
         if let Some(key) = keys::find(self.scope, name) {
             self.errors.mark(key.name, value, place);
@@ -111,7 +111,7 @@ impl<'c> Section<'c> {
     pub fn paths(&self, name: &str) -> Option<Vec<PathBuf>> {
         let texts = self.texts(name)?;
         if let Some(bad) = texts.iter().find(|text| text.value.is_empty() || text.value.contains('\0')) {
-            self.refuse(name, bad.place, "has an entry that is not a path");
+            self.reject(name, bad.place, "has an entry that is not a path");
             return None;
         }
         let join = |text: &Given<&str>| {
@@ -130,19 +130,19 @@ impl<'c> Section<'c> {
         given.map(|given| given.value)
     }
 
-    pub fn count(&self, name: &str) -> Option<u64> {
+    pub fn count<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         let given = self.read(name, |kind, node| {
             let Kind::Count { min, max } = kind else { return None };
-            integer(node).filter(|count| (min..=max).contains(count))
+            integer(node).filter(|count| (min..=max).contains(count))?.try_into().ok()
         });
         given.map(|given| given.value)
     }
 
-    pub fn size(&self, name: &str) -> Option<u64> {
+    pub fn size<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         let given = self.read(name, |kind, node| {
             let Kind::Size { min, max } = kind else { return None };
             let size = integer(node).or_else(|| value::size(text(node)?));
-            size.filter(|size| (min..=max).contains(size))
+            size.filter(|size| (min..=max).contains(size))?.try_into().ok()
         });
         given.map(|given| given.value)
     }
@@ -161,13 +161,12 @@ impl<'c> Section<'c> {
         let given = self.read(name, |kind, node| match kind {
             Kind::Choice(words) => word(words, node),
             _ => None,
-        });
-        let given = given?;
+        })?;
         self.mark(name, given.value, given.place);
         Some(given.value)
     }
 
-    /// Each word at most once.
+    /// Distinct words of those that the key takes.
     pub fn choices(&self, name: &str) -> Option<Vec<&'static str>> {
         let given = self.read(name, |kind, node| {
             let (Kind::Choices(words), Value::Array(nodes)) = (kind, &node.value) else { return None };
@@ -178,28 +177,34 @@ impl<'c> Section<'c> {
         given.map(|given| given.value)
     }
 
-    /// `Some(None)`: `false`, where the key takes that.
+    /// `Some(None)`: `false`, where the key takes it.
     pub fn sink(&self, name: &str) -> Option<Option<Sink>> {
         let given = self.read(name, |kind, node| match node.value {
             Value::Flag(false) if kind == Kind::SinkOrFalse => Some(None),
             _ => value::sink(text(node)?, node.place.folder()).map(Some),
-        });
-        let given = given?;
+        })?;
         if let Some(Sink::File(path)) = &given.value {
             self.mark(name, path, given.place);
         }
         Some(given.value)
     }
 
-    /// The entries of a table with the user's own keys.
+    /// The entries of a table with any keys.
     pub fn pairs(&self, name: &str) -> &'c [Entry] {
         self.read(name, |_, node| table(node)).map_or(&[], |given| &given.value.entries)
     }
 
-    /// Reports that the value of `name` is not as its kind demands.
-    pub fn refuse(&self, name: &str, place: &Place, what: &str) {
+    /// Reports that the value of `name` breaks its kind.
+    pub fn reject(&self, name: &str, place: &Place, what: &str) {
         let expected = keys::find(self.scope, name).map_or(String::new(), |key| key.kind.expected());
         self.errors.add(place, format!("\"{name}\" {what}"), format!("expected {expected}"));
+    }
+
+    /// Reports those of `names` that the section has.
+    pub fn reject_keys(&self, names: &[&str], what: &str, what_to_do: &str) {
+        for name in names.iter().filter(|name| self.has(name)) {
+            self.errors.add(self.place_of(name), format!("\"{name}\" {what}"), what_to_do);
+        }
     }
 
     fn read<T>(&self, name: &str, parse: impl FnOnce(Kind, &'c Node) -> Option<T>) -> Option<Given<'c, T>> {
@@ -207,13 +212,13 @@ impl<'c> Section<'c> {
         let key = keys::find(self.scope, name)?;
         let parsed = parse(key.kind, &entry.node);
         if parsed.is_none() {
-            self.refuse(name, &entry.place, &found(&entry.node));
+            self.reject(name, &entry.place, &found(&entry.node));
         }
         parsed.map(|value| Given { place: &entry.place, value })
     }
 }
 
-/// `cannot be …`, with the value if it is short enough to say.
+/// `cannot be …`, with the value if it is short.
 fn found(node: &Node) -> String {
     match &node.value {
         Value::Text(text) if text.len() <= 40 => format!("cannot be \"{}\"", text.escape_debug()),

@@ -1,4 +1,4 @@
-//! What a host or a route says about files and answers, on top of what it inherits.
+//! Reads the settings of files and responses that a host or a route has, on top of those that it inherits.
 
 use std::sync::Arc;
 
@@ -19,24 +19,29 @@ use crate::route::Pattern;
 use crate::template::{Template, Variable};
 use crate::upstream::{Protocol, Upstream, UpstreamId};
 
-/// Fields that the server alone can decide, and what to do instead.
+/// Fields that only the server sets, and what to do instead.
 const OWN_FIELDS: [(&str, &str); 12] = [
-    ("connection", "the server decides it"),
+    ("connection", "the server sets it"),
     ("content-encoding", "see \"precompressed\""),
-    ("content-length", "the server decides it"),
-    ("content-range", "the server decides it"),
+    ("content-length", "the server sets it"),
+    ("content-range", "the server sets it"),
     ("content-type", "see \"types\""),
-    ("date", "the server decides it"),
-    ("keep-alive", "the server decides it"),
+    ("date", "the server sets it"),
+    ("keep-alive", "the server sets it"),
     ("location", "see \"redirects\""),
     ("server", "see \"server_header\""),
-    ("trailer", "the server decides it"),
-    ("transfer-encoding", "the server decides it"),
-    ("upgrade", "the server decides it"),
+    ("trailer", "the server sets it"),
+    ("transfer-encoding", "the server sets it"),
+    ("upgrade", "the server sets it"),
 ];
 
-/// A route for this pattern with the action of `inherited`, and its settings where `section` has none.
-pub fn settle(section: &Section, pattern: Pattern, inherited: &Route, upstreams: &[Upstream]) -> Route {
+/// A route for this pattern, with the action and the settings of `inherited` unless `section` has others.
+pub fn route_settings(
+    section: &Section,
+    pattern: Pattern,
+    inherited: &Route,
+    upstreams: &[Upstream],
+) -> Route {
     let fallback = fallback(section, &pattern, inherited.fallback.as_ref());
     let fallback_for = section.choice("fallback_for").map(|word| match word {
         "all" => FallbackFor::All,
@@ -58,7 +63,7 @@ pub fn settle(section: &Section, pattern: Pattern, inherited: &Route, upstreams:
     }
 }
 
-/// The account in `user` and `group`; `None`: there is none, or after an error.
+/// The account of `user` and `group`. `None`: there is none, or after an error.
 pub fn account(section: &Section) -> Option<Account> {
     let group = account_name(section, "group");
     let user = account_name(section, "user");
@@ -73,54 +78,54 @@ pub fn account(section: &Section) -> Option<Account> {
 pub fn account_name(section: &Section, name: &str) -> Option<String> {
     let given = section.text(name)?;
     if given.value.is_empty() || given.value.contains([':', '/', '\0']) {
-        section.refuse(name, given.place, "is not the name of an account");
+        section.reject(name, given.place, "is not the name of an account");
     }
     Some(given.value.to_owned())
 }
 
-/// `false` takes away what is inherited.
+/// The authorizers of a section. `false` removes the inherited ones.
 fn authorizers(section: &Section, inherited: &[UpstreamId], upstreams: &[Upstream]) -> Vec<UpstreamId> {
     let Some(given) = section.text_or_false("authorizer") else { return inherited.to_vec() };
-    let named = given.value.and_then(|name| upstreams::named(section, name, given.place, upstreams));
+    let named = given.value.and_then(|name| upstreams::find(section, name, given.place, upstreams));
     let Some(id) = named else { return Vec::new() };
     if upstreams[id].protocol != Protocol::FastCgi {
         let what = format!("the application \"{}\" cannot be an authorizer", upstreams[id].name);
-        section.errors.add(given.place, what, "only FastCGI has that: use one whose protocol it is");
+        section.errors.add(given.place, what, "name an application whose protocol is FastCGI");
     }
     vec![id]
 }
 
-/// Takes back what a glob's section has opened, in its route below a prefix, of what the prefix's has closed.
-pub fn tighten(route: &mut Route, glob: &Section, prefix: &Section, outer: &Route) {
-    let both_say = |name: &str| glob.has(name) && prefix.has(name);
-    if both_say("symlinks") {
+/// Restricts a glob's route within a prefix to what the prefix allows, where the sections of both set the same key.
+pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Route) {
+    let both_have = |name: &str| glob.has(name) && prefix.has(name);
+    if both_have("symlinks") {
         route.files.symlinks = match (outer.files.symlinks, route.files.symlinks) {
             (Symlinks::Follow, own) => own,
             (_, Symlinks::Never) => Symlinks::Never,
             (outer, _) => outer,
         };
     }
-    if both_say("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
+    if both_have("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
         route.files.dotfiles = Dotfiles::Deny;
     }
-    if both_say("authorizer") {
+    if both_have("authorizer") {
         let own = std::mem::replace(&mut route.authorizers, outer.authorizers.clone());
         route.authorizers.extend(own.into_iter().filter(|id| !outer.authorizers.contains(id)));
     }
 }
 
-/// `false` takes away what is inherited.
+/// The fallback of a section. `false` removes the inherited one.
 fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) -> Option<Fallback> {
     let Some(given) = section.text_or_false("fallback") else { return inherited.cloned() };
     let text = given.value?;
-    let refuse = |what_to_do: String| {
-        section.errors.add(given.place, format!("\"{}\" is no fallback", text.escape_debug()), what_to_do);
+    let reject = |what_to_do: String| {
+        section.errors.add(given.place, format!("\"{}\" is not a fallback", text.escape_debug()), what_to_do);
         None
     };
     match Template::fallback(text) {
-        Err(error) => refuse(error.to_string()),
+        Err(error) => reject(error.to_string()),
         Ok((_, Some(query))) if query.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
-            refuse("$rest is what follows a prefix, and the pattern is none; use $path".to_owned())
+            reject("$rest needs a prefix as pattern; use $path".to_owned())
         }
         Ok((path, query)) => Some(Fallback { path, query, base: pattern.clone() }),
     }
@@ -155,8 +160,8 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
     }
 }
 
-/// The file that is said to be the fallback is an index, too: what begins with `/index.php` has others of that
-/// name.
+/// The inherited index files, and the file of a fallback that stands in this section: an application whose front
+/// controller is `/index.php` has further files of that name.
 fn with_fallback(section: &Section, inherited: &[String], fallback: Option<&Fallback>) -> Vec<String> {
     let mut index = inherited.to_vec();
     if let Some(path) = fallback.map(|fallback| &fallback.path)
@@ -195,8 +200,8 @@ fn types(section: &Section, inherited: &Arc<MediaTypes>) -> Arc<MediaTypes> {
         return inherited.clone();
     }
     let mut types = MediaTypes::clone(inherited);
-    let check = |place: &Place, value: &str, made: Result<(), MediaTypeError>| {
-        if let Err(error) = made {
+    let check = |place: &Place, value: &str, result: Result<(), MediaTypeError>| {
+        if let Err(error) = result {
             let what = format!("\"{}\" is {error}", value.escape_debug());
             section.errors.add(place, what, "correct it or remove it");
         }
@@ -210,9 +215,9 @@ fn types(section: &Section, inherited: &Arc<MediaTypes>) -> Arc<MediaTypes> {
     }
     for entry in section.pairs("types") {
         if let Some(media_type) = text_of(section, entry, "a media type such as \"text/html\"") {
-            let made = types.add(&entry.key, media_type);
-            let wrong = if made == Err(MediaTypeError::Extension) { &entry.key } else { media_type };
-            check(&entry.place, wrong, made);
+            let result = types.add(&entry.key, media_type);
+            let wrong = if result == Err(MediaTypeError::Extension) { &entry.key } else { media_type };
+            check(&entry.place, wrong, result);
         }
     }
     Arc::new(types)
@@ -224,7 +229,7 @@ fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
         let Some(rule) = header(section, entry) else { continue };
         if rules.iter().any(|other| other.name().eq_ignore_ascii_case(&entry.key)) {
             let what = format!("the field \"{}\" is given twice", entry.key);
-            section.errors.add(&entry.place, what, "keep one; case makes no difference");
+            section.errors.add(&entry.place, what, "keep one; names of fields ignore case");
         }
         rules.push(rule);
     }
@@ -238,27 +243,27 @@ fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
 }
 
 fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
-    let refuse = |what: String, what_to_do: &str| {
+    let reject = |what: String, what_to_do: &str| {
         section.errors.add(&entry.place, what, what_to_do);
         None
     };
     let name = entry.key.escape_debug();
     if !is_token(entry.key.as_bytes()) {
-        return refuse(format!("\"{name}\" is not a field name"), "expected letters, digits and dashes");
+        return reject(format!("\"{name}\" is not a field name"), "expected letters, digits and dashes");
     }
     if let Some((_, instead)) = OWN_FIELDS.iter().find(|(own, _)| entry.key.eq_ignore_ascii_case(own)) {
-        return refuse(format!("the field \"{name}\" cannot be changed"), instead);
+        return reject(format!("the field \"{name}\" cannot be changed"), instead);
     }
     match &entry.node.value {
         Value::Flag(false) => Some(HeaderRule::Remove(entry.key.clone())),
         Value::Text(value) if is_field_value(value) => {
             Some(HeaderRule::Set(entry.key.clone(), value.clone()))
         }
-        Value::Text(_) => refuse(
+        Value::Text(_) => reject(
             format!("the value of \"{name}\" cannot be sent in a field"),
-            "leave out control characters, and spaces at its ends",
+            "remove control characters, and spaces at its ends",
         ),
-        other => refuse(format!("\"{name}\" cannot be {}", other.kind()), "expected a string, or false"),
+        other => reject(format!("\"{name}\" cannot be {}", other.kind()), "expected a string, or false"),
     }
 }
 
@@ -325,7 +330,7 @@ fn page(section: &Section, entry: &Entry, path: &str) -> Option<SafePath<'static
     page
 }
 
-/// The pattern of a text, or an error at its place.
+/// Reads a pattern. `None`: after an error.
 pub fn pattern(section: &Section, text: &str, place: &Place) -> Option<Pattern> {
     Pattern::parse(text)
         .map_err(|error| {
@@ -335,7 +340,7 @@ pub fn pattern(section: &Section, text: &str, place: &Place) -> Option<Pattern> 
         .ok()
 }
 
-/// The text of an entry with a key of the user's own.
+/// The text of an entry of a table with any keys.
 pub fn text_of<'c>(section: &Section, entry: &'c Entry, expected: &str) -> Option<&'c str> {
     let found = text(&entry.node);
     if found.is_none() {

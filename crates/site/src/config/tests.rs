@@ -35,7 +35,7 @@ fn load_files(files: &[(&str, &str)]) -> Result<Site, Vec<String>> {
 
 const TWO_LINES: &str = "listen = [\"127.0.0.1:8080\"]\nroot = \"/srv/www\"\n";
 
-/// Two lines that are valid, and then `text`: its first line is line 3.
+/// Reads two valid lines and then `text`, whose first line is line 3.
 fn after_two_lines(text: &str) -> Result<Site, Vec<String>> {
     load_files(&[("site.toml", &format!("{TWO_LINES}{text}"))])
 }
@@ -57,7 +57,7 @@ fn check_after(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn two_lines_are_a_site() {
+fn two_lines_make_a_site() {
     let site = site("");
     assert_eq!(site.listeners, [Address::Tcp("127.0.0.1:8080".parse().unwrap())]);
     assert_eq!(site.hosts.len(), 1);
@@ -68,7 +68,7 @@ fn two_lines_are_a_site() {
     assert_eq!(format!("{site:?}"), unlisted);
 }
 
-/// Keys of an application that is started here.
+/// Keys of an application with a command.
 const MANAGED: [&str; 15] = [
     "command",
     "socket",
@@ -87,7 +87,7 @@ const MANAGED: [&str; 15] = [
     "env",
 ];
 
-/// How `key` is given a value in `scope`.
+/// The line that gives `key` a value in `scope`.
 fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     match key.kind {
         Kind::Tables(_) if scope == Scope::Host => value.replace("[[route]]", "[[host.route]]"),
@@ -96,7 +96,7 @@ fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     }
 }
 
-/// A file that has `line` for `key` in `scope`, and everything that it needs around it.
+/// A valid file with `line` for `key` in `scope`.
 fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     let top: &[(&str, &str)] = match scope {
         Scope::Host => {
@@ -129,10 +129,9 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "group" if scope == Scope::Route => "cgi = true\nuser = \"a\"",
         "group" if matches!(scope, Scope::Scripts | Scope::Application) => "user = \"a\"",
         "env" if scope == Scope::Route => "cgi = true",
-        "application" if scope == Scope::Route => "",
         _ => "",
     };
-    // Settings of scripts show where there is one.
+    // Some settings change the site only if a script or an application exists.
     let behind = match (key.name, scope) {
         ("authorizer", _) => "[[application]]\nname = \"guard\"\naddress = \"127.0.0.1:1\"",
         ("application", Scope::Route) => "[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
@@ -159,7 +158,7 @@ fn each_key() -> impl Iterator<Item = (Scope, &'static Key)> {
 }
 
 #[test]
-fn every_default_is_what_counts_without_the_key() {
+fn every_stated_default_applies_without_the_key() {
     for (scope, key) in each_key() {
         let KeyDefault::Value(value) = key.default else { continue };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, value)));
@@ -168,7 +167,7 @@ fn every_default_is_what_counts_without_the_key() {
 }
 
 #[test]
-fn every_example_is_valid_and_makes_a_difference() {
+fn every_example_is_valid_and_changes_the_site() {
     for (scope, key) in each_key() {
         let other = match key.name {
             "listen" => "listen = \"127.0.0.1:1\"",
@@ -186,7 +185,7 @@ fn every_example_is_valid_and_makes_a_difference() {
 }
 
 #[test]
-fn every_key_is_of_one_chapter_and_one_kind() {
+fn the_manual_has_every_key_once() {
     for (scope, key) in each_key() {
         let same = keys::of(scope).filter(|other| other.name == key.name).count();
         assert_eq!(same, 1, "{} in {}", key.name, scope.name());
@@ -199,7 +198,7 @@ fn every_key_is_of_one_chapter_and_one_kind() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_the_nearest_one() {
+fn suggests_the_nearest_key_for_an_unknown_one() {
     check_after("lisen = 1", &["site.toml:3: unknown key \"lisen\"; did you mean \"listen\"?"]);
     check_after("Index = 1", &["site.toml:3: unknown key \"Index\"; did you mean \"index\"?"]);
     check_after(
@@ -241,7 +240,7 @@ fn an_unknown_key_is_named_with_the_nearest_one() {
 }
 
 #[test]
-fn says_what_exists_in_place_of_a_key_of_another_server() {
+fn suggests_the_equivalent_of_a_key_of_another_server() {
     for (name, scope, expected) in [
         ("tls", Scope::Top, "TLS is not supported yet"),
         ("ssl_certificate", Scope::Host, "TLS is not supported yet"),
@@ -264,7 +263,7 @@ fn says_what_exists_in_place_of_a_key_of_another_server() {
 }
 
 #[test]
-fn a_value_of_another_kind_is_refused() {
+fn rejects_a_value_of_another_kind() {
     check_after(
         "workers = \"four\"",
         &["site.toml:3: \"workers\" cannot be \"four\"; expected an integer from 1 to 1024"],
@@ -323,7 +322,7 @@ fn a_value_of_another_kind_is_refused() {
 }
 
 #[test]
-fn the_same_values_have_several_spellings() {
+fn reads_every_spelling_of_a_value() {
     let timeouts = |text: &str| site(&format!("[timeouts]\nidle = {text}")).timeouts.idle;
     assert_eq!(timeouts("90"), Duration::from_secs(90));
     assert_eq!(timeouts("\"90s\""), Duration::from_secs(90));
@@ -338,7 +337,7 @@ fn the_same_values_have_several_spellings() {
 }
 
 #[test]
-fn what_is_no_toml_has_its_line() {
+fn reports_invalid_toml_with_its_line() {
     check(
         "listen = [\"a\"\nroot = 1\n",
         &[
@@ -387,7 +386,7 @@ fn what_is_no_toml_has_its_line() {
 }
 
 #[test]
-fn a_file_without_addresses_or_roots_is_refused() {
+fn rejects_a_site_without_addresses_or_roots() {
     check(
         "",
         &[
@@ -405,13 +404,13 @@ fn a_file_without_addresses_or_roots_is_refused() {
         &[
             "site.toml:3: \":80\" is not an address; write \"127.0.0.1:80\" for this machine only, \"0.0.0.0:80\" for all of IPv4, or \"[::]:80\" for all of IPv6",
             "site.toml:3: \"1.2.3.4:80\" is given twice; remove one of them",
-            "site.toml:4: \"localhost:80\" is not an address; names are not looked up; write \"127.0.0.1:80\" or \"[::1]:80\"",
+            "site.toml:4: \"localhost:80\" is not an address; names are not resolved; write \"127.0.0.1:80\" or \"[::1]:80\"",
         ],
     );
 }
 
 #[test]
-fn addresses_that_overlap_are_refused_as_the_kernel_refuses_them() {
+fn rejects_the_overlapping_addresses_that_the_kernel_rejects() {
     let listen = |addresses: &str| {
         let errors = load_files(&[("site.toml", &format!("root = \"/\"\nlisten = [{addresses}]"))]);
         errors.map(|_| ()).map_err(|errors| errors.join("\n"))
@@ -428,11 +427,11 @@ fn addresses_that_overlap_are_refused_as_the_kernel_refuses_them() {
     for (bad, expected) in [
         (
             "\"0.0.0.0:80\",\n\"127.0.0.1:80\"",
-            "site.toml:3: \"127.0.0.1:80\" and \"0.0.0.0:80\" overlap: 0.0.0.0:80 stands for every address of its kind; remove \"127.0.0.1:80\", or name each address in place of \"0.0.0.0:80\"",
+            "site.toml:3: \"127.0.0.1:80\" and \"0.0.0.0:80\" overlap: 0.0.0.0:80 includes every address of its family; remove \"127.0.0.1:80\", or name each address in place of \"0.0.0.0:80\"",
         ),
         (
             "\"[::1]:80\", \"[::]:80\"",
-            "site.toml:2: \"[::]:80\" and \"[::1]:80\" overlap: [::]:80 stands for every address of its kind; remove \"[::1]:80\", or name each address in place of \"[::]:80\"",
+            "site.toml:2: \"[::]:80\" and \"[::1]:80\" overlap: [::]:80 includes every address of its family; remove \"[::1]:80\", or name each address in place of \"[::]:80\"",
         ),
     ] {
         assert_eq!(listen(bad), Err(expected.to_owned()), "{bad}");
@@ -440,7 +439,7 @@ fn addresses_that_overlap_are_refused_as_the_kernel_refuses_them() {
 }
 
 #[test]
-fn rewrites_that_lead_back_to_themselves_are_refused() {
+fn rejects_rewrites_that_do_not_end() {
     let rewrites = |text: &str| {
         let errors = after_two_lines(&format!("[rewrites]\n{text}"));
         errors.map(|_| ()).map_err(|errors| errors.join("\n"))
@@ -458,7 +457,7 @@ fn rewrites_that_lead_back_to_themselves_are_refused() {
     for (bad, expected) in [
         (
             "\"/\" = \"/index.html\"",
-            "site.toml:4: the rewrite of \"/\" leads back to itself; write fallback = \"/index.html\" in place of it, to have that answer for what does not exist; or add a route with a root for \"/index.html\"",
+            "site.toml:4: the rewrite of \"/\" leads back to itself; write fallback = \"/index.html\" instead, which responds where a file does not exist; or add a route with a root for \"/index.html\"",
         ),
         (
             "\"/app/\" = \"/app/index.html\"",
@@ -476,7 +475,7 @@ fn rewrites_that_lead_back_to_themselves_are_refused() {
 }
 
 #[test]
-fn a_pattern_of_files_that_matches_none_is_a_warning() {
+fn warns_of_an_include_pattern_that_matches_no_file() {
     let text = format!("{TWO_LINES}\ninclude = [\"hosts/*.toml\", \"more/*.toml\"]");
     let files = [("/etc/site.toml", text.as_str()), ("/etc/more/a.toml", "user = \"a\"\npid_file = \"pid\"")];
     let found = read(Path::new("/etc/site.toml"), &Files(&files)).map_err(|_| ()).unwrap();
@@ -496,7 +495,7 @@ fn a_pattern_of_files_that_matches_none_is_a_warning() {
 }
 
 #[test]
-fn a_trusted_proxy_is_an_address_a_network_or_unix() {
+fn rejects_trusted_proxies_that_are_not_networks() {
     check(
         "root = \"/\"\nlisten = []\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix\",\n\"10.0.0.1/8\", \"localhost\",\n\
          \"10.0.0.0/33\", \"::ffff:10.0.0.1\"]",
@@ -510,14 +509,12 @@ fn a_trusted_proxy_is_an_address_a_network_or_unix() {
     let many = vec!["\"10.0.0.1\""; 1025].join(",");
     check(
         &format!("root = \"/\"\nlisten = []\ntrusted_proxies = [{many}]"),
-        &[
-            "site.toml:3: \"trusted_proxies\" has too many entries; expected at most 1024; put networks together",
-        ],
+        &["site.toml:3: \"trusted_proxies\" has too many entries; expected at most 1024; merge networks"],
     );
 }
 
 #[test]
-fn a_host_can_be_reached_and_has_something_to_serve() {
+fn rejects_a_host_without_names_or_content() {
     check_after(
         "\n[[host]]\nroot = \"/a\"\n",
         &[
@@ -539,18 +536,15 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
         &[
             "site.toml:2: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
             "site.toml:4: \"http://a/\" is not a host name; write the name alone, without \"http://\" or a path",
-            "site.toml:9: there is a default host already; keep one \"default = true\"",
+            "site.toml:9: another host is the default one already; keep one \"default = true\"",
         ],
     );
-    check_after(
-        "names = []",
-        &["site.toml:3: \"names\" is empty; expected at least one name, or no such key"],
-    );
+    check_after("names = []", &["site.toml:3: \"names\" is empty; add a name, or remove the key"]);
     check(
         "listen = \"0.0.0.0:80\"\n[[host]]\nroot = \"/\"\n[[route]]\npath = \"/a\"\nreturn = 403",
         &[
             "site.toml:3: this host has no names, so that no request can reach it; give it names, or make it the default with default = true in its [[host]]",
-            "site.toml:4: these routes are for the top level, which has no root; write [[host.route]] behind the host that they are for, or add a root or a route for \"/\"",
+            "site.toml:4: these routes belong to the top level, which has no root; write [[host.route]] behind their host, or add a root or a route for \"/\"",
         ],
     );
     check(
@@ -561,8 +555,8 @@ fn a_host_can_be_reached_and_has_something_to_serve() {
     );
 }
 
-/// The root that `path` of `authority` is beneath, or what else is done.
-fn answer(site: &Site, authority: &str, path: &str) -> String {
+/// The root and the path of a file, or another action.
+fn planned(site: &Site, authority: &str, path: &str) -> String {
     let path = taipan_http::target::SafePath::parse(path).unwrap();
     let plan = plan(site.hosts.at(site.host(authority.as_bytes())), path);
     if plan.walk.is_some() {
@@ -582,28 +576,28 @@ fn answer(site: &Site, authority: &str, path: &str) -> String {
 }
 
 #[test]
-fn hosts_are_found_by_their_names() {
+fn finds_hosts_by_their_names() {
     let further = "[[host]]\nnames = [\"b.example\", \"*.c.example\"]\nroot = \"b\"\n";
     let text = format!("{TWO_LINES}names = \"a.example\"\n{further}");
     let site = load_files(&[("/etc/taipan/site.toml", &text)]).unwrap();
-    assert_eq!(answer(&site, "a.example", "/x"), "/srv/www /x");
-    assert_eq!(answer(&site, "other", "/x"), "/srv/www /x");
-    assert_eq!(answer(&site, "B.example:80", "/x"), "/etc/taipan/b /x");
-    assert_eq!(answer(&site, "x.c.example", "/x"), "/etc/taipan/b /x");
+    assert_eq!(planned(&site, "a.example", "/x"), "/srv/www /x");
+    assert_eq!(planned(&site, "other", "/x"), "/srv/www /x");
+    assert_eq!(planned(&site, "B.example:80", "/x"), "/etc/taipan/b /x");
+    assert_eq!(planned(&site, "x.c.example", "/x"), "/etc/taipan/b /x");
 
     let site = after_two_lines(&format!("names = \"a.example\"\n{further}default = true")).unwrap();
-    assert_eq!(answer(&site, "other", "/x"), "b /x");
-    assert_eq!(answer(&site, "a.example", "/x"), "/srv/www /x");
+    assert_eq!(planned(&site, "other", "/x"), "b /x");
+    assert_eq!(planned(&site, "a.example", "/x"), "/srv/www /x");
 
     let text =
         format!("listen = \"0.0.0.0:80\"\nlisting = true\n{further}[[host]]\nnames = \"d\"\nroot = \"/d\"");
     let site = load_files(&[("site.toml", &text)]).unwrap();
-    assert_eq!(answer(&site, "other", "/x"), "b /x");
-    assert_eq!(answer(&site, "d", "/x"), "/d /x");
+    assert_eq!(planned(&site, "other", "/x"), "b /x");
+    assert_eq!(planned(&site, "d", "/x"), "/d /x");
 }
 
 #[test]
-fn a_route_does_one_thing() {
+fn reads_the_action_of_every_route() {
     let site = site(
         r#"
         redirects = { "/old" = "/new", "/blog/" = { to = "https://b.example/$rest", status = 301 } }
@@ -639,13 +633,13 @@ fn a_route_does_one_thing() {
         ("/gone", "410"),
         ("/to", "308 http://any/"),
     ] {
-        assert_eq!(answer(&site, "any", path), expected, "{path}");
+        assert_eq!(planned(&site, "any", path), expected, "{path}");
     }
-    assert_eq!(answer(&site, "www.example", "/a"), "302 https://example.org/a");
+    assert_eq!(planned(&site, "www.example", "/a"), "302 https://example.org/a");
 }
 
 #[test]
-fn a_fallback_is_read_and_inherited() {
+fn inherits_fallbacks() {
     let site = site(
         "fallback = \"/index.php?a=$path\"\n[[route]]\npath = \"/a/\"\nfallback_for = \"all\"\n\
          [[route]]\npath = \"/b/\"\nfallback = \"/b/x.html\"\nindex = \"own\"\n\
@@ -671,18 +665,16 @@ fn a_fallback_is_read_and_inherited() {
     }
     check_after(
         "fallback = \"index.php\"",
-        &["site.toml:3: \"index.php\" is no fallback; begin it with \"/\": it is a path of the same host"],
+        &["site.toml:3: \"index.php\" is not a fallback; begin it with \"/\": it is a path of the same host"],
     );
     check_after(
         "[[route]]\npath = \"*.x\"\nfallback = \"/a?b=$rest\"",
-        &[
-            "site.toml:5: \"/a?b=$rest\" is no fallback; $rest is what follows a prefix, and the pattern is none; use $path",
-        ],
+        &["site.toml:5: \"/a?b=$rest\" is not a fallback; $rest needs a prefix as pattern; use $path"],
     );
 }
 
 #[test]
-fn globs_and_prefixes_make_a_bounded_number_of_routes() {
+fn bounds_the_combinations_of_globs_and_prefixes() {
     let routes = |globs: usize, prefixes: usize| {
         let glob = |n| format!("[[route]]\npath = \"*.{n}\"\ngunzip = false\n");
         let prefix = |n| format!("[[route]]\npath = \"/{n}/\"\nalias = \"/mnt\"\n");
@@ -695,13 +687,13 @@ fn globs_and_prefixes_make_a_bounded_number_of_routes() {
             "site.toml: the globs and prefixes of a host make more than 4096 routes together; write globs for one folder, such as \"/a/**.php\"",
         ],
     );
-    // What is for other folders is not combined.
+    // A glob for another folder is not combined with these prefixes.
     let elsewhere = routes(64, 64) + "[[route]]\npath = \"/none/**.php\"\ngunzip = false\n";
     assert!(after_two_lines(&elsewhere).is_ok());
 }
 
 #[test]
-fn a_route_that_could_not_work_is_refused() {
+fn rejects_a_route_that_cannot_work() {
     let check_route = |lines: &str, expected: &[&str]| check_after(&format!("[[route]]\n{lines}"), expected);
     check_route("return = 403", &["site.toml:3: a route has no path; add path = \"/…\""]);
     check_route("path = \"a\"", &["site.toml:4: \"a\" is not a path pattern; begin it with a slash"]);
@@ -712,7 +704,7 @@ fn a_route_that_could_not_work_is_refused() {
     check_route(
         "path = \"/a\"\nalias = \"/x\"",
         &[
-            "site.toml:5: an alias cannot take the place of \"/a\"; end the path with a slash: an alias is for all that is below a folder",
+            "site.toml:5: an alias cannot take the place of \"/a\"; end the path with a slash: an alias replaces a folder",
         ],
     );
     check_route(
@@ -733,9 +725,7 @@ fn a_route_that_could_not_work_is_refused() {
     );
     check_route(
         "path = \"/a\"\nredirect = \"/b/$rest\"",
-        &[
-            "site.toml:5: \"/b/$rest\" is not a valid target; $rest is what follows a prefix, and this pattern is not a prefix; use $path",
-        ],
+        &["site.toml:5: \"/b/$rest\" is not a valid target; $rest needs a prefix as pattern; use $path"],
     );
     check_route(
         "path = \"/a\"\nredirect = \"b\"",
@@ -750,7 +740,7 @@ fn a_route_that_could_not_work_is_refused() {
     check_route(
         "path = \"/a/\"\nrewrite = \"/a/b\"",
         &[
-            "site.toml:4: the rewrite of \"/a/\" leads back to itself; write fallback = \"/a/b\" in place of it, to have that answer for what does not exist; or add a route with a root for \"/a/b\"",
+            "site.toml:4: the rewrite of \"/a/\" leads back to itself; write fallback = \"/a/b\" instead, which responds where a file does not exist; or add a route with a root for \"/a/b\"",
         ],
     );
     check_after(
@@ -764,7 +754,7 @@ fn a_route_that_could_not_work_is_refused() {
     check(
         "listen = \"0.0.0.0:80\"\n[[route]]\npath = \"/a\"",
         &[
-            "site.toml:2: this route has nothing to answer with, as its host has no root; add root, alias, redirect, rewrite or return to it, or a root to the host",
+            "site.toml:2: this route has no action, and its host has no root to inherit; add root, alias, redirect, rewrite or return to it, or a root to the host",
         ],
     );
     let many: String = (0..=1000).map(|n| format!("\"/{n}\" = \"/\"\n")).collect();
@@ -777,7 +767,7 @@ fn a_route_that_could_not_work_is_refused() {
 }
 
 #[test]
-fn a_route_has_what_its_host_has_and_a_host_what_the_top_has() {
+fn a_route_inherits_from_its_host_and_a_host_from_the_top_level() {
     let site = site(
         r#"
         listing = true
@@ -820,7 +810,7 @@ fn a_route_has_what_its_host_has_and_a_host_what_the_top_has() {
     );
 }
 
-/// The script of the route that `text` writes after `path = "*.x"`.
+/// The script of a route with `path = "*.x"` and the lines of `text`.
 fn script_of(text: &str) -> Script {
     let site = site(&format!("env = {{ TOP = \"t\", BOTH = \"t\" }}\n[[route]]\npath = \"*.x\"\n{text}"));
     let route = site.hosts[0].routes.iter().nth(1).unwrap();
@@ -828,7 +818,7 @@ fn script_of(text: &str) -> Script {
 }
 
 #[test]
-fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
+fn a_script_inherits_variables_processes_and_account() {
     let variables = |script: &Script| {
         let text = |(name, value): (&str, &[u8])| format!("{name}={}", String::from_utf8_lossy(value));
         script.environment.iter().map(text).collect::<Vec<_>>().join(" ")
@@ -848,7 +838,11 @@ fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
         (script.interpreter, script.processes),
         (Some(Interpreter::Program("/usr/bin/php-cgi".into())), 3)
     );
-    assert_eq!(script_of("cgi = true\nscript_processes = 99999").processes, 64, "not more than in all");
+    assert_eq!(
+        script_of("cgi = true\nscript_processes = 99999").processes,
+        64,
+        "at most the number for all scripts"
+    );
 
     let account = |text: &str| script_of(text).account.map(|account| account.to_string());
     for (text, expected) in [
@@ -865,7 +859,7 @@ fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
         assert_eq!(account(text).as_deref(), expected, "{text}");
     }
 
-    // What a glob does not say comes from the prefix that it is within.
+    // A glob inherits the account of the prefix that it is within.
     let of_path = |text: &str, path: &'static str| {
         let site = site(text);
         let path = SafePath::parse(path).expect("it is one");
@@ -891,9 +885,9 @@ fn a_script_has_its_route_s_settings_and_the_top_s_variables() {
 }
 
 #[test]
-fn the_section_of_scripts_is_read_as_it_is_written() {
+fn reads_the_section_of_scripts() {
     let resources = |text: &str| site(&format!("[scripts]\n{text}")).scripts.resources;
-    assert_eq!(resources("cpu = \"1500ms\"").cpu, Some(2), "a second that has begun is allowed");
+    assert_eq!(resources("cpu = \"1500ms\"").cpu, Some(2), "rounded up");
     assert_eq!(resources("umask = \"027\"").umask, Some(0o27));
     assert_eq!(resources("memory = \"512MiB\"").memory, Some(512 << 20));
     assert_eq!(resources(""), Resources::default());
@@ -923,7 +917,7 @@ fn the_section_of_scripts_is_read_as_it_is_written() {
 }
 
 #[test]
-fn a_script_that_could_not_run_as_it_is_written_is_refused() {
+fn rejects_settings_with_which_a_script_cannot_run() {
     let route = |text: &str, expected: &str| {
         check_after(&format!("[[route]]\npath = \"/a/\"\n{text}"), &[expected]);
     };
@@ -937,7 +931,7 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
     );
     route(
         "cgi = true\nreturn = 410",
-        "site.toml:5: \"cgi\" is for a route that has files; give it a root or an alias, or its host a root",
+        "site.toml:5: \"cgi\" is for a route with files; give it a root or an alias, or its host a root",
     );
     route(
         "script_processes = 3",
@@ -983,7 +977,7 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
         [("cgroup_tasks = 9", "cgroup_tasks"), ("cgroup_memory = \"1MiB\"\ncgroup = false", "cgroup_memory")]
     {
         let what_to_do = "add cgroup = \"auto\" or a folder, or remove it";
-        section(text, &format!("site.toml:4: \"{name}\" is for scripts in control groups; {what_to_do}"));
+        section(text, &format!("site.toml:4: \"{name}\" needs \"cgroup\"; {what_to_do}"));
     }
     section(
         "sendfile = [\"/a\", \"\"]",
@@ -993,19 +987,19 @@ fn a_script_that_could_not_run_as_it_is_written_is_refused() {
 }
 
 #[test]
-fn scripts_run_in_the_chroot_so_all_that_they_need_is_in_it() {
+fn rejects_paths_of_scripts_outside_of_the_chroot() {
     let chrooted = |text: &str| format!("chroot = \"/srv\"\n{text}");
     check_after(
         &chrooted("[[route]]\npath = \"*.php\"\ninterpreter = \"/usr/bin/php-cgi\""),
         &[
-            "site.toml:3: \"interpreter\", /usr/bin/php-cgi, is not beneath \"chroot\", /srv; put it there, or do without a chroot: scripts run in it, too",
+            "site.toml:3: \"interpreter\", /usr/bin/php-cgi, is not beneath \"chroot\", /srv; move it there, or remove the chroot: scripts run in it, too",
         ],
     );
     check_after(
         &chrooted("[scripts]\nsendfile = \"/private\"\nspool = \"/tmp\""),
         &[
-            "site.toml:3: \"sendfile\", /private, is not beneath \"chroot\", /srv; put it there, or do without a chroot: scripts run in it, too",
-            "site.toml:3: \"spool\", /tmp, is not beneath \"chroot\", /srv; put it there, or do without a chroot: scripts run in it, too",
+            "site.toml:3: \"sendfile\", /private, is not beneath \"chroot\", /srv; move it there, or remove the chroot: scripts run in it, too",
+            "site.toml:3: \"spool\", /tmp, is not beneath \"chroot\", /srv; move it there, or remove the chroot: scripts run in it, too",
         ],
     );
     let text =
@@ -1013,7 +1007,7 @@ fn scripts_run_in_the_chroot_so_all_that_they_need_is_in_it() {
     let mut site = site(&chrooted(text));
     site.enter(Path::new("/srv"));
     assert_eq!(site.scripts.sendfile, [Path::new("/private")]);
-    assert_eq!(site.scripts.spool, Path::new("/var/tmp"), "that of the chroot");
+    assert_eq!(site.scripts.spool, Path::new("/var/tmp"), "within the chroot");
     let script = site.hosts[0].routes.iter().nth(1).unwrap().script.clone().unwrap();
     assert_eq!(script.interpreter, Some(Interpreter::Program("/bin/x".into())));
     site.anchor(Path::new("/elsewhere"));
@@ -1021,15 +1015,15 @@ fn scripts_run_in_the_chroot_so_all_that_they_need_is_in_it() {
 }
 
 #[test]
-fn settings_that_could_not_be_sent_are_refused() {
+fn rejects_settings_that_cannot_be_sent() {
     check_after(
         "headers = { Content-Length = \"1\", \"a b\" = \"c\", X = \"a\\nb\", Y = 5, Z = \"1\", z = \"2\" }",
         &[
-            "site.toml:3: the field \"Content-Length\" cannot be changed; the server decides it",
+            "site.toml:3: the field \"Content-Length\" cannot be changed; the server sets it",
             "site.toml:3: \"a b\" is not a field name; expected letters, digits and dashes",
-            "site.toml:3: the value of \"X\" cannot be sent in a field; leave out control characters, and spaces at its ends",
+            "site.toml:3: the value of \"X\" cannot be sent in a field; remove control characters, and spaces at its ends",
             "site.toml:3: \"Y\" cannot be an integer; expected a string, or false",
-            "site.toml:3: the field \"z\" is given twice; keep one; case makes no difference",
+            "site.toml:3: the field \"z\" is given twice; keep one; names of fields ignore case",
         ],
     );
     check_after(
@@ -1072,7 +1066,7 @@ fn settings_that_could_not_be_sent_are_refused() {
 }
 
 #[test]
-fn included_files_count_as_if_they_stood_there() {
+fn merges_included_files() {
     let main =
         "include = [\"hosts/*.toml\", \"limits.toml\"]\nlisten = \"0.0.0.0:80\"\n[limits]\nfields = 9\n";
     let site = load_files(&[
@@ -1083,14 +1077,14 @@ fn included_files_count_as_if_they_stood_there() {
     ])
     .unwrap();
     assert_eq!((site.limits.connections, site.limits.head.fields), (5, 9));
-    assert_eq!(answer(&site, "b", "/"), "/b /");
-    assert_eq!(answer(&site, "other", "/"), "/etc/t/hosts/www-a /");
+    assert_eq!(planned(&site, "b", "/"), "/b /");
+    assert_eq!(planned(&site, "other", "/"), "/etc/t/hosts/www-a /");
 
     let errors = |files: &[(&str, &str)]| load_files(files).map(|_| ()).unwrap_err();
     assert_eq!(
         errors(&[("a.toml", "include = \"b.toml\"\nroot = \"/\""), ("b.toml", "\nroot = \"/\"")]),
         [
-            "b.toml:2: \"root\" is given twice: a.toml:2 has it too; remove one of them; what several sites have in common is one [[host]] each"
+            "b.toml:2: \"root\" is given twice: a.toml:2 has it too; remove one of them; to serve several sites, give each a [[host]]"
         ]
     );
     assert_eq!(
@@ -1111,22 +1105,22 @@ fn included_files_count_as_if_they_stood_there() {
         ]),
         [
             "a.toml:1: b\\nc cannot be read: entity not found; check its path and its permissions",
-            "d\u{1}:1: \"e\\nf\" is given twice: a.toml:2 has it too; remove one of them; what several sites have in common is one [[host]] each"
+            "d\u{1}:1: \"e\\nf\" is given twice: a.toml:2 has it too; remove one of them; to serve several sites, give each a [[host]]"
         ]
     );
     assert_eq!(errors(&[("a/../a.toml", "include = \"../a/../a.toml\"")]).len(), 1);
     assert_eq!(errors(&[("a.toml", "include = \"*.x\"\nx = 1"), ("b.x", "y = 1"), ("c.x", "[")]).len(), 1);
     assert_eq!(
         errors(&[("a.toml", &" ".repeat(MAX_FILE + 1))]),
-        ["a.toml: a.toml is larger than 1 MiB; divide it, and include the parts"]
+        ["a.toml: a.toml is larger than 1 MiB; split it, and include the parts"]
     );
     let site = load_files(&[("a.toml", &format!("{TWO_LINES}include = \"none/*.toml\""))]).err();
     assert_eq!(site, None::<Vec<String>>);
 }
 
 #[test]
-fn files_that_include_each_other_come_to_an_end() {
-    // Each includes the next by a path that was never seen before.
+fn bounds_the_depth_and_number_of_included_files() {
+    // Each file includes two others with new paths.
     struct Endless;
     impl Source for Endless {
         fn read(&self, path: &Path) -> io::Result<String> {
@@ -1154,7 +1148,7 @@ fn files_that_include_each_other_come_to_an_end() {
 }
 
 #[test]
-fn all_errors_of_a_file_are_reported_and_not_endlessly_many() {
+fn reports_all_errors_up_to_a_limit() {
     check_after(
         "a = 1\nworkers = 0\n[[route]]\npath = \"x\"\nreturn = 1\n[timeouts]\nidle = 0",
         &[
@@ -1183,7 +1177,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn applications_are_read_as_they_are_written() {
+fn reads_applications() {
     let text = |more: &str| {
         format!(
             "listen = \"127.0.0.1:1\"\nroot = \"/srv\"\n[[route]]\npath = \"*.php\"\ninterpreter = \"php\"\n\
@@ -1202,7 +1196,7 @@ fn applications_are_read_as_they_are_written() {
     assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
     assert_eq!((managed.min_processes, managed.max_processes, app.connections()), (1, 4, 4));
     assert_eq!((php.multiplex, php.multiplexed_requests()), (1, 0));
-    // Below what web servers close after.
+    // Below the idle timeouts of common web servers.
     assert_eq!([php.keep, app.keep].map(|time| time.as_secs()), [10, 1]);
     let interpreters: Vec<_> = site.hosts[0].routes.iter().take(3).map(Route::upstream).collect();
     assert_eq!(interpreters, [None, Some(0), Some(1)]);
@@ -1210,60 +1204,60 @@ fn applications_are_read_as_they_are_written() {
     let several = load_files(&[("site.toml", &several)]).unwrap();
     assert_eq!((several.upstreams[1].multiplex, several.upstreams[1].multiplexed_requests()), (1024, 2048));
 
-    let led = |target: &str| {
+    let planned = |target: &str| {
         let path = SafePath::parse(target).unwrap();
         match plan(site.hosts.at(0), path).action {
             PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
             other => format!("{other:?}"),
         }
     };
-    assert_eq!(led("/app/a/b%20c"), "/app /a/b c");
-    assert_eq!(led("/app/"), "/app /");
-    assert_eq!(led("/app/a/"), "/app /a/");
+    assert_eq!(planned("/app/a/b%20c"), "/app /a/b c");
+    assert_eq!(planned("/app/"), "/app /");
+    assert_eq!(planned("/app/a/"), "/app /a/");
 
-    let refused = |more: &str, expected: &str| match load_files(&[("site.toml", &text(more))]) {
-        Ok(_) => panic!("it is taken: {more}"),
+    let rejects = |more: &str, expected: &str| match load_files(&[("site.toml", &text(more))]) {
+        Ok(_) => panic!("accepted: {more}"),
         Err(errors) => {
             assert!(errors.iter().any(|line| line.contains(expected)), "{expected}: {errors:?}");
         }
     };
-    refused("", "nothing to answer with; add an address");
-    refused("address = \"x\"", "\"x\" is not an address");
-    // What is wrong with an application is said once, and not again where a route names it.
+    rejects("", "neither an address nor a command; add the address");
+    rejects("address = \"x\"", "\"x\" is not an address");
+    // An error of an application is reported once, and not again for a route that names it.
     for (more, expected) in [
         (
             "address = \"http://127.0.0.1:9000\"",
             "leave out \"http://\": write \"127.0.0.1:9000\", and add protocol = \"http\"",
         ),
         ("command = \"run\"", "\"command\" cannot begin with \"run\""),
-        ("", "this application has nothing to answer with"),
+        ("", "this application has neither an address nor a command"),
     ] {
         let errors = load_files(&[("site.toml", &text(more))]).map(|_| ()).unwrap_err();
         assert!(errors.len() == 1 && errors[0].contains(expected), "{more}: {errors:?}");
     }
-    refused("address = \"127.0.0.1:1\"\nmultiplex = 0", "\"multiplex\"");
-    refused("address = \"127.0.0.1:1\"\nmultiplex = 1025", "\"multiplex\"");
-    refused("address = \"127.0.0.1:1\"\nprotocol = \"scgi\"\nmultiplex = 2", "\"multiplex\" is for FastCGI");
-    refused("command = \"/run\"\nprotocol = \"http\"\nmultiplex = 1", "\"multiplex\" is for FastCGI");
-    refused("address = []", "\"address\" is empty");
-    refused("command = \"run\"", "\"command\" cannot begin with \"run\"");
-    refused("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");
-    refused("command = \"/run\"\nconnections = 3", "\"connections\" is for an application with an address");
-    refused(
+    rejects("address = \"127.0.0.1:1\"\nmultiplex = 0", "\"multiplex\"");
+    rejects("address = \"127.0.0.1:1\"\nmultiplex = 1025", "\"multiplex\"");
+    rejects("address = \"127.0.0.1:1\"\nprotocol = \"scgi\"\nmultiplex = 2", "\"multiplex\" is for FastCGI");
+    rejects("command = \"/run\"\nprotocol = \"http\"\nmultiplex = 1", "\"multiplex\" is for FastCGI");
+    rejects("address = []", "\"address\" is empty");
+    rejects("command = \"run\"", "\"command\" cannot begin with \"run\"");
+    rejects("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");
+    rejects("command = \"/run\"\nconnections = 3", "\"connections\" is for an application with an address");
+    rejects(
         "address = \"127.0.0.1:1\"\nspare_processes = 3",
         "\"spare_processes\" is for an application with a command",
     );
-    refused(
+    rejects(
         "command = \"/run\"\nmin_processes = 3\nprocesses = 2",
         "\"min_processes\" is 3, and \"processes\" only 2",
     );
-    refused(
+    rejects(
         "command = \"/run\"\n[[application]]\nname = \"app\"\ncommand = \"/run\"",
         "two applications \"app\"",
     );
-    refused("command = \"/run\"\n[[application]]\nname = \"a/b\"\ncommand = \"/run\"", "\"name\" cannot be");
+    rejects("command = \"/run\"\n[[application]]\nname = \"a/b\"\ncommand = \"/run\"", "\"name\" cannot be");
     let route = |more: &str| format!("command = \"/run\"\n[[route]]\npath = \"/b/\"\n{more}");
-    refused(&route("application = \"none\""), "there is no application \"none\"; add an [[application]]");
-    refused(&route("application = \"app\"\ncgi = true"), "\"cgi\" and \"application\" exclude each other");
-    refused(&route("interpreter = \"none\""), "or the name of an [[application]]");
+    rejects(&route("application = \"none\""), "there is no application \"none\"; add an [[application]]");
+    rejects(&route("application = \"app\"\ncgi = true"), "\"cgi\" and \"application\" exclude each other");
+    rejects(&route("interpreter = \"none\""), "or the name of an [[application]]");
 }

@@ -1,6 +1,6 @@
-//! TOML text becomes a tree in which everything knows its place, in the order in which it is written.
+//! Parses TOML into a tree with the place of every key and value, in the order of the file.
 //!
-//! Knows nothing of what the keys mean.
+//! Knows no keys.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::error::{Errors, Place};
 
-/// Tables and arrays within each other; the deepest key has five around it.
+/// Levels of nested tables and arrays. The deepest key needs five.
 const MAX_LEVELS: usize = 16;
 
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Node {
 #[derive(Debug, Clone)]
 pub enum Value {
     Text(String),
-    /// What has more digits than fit is the greatest.
+    /// `i128::MAX` for an integer with more digits than fit.
     Integer(i128),
     Float,
     Flag(bool),
@@ -32,7 +32,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// With its article, for errors.
+    /// Its type with an article, for error messages.
     pub const fn kind(&self) -> &'static str {
         match self {
             Value::Text(_) => "a string",
@@ -46,7 +46,7 @@ impl Value {
     }
 }
 
-/// Entries as they are written, each key once.
+/// Entries in the order of the file, each key once.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub place: Place,
@@ -70,8 +70,7 @@ impl Table {
         Some(self.entries.remove(at))
     }
 
-    /// Takes in what another file says: tables become one, arrays of tables follow each other, and
-    /// anything else must not be in both.
+    /// Merges another file: tables are merged, arrays of tables are appended. Any other key must not stand in both.
     pub fn merge(&mut self, other: Table, errors: &Errors) {
         for new in other.entries {
             let Some(old) = self.entries.iter_mut().find(|entry| entry.key == new.key) else {
@@ -86,7 +85,7 @@ impl Table {
                 _ => errors.add(
                     &new.place,
                     format!("\"{}\" is given twice: {} has it too", new.key.escape_debug(), old.place),
-                    "remove one of them; what several sites have in common is one [[host]] each",
+                    "remove one of them; to serve several sites, give each a [[host]]",
                 ),
             }
         }
@@ -97,13 +96,13 @@ fn are_tables(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| matches!(node.value, Value::Table(_)))
 }
 
-/// The tree of a file, without the parts that are no TOML.
+/// The tree of a file. Invalid parts are reported and left out.
 pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
     let lines = Lines::new(text, file, errors);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     let mut last = None;
     for error in syntax_errors {
-        // One mistake often breaks more than one rule of the grammar: the first on a line tells it.
+        // One mistake often breaks several rules of the grammar. The first error of a line describes it.
         let place = lines.place(error.span().map_or(0, |span| span.start));
         if last.replace(place.line) != Some(place.line) {
             errors.add(&place, format!("not valid TOML: {}", error.message()), "see https://toml.io");
@@ -112,9 +111,10 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
     lines.table(document.into_inner(), lines.start(), 0)
 }
 
-/// Where the lines of a file begin.
+/// Finds the line of an offset.
 struct Lines<'f> {
     file: &'f Arc<Path>,
+    /// The offset of every line but the first.
     starts: Vec<usize>,
     errors: &'f Errors,
 }
@@ -134,7 +134,7 @@ impl Lines<'_> {
         Place { file: self.file.clone(), line: None }
     }
 
-    /// The value of a key, or of an array, `level` levels deep.
+    /// A value within `level` tables and arrays.
     fn node(&self, value: Spanned<DeValue>, level: usize) -> Node {
         let place = self.place(value.span().start);
         let value = match value.into_inner() {
@@ -172,7 +172,7 @@ impl Lines<'_> {
     }
 }
 
-/// Drops a value without recursion: a few kilobytes of dotted keys within braces are thousands of levels.
+/// Drops a value without recursion. A few kilobytes of dotted keys within braces nest thousands of levels deep.
 fn dismantle(value: DeValue) {
     let mut rest = vec![value];
     while let Some(value) = rest.pop() {

@@ -1,4 +1,4 @@
-//! How durations, sizes, log sinks and host names are written.
+//! Parses durations, sizes, log sinks and host names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,12 +23,12 @@ const SIZES: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// `500ms`, `20s`, `2m`, `1h`, `1d`; a number alone is seconds.
+/// Parses `500ms`, `20s`, `2m`, `1h`, `1d`. A number alone is seconds.
 pub fn duration(text: &str) -> Option<Duration> {
     scaled(text, &DURATIONS, 1000).map(Duration::from_millis)
 }
 
-/// `16KiB` (1024), `64kB` (1000) and so on; a number alone is bytes.
+/// Parses `16KiB` (1024), `64kB` (1000) and so on. A number alone is bytes.
 pub fn size(text: &str) -> Option<u64> {
     scaled(text, &SIZES, 1)
 }
@@ -42,7 +42,7 @@ fn scaled(text: &str, units: &[(&str, u64)], alone: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// As [`duration`] reads it, in the greatest unit that leaves no rest.
+/// Spells a duration for [`duration`], in the largest unit that divides it.
 pub fn duration_text(duration: Duration) -> String {
     let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     match ms {
@@ -51,7 +51,7 @@ pub fn duration_text(duration: Duration) -> String {
     }
 }
 
-/// As [`size`] reads it, in the greatest unit of 1024 that leaves no rest.
+/// Spells a size for [`size`], in the largest unit of 1024 that divides it.
 pub fn size_text(size: u64) -> String {
     match size {
         0 => "0".to_owned(),
@@ -65,7 +65,7 @@ fn spelled(value: u64, units: &[(&str, u64)]) -> String {
     fits.map_or_else(|| value.to_string(), |(unit, factor)| format!("{}{unit}", value / factor))
 }
 
-/// A word, or a path, which has a slash so that it is not taken for a misspelt word.
+/// Parses a sink: a word or a path. A path needs a slash, so that a misspelt word is not taken for a path.
 pub fn sink(text: &str, folder: &Path) -> Option<Sink> {
     Some(match text {
         "stdout" => Sink::Stdout,
@@ -76,21 +76,19 @@ pub fn sink(text: &str, folder: &Path) -> Option<Sink> {
     })
 }
 
-/// Errors say what to write.
+/// Checks the name of a host. Errors say what to write.
 pub fn check_host_name(name: &str) -> Result<(), &'static str> {
     let plain = name.strip_prefix("*.").unwrap_or(name);
     match plain {
         "" => Err("write a name, e.g. \"example.org\""),
         _ if plain.len() > MAX_NAME => Err("a name has at most 253 bytes"),
         _ if !plain.is_ascii() => Err("write it as it is in a URL, in Punycode: \"xn--…\""),
-        _ if plain.contains('*') => Err("a wildcard is \"*.\" in front and nowhere else: \"*.example.org\""),
+        _ if plain.contains('*') => Err("write a wildcard as \"*.\" in front: \"*.example.org\""),
         _ if plain.contains("://") || plain.contains('/') => {
             Err("write the name alone, without \"http://\" or a path")
         }
-        _ if plain.ends_with('.') => Err("leave out the last dot; it does not count"),
-        _ if !plain.starts_with('[') && plain.contains(':') => {
-            Err("leave out the port; a host has every port")
-        }
+        _ if plain.ends_with('.') => Err("remove the last dot"),
+        _ if !plain.starts_with('[') && plain.contains(':') => Err("remove the port; a host has every port"),
         _ if !is_host(plain) || plain.split('.').any(str::is_empty) => {
             Err("write a name such as \"example.org\", or an IP address")
         }
@@ -103,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_sizes_are_numbers_with_a_unit() {
+    fn parses_durations_and_sizes() {
         let ms = |text| duration(text).map(|duration| duration.as_millis());
         for (text, expected) in [
             ("20s", Some(20_000)),
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn spells_values_as_it_parses_them() {
         for text in ["0s", "1ms", "1500ms", "20s", "90s", "2m", "1h", "1d"] {
             assert_eq!(duration_text(duration(text).unwrap()), text);
         }
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_stands_alone() {
+    fn rejects_host_names_with_a_port_or_a_url() {
         for good in [
             "example.org",
             "*.example.org",
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_goes_to_a_word_or_a_path() {
+    fn parses_sinks() {
         let folder = Path::new("/etc");
         assert_eq!(sink("syslog", folder), Some(Sink::Syslog));
         assert_eq!(sink("/var/log/a", folder), Some(Sink::File("/var/log/a".into())));
