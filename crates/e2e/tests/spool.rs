@@ -129,3 +129,15 @@ fn check_prints_the_disk_space_that_bodies_may_use() {
         "{printed}"
     );
 }
+
+#[test]
+fn answers_503_and_names_the_folder_when_no_spool_file_can_be_made() {
+    let server = start();
+    let folder = server.root().parent().expect("the root has a home").join("spool");
+    fs::remove_dir_all(&folder).unwrap();
+    let refused = post(&server, "/a.cgi", KIB);
+    assert_eq!(refused.status, 503, "{refused}");
+    let line = server.wait_for_line("cannot make a file", TIMEOUT);
+    assert!(line.contains(&folder.display().to_string()), "{line}");
+    assert_eq!(server.request("POST /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx").status, 200);
+}

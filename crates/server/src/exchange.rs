@@ -416,7 +416,7 @@ impl<'a> Exchange<'a> {
         &mut self,
         request: Request<'_>,
         at: RouteId,
-        what: HandlerKind,
+        kind: HandlerKind,
         fallback: Option<&FallbackVariables>,
     ) -> Response {
         let route = self.route_at(at);
@@ -434,7 +434,7 @@ impl<'a> Exchange<'a> {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
         let query = fallback.and_then(|variables| variables.query.clone());
-        let run = Handler { host: self.host, route: at, what, query, max_body: route.max_body };
+        let run = Handler { host: self.host, route: at, kind, query, max_body: route.max_body };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let outcome =
@@ -449,8 +449,8 @@ impl<'a> Exchange<'a> {
         }
         // The body is for what answers then.
         let max_body = self.max_body;
-        let what = HandlerKind::Authorizer(id);
-        let run = Handler { host: self.host, route: at, what, query: None, max_body };
+        let kind = HandlerKind::Authorizer(id);
+        let run = Handler { host: self.host, route: at, kind, query: None, max_body };
         match upstream::forward(&self.responder.upstreams, request, &run, &self.variables, RequestBody::None)
             .await
         {
@@ -476,9 +476,7 @@ impl<'a> Exchange<'a> {
                 Box::pin(self.redirect_internally(request, run, &target)).await
             }
             Outcome::Refused((status, rule)) => self.refusal(route, status, Some(rule)).await,
-            Outcome::Failed(status)
-            | Outcome::NoResponse(status, _)
-            | Outcome::CannotMultiplex(status, _) => self.status(route, status).await,
+            Outcome::Failed(status) => self.status(route, status).await,
             Outcome::Authorized(..) => self.status(route, Status::BAD_GATEWAY).await,
         }
     }

@@ -357,26 +357,16 @@ impl Checkout {
             checkout => checkout,
         }
     }
-
-    pub fn endpoint(&self) -> EndpointId {
-        match self {
-            Checkout::Exclusive(connection) => connection.endpoint(),
-            Checkout::Multiplexed(stream) => stream.endpoint(),
-        }
-    }
-
-    /// Was the connection kept from an earlier request? Then its endpoint may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        match self {
-            Checkout::Exclusive(connection) => connection.requests > 0,
-            Checkout::Multiplexed(stream) => stream.is_reused(),
-        }
-    }
 }
 
 impl PooledConnection {
     pub fn endpoint(&self) -> EndpointId {
         self.lease.endpoint
+    }
+
+    /// Was the connection kept from an earlier request? Then its endpoint may have closed it meanwhile.
+    pub fn is_reused(&self) -> bool {
+        self.requests > 0
     }
 
     /// The endpoint could not be reached, or has not responded.

@@ -16,6 +16,16 @@ pub struct UpstreamHead {
     pub fields: FieldSection,
     /// RFC 3875 §6.2.2. HTTP has none.
     pub is_local_redirect: bool,
+    /// The content of a response that must have none, as after HEAD.
+    pub excess: Excess,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excess {
+    /// A script may write it.
+    Ignored,
+    /// The next response would begin with it.
+    Malformed,
 }
 
 pub enum HeadParser {
@@ -68,13 +78,21 @@ impl From<cgi::Head> for UpstreamHead {
     fn from(head: cgi::Head) -> UpstreamHead {
         let cgi::Head { kind, status, framing, fields } = head;
         let is_local_redirect = kind == cgi::Kind::LocalRedirect;
-        UpstreamHead { status, framing, persistence: Persistence::Close, fields, is_local_redirect }
+        let (persistence, excess) = (Persistence::Close, Excess::Ignored);
+        UpstreamHead { status, framing, persistence, fields, is_local_redirect, excess }
     }
 }
 
 impl From<http::Head> for UpstreamHead {
     fn from(head: http::Head) -> UpstreamHead {
         let http::Head { status, framing, persistence, fields } = head;
-        UpstreamHead { status, framing, persistence, fields, is_local_redirect: false }
+        UpstreamHead {
+            status,
+            framing,
+            persistence,
+            fields,
+            is_local_redirect: false,
+            excess: Excess::Malformed,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What a script is told of a request: a program with its arguments and its environment, the environment
-//! alone, or the head of a request; as plain data. Starts nothing, and says nothing to anybody.
+//! A request as an upstream receives it, as plain data: a program with its arguments and its environment, the
+//! environment alone, or the bytes before the body. Starts nothing and sends nothing.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,48 +14,31 @@ use site::proxies::Via;
 use site::route::RouteId;
 use site::upstream::{Protocol, UpstreamId};
 use site::walk::{self, Step};
-use taipan_http::digits::{write_ip, write_number};
-use taipan_http::fields::{host_and_port, is_name, trim_ows};
-use taipan_http::forwarded;
+use taipan_http::digits::write_ip;
+use taipan_http::fields::host_and_port;
 use taipan_http::framing::Framing;
-use taipan_http::head::{Head, Method};
+use taipan_http::head::{Head, Method, Persistence};
 use taipan_http::status::Status;
 use taipan_http::target::normalized;
 
+use super::{http, scgi};
 use crate::log;
 use crate::peer::Peer;
 use crate::request::Ends;
 use crate::services::Services;
 use crate::spawner::SpawnRequest;
 
-/// As RFC 3875 §4.1.17 wants it.
+/// SERVER_SOFTWARE (RFC 3875 §4.1.17).
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
-/// In `Via`.
-const NAME: &str = "taipan";
-/// Fields that are for the next hop alone, that the server writes itself, or that programs would take for
-/// what they are not; beside those of `taipan_http::forwarded`.
-const OWN_FIELDS: [&str; 11] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
-/// What a request has led to that answers it: a script that is there, or an application.
+/// The script or the application that answers a request.
 pub struct Handler {
     pub host: usize,
     pub route: RouteId,
-    pub what: HandlerKind,
-    /// What it is told as its query, in place of that of the request.
+    pub kind: HandlerKind,
+    /// In place of the query of the request.
     pub query: Option<String>,
-    /// Bytes of the request's body; more is 413.
+    /// Bytes of the request's body. A larger one is rejected with 413.
     pub max_body: u64,
 }
 
@@ -67,11 +50,11 @@ pub enum HandlerKind {
         name: String,
         path_info: String,
     },
-    /// Says whether the request may pass.
+    /// Decides whether the request may pass.
     Authorizer(UpstreamId),
 }
 
-/// Does the client want the body of the reply?
+/// The part of the response that the client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     All,
@@ -79,35 +62,33 @@ pub enum Wanted {
     Head,
 }
 
-/// May the request be made again when nobody knows what came of it (RFC 9110 §9.2.2)?
+/// Whether the method is idempotent, so that a request without a response can be repeated (RFC 9110 §9.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeats {
     Yes,
     No,
 }
 
-/// What is to be said, and who has asked for it.
 pub struct UpstreamRequest {
-    pub call: Call,
-    /// With FastCGI.
-    pub role: Role,
+    pub message: Message,
     pub wanted: Wanted,
     pub repeats: Repeats,
-    /// `192.0.2.7 "GET /cgi-bin/a.cgi"`, for the error log.
+    /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
     pub who: Rc<str>,
-    /// What answers: `the script`, or `the application "app"`.
+    /// The upstream: `the script`, or `the application "app"`.
     pub what: Rc<str>,
 }
 
-pub enum Call {
+/// All but the body, by protocol.
+pub enum Message {
     Program(Program),
-    /// The environment of the request, to an application that speaks FastCGI.
-    Records(Environment),
-    /// To one that speaks SCGI, or HTTP: what comes before the body.
-    Head(Vec<u8>),
+    FastCgi(Role, Environment),
+    /// The bytes before the body.
+    Scgi(Vec<u8>),
+    Http(Vec<u8>),
 }
 
-/// A program to be started.
+/// A program to start.
 pub struct Program {
     program: CString,
     arguments: Vec<CString>,
@@ -117,21 +98,21 @@ pub struct Program {
 }
 
 impl Handler {
-    /// Whose permit it has to be: that of the route as it is written, however many it is part of.
+    /// The concurrency limit is that of the route as it is written, which may apply to many hosts.
     pub fn route(&self, services: &Services) -> (usize, RouteId) {
         (self.host, services.site.hosts.at(self.host).routes.configured(self.route))
     }
 
-    /// The application that answers; `None`: a program is started.
-    pub fn application(&self, services: &Services) -> Option<UpstreamId> {
-        match self.what {
+    /// `None`: a program is started.
+    pub fn upstream(&self, services: &Services) -> Option<UpstreamId> {
+        match self.kind {
             HandlerKind::Authorizer(id) => Some(id),
             _ => services.site.hosts.at(self.host).routes.get(self.route).upstream(),
         }
     }
 
     pub fn is_authorizer(&self) -> bool {
-        matches!(self.what, HandlerKind::Authorizer(_))
+        matches!(self.kind, HandlerKind::Authorizer(_))
     }
 
     /// Scripts of the route that may run at one time, over all workers.
@@ -141,7 +122,7 @@ impl Handler {
 
     /// SCRIPT_NAME.
     pub fn name(&self) -> String {
-        match &self.what {
+        match &self.kind {
             HandlerKind::Script(step) => format!("/{}", step.script_name.as_str()),
             HandlerKind::Application { name, .. } => name.clone(),
             HandlerKind::Authorizer(_) => String::new(),
@@ -153,7 +134,7 @@ impl Handler {
     }
 
     fn path_info(&self) -> &str {
-        match &self.what {
+        match &self.kind {
             HandlerKind::Script(step) => &step.path_info,
             HandlerKind::Application { path_info, .. } => path_info,
             HandlerKind::Authorizer(_) => "",
@@ -164,21 +145,21 @@ impl Handler {
         services.site.hosts.at(self.host).routes.get(self.route).script.as_ref()
     }
 
-    /// What is to be said for `head`, whose body has `body` bytes. Errors: the status of the answer to a
-    /// request that cannot be told to a script.
+    /// The request of `head`, whose body has `length` bytes. Errors: the status of the response, as the request has no
+    /// form for the upstream.
     pub fn request(
         &self,
         services: &Services,
         head: &Head<'_>,
         ends: Ends,
-        body: Option<u64>,
+        length: Option<u64>,
         variables: &Additions,
     ) -> Result<UpstreamRequest, Status> {
         let own = self.script(services);
         let script = Script {
             interpreter: own.and_then(|own| own.interpreter.clone()),
-            environment: additions(own, variables, self.application(services)),
-            credentials: match self.what {
+            environment: additions(own, variables, self.upstream(services)),
+            credentials: match self.kind {
                 HandlerKind::Authorizer(_) => Credentials::Passed,
                 _ => own.map_or(Credentials::Withheld, |own| own.credentials),
             },
@@ -186,32 +167,31 @@ impl Handler {
             account: own.and_then(|own| own.account.clone()),
         };
         let script = &script;
-        // An empty body is one, too.
-        let body = body.or((head.framing == Framing::Sized(0)).then_some(0));
+        // The client has announced an empty body.
+        let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
         let who: Rc<str> = who(head, ends.client).into();
-        let environment = || self.environment(services, head, ends, body, script, &who);
-        let application = self.application(services).and_then(|id| services.site.upstreams.get(id));
-        let call = match application {
-            None => Call::Program(self.program(services, script, head, &environment()?)?),
-            Some(application) => match application.protocol {
-                Protocol::FastCgi => Call::Records(environment()?),
-                Protocol::Scgi => {
-                    let mut bytes = Vec::new();
-                    script::scgi::encode(&environment()?, body.unwrap_or(0), &mut bytes);
-                    Call::Head(bytes)
-                }
-                Protocol::Http => Call::Head(request(head, ends, body, !application.keep.is_zero())),
-            },
+        let environment = || self.environment(services, head, ends, length, script, &who);
+        let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
+        let message = match upstream.map(|upstream| upstream.protocol) {
+            None => Message::Program(self.program(services, script, head, &environment()?)?),
+            Some(Protocol::FastCgi) => {
+                let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
+                Message::FastCgi(role, environment()?)
+            }
+            Some(Protocol::Scgi) => Message::Scgi(scgi::request_head(&environment()?, length.unwrap_or(0))),
+            Some(Protocol::Http) => {
+                let closes = upstream.is_some_and(|upstream| upstream.keep.is_zero());
+                let persistence = if closes { Persistence::Close } else { Persistence::KeepAlive };
+                Message::Http(http::request_head(head, ends, length, persistence))
+            }
         };
         let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
         let repeats = match head.token {
             "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "PROPFIND" | "REPORT" => Repeats::Yes,
             _ => Repeats::No,
         };
-        let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
-        let what =
-            application.map_or_else(|| "the script".into(), |application| application.to_string().into());
-        Ok(UpstreamRequest { call, role, wanted, repeats, who, what })
+        let what = upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
+        Ok(UpstreamRequest { message, wanted, repeats, who, what })
     }
 
     fn environment(
@@ -235,7 +215,7 @@ impl Handler {
         };
         let translated = walk::path_translated(host, self.path_info()).unwrap_or_default();
         let script_name = self.name();
-        let (file, root) = match &self.what {
+        let (file, root) = match &self.kind {
             HandlerKind::Script(step) => (step.file(), walk::document_root(host, &step.root)),
             HandlerKind::Application { name, .. } => {
                 let root = walk::document_root(host, Path::new("/"));
@@ -286,7 +266,7 @@ impl Handler {
         head: &Head<'_>,
         environment: &Environment,
     ) -> Result<Program, Status> {
-        let HandlerKind::Script(step) = &self.what else { return Err(Status::NOT_FOUND) };
+        let HandlerKind::Script(step) = &self.kind else { return Err(Status::NOT_FOUND) };
         let query = match services.site.scripts.query_arguments {
             QueryArguments::Passed => self.query(head),
             QueryArguments::Withheld => None,
@@ -296,7 +276,7 @@ impl Handler {
 }
 
 impl Program {
-    /// `None`: with a NUL in a path, which no file has.
+    /// `None`: a path has a NUL, which no file has.
     fn new(file: PathBuf, script: &Script, query: Option<&str>, environment: &[u8]) -> Option<Program> {
         let path = c_string(&file)?;
         let folder = c_string(file.parent()?)?;
@@ -326,65 +306,20 @@ impl Program {
     }
 }
 
-/// What a script is told in addition: what its route says, and then what an authorizer has said. A program
-/// is told no more of that than who asks, for nothing else is expected of what starts it.
-fn additions(own: Option<&Script>, variables: &Additions, application: Option<UpstreamId>) -> Additions {
+/// The additional variables: those of the route, then those of an authorizer. A program gets only the user of the
+/// latter: others might change how it starts.
+fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<UpstreamId>) -> Additions {
     let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
     for (name, value) in variables.iter() {
-        if application.is_some() || matches!(name, "REMOTE_USER" | "AUTH_TYPE") {
-            // What the route says counts.
+        if upstream.is_some() || matches!(name, "REMOTE_USER" | "AUTH_TYPE") {
+            // The variables of the route take precedence.
             _ = additions.add(name, value);
         }
     }
     additions
 }
 
-/// The head of the request as it is passed on by HTTP/1.1. The client is named by this server alone; a
-/// name with an underscore would be mistaken for one with a dash.
-fn request(head: &Head<'_>, ends: Ends, body: Option<u64>, persists: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
-    let path = normalized(head.target.path().unwrap_or("*"));
-    put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
-    if let Some(query) = head.target.query() {
-        put(&mut out, &[b"?", query.as_bytes()]);
-    }
-    put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
-    let connection = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
-    for field in head.fields {
-        let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
-        let is_claim = match ends.via {
-            Via::Nothing => forwarded::is_claim(field.name),
-            Via::TrustedProxy => forwarded::is_interpreted(field.name),
-        };
-        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
-        if !is_own && !is_claim && !field.name.contains(&b'_') && !is_named() {
-            put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
-        }
-    }
-    // RFC 9110 §7.6.3, behind what others have written there.
-    let received = head.version.as_str().trim_start_matches("HTTP/");
-    put(&mut out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
-    if let Some(ip) = ends.client.ip() {
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        write_ip(ip, &mut out);
-        out.extend_from_slice(b"\r\n");
-    }
-    put(&mut out, &[b"X-Forwarded-Proto: ", head.scheme.as_str().as_bytes(), b"\r\n"]);
-    put(&mut out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
-    if let Some(bytes) = body {
-        out.extend_from_slice(b"Content-Length: ");
-        write_number(bytes, &mut out);
-        out.extend_from_slice(b"\r\n");
-    }
-    put(&mut out, &[if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" }]);
-    out
-}
-
-fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
-}
-
-/// Whom a line of the error log is about.
+/// The request, for a line of the error log.
 pub fn who(head: &Head<'_>, client: Peer) -> String {
     let mut who = Vec::with_capacity(128);
     match client.ip() {

@@ -1,5 +1,5 @@
-//! The head that a script writes, as the head of a response: its fields, with those of the route; how long
-//! the body is; and where it leads elsewhere, where to.
+//! The response to the client, made of the head of an upstream's response: its fields, with those of the route, and
+//! its body; or an internal redirect, a file, or the decision of an authorizer.
 
 use std::path::{Path, PathBuf};
 
@@ -10,63 +10,51 @@ use taipan_http::head::{Field, Persistence};
 use taipan_http::status::Status;
 
 use super::body::{TOO_LONG, UpstreamBody};
-use super::head::UpstreamHead;
-use super::transport::Received;
-use super::{End, Handler, HandlerKind, Outcome, UpstreamExchange, Wanted};
+use super::exchange::Exchange;
+use super::head::{Excess, UpstreamHead};
+use super::request::{Handler, HandlerKind, Wanted};
+use super::{Outcome, Sendfile};
 use crate::buffer::append;
 use crate::log;
 use crate::response::{Body, Response};
 use crate::response_head::HeadWriter;
 use crate::spawner::Exit;
+use crate::stats::Count;
 
-/// Bytes of output that are gathered behind a head whose length is not known, as long as they are there. More than
-/// these are sent piece by piece.
-const GATHER: usize = site::memory::ANSWER as usize;
+/// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
+const READY_BODY: usize = site::memory::ANSWER as usize;
 
-/// A file that is sent in place of the body.
-pub struct Sendfile {
-    pub path: PathBuf,
-    pub status: Status,
-    /// The other fields of the head.
-    pub fields: Vec<(String, Vec<u8>)>,
-}
-
-/// What `head` leads to, behind which `rest` has come.
+/// `received` follows the head.
 pub async fn of(
-    exchange: UpstreamExchange,
+    exchange: Exchange,
     handler: &Handler,
     wanted: Wanted,
-    head: &UpstreamHead,
-    rest: &[u8],
+    head: UpstreamHead,
+    received: Vec<u8>,
 ) -> Outcome {
-    if let HandlerKind::Authorizer(id) = handler.what
+    if let HandlerKind::Authorizer(id) = handler.kind
         && head.status == Status::OK
     {
         let text =
             |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
         let variables = variables(&head.fields).filter_map(text).collect();
-        exchange.let_go(End::Later);
+        exchange.drain();
         return Outcome::Authorized(id, variables);
     }
     if head.is_local_redirect {
-        let target = head
-            .fields
-            .value("location")
-            .and_then(|to| std::str::from_utf8(to).ok())
-            .unwrap_or("/")
-            .to_owned();
-        exchange.let_go(End::Later);
-        return Outcome::InternalRedirect(target);
+        let target = head.fields.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/");
+        exchange.drain();
+        return Outcome::InternalRedirect(target.to_owned());
     }
-    if let Some(path) = sendfile(head) {
-        let fields = fields(head).map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
-        exchange.let_go(End::Later);
+    if let Some(path) = sendfile(&head) {
+        let fields = fields(&head).map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+        exchange.drain();
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
     let services = exchange.services.clone();
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
-    for (name, value) in fields(head) {
+    for (name, value) in fields(&head) {
         writer = writer.field(name, value);
     }
     if wanted == Wanted::Head || !head.status.allows_body() {
@@ -74,60 +62,64 @@ pub async fn of(
             Framing::Sized(bytes) if head.status.allows_body() => writer.length(bytes),
             _ => writer,
         };
-        // Content that only one side believes in would be read as the next answer.
-        let stays = head.persistence == Persistence::KeepAlive && !head.framing.has_body() && rest.is_empty();
-        exchange.let_go(End::Head(stays));
+        match head.excess {
+            Excess::Ignored => exchange.drain(),
+            Excess::Malformed if head.framing.has_body() || !received.is_empty() => {
+                exchange.finish(Persistence::Close);
+            }
+            Excess::Malformed => exchange.finish(head.persistence),
+        }
         return Outcome::Response(Response::from_head(writer.finish()));
     }
-    let mut ready = rest.to_vec();
+    let mut body = received;
     match head.framing {
-        Framing::Sized(bytes) if ready.len() as u64 >= bytes => {
-            if ready.len() as u64 > bytes {
+        Framing::Sized(length) if body.len() as u64 >= length => {
+            if body.len() as u64 > length {
                 log::warn(format_args!("{}: {} {TOO_LONG}", exchange.who, exchange.what));
+                exchange.finish(Persistence::Close);
+            } else {
+                exchange.finish(head.persistence);
             }
-            exchange.through(head.persistence == Persistence::KeepAlive && ready.len() as u64 == bytes);
-            ready.truncate(bytes as usize);
-            Outcome::Response(Response::from_head(writer.length(bytes).finish_with(&ready)))
+            body.truncate(length as usize);
+            Outcome::Response(Response::from_head(writer.length(length).finish_with(&body)))
         }
-        Framing::Sized(bytes) => {
-            let content = UpstreamBody::new(exchange, head, ready);
-            let body = Body::Sized(Box::new(content), bytes);
-            Outcome::Response(Response { body, ..Response::from_head(writer.length(bytes).finish()) })
+        Framing::Sized(length) => {
+            let body = Body::Sized(Box::new(UpstreamBody::new(exchange, &head, body)), length);
+            Outcome::Response(Response { body, ..Response::from_head(writer.length(length).finish()) })
         }
-        Framing::None if gather(&exchange, &mut ready) => match exchange.end().await {
-            ended @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                let UpstreamExchange { who, what, .. } = &exchange;
-                let how = exchange.told(ended);
+        Framing::None if is_ready(&exchange, &mut body) => match exchange.exit().await {
+            exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
+                let Exchange { who, what, .. } = &exchange;
+                let how = exchange.describe(exit);
                 log::error(format_args!("{who}: {what} has not ended its answer by itself{how}"));
-                exchange.fail(Status::BAD_GATEWAY)
+                services.counts.add(Count::ScriptsFailed, 1);
+                Outcome::Failed(Status::BAD_GATEWAY)
             }
             _ => {
-                exchange.through(false);
-                Outcome::Response(Response::from_head(writer.length(ready.len() as u64).finish_with(&ready)))
+                exchange.finish(head.persistence);
+                Outcome::Response(Response::from_head(writer.length(body.len() as u64).finish_with(&body)))
             }
         },
         Framing::None | Framing::Chunked => {
-            let content = UpstreamBody::new(exchange, head, ready);
-            let body = Body::Stream(Box::new(content));
+            let body = Body::Stream(Box::new(UpstreamBody::new(exchange, &head, body)));
             Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
         }
     }
 }
 
-/// Takes what is there already. Is that all, and can it be sent at once?
-fn gather(exchange: &UpstreamExchange, ready: &mut Vec<u8>) -> bool {
-    while ready.len() < GATHER {
-        match exchange.read_at_once() {
-            Some(Received::End) => return ready.len() <= GATHER,
-            Some(Received::Bytes(more)) => append(ready, &more),
-            None => return false,
+/// Reads on without waiting. Whether that is the whole body, and a small one.
+fn is_ready(exchange: &Exchange, body: &mut Vec<u8>) -> bool {
+    while body.len() < READY_BODY {
+        match exchange.read_ready() {
+            Some(Ok(Some(more))) => append(body, &more),
+            Some(Ok(None)) => return body.len() <= READY_BODY,
+            Some(Err(_)) | None => return false,
         }
     }
     false
 }
 
-/// What is for the client, but for what the server itself says: `Date`, and `Server`, which the
-/// configuration may conceal.
+/// The fields for the client. The server writes `Date` and `Server` itself; the configuration may conceal the latter.
 fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
     head.fields.iter().filter_map(|field| {
         let own = ["date", "server", "x-sendfile", "x-accel-redirect"];
@@ -136,7 +128,7 @@ fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
     })
 }
 
-/// The file that is to be sent in place of the body.
+/// The file that is sent in place of the body.
 fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
     let value = head.fields.value("x-sendfile").or_else(|| head.fields.value("x-accel-redirect"))?;
     Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())

@@ -1,0 +1,309 @@
+//! A request by CGI (RFC 3875): one program for one request, which the spawner starts. Its standard input is the body,
+//! and its standard output is the response.
+//!
+//! A monitor runs beside the exchange, and goes on when that has ended. It logs what the script writes to its error
+//! stream, ends a script that takes too long or that no exchange needs, and learns how it has exited.
+
+pub mod script_io;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use taipan_http::head::Persistence;
+use taipan_http::status::Status;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use self::script_io::{PipeEnd, ScriptIo, pipes};
+use super::concurrency::ScriptPermit;
+use super::request::{Program, UpstreamRequest};
+use super::spool::{SpoolSpace, SpooledBody};
+use super::transport::{ReadError, Retry, Transport};
+use crate::log::stderr::Errors;
+use crate::services::Services;
+use crate::spawner::{Exit, Spawner, Started};
+use crate::stats::Count;
+use crate::{log, sys};
+
+/// How long to wait for the exit of a script behind the end of its output: the output of a script that was killed is
+/// incomplete.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The source of a script's standard input.
+pub enum Stdin {
+    Empty,
+    /// The body, as it is received.
+    Pipe,
+    Spooled(SpooledBody),
+}
+
+pub struct Script {
+    services: Rc<Services>,
+    shared: Rc<Shared>,
+    /// For the last output, or for the exit.
+    timer: RefCell<Option<Pin<Box<Sleep>>>>,
+}
+
+/// What the exchange and the monitor share.
+struct Shared {
+    io: RefCell<ScriptIo<AsyncFd<OwnedFd>>>,
+    goal: Cell<Goal>,
+    /// The goal has changed.
+    changed: Notify,
+    /// The exchange, which waits for output or for the exit.
+    reader: Cell<Option<Waker>>,
+}
+
+/// What a script is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    Respond,
+    /// No more output is needed. The script may go on.
+    Finish,
+    /// The exchange was aborted.
+    End,
+    /// The script has run for as long as it may, and is to end.
+    Expire,
+}
+
+impl PipeEnd for AsyncFd<OwnedFd> {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_io(Interest::READABLE, |fd| fd.read(buffer))
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, |fd| fd.write(bytes))
+    }
+}
+
+/// Starts a script. Errors: the status of the response.
+pub async fn start(
+    services: &Rc<Services>,
+    spawner: &Rc<Spawner>,
+    request: &UpstreamRequest,
+    program: &Program,
+    stdin: Stdin,
+    permit: ScriptPermit,
+) -> Result<Script, Status> {
+    let failed = |error: io::Error| {
+        services.counts.add(Count::ScriptsFailed, 1);
+        log::error(format_args!("{}: cannot start the script: {error}", request.who));
+        match error.kind() {
+            io::ErrorKind::InvalidInput => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            _ => Status::SERVICE_UNAVAILABLE,
+        }
+    };
+    let (mut ours, mut theirs) = pipes().map_err(failed)?;
+    let space = match stdin {
+        Stdin::Pipe => None,
+        Stdin::Empty => {
+            ours.stdin = None;
+            None
+        }
+        Stdin::Spooled(SpooledBody { file, space, .. }) => {
+            ours.stdin = None;
+            theirs.stdin = file.into();
+            Some(space)
+        }
+    };
+    let watch = |end: Option<OwnedFd>, interest| end.map(|end| sys::watch(end, interest)).transpose();
+    let stderr = ours.stderr.take();
+    let io = ScriptIo {
+        stdin: watch(ours.stdin, Interest::WRITABLE).map_err(failed)?,
+        stdout: watch(ours.stdout, Interest::READABLE).map_err(failed)?,
+        stderr: None,
+        exit: None,
+    };
+    let arguments = program.arguments();
+    let launch = program.launch(&arguments);
+    let started = spawner.start(&launch, theirs.stdin, theirs.stdout, theirs.stderr).await.map_err(failed)?;
+    services.counts.add(Count::Scripts, 1);
+    let shared = Rc::new(Shared {
+        io: RefCell::new(io),
+        goal: Cell::new(Goal::Respond),
+        changed: Notify::new(),
+        reader: Cell::new(None),
+    });
+    let who = request.who.clone();
+    if let Some(stderr) = stderr {
+        let errors = Errors::new(stderr, who.clone(), &services.site.scripts);
+        let held = Some((permit, space));
+        let monitor =
+            Monitor { services: services.clone(), shared: shared.clone(), started, errors, who, held };
+        spawn_local(monitor.run());
+    }
+    Ok(Script { services: services.clone(), shared, timer: RefCell::default() })
+}
+
+impl Shared {
+    fn exit(&self) -> Option<Exit> {
+        self.io.borrow().exit
+    }
+
+    /// A goal other than `Respond` does not change.
+    fn set_goal(&self, goal: Goal) {
+        if self.goal.get() == Goal::Respond {
+            self.goal.set(goal);
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn wake_reader(&self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Script {
+    /// Ready: `timeout` has passed since the first call.
+    fn poll_timer(&self, cx: &mut Context<'_>, timeout: Duration) -> Poll<()> {
+        self.timer.borrow_mut().get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(cx)
+    }
+
+    /// Output that is there.
+    fn poll_output(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
+        // Bounded by the runtime's budget, which every wait for a descriptor uses.
+        loop {
+            let io = &mut *self.shared.io.borrow_mut();
+            let scratch = &mut *self.services.scratch.borrow_mut();
+            let space = scratch.space();
+            match io.read_stdout(space) {
+                Ok(0) => return Poll::Ready(Ok(None)),
+                Ok(length) => return Poll::Ready(Ok(Some(space[..length].to_vec()))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+            if let Some(stdout) = &io.stdout {
+                drop(ready!(stdout.poll_read_ready(cx))?);
+            }
+        }
+    }
+}
+
+impl Transport for Script {
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.shared.io.borrow().stdin {
+            Some(stdin) => stdin.poll_write_ready(cx).map_ok(|_| ()),
+            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            match self.shared.io.borrow_mut().write_stdin(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+            ready!(self.poll_ready(cx))?;
+        }
+    }
+
+    fn poll_end_body(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.abandon_body();
+        Poll::Ready(Ok(()))
+    }
+
+    fn abandon_body(&self) {
+        self.shared.io.borrow_mut().stdin = None;
+    }
+
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
+        if self.shared.goal.get() == Goal::Expire {
+            return Poll::Ready(Err(ReadError::Expired));
+        }
+        if let Poll::Ready(output) = self.poll_output(cx) {
+            self.timer.take();
+            return Poll::Ready(output);
+        }
+        self.shared.reader.set(Some(cx.waker().clone()));
+        let timeout = self.shared.io.borrow().output_timeout();
+        let Some(timeout) = timeout else { return Poll::Pending };
+        let scripts = &self.services.site.scripts;
+        ready!(self.poll_timer(cx, timeout.min(scripts.first_byte).min(scripts.idle)));
+        Poll::Ready(Ok(None))
+    }
+
+    fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<Option<Exit>> {
+        let exit = self.shared.exit();
+        if exit.is_none() {
+            self.shared.reader.set(Some(cx.waker().clone()));
+            ready!(self.poll_timer(cx, EXIT_TIMEOUT));
+        }
+        Poll::Ready(exit)
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn finish(&self, _: Persistence) {
+        self.shared.set_goal(Goal::Finish);
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.shared.set_goal(Goal::End);
+        let mut io = self.shared.io.borrow_mut();
+        (io.stdin, io.stdout) = (None, None);
+    }
+}
+
+/// Watches a script until it has exited and its exchange has ended.
+struct Monitor {
+    services: Rc<Services>,
+    shared: Rc<Shared>,
+    started: Started,
+    errors: Errors,
+    who: Rc<str>,
+    /// Until the script has exited: it runs, and has the file of its body open.
+    held: Option<(ScriptPermit, Option<SpoolSpace>)>,
+}
+
+impl Monitor {
+    async fn run(mut self) {
+        let Monitor { services, shared, started, errors, who, held } = &mut self;
+        let mut expiry = pin!(sleep_until(Instant::now() + services.site.scripts.total));
+        loop {
+            let change = shared.changed.notified();
+            let (goal, runs) = (shared.goal.get(), shared.exit().is_none());
+            if goal != Goal::Respond && !runs {
+                break;
+            }
+            if matches!(goal, Goal::End | Goal::Expire) {
+                started.end();
+            }
+            tokio::select! {
+                exit = started.ended(), if runs => {
+                    errors.take_all();
+                    held.take();
+                    let was_killed = matches!(exit, Exit::Signal(_) | Exit::OutOfMemory);
+                    services.counts.add(Count::ScriptsKilled, u64::from(was_killed));
+                    shared.io.borrow_mut().exit = Some(exit);
+                    shared.wake_reader();
+                }
+                () = errors.take() => {}
+                () = change => {}
+                () = &mut expiry, if matches!(goal, Goal::Respond | Goal::Finish) => {
+                    services.counts.add(Count::ScriptsLate, 1);
+                    log::warn(format_args!("{who}: the script has run for as long as it may, and is ended"));
+                    shared.goal.set(Goal::Expire);
+                    shared.wake_reader();
+                }
+            }
+        }
+    }
+}

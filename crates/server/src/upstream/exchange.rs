@@ -1,0 +1,377 @@
+//! One request to an upstream, from its body to the head of the response. The body is sent as fast as the upstream
+//! takes it, while the response is read as fast as the client takes that.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use site::upstream::Upstream;
+use taipan_http::head::Persistence;
+use taipan_http::status::Status;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep_until};
+
+use super::head::{HeadParser, Step, UpstreamHead};
+use super::request::UpstreamRequest;
+use super::transport::{ReadError, Retry, Transport};
+use crate::log;
+use crate::request::body::{BodyError, RequestBody};
+use crate::services::Services;
+use crate::spawner::Exit;
+use crate::stats::Count;
+
+/// Bytes of an unneeded response that are read so that its connection can have another request.
+const DRAIN_LIMIT: usize = 1024 * 1024;
+
+pub struct Exchange {
+    pub services: Rc<Services>,
+    transport: Box<dyn Transport>,
+    pub kind: Kind,
+    timeouts: Timeouts,
+    /// For the error log: the request, and the upstream.
+    pub who: Rc<str>,
+    pub what: Rc<str>,
+    began: Instant,
+    /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
+    waiting_since: Cell<Option<Instant>>,
+    /// `None`: the upstream takes no more of the request's body.
+    pump: RefCell<Option<Pump>>,
+    /// The whole request has been sent.
+    is_flushed: Cell<bool>,
+    /// The body cannot be read to its end.
+    is_broken: Cell<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The end of its process is a part of the response.
+    Script,
+    Application,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// Until the upstream has received the head of the request.
+    pub connect: Duration,
+    pub first_byte: Duration,
+    pub idle: Duration,
+    pub total: Duration,
+}
+
+/// The request's body.
+pub enum BodySource {
+    /// None, or the upstream has it as a file.
+    Empty,
+    /// At most so many bytes are read.
+    Client(RequestBody, u64),
+    Spool(RequestBody),
+}
+
+/// Sends a request's body. When the upstream takes no more of it, the rest is discarded.
+struct Pump {
+    source: BodySource,
+    is_open: bool,
+    chunk: Vec<u8>,
+    /// Bytes of the chunk.
+    written: usize,
+}
+
+/// Why there is no head of a response.
+pub enum Failure {
+    /// The error log has the reason.
+    Reported(Status),
+    NoResponse(NoResponse),
+}
+
+/// The error log does not have the reason yet: the request may be repeated.
+pub struct NoResponse {
+    pub status: Status,
+    pub why: String,
+    pub retry: Retry,
+}
+
+impl Timeouts {
+    pub fn of_scripts(services: &Services) -> Timeouts {
+        let site::model::Scripts { first_byte, idle, .. } = services.site.scripts;
+        // The monitor of a script has the total.
+        Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX }
+    }
+
+    pub fn of(upstream: &Upstream) -> Timeouts {
+        let Upstream { connect, first_byte, idle, total, .. } = *upstream;
+        Timeouts { connect, first_byte, idle, total }
+    }
+}
+
+impl Pump {
+    /// Ready: all of the body has been read.
+    fn poll(&mut self, cx: &mut Context<'_>, exchange: &Exchange) -> Poll<Result<(), BodyError>> {
+        let transport = &*exchange.transport;
+        // Bounded by the runtime's budget, which every wait for a descriptor uses.
+        loop {
+            if self.is_open && ready!(self.poll_write(cx, transport)).is_err() {
+                self.is_open = false;
+                self.chunk = Vec::new();
+                self.written = 0;
+                transport.abandon_body();
+            }
+            if self.is_open {
+                exchange.waiting_since.set(None);
+            }
+            let chunk = ready!(self.source.poll_read(cx))?;
+            exchange.resume();
+            match chunk {
+                Some(chunk) if self.is_open => (self.chunk, self.written) = (chunk, 0),
+                Some(_) => {}
+                None => {
+                    if self.is_open {
+                        _ = ready!(transport.poll_end_body(cx));
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Writes the chunk, and waits until more of the body can be written.
+    fn poll_write(&mut self, cx: &mut Context<'_>, transport: &dyn Transport) -> Poll<io::Result<()>> {
+        while self.written < self.chunk.len() {
+            self.written += ready!(transport.poll_write(cx, &self.chunk[self.written..]))?;
+        }
+        transport.poll_ready(cx)
+    }
+}
+
+impl BodySource {
+    fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
+        match self {
+            BodySource::Empty => Poll::Ready(Ok(None)),
+            BodySource::Client(body, limit) => body.poll_read(cx, *limit),
+            BodySource::Spool(body) => body.poll_read(cx, u64::MAX),
+        }
+    }
+}
+
+impl Exchange {
+    /// Over a transport that has buffered or sent the head of the request.
+    pub fn new(
+        services: &Rc<Services>,
+        transport: Box<dyn Transport>,
+        kind: Kind,
+        timeouts: Timeouts,
+        request: &UpstreamRequest,
+        source: BodySource,
+    ) -> Exchange {
+        let pump = match source {
+            BodySource::Empty => {
+                // An error is that of the first read, too.
+                _ = transport.poll_end_body(&mut Context::from_waker(Waker::noop()));
+                None
+            }
+            source => Some(Pump { source, is_open: true, chunk: Vec::new(), written: 0 }),
+        };
+        let began = Instant::now();
+        Exchange {
+            services: services.clone(),
+            transport,
+            kind,
+            timeouts,
+            who: request.who.clone(),
+            what: request.what.clone(),
+            began,
+            waiting_since: Cell::new(Some(began)),
+            pump: RefCell::new(pump),
+            is_flushed: Cell::new(false),
+            is_broken: Cell::new(false),
+        }
+    }
+
+    /// The head of the response, and the bytes that have been received behind it.
+    pub async fn receive_head(&self) -> Result<(UpstreamHead, Vec<u8>), Failure> {
+        let mut parser = self.transport.head_parser();
+        loop {
+            let bytes = match self.read(self.began, self.timeouts.first_byte).await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Err(self.no_head(parser).await),
+                Err(error @ ReadError::Failed(_)) => {
+                    return Err(self.no_response(Status::BAD_GATEWAY, error.to_string()));
+                }
+                // Another endpoint might take as long.
+                Err(error @ (ReadError::Timeout | ReadError::Expired)) => {
+                    let Exchange { who, what, .. } = self;
+                    log::error(format_args!("{who}: {what} did not answer: {error}"));
+                    return Err(Failure::Reported(Status::GATEWAY_TIMEOUT));
+                }
+            };
+            match parser.receive(&bytes) {
+                Step::More(more) => parser = more,
+                Step::Head(head, used) => return Ok((head, bytes[used..].to_vec())),
+                Step::Rejected(error) => {
+                    let Exchange { who, what, .. } = self;
+                    log::error(format_args!("{who}: the answer of {what} cannot be read: {error}"));
+                    return Err(self.fail(Status::BAD_GATEWAY));
+                }
+            }
+        }
+    }
+
+    /// The next bytes of the body, never none; `None` at the end.
+    pub async fn read_body(&self) -> Result<Option<Vec<u8>>, ReadError> {
+        self.read(Instant::now(), self.timeouts.idle).await
+    }
+
+    /// What has been received, without waiting. `None`: more will come.
+    pub fn read_ready(&self) -> Option<Result<Option<Vec<u8>>, ReadError>> {
+        match self.transport.poll_read(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(read) => Some(read),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Sends what has been received of the request's body. Ready: the upstream takes no more of it.
+    pub fn poll_send(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pump = self.pump.borrow_mut();
+        let Some(running) = &mut *pump else {
+            if !self.is_flushed.get() {
+                self.is_flushed.set(self.transport.poll_ready(cx).is_ready());
+            }
+            return Poll::Ready(());
+        };
+        if ready!(running.poll(cx, self)).is_err() {
+            self.is_broken.set(true);
+            self.transport.abandon_body();
+        }
+        *pump = None;
+        self.resume();
+        Poll::Ready(())
+    }
+
+    /// How the upstream has ended its response, behind the end of the output.
+    pub async fn exit(&self) -> Option<Exit> {
+        poll_fn(|cx| self.transport.poll_exit(cx)).await
+    }
+
+    /// No more of the response is read. With `KeepAlive` all of it has been.
+    pub fn finish(&self, persistence: Persistence) {
+        self.transport.finish(persistence);
+    }
+
+    /// Reads the rest of the response in the background: a script may go on, and a connection may be reused.
+    pub fn drain(self) {
+        let idle = match self.kind {
+            Kind::Script => {
+                self.finish(Persistence::Close);
+                Duration::MAX
+            }
+            Kind::Application => self.timeouts.idle,
+        };
+        // The client does not send the rest of its body to a response that is not for it.
+        let is_from_client = |pump: &mut Pump| matches!(pump.source, BodySource::Client(..));
+        if self.pump.borrow_mut().take_if(is_from_client).is_some() {
+            self.transport.abandon_body();
+        }
+        spawn_local(async move {
+            let mut left = DRAIN_LIMIT;
+            while let Ok(Some(bytes)) = self.read_within(Instant::now(), idle).await {
+                left = left.saturating_sub(bytes.len());
+                if left == 0 && self.kind == Kind::Application {
+                    return;
+                }
+            }
+            self.finish(Persistence::Close);
+        });
+    }
+
+    async fn read(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {
+        let read = self.read_within(from, timeout).await;
+        if read == Err(ReadError::Timeout) {
+            self.services.counts.add(Count::ScriptsLate, 1);
+        }
+        read
+    }
+
+    async fn read_within(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {
+        let mut timer = pin!(sleep_until(self.deadline(from, timeout)));
+        poll_fn(|cx| {
+            if let Poll::Ready(read) = self.transport.poll_read(cx) {
+                return Poll::Ready(read);
+            }
+            _ = self.poll_send(cx);
+            if self.is_broken.get() {
+                return Poll::Ready(Err(ReadError::Failed(io::ErrorKind::UnexpectedEof)));
+            }
+            // Twice at most: the deadline moves while the upstream waits for the client.
+            while timer.as_mut().poll(cx).is_ready() {
+                let deadline = self.deadline(from, timeout);
+                if deadline <= Instant::now() {
+                    return Poll::Ready(Err(ReadError::Timeout));
+                }
+                timer.as_mut().reset(deadline);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The time at which `timeout` ends that began at `from`.
+    fn deadline(&self, from: Instant, timeout: Duration) -> Instant {
+        let timeout =
+            if self.transport.is_connected() { timeout } else { self.timeouts.connect.min(timeout) };
+        let began = self.waiting_since.get().map_or_else(Instant::now, |since| since.max(from));
+        let far = || Instant::now() + Duration::from_secs(86400);
+        let deadline = began.checked_add(timeout).unwrap_or_else(far);
+        self.began.checked_add(self.timeouts.total).map_or(deadline, |end| deadline.min(end))
+    }
+
+    fn resume(&self) {
+        if self.waiting_since.get().is_none() {
+            self.waiting_since.set(Some(Instant::now()));
+        }
+    }
+
+    /// The output has ended within the head.
+    async fn no_head(&self, parser: HeadParser) -> Failure {
+        if let Some((status, why)) = self.transport.rejection() {
+            return self.no_response(status, why);
+        }
+        match self.exit().await {
+            Some(Exit::NotStarted(errno)) => {
+                let reason = io::Error::from_raw_os_error(errno);
+                log::error(format_args!("{}: cannot start the script: {reason}", self.who));
+                self.fail(match errno {
+                    libc::EACCES | libc::EPERM => Status::FORBIDDEN,
+                    libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE => Status::SERVICE_UNAVAILABLE,
+                    _ => Status::BAD_GATEWAY,
+                })
+            }
+            exit => {
+                let why = format!("{}{}", parser.end(), self.describe(exit));
+                self.no_response(Status::BAD_GATEWAY, why)
+            }
+        }
+    }
+
+    fn no_response(&self, status: Status, why: String) -> Failure {
+        Failure::NoResponse(NoResponse { status, why, retry: self.transport.retry() })
+    }
+
+    fn fail(&self, status: Status) -> Failure {
+        self.services.counts.add(Count::ScriptsFailed, 1);
+        Failure::Reported(status)
+    }
+
+    /// `, exit status 3`, where a script has exited so.
+    pub fn describe(&self, exit: Option<Exit>) -> String {
+        match exit.filter(|_| self.kind == Kind::Script) {
+            Some(Exit::Code(0) | Exit::NotStarted(_)) | None => String::new(),
+            Some(Exit::Code(code)) => format!(", exit status {code}"),
+            Some(Exit::Signal(signal)) => format!(", ended by signal {signal}"),
+            Some(Exit::OutOfMemory) => ", killed: it took more memory than `cgroup_memory`".to_owned(),
+            Some(Exit::Lost) => ", and the spawner has gone".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A request by FastCGI: records on a connection of its own, or a stream of a multiplexed connection. The response is
+//! that of a CGI script. What the application writes to its error stream goes to the error log.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use script::environment::Environment;
+use script::fastcgi::client::{Client, Event};
+use script::fastcgi::record::MAX_CONTENT;
+use script::fastcgi::{self, ProtocolStatus, RequestId, Role};
+use site::upstream::Upstream;
+use taipan_http::head::Persistence;
+use taipan_http::status::Status;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout};
+
+use super::transport::{Connection, ReadError, Retry, Transport};
+use crate::log;
+use crate::log::stderr::Lines;
+use crate::pool::Checkout;
+use crate::pool::multiplexed::{FastCgiStream, StreamData, StreamEnd};
+use crate::services::Services;
+use crate::spawner::Exit;
+
+/// Reads at a time: an application that writes only errors does not delay others.
+const READS: usize = 16;
+/// How long to read behind a response on a multiplexed connection, for the log and the end of the request.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub struct FastCgi {
+    path: Path,
+    response: Rc<RefCell<Response>>,
+}
+
+enum Path {
+    Exclusive(Connection, Option<RequestId>),
+    /// `None` behind the end of the exchange.
+    Multiplexed(RefCell<Option<FastCgiStream>>),
+}
+
+/// What has been received.
+struct Response {
+    who: Rc<str>,
+    /// `None`: the response has not ended.
+    exit: Option<Exit>,
+    status: ProtocolStatus,
+    errors: Lines,
+    has_begun: bool,
+    /// Bytes follow the end of the response, and belong to no request.
+    has_excess: bool,
+    /// Of the request.
+    body_ended: bool,
+}
+
+impl FastCgi {
+    /// Buffers the records before the body.
+    pub fn new(
+        services: &Rc<Services>,
+        upstream: &Upstream,
+        checkout: Checkout,
+        role: Role,
+        environment: &Environment,
+        who: &Rc<str>,
+    ) -> FastCgi {
+        let limits = &services.site.scripts;
+        let mut response = Response {
+            who: who.clone(),
+            exit: None,
+            status: ProtocolStatus::Complete,
+            errors: Lines::new(limits.stderr_line, limits.stderr_lines),
+            has_begun: false,
+            has_excess: false,
+            body_ended: false,
+        };
+        let path = match checkout.share(services) {
+            Checkout::Exclusive(mut connection) => {
+                let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
+                let persistence = match upstream.keep.is_zero() {
+                    true => fastcgi::Persistence::Close,
+                    false => fastcgi::Persistence::KeepAlive,
+                };
+                let mut out = Vec::new();
+                let id = client.begin(role, persistence, environment, &mut out);
+                if id.is_none() {
+                    response.exit = Some(Exit::Lost);
+                }
+                Path::Exclusive(Connection::new(services, connection, out), id)
+            }
+            Checkout::Multiplexed(mut stream) => {
+                stream.begin(role, environment);
+                Path::Multiplexed(RefCell::new(Some(stream)))
+            }
+        };
+        FastCgi { path, response: Rc::new(RefCell::new(response)) }
+    }
+
+    fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Result<StreamData, ReadError>> {
+        match &self.path {
+            Path::Multiplexed(stream) => match &*stream.borrow() {
+                Some(stream) => stream.poll_receive(cx).map(Ok),
+                None => Poll::Ready(Ok(StreamData {
+                    end: Some(StreamEnd::Broken(None)),
+                    ..StreamData::default()
+                })),
+            },
+            Path::Exclusive(connection, _) => {
+                let decoded = ready!(connection.poll_receive(cx, |bytes, client| decode(bytes, client)))?;
+                let (data, has_excess) = decoded;
+                let mut response = self.response.borrow_mut();
+                response.has_excess |= has_excess;
+                match data.end {
+                    Some(StreamEnd::Broken(Some(error))) => {
+                        log::error(format_args!("{}: {error}", response.who));
+                        response.exit = Some(Exit::Lost);
+                        Poll::Ready(Err(ReadError::Failed(io::ErrorKind::InvalidData)))
+                    }
+                    _ => Poll::Ready(Ok(data)),
+                }
+            }
+        }
+    }
+}
+
+/// The data of the only request of a connection, and whether bytes follow its end. No bytes: the connection has ended.
+fn decode(bytes: &[u8], client: Option<&mut Client>) -> (StreamData, bool) {
+    let mut data = StreamData::default();
+    let Some(client) = client.filter(|_| !bytes.is_empty()) else {
+        data.end = Some(StreamEnd::Broken(None));
+        return (data, false);
+    };
+    let mut rest = bytes;
+    loop {
+        let (used, event) = match client.receive(rest) {
+            Ok(received) => received,
+            Err(error) => {
+                data.end = Some(StreamEnd::Broken(Some(error)));
+                return (data, false);
+            }
+        };
+        rest = &rest[used..];
+        match event {
+            Event::NeedMore => return (data, false),
+            Event::Stdout(_, bytes) => {
+                // Once for all that has been received.
+                data.stdout.reserve(bytes.len() + rest.len());
+                data.stdout.extend_from_slice(bytes);
+            }
+            Event::Stderr(_, bytes) => data.stderr.extend_from_slice(bytes),
+            Event::End(_, status, code) => {
+                data.end = Some(StreamEnd::Whole(status, code));
+                return (data, !rest.is_empty());
+            }
+            Event::Capabilities(_) | Event::Unknown(_) => {}
+        }
+    }
+}
+
+impl Response {
+    /// Logs errors, and gives the bytes of the response. `None`: there are none, and more will come.
+    fn on_data(&mut self, data: StreamData) -> Option<Option<Vec<u8>>> {
+        let Response { who, errors, .. } = self;
+        let log = |line: &str| log::error(format_args!("{who}: {line}"));
+        if !data.stderr.is_empty() {
+            errors.receive(&data.stderr, Instant::now(), log);
+        }
+        match data.end {
+            Some(StreamEnd::Whole(status, code)) => {
+                self.status = status;
+                self.exit = Some(match status {
+                    ProtocolStatus::Complete => Exit::Code(code as u8),
+                    _ => Exit::Lost,
+                });
+                errors.finish(log);
+            }
+            Some(StreamEnd::Broken(error)) => {
+                error.iter().for_each(|error| log(&error.to_string()));
+                self.exit = Some(Exit::Lost);
+            }
+            None => {}
+        }
+        let is_whole = matches!(data.end, Some(StreamEnd::Whole(..)));
+        self.has_begun |= is_whole || !data.stdout.is_empty() || !data.stderr.is_empty();
+        match (data.stdout.is_empty(), self.exit) {
+            (false, _) => Some(Some(data.stdout)),
+            (true, Some(_)) => Some(None),
+            (true, None) => None,
+        }
+    }
+}
+
+impl Transport for FastCgi {
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.response.borrow().exit.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        match &self.path {
+            Path::Exclusive(connection, _) => connection.poll_flush(cx),
+            Path::Multiplexed(stream) => match &*stream.borrow() {
+                Some(stream) => stream.poll_writable(cx),
+                None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            },
+        }
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_ready(cx))?;
+        let taken = &bytes[..bytes.len().min(MAX_CONTENT)];
+        match &self.path {
+            Path::Exclusive(connection, Some(id)) => {
+                connection.push_records(|client, out| client.stdin(*id, taken, out))
+            }
+            Path::Exclusive(_, None) => {}
+            Path::Multiplexed(stream) => stream.borrow().iter().for_each(|stream| stream.stdin(taken)),
+        }
+        _ = self.poll_ready(cx)?;
+        Poll::Ready(Ok(taken.len()))
+    }
+
+    fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_first = !std::mem::replace(&mut self.response.borrow_mut().body_ended, true);
+        if is_first {
+            match &self.path {
+                Path::Exclusive(connection, Some(id)) => {
+                    connection.push_records(|client, out| client.end_stdin(*id, out))
+                }
+                Path::Exclusive(_, None) => {}
+                Path::Multiplexed(stream) => stream.borrow().iter().for_each(FastCgiStream::end_stdin),
+            }
+        }
+        match &self.path {
+            Path::Exclusive(connection, _) => connection.poll_flush(cx),
+            Path::Multiplexed(_) => self.poll_ready(cx),
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        match &self.path {
+            Path::Exclusive(connection, _) => connection.is_connected(),
+            Path::Multiplexed(stream) => stream.borrow().as_ref().is_none_or(FastCgiStream::is_connected),
+        }
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
+        for _ in 0..READS {
+            if self.response.borrow().exit.is_some() {
+                return Poll::Ready(Ok(None));
+            }
+            let data = ready!(self.poll_data(cx))?;
+            if let Some(bytes) = self.response.borrow_mut().on_data(data) {
+                return Poll::Ready(Ok(bytes));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
+        Poll::Ready(self.response.borrow().exit)
+    }
+
+    fn rejection(&self) -> Option<(Status, String)> {
+        let status = self.response.borrow().status;
+        let code = match status {
+            ProtocolStatus::Complete => return None,
+            ProtocolStatus::Overloaded => Status::SERVICE_UNAVAILABLE,
+            _ => Status::BAD_GATEWAY,
+        };
+        Some((code, status.to_string()))
+    }
+
+    fn retry(&self) -> Retry {
+        let Response { status, mut has_begun, .. } = *self.response.borrow();
+        if let Path::Exclusive(connection, _) = &self.path {
+            has_begun |= connection.has_response.get();
+        }
+        match &self.path {
+            Path::Multiplexed(_) if status == ProtocolStatus::CannotMultiplex => Retry::Alone,
+            _ if has_begun && status != ProtocolStatus::Overloaded => Retry::Never,
+            Path::Exclusive(connection, _) => connection.at_another(),
+            // The driver of the connection reports its failure to the pool.
+            Path::Multiplexed(stream) => stream
+                .borrow()
+                .as_ref()
+                .map_or(Retry::Never, |stream| Retry::at_another(stream.endpoint(), stream.is_reused())),
+        }
+    }
+
+    fn finish(&self, _: Persistence) {
+        let Response { exit, has_excess, body_ended, .. } = *self.response.borrow();
+        match &self.path {
+            Path::Exclusive(connection, _) => {
+                let is_whole = matches!(exit, Some(Exit::Code(_))) && body_ended && !has_excess;
+                connection.finish(if is_whole { Persistence::KeepAlive } else { Persistence::Close });
+            }
+            Path::Multiplexed(stream) => {
+                let stream = stream.take();
+                if let Some(stream) = stream.filter(|_| exit.is_none()) {
+                    spawn_local(read_to_end(stream, self.response.clone()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for FastCgi {
+    fn drop(&mut self) {
+        // Within a record nothing else can be sent. The end of the connection has the same effect.
+        if let Path::Exclusive(connection, Some(id)) = &self.path
+            && connection.is_connected()
+            && connection.is_flushed()
+        {
+            connection.push_records(|client, out| client.abort(*id, out));
+            _ = connection.poll_flush(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// Reads what follows a response on a multiplexed connection.
+async fn read_to_end(stream: FastCgiStream, response: Rc<RefCell<Response>>) {
+    let end = async {
+        while response.borrow().exit.is_none() {
+            let data = poll_fn(|cx| stream.poll_receive(cx)).await;
+            response.borrow_mut().on_data(data);
+        }
+    };
+    _ = timeout(END_TIMEOUT, end).await;
+}
