@@ -118,10 +118,6 @@ impl Decoder {
         }
     }
 
-    pub const fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
-    }
-
     fn take_data<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
         self.size -= data.len() as u64;
         if self.size == 0 {

@@ -27,7 +27,7 @@ pub fn strong_eq(a: &[u8], b: &[u8]) -> bool {
     !is_weak(a) && a == b
 }
 
-pub fn weak_eq(a: &[u8], b: &[u8]) -> bool {
+fn weak_eq(a: &[u8], b: &[u8]) -> bool {
     opaque(a) == opaque(b)
 }
 

@@ -342,10 +342,6 @@ impl Names {
         self.0 & other.0 != 0
     }
 
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     pub fn insert(&mut self, other: Names) {
         self.0 |= other.0;
     }
@@ -356,13 +352,6 @@ impl BitOr for Names {
 
     fn bitor(self, other: Names) -> Names {
         Names(self.0 | other.0)
-    }
-}
-
-/// The names of fields that `parse` has not read.
-impl<'a> FromIterator<Field<'a>> for Names {
-    fn from_iter<Fields: IntoIterator<Item = Field<'a>>>(fields: Fields) -> Names {
-        fields.into_iter().fold(Names::NONE, |names, field| names | Names::of(field.name))
     }
 }
 

@@ -103,11 +103,6 @@ impl ResponseHead {
         &self.bytes
     }
 
-    /// Bytes of the allocation, for the memory accounting.
-    pub const fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
     /// Replaces the value of `Date`, before a cached head is sent again.
     pub fn set_date(&mut self, date: &[u8; date::LEN]) {
         self.bytes[self.date_at..self.date_at + date::LEN].copy_from_slice(date);

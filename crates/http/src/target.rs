@@ -245,12 +245,6 @@ impl<'a> SafePath<'a> {
     }
 }
 
-impl AsRef<str> for SafePath<'_> {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
 /// With a leading slash.
 impl fmt::Display for SafePath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {

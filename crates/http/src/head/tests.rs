@@ -397,7 +397,7 @@ fn finds_every_name_of_the_table_in_any_case() {
         );
     }
     for unknown in ["", "x", "hosts", "hose", "content-lengtj", "x-forwarded-host"] {
-        assert!(Names::of(unknown.as_bytes()).is_empty(), "{unknown}");
+        assert_eq!(Names::of(unknown.as_bytes()), Names::NONE, "{unknown}");
     }
     assert!(all.contains(Names::CONDITIONAL));
     assert!(!Names::HOST.intersects(Names::CONDITIONAL) && !Names::IF_MATCH.contains(Names::CONDITIONAL));
@@ -412,7 +412,8 @@ fn finds_values_by_name() {
     assert_eq!((head.value("A"), head.only("A")), (Some(&b"1"[..]), None));
     assert_eq!((head.value("b"), head.only("b")), (Some(&b"2"[..]), Some(&b"2"[..])));
     assert_eq!((head.value("c"), head.only("d")), (Some(&b""[..]), None));
-    assert_eq!(head.fields.iter().copied().collect::<Names>(), head.names);
+    let names = head.fields.iter().map(|field| Names::of(field.name));
+    assert_eq!(names.fold(Names::NONE, BitOr::bitor), head.names);
 }
 
 #[test]

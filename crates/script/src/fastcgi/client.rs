@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// Whether the application may still read the body of this request.
-    pub fn takes_input(&self, id: RequestId) -> bool {
+    fn takes_input(&self, id: RequestId) -> bool {
         matches!(self.state(id.0), IdState::Open | IdState::OutputEnded)
     }
 
