@@ -616,7 +616,8 @@ impl Default for CacheLimits {
             entries: 4096,
             descriptors: 1024,
             bytes: 32 * 1024 * 1024,
-            file: 64 * 1024,
+            // Measured: up to here copying costs less than sendfile does, on one connection as on many.
+            file: 8 * 1024,
             check: Duration::from_secs(1),
             missing: Duration::from_secs(1),
         }

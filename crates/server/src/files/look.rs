@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
-use site::model::{FileRules, Symlinks};
+use site::memory;
+use site::model::{EtagFrom, FileRules, Symlinks};
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
@@ -42,13 +43,16 @@ pub struct Query {
     pub symlinks: Symlinks,
     pub neighbours: Vec<Coding>,
     pub gunzip: bool,
-    /// Files up to this size are read.
+    /// Files up to this size are kept in memory. Larger ones are sent from their descriptor.
+    pub keep_up_to: u64,
+    /// Files up to this size are read even so, because their content is needed.
     pub read_up_to: u64,
 }
 
 impl Query {
-    pub fn new(root: Root, path: SafePath<'static>, rules: &FileRules, read_up_to: u64) -> Query {
-        let FileRules { index, symlinks, precompressed, gunzip, .. } = rules;
+    pub fn new(root: Root, path: SafePath<'static>, rules: &FileRules, keep_up_to: u64) -> Query {
+        let FileRules { index, symlinks, precompressed, gunzip, etag, .. } = rules;
+        let read_up_to = if *etag == EtagFrom::Content { memory::ANSWER.max(keep_up_to) } else { keep_up_to };
         Query {
             root,
             path,
@@ -56,6 +60,7 @@ impl Query {
             symlinks: *symlinks,
             neighbours: precompressed.clone(),
             gunzip: *gunzip,
+            keep_up_to,
             read_up_to,
         }
     }
@@ -268,9 +273,12 @@ fn stat_opened(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError>
 
 fn load(query: &Query, files: Vec<Sight>, wait: Wait) -> Result<Found, OpenError> {
     let name = query_name(&files[0]);
+    // Without a plain file the gzip file is inflated, to memory where it is small.
+    let inflates = files[0].coding == Coding::Gzip;
+    let limit = if inflates { memory::ANSWER.max(query.read_up_to) } else { query.read_up_to };
     let mut variants = Vec::with_capacity(files.len());
     for sight in files {
-        match load_one(query, &sight, wait) {
+        match load_one(query, &sight, limit, wait) {
             Ok(variant) => variants.push(variant),
             // As above: without its neighbour the plain file is still right.
             Err(OpenError::Denied | OpenError::Missing) if !variants.is_empty() => {}
@@ -286,7 +294,7 @@ fn query_name(first: &Sight) -> String {
     name.strip_suffix(first.coding.extension()).unwrap_or(name).to_owned()
 }
 
-fn load_one(query: &Query, sight: &Sight, wait: Wait) -> Result<Variant, OpenError> {
+fn load_one(query: &Query, sight: &Sight, limit: u64, wait: Wait) -> Result<Variant, OpenError> {
     // Opening asks the file system, whatever the kernel has in memory of it. One on a disk of this machine
     // answers at once; one without a disk (major number 0) may be on another machine, or a program.
     if wait == Wait::Never && sight.stamp.device.0 == 0 {
@@ -295,25 +303,25 @@ fn load_one(query: &Query, sight: &Sight, wait: Wait) -> Result<Variant, OpenErr
     // What was seen was a regular file; were it exchanged for a FIFO meanwhile, NONBLOCK keeps this from waiting.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = beneath::open(&query.root, &sight.path, query.symlinks, flags, wait)?;
-    let (mut stamp, mut body) = load_opened(query, &fd, wait)?;
+    let (mut stamp, mut body) = load_opened(&fd, limit, wait)?;
     for _ in 0..CHANGES {
-        if body.is_some() || stamp.size > query.read_up_to {
+        if body.is_some() || stamp.size > limit {
             break;
         }
-        (stamp, body) = load_opened(query, &fd, wait)?;
+        (stamp, body) = load_opened(&fd, limit, wait)?;
     }
     // A small gzip file may still be inflated to a large one, from its descriptor.
-    let is_done = body.is_some() && sight.coding != Coding::Gzip;
-    Ok(Variant { stamp, coding: sight.coding, fd: (!is_done).then_some(fd), body })
+    let is_kept = body.is_some() && stamp.size <= query.keep_up_to && sight.coding != Coding::Gzip;
+    Ok(Variant { stamp, coding: sight.coding, fd: (!is_kept).then_some(fd), body })
 }
 
-/// The body is `None` where it is too large to keep, or has become shorter meanwhile.
-fn load_opened(query: &Query, fd: &OwnedFd, wait: Wait) -> Result<(Stamp, Option<Vec<u8>>), OpenError> {
+/// The body is `None` where it is larger than `limit`, or has become shorter meanwhile.
+fn load_opened(fd: &OwnedFd, limit: u64, wait: Wait) -> Result<(Stamp, Option<Vec<u8>>), OpenError> {
     let (kind, stamp) = stat_opened(fd, wait)?;
     if kind != FileType::RegularFile {
         return Err(OpenError::Denied);
     }
-    let body = if stamp.size <= query.read_up_to { read(fd, 0, stamp.size as usize, wait)? } else { None };
+    let body = if stamp.size <= limit { read(fd, 0, stamp.size as usize, wait)? } else { None };
     Ok((stamp, body))
 }
 

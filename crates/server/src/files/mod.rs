@@ -134,10 +134,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// Bytes of a file that is read even though nothing is kept: up to here that costs less than to have the
-/// kernel send it from the file.
-const READ_ONCE: u64 = 16 * 1024;
-
 pub struct Files {
     pub services: Rc<Services>,
     table: RefCell<Table<Cached>>,
@@ -145,7 +141,7 @@ pub struct Files {
     pending: RefCell<HashMap<(usize, SafePath<'static>), Rc<Pending>>>,
     check: i64,
     missing: i64,
-    read_up_to: u64,
+    keep_up_to: u64,
     /// The second in which it was last said that too many requests wait.
     complained: Cell<i64>,
 }
@@ -162,7 +158,7 @@ impl Files {
             pending: RefCell::default(),
             check,
             missing: whole_seconds(missing),
-            read_up_to: if entries == 0 { file.min(READ_ONCE) } else { file },
+            keep_up_to: file,
             complained: Cell::new(0),
         })
     }
@@ -190,7 +186,7 @@ impl Files {
         };
         let index = wanted.index.to_vec();
         let below = wanted.below.clone().into_owned();
-        let query = Query { index, ..Query::new(root, below, wanted.rules, self.read_up_to) };
+        let query = Query { index, ..Query::new(root, below, wanted.rules, self.keep_up_to) };
         let known = self.known(host, path.as_str());
         let stamps = known.as_ref().map_or(&[][..], |e| &e.stamps);
         match look(&query, stamps, Wait::Never) {

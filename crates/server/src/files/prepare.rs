@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use site::decide::Representation;
+use site::memory;
 use site::model::{EtagFrom, Route};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
@@ -67,17 +68,19 @@ struct Shared<'a> {
 impl Shared<'_> {
     fn form(&self, found: Found, coding: Coding) -> (Representation, Form) {
         let representation = self.representation(&found, coding, Some(found.stamp.size), "");
-        let content = match (&found.body, found.file) {
+        let limit = self.services.site.cache.file;
+        let kept = found.body.as_deref().filter(|body| body.len() as u64 <= limit);
+        let content = match (kept, found.file) {
             (None, Some(file)) => Content::File(file),
             _ => Content::InBlock,
         };
-        let form = self.finish(&representation, found.body.as_deref().unwrap_or_default(), content);
+        let form = self.finish(&representation, kept.unwrap_or_default(), content);
         (representation, form)
     }
 
     /// The plain form of a file of which only the gzip form is there.
     fn inflated(&self, gzip: &Found) -> (Representation, Form) {
-        let limit = self.services.site.cache.file;
+        let limit = memory::ANSWER.max(self.services.site.cache.file);
         let plain = gzip.body.as_ref().and_then(|body| small(body, limit));
         let size = plain.as_ref().map(|body| body.len() as u64);
         let representation = self.representation(gzip, Coding::Identity, size, "-inflated");

@@ -469,7 +469,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"stat\""),
                 example: "\"content\"",
                 text: "What the entity tag of a file is made of. `stat`: size, modification time and inode. `content`: a \
-                       hash of the content, which is the same on every machine, for files that fit into the cache. `off`: \
+                       hash of the content, which is the same on every machine, for files of at most 64 KiB. `off`: \
                        no entity tag.",
             },
             Key {
@@ -774,10 +774,10 @@ pub static CHAPTERS: &[Chapter] = &[
             Key {
                 name: "file",
                 kind: size(0, 1 << 30),
-                default: Value("\"64KiB\""),
-                example: "\"16KiB\"",
+                default: Value("\"8KiB\""),
+                example: "\"64KiB\"",
                 text: "The largest file whose content is kept in memory. The kernel sends a larger one straight from the \
-                       file. Without the cache, it is at most 16 KiB.",
+                       file, which costs less.",
             },
             Key {
                 name: "check",
