@@ -24,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::log_guard::LogGuard;
-use super::output::{self, Output, Persistence, Sent};
+use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::{self, Bare};
 use super::task::Start;
 use super::{Deadlines, EVICT_AFTER, Phase};
@@ -375,8 +375,10 @@ fn send(
     left: Range<usize>,
 ) -> Visit {
     let mut way = LogGuard::new(&connections.services, &mut output);
+    let mut slices = 1;
     let sent = loop {
         match way.send(&Bare(connection.fd.as_fd()), connections.services.clock.now()) {
+            Ok(Sent::Slice) if slices < SLICES_PER_TURN => slices += 1,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
         }

@@ -19,10 +19,11 @@ use crate::sys::calls;
 
 /// Pipelined answers are gathered up to this many bytes per write.
 const GATHER: usize = memory::BATCH as usize;
-/// The most that one `sendfile` is asked for, and all that a connection gets in one turn of the loop.
-/// Measured: with more, the pages and buffers of ten connections fall out of the cache; with less, there
-/// are too many calls.
-const SLICE: u64 = 192 * 1024;
+/// The most that one `sendfile` is asked for. Measured: with more, the pages and buffers of ten connections fall out of
+/// the cache; with less, there are too many calls.
+const SLICE: u64 = 128 * 1024;
+/// Slices that a connection may send in one turn of the loop.
+pub const SLICES_PER_TURN: usize = 8;
 
 /// What is not in memory is read by this much: it stays with the connection until the client has taken it.
 const COLD: u64 = memory::ANSWER;

@@ -15,7 +15,7 @@ use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::idle;
 use super::log_guard::LogGuard;
-use super::output::{self, Output, Persistence, Sent};
+use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
 use super::transport::{Broken, Transport};
 use super::{Event, Phase, TableEntry};
@@ -257,12 +257,16 @@ impl Task {
         // One log line per request, also when this task is dropped or panics in the middle.
         let connections = self.connections.clone();
         let mut output = LogGuard::new(&connections.services, output);
+        let mut slices = 0;
         let result = loop {
             match self.send_some(&mut output).await {
                 Ok(Sent::All) => break Ok(()),
                 Ok(Sent::Slice) => {
                     self.waited = Waited::Yes;
-                    tokio::task::yield_now().await;
+                    slices += 1;
+                    if slices % SLICES_PER_TURN == 0 {
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Ok(Sent::Piece) => {
                     if let Err(why) = self.wait_for_content(output.next_piece(&connections.services)).await {
