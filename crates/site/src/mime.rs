@@ -1,5 +1,5 @@
 //! Media types by file name, for `Content-Type`. A built-in table has the types of the web, and a site adds its own.
-//! The values are composed when the table is made: a lookup only searches.
+//! The table has composed values: a lookup only searches.
 //!
 //! Knows nothing of the content of files: nothing is sniffed.
 

@@ -1,5 +1,5 @@
-//! Plans: what a path leads to, once rewrites are followed. A plan is a place beneath a root, an application, a
-//! redirect or a status.
+//! Plans: what a path leads to after all rewrites. The action of a plan is a file beneath a root, an upstream, a redirect
+//! or a status. Scripts come before the action.
 //!
 //! Knows nothing of what is on the disk, nor of methods.
 
@@ -33,7 +33,7 @@ const SOURCE_MAP: &str = "map";
 #[derive(Debug)]
 pub struct Plan<'s, 'p> {
     pub route: &'s Route,
-    /// The places of a script. A script that is there responds in place of the action.
+    /// Finds a script. If it does, the script responds and the action is void.
     pub walk: Option<Box<Walk>>,
     pub action: PlannedAction<'s, 'p>,
 }
@@ -98,7 +98,7 @@ pub struct FallbackVariables {
 /// The cause of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The route's own action.
+    /// It is the action of the route.
     Route,
     /// A segment begins with a dot.
     Dotfile,

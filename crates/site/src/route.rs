@@ -166,7 +166,7 @@ pub struct Glob {
     text: String,
     subject: Subject,
     tokens: Vec<Token>,
-    /// What follows the last wildcard. A path with another end is refused first, since that is quick.
+    /// What follows the last wildcard. A path with another end is excluded first, since that is quick.
     tail: String,
 }
 

@@ -1,4 +1,4 @@
-//! The manual says what the code does: its reference of keys is generated, its examples are read.
+//! The manual agrees with the code: its reference of keys is generated, and its examples are valid.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use site::config::{self, Source};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/configuration.md");
 
 #[test]
-fn the_manual_has_every_key_as_it_is() {
+fn the_manual_has_the_generated_reference() {
     let page = std::fs::read_to_string(PAGE).expect("docs/manual/configuration.md can be read");
     let renewed = config::renewed(&page).expect("the page has the two marks between which the keys are");
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -18,7 +18,7 @@ fn the_manual_has_every_key_as_it_is() {
     }
 }
 
-/// A file, and nothing to include.
+/// A source of one file, without includes.
 struct One<'t>(&'t str);
 
 impl Source for One<'_> {

@@ -20,13 +20,13 @@ impl Source for One {
     }
 }
 
-/// A root, and what `text` says.
+/// A site with a root and the configuration `text`.
 fn site(text: &str) -> Site {
     let text = format!("listen = \"127.0.0.1:1\"\nroot = \"/www\"\n{text}");
     config::load(Path::new("site.toml"), &One(text)).unwrap()
 }
 
-/// Files that may be run, files that may not, folders, and something else.
+/// Executable files, other files, folders, and special files.
 struct Disk {
     scripts: &'static [&'static str],
     locked: &'static [&'static str],
@@ -35,7 +35,7 @@ struct Disk {
 }
 
 impl Disk {
-    fn stands(&self, step: &Step) -> FileKind {
+    fn file_kind(&self, step: &Step) -> FileKind {
         let file = step.file();
         let is = |paths: &[&str]| paths.iter().any(|path| Path::new(path) == file);
         match () {
@@ -48,12 +48,12 @@ impl Disk {
     }
 }
 
-/// What is done for `target`, in one line.
+/// The plan for `target`, in one line.
 fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
     let path = SafePath::parse(target).unwrap();
     let Plan { walk, action, .. } = plan(site.hosts.at(0), path);
     if let Some(walk) = walk {
-        match walk.verdict(|step| Ok::<_, ()>(disk.stands(step))).unwrap() {
+        match walk.verdict(|step| Ok::<_, ()>(disk.file_kind(step))).unwrap() {
             Verdict::Run(at) => {
                 let step = &walk.steps[at];
                 let (_, script) = script(site.hosts.at(0), step).unwrap();
@@ -87,7 +87,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
 }
 
 #[test]
-fn a_folder_of_scripts_has_nothing_else_in_it() {
+fn never_sends_files_of_a_script_folder() {
     let site = site(
         "[[route]]\npath = \"/cgi-bin/\"\nalias = \"/lib/cgi\"\ncgi = true\nindex = [\"index.cgi\", \"none\"]\n\
          [[route]]\npath = \"/here/\"\ncgi = true",
@@ -127,7 +127,7 @@ fn a_folder_of_scripts_has_nothing_else_in_it() {
 }
 
 #[test]
-fn a_pattern_marks_scripts_and_nothing_by_what_follows_it() {
+fn finds_scripts_by_a_pattern_of_their_own_path() {
     let site = site(
         "index = [\"index.html\", \"index.php\"]\n\
          rewrites = { \"/blog/\" = \"/blog.php/$rest\" }\n\
@@ -187,7 +187,7 @@ fn a_pattern_marks_scripts_and_nothing_by_what_follows_it() {
 }
 
 #[test]
-fn a_glob_takes_from_a_prefix_what_it_does_not_say() {
+fn combines_the_settings_of_a_glob_and_a_prefix() {
     let site = site(
         "index = [\"index.html\", \"index.php\"]\nrewrites = { \"/moved/\" = \"/new/$rest\" }\n\
          redirects = { \"/gone/\" = \"/new/$rest\" }\n\
@@ -249,7 +249,7 @@ fn a_glob_takes_from_a_prefix_what_it_does_not_say() {
 }
 
 #[test]
-fn a_glob_has_files_only_below_prefixes_where_the_host_has_no_root() {
+fn serves_a_glob_only_below_prefixes_if_the_host_has_no_root() {
     let text = "listen = \"127.0.0.1:1\"\n[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/php\"\n\
                 [[route]]\npath = \"/wiki/\"\nalias = \"/usr/wiki\"\n[[route]]\npath = \"/wiki/one\"\n";
     let site = config::load(Path::new("site.toml"), &One(text.to_owned())).unwrap();
@@ -269,7 +269,7 @@ fn a_glob_has_files_only_below_prefixes_where_the_host_has_no_root() {
 }
 
 #[test]
-fn the_settings_of_a_prefix_hold_for_the_globs_below_it() {
+fn applies_the_settings_of_a_prefix_to_globs_below_it() {
     let site = site(
         "symlinks = \"owner\"\nheaders = { X-Host = \"h\" }\nenv = { HOST = \"h\" }\nauthorizer = \"host\"\n\
          [[route]]\npath = \"*.a\"\ncgi = true\nenv = { OWN = \"a\" }\nmax_body = 3\n\
@@ -286,14 +286,14 @@ fn the_settings_of_a_prefix_hold_for_the_globs_below_it() {
     let host = site.hosts.at(0);
     let settings = |target: &str| {
         let route = host.routes.get(host.routes.find(&SafePath::parse(target).unwrap()));
-        let asked: Vec<&str> = route.authorizers.iter().map(|id| &*site.upstreams[*id].name).collect();
+        let authorizers: Vec<&str> = route.authorizers.iter().map(|id| &*site.upstreams[*id].name).collect();
         let mut env: Vec<&str> =
             route.script.iter().flat_map(|script| script.environment.iter()).map(|(name, _)| name).collect();
         env.sort();
         let fields: Vec<&str> = route.headers.iter().map(|rule| rule.name()).collect();
         let files = &route.files;
         format!(
-            "{:?} {:?} {asked:?} {} {env:?} {fields:?} {:?}",
+            "{:?} {:?} {authorizers:?} {} {env:?} {fields:?} {:?}",
             files.symlinks, files.dotfiles, route.max_body, files.index
         )
     };
@@ -317,11 +317,11 @@ fn the_settings_of_a_prefix_hold_for_the_globs_below_it() {
     }
     let at = |target: &str| host.routes.find(&SafePath::parse(target).unwrap());
     assert_ne!(at("/x.a"), at("/p/x.a"));
-    assert_eq!(host.routes.configured(at("/p/x.a")), at("/x.a"), "what runs at one time is counted together");
+    assert_eq!(host.routes.configured(at("/p/x.a")), at("/x.a"), "they share a limit of processes");
 }
 
 #[test]
-fn a_script_is_never_an_index_that_is_sent() {
+fn never_sends_a_script_as_an_index_file() {
     let site = site("index = [\"a.php\", \"b.html\", \"c.php\"]\n[[route]]\npath = \"*.php\"\ncgi = true");
     let index = |target: &str| {
         let path = SafePath::parse(target).unwrap();
@@ -334,15 +334,11 @@ fn a_script_is_never_an_index_that_is_sent() {
     let alias = "[[route]]\npath = \"*.php\"\ncgi = true\n[[route]]\npath = \"/a/\"\nalias = \"/b\"\nindex = \"a.php\"";
     let site = self::site(alias);
     let files = plan(site.hosts.at(0), SafePath::parse("/a").unwrap()).files().unwrap();
-    assert_eq!(
-        (files.below().as_str(), files.index.len()),
-        ("", 0),
-        "the folder is to be asked with its slash"
-    );
+    assert_eq!((files.below().as_str(), files.index.len()), ("", 0), "the folder needs the slash at its end");
 }
 
 #[test]
-fn a_host_without_scripts_walks_nowhere() {
+fn makes_no_walk_for_a_host_without_scripts() {
     let site = site("[[route]]\npath = \"/a/\"\nroot = \"/b\"");
     for target in ["/", "/a/b/c", "/x.php"] {
         assert_eq!(walk(site.hosts.at(0), &SafePath::parse(target).unwrap()), None);
@@ -350,31 +346,31 @@ fn a_host_without_scripts_walks_nowhere() {
 }
 
 #[test]
-fn a_path_of_any_depth_takes_few_looks() {
+fn limits_the_probes_for_a_deep_path() {
     let site = site("[[route]]\npath = \"*a\"\ncgi = true\n[[route]]\npath = \"/bin/\"\ncgi = true");
     for (target, most) in
         [(format!("/{}a", "a/".repeat(3000)), MAX_SPLITS + 1), (format!("/bin/x{}", "/y".repeat(3000)), 1)]
     {
         let walk = walk(site.hosts.at(0), &SafePath::parse(&target).unwrap()).unwrap();
-        let mut looks = 0;
+        let mut probes = 0;
         let verdict = walk.verdict(|_| {
-            looks += 1;
+            probes += 1;
             Ok::<_, ()>(FileKind::Missing)
         });
         assert_eq!(verdict, Ok(Verdict::NoScript));
-        assert!(walk.steps.len() <= MAX_SPLITS + 2 && looks <= most, "{looks} looks");
+        assert!(walk.steps.len() <= MAX_SPLITS + 2 && probes <= most, "{probes} probes");
     }
 }
 
 #[test]
-fn an_error_ends_a_walk() {
+fn stops_at_an_error() {
     let site = site("[[route]]\npath = \"/a/\"\ncgi = true");
     let walk = walk(site.hosts.at(0), &SafePath::parse("/a/b/c").unwrap()).unwrap();
     assert_eq!(walk.verdict(|_| Err("broken")), Err("broken"));
 }
 
 #[test]
-fn path_info_is_translated_as_a_path_of_its_own() {
+fn translates_path_info_as_a_path() {
     let site =
         site("[[route]]\npath = \"/files/\"\nalias = \"/mnt\"\n[[route]]\npath = \"/x\"\nreturn = 410");
     let host = site.hosts.at(0);
@@ -389,11 +385,15 @@ fn path_info_is_translated_as_a_path_of_its_own() {
     }
     let mut encoded = String::new();
     encode_path("/%2e%2e/x", &mut encoded);
-    assert_eq!(path_translated(host, "/%2e%2e/x"), Some("/www/%2e%2e/x".into()), "it is decoded already");
+    assert_eq!(
+        path_translated(host, "/%2e%2e/x"),
+        Some("/www/%2e%2e/x".into()),
+        "the path is already decoded"
+    );
 }
 
 #[test]
-fn the_document_root_is_the_host_s() {
+fn takes_the_document_root_from_the_host() {
     let site = site("[[route]]\npath = \"/cgi-bin/\"\nalias = \"/lib/cgi\"\ncgi = true");
     let walk = walk(site.hosts.at(0), &SafePath::parse("/cgi-bin/a").unwrap()).unwrap();
     assert_eq!(document_root(site.hosts.at(0), &walk.steps[0].root), Path::new("/www"));
