@@ -1,32 +1,32 @@
-//! The chunked coding. However the bytes are cut, they say the same; a reader that looks for lines
-//! agrees on what is a body; and what is encoded is decoded.
+//! The chunked coding. The result does not depend on how the bytes are cut. A reader that looks for lines finds the same
+//! body. An encoded body decodes to itself.
 
 use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST_CHUNK, write_size_line};
 use taipan_http::fields::unquoted;
 
 use crate::cuts::cuts;
 
-/// So that inputs of few bytes meet them.
+/// Small, so that short inputs reach them.
 const SMALL: ChunkLimits = ChunkLimits { line: 20, extensions: 30, trailers: 30 };
 
-/// The bytes are what follows a request head, and the data of a body.
+/// The bytes follow a request head. They are the data of a body, too.
 pub fn chunked(data: &[u8]) {
     for limits in [SMALL, ChunkLimits::default()] {
         let whole = read([data], limits);
         assert_eq!(read(data.chunks(1), limits), whole, "byte by byte");
         let [a, b, c, d] = cuts(data);
-        let pieces = [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]];
-        assert_eq!(read(pieces, limits), whole, "cut at {a}, {b}, {c}, {d}");
+        let parts = [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]];
+        assert_eq!(read(parts, limits), whole, "cut at {a}, {b}, {c}, {d}");
         if let (body, Outcome::Ended(used)) = whole {
             assert_eq!(by_lines(data), Some((body, used)));
         }
     }
     let [a, b, c, d] = cuts(data);
     let mut coded = Vec::new();
-    for piece in [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]] {
-        if !piece.is_empty() {
-            write_size_line(piece.len(), &mut coded);
-            coded.extend([piece, CRLF].concat());
+    for part in [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]] {
+        if !part.is_empty() {
+            write_size_line(part.len(), &mut coded);
+            coded.extend([part, CRLF].concat());
         }
     }
     coded.extend_from_slice(LAST_CHUNK);
@@ -38,40 +38,43 @@ pub fn chunked(data: &[u8]) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Unfinished,
-    /// So many bytes were the body.
+    /// The length of the encoded body.
     Ended(usize),
     Refused(ChunkError),
 }
 
-/// The data, and how it ended.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> (Vec<u8>, Outcome) {
+/// The data and the outcome.
+fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> (Vec<u8>, Outcome) {
     let mut decoder = Decoder::new(limits);
     let (mut body, mut used) = (Vec::new(), 0);
-    for mut piece in pieces {
-        // Bounded: `Data` takes at least one byte, and everything else returns or leaves.
+    for mut part in parts {
+        // Bounded: `Data` consumes at least one byte, and every other event returns or breaks.
         loop {
             let pending = decoder.pending();
-            match decoder.next(piece) {
+            match decoder.next(part) {
                 Ok((taken, Event::Data(data))) => {
                     let len = data.len() as u64;
-                    assert!(pending == 0 || pending == len + decoder.pending(), "a size is what comes");
-                    assert!(!data.is_empty() && piece[..taken].ends_with(data));
+                    assert!(
+                        pending == 0 || pending == len + decoder.pending(),
+                        "a size is the number of bytes"
+                    );
+                    assert!(!data.is_empty() && part[..taken].ends_with(data));
                     body.extend_from_slice(data);
                     used += taken;
-                    piece = &piece[taken..];
+                    part = &part[taken..];
                 }
                 Ok((taken, Event::NeedMore)) => {
-                    assert_eq!(taken, piece.len());
+                    assert_eq!(taken, part.len());
                     used += taken;
                     break;
                 }
                 Ok((taken, Event::End)) => {
-                    assert_eq!(decoder.next(b"0\r\n"), Ok((0, Event::End)), "the end stays the end");
+                    assert_eq!(decoder.next(b"0\r\n"), Ok((0, Event::End)), "the end is final");
                     return (body, Outcome::Ended(used + taken));
                 }
                 Err(error) => {
                     assert!(error.status().is_error());
-                    assert_eq!(decoder.next(b"0\r\n\r\n"), Err(error), "an error stays an error");
+                    assert_eq!(decoder.next(b"0\r\n\r\n"), Err(error), "an error is final");
                     return (body, Outcome::Refused(error));
                 }
             }
@@ -80,7 +83,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: ChunkLimits) -> 
     (body, Outcome::Unfinished)
 }
 
-/// The body at the start of `bytes` and its length, read line by line; of a valid one.
+/// The valid body at the start of `bytes`, and its encoded length. Reads line by line.
 fn by_lines(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut rest = bytes;
     let mut body = Vec::new();

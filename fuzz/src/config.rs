@@ -1,5 +1,5 @@
-//! Configurations. Whatever the files say, there is a site or there are errors; an error says where; a
-//! site is complete, its worst case can be counted, and every path of it leads somewhere.
+//! Configurations. The result is a site or errors. An error has a place. A site is complete, its worst case can be
+//! counted, and each of its paths has a plan.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use site::plan::{Plan, PlannedAction, plan};
 use taipan_http::fields::{is_token, text_len};
 use taipan_http::target::{SafePath, Scheme, encode_path};
 
-/// As many as a configuration may ask for.
+/// The limit of a configuration.
 const WORKERS: usize = 1024;
 
 /// The path of the first file.
 const FIRST: &str = "site.toml";
 
-/// The bytes are the first file. A line `=== PATH` begins a further one.
+/// The bytes are the first file. A line `=== PATH` begins another one.
 pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let files = Files::new(&text);
@@ -25,7 +25,7 @@ pub fn config(data: &[u8]) {
         Ok(site) => complete(&site),
         Err(errors) => {
             assert!((1..=MAX_ERRORS).contains(&errors.len()));
-            errors.iter().for_each(|error| placed(error, &files));
+            errors.iter().for_each(|error| has_a_place(error, &files));
         }
     }
 }
@@ -50,7 +50,7 @@ impl Source for Files<'_> {
         self.text(path).map(str::to_owned).ok_or(io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// By what is before the first wildcard and behind the last.
+    /// Compares the text before the first wildcard and after the last.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let pattern = pattern.to_str().ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
         let (before, _) = pattern.split_once(['*', '?']).unwrap_or((pattern, ""));
@@ -63,7 +63,7 @@ impl Source for Files<'_> {
     }
 }
 
-fn placed(error: &ConfigError, files: &Files) {
+fn has_a_place(error: &ConfigError, files: &Files) {
     let Some(text) = files.text(&error.file) else { panic!("{error:?} is in no file") };
     let lines = text.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
     assert!(
@@ -96,7 +96,7 @@ fn complete(site: &Site) {
     }
 }
 
-/// Without reaching the end of the numbers, where a sum says nothing.
+/// No sum overflows.
 fn countable(uses: &[Use]) {
     let line = |line: &Use| line.each.checked_mul(line.count);
     let sum = uses.iter().map(line).try_fold(0_u64, |sum, line| sum.checked_add(line?));
@@ -119,7 +119,7 @@ fn sound(route: &Route) {
     assert!(route.error_pages.iter().all(|(_, page)| !page.is_folder()));
 }
 
-/// Of the path that is written as the pattern of `route` is, whether it matches or not.
+/// Plans a path with the text of the pattern of `route`, whether it matches or not.
 fn leads_somewhere(site: &Site, host: usize, route: &Route) {
     let mut path = String::from("/");
     encode_path(&route.pattern.to_string(), &mut path);
@@ -127,7 +127,7 @@ fn leads_somewhere(site: &Site, host: usize, route: &Route) {
     ends_well(plan(site.hosts.at(host), path));
 }
 
-/// Of a site.
+/// Upstreams of a site.
 const MAX_APPLICATIONS: usize = 64;
 
 fn ends_well(plan: Plan<'_, '_>) {

@@ -1,7 +1,7 @@
-//! Where bytes are cut in two, and how lines are taken off them.
+//! Places to cut bytes, and lines.
 
-/// Four places within `data`, its ends included, in ascending order. The last eight bytes say which, so
-/// that a fuzzer can choose them, and a file of a corpus needs nothing but its text.
+/// Four places in `data`, including its ends, in ascending order. The last eight bytes choose them: a fuzzer can change
+/// them, and a file of a corpus needs nothing besides its text.
 pub fn cuts(data: &[u8]) -> [usize; 4] {
     let mut places = [0; 4];
     for (place, pair) in places.iter_mut().zip(data.rchunks_exact(2)) {
@@ -11,7 +11,7 @@ pub fn cuts(data: &[u8]) -> [usize; 4] {
     places
 }
 
-/// The first line, and what is behind its LF.
+/// The first line, and what follows its LF.
 pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|&byte| byte == b'\n') {
         Some(end) => (&data[..end], &data[end + 1..]),
@@ -19,7 +19,7 @@ pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The integer that `text` is, or 0.
+/// The integer in `text`, or 0.
 pub fn number<Number: std::str::FromStr + Default>(text: &[u8]) -> Number {
     std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }

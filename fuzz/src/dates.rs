@@ -1,5 +1,5 @@
-//! Dates and the conditions that are made of them. What is written is read again, in all three forms;
-//! no value of a field makes a condition say what RFC 9110 §13 does not have it say.
+//! Dates, and conditions with dates. A written date is read again, in all three formats. Every verdict is one that RFC 9110
+//! §13 allows.
 
 use taipan_http::conditional::{Validators, Verdict, evaluate, range_applies};
 use taipan_http::date::{Civil, civil, format, parse};
@@ -9,10 +9,10 @@ use taipan_http::head::{FieldStore, Head, Limits, Method, Names};
 use crate::cuts::{first_line, number};
 
 /// 9999-12-31T23:59:59Z
-const LAST_CHUNK: i64 = 253_402_300_799;
+const LAST_TIME: i64 = 253_402_300_799;
 
-/// The first line is the time, the time of the last change and an entity tag, with spaces between
-/// them; the rest are field lines.
+/// The first line is the time, the time of the last change and an entity tag, with spaces between them. The rest are field
+/// lines.
 pub fn dates(data: &[u8]) {
     let (facts, lines) = first_line(data);
     let mut facts = facts.splitn(3, |&byte| byte == b' ');
@@ -33,21 +33,21 @@ fn written(time: i64, now: i64) {
     assert!((1..=12).contains(&at.month) && (1..=31).contains(&at.day) && at.weekday < 7);
     assert!(at.hour < 24 && at.minute < 60 && at.second < 60 && at.year <= 9999);
     let text = format(time);
-    assert_eq!(parse(&text, now), Some(time.clamp(0, LAST_CHUNK)));
-    if !(0..=LAST_CHUNK).contains(&time) {
+    assert_eq!(parse(&text, now), Some(time.clamp(0, LAST_TIME)));
+    if !(0..=LAST_TIME).contains(&time) {
         return;
     }
-    let [fixed, rfc850, asctime] = forms(&at);
+    let [fixed, rfc850, asctime] = formats(&at);
     assert_eq!(fixed.as_bytes(), text);
     assert_eq!(parse(asctime.as_bytes(), now), Some(time));
-    // Two digits say no more than this.
+    // A year of two digits has one meaning only within 50 years.
     if civil(now).year.abs_diff(at.year) < 50 {
         assert_eq!(parse(rfc850.as_bytes(), now), Some(time), "{rfc850}");
     }
 }
 
-/// The three of RFC 9110 §5.6.7.
-fn forms(at: &Civil) -> [String; 3] {
+/// The three formats of RFC 9110 §5.6.7.
+fn formats(at: &Civil) -> [String; 3] {
     let Civil { year, day, hour, minute, second, .. } = *at;
     let (weekday, month) = (at.weekday_name(), at.month_name());
     let time = format!("{hour:02}:{minute:02}:{second:02}");
@@ -60,10 +60,10 @@ fn forms(at: &Civil) -> [String; 3] {
 
 fn read(value: &[u8], now: i64) {
     let Some(time) = parse(value, now) else { return };
-    // A leap second is the second after it.
+    // A leap second counts as the next second.
     let shown = if value.windows(3).any(|text| text == b":60") { time - 1 } else { time };
-    let spelled = forms(&civil(shown)).map(|text| text.replace(":59 ", ":60 "));
-    let forms = forms(&civil(shown));
+    let spelled = formats(&civil(shown)).map(|text| text.replace(":59 ", ":60 "));
+    let forms = formats(&civil(shown));
     let all = forms.iter().chain(spelled.iter().filter(|_| shown != time));
     let year = civil(shown).year;
     if year > 0 && year < 9999 {
@@ -95,7 +95,7 @@ fn conditions(lines: &[u8], current: &Validators, now: i64) {
             let is_date = parse(value, now).is_some_and(|date| Some(date) == current.modified && date < now);
             assert!(is_date || current.etag == Some(value) && !is_weak(value));
         }
-        // §13.2.2: a tag that is there leaves the dates no say.
+        // §13.2.2: with an entity tag, the dates are ignored.
         let without = |name: &'static str, condition: Names| {
             let shorter = request(token, lines, &[name]);
             let mut store = FieldStore::new();
@@ -111,7 +111,7 @@ fn conditions(lines: &[u8], current: &Validators, now: i64) {
     }
 }
 
-/// A request with these field lines, but for those with one of the names.
+/// A request with these field lines, except those with one of the names.
 fn request(token: &str, lines: &[u8], without: &[&str]) -> Vec<u8> {
     let mut text = format!("{token} / HTTP/1.1\r\nHost: a\r\n").into_bytes();
     for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
@@ -142,7 +142,7 @@ fn possible(head: &Head, current: Option<&Validators>, verdict: Verdict) {
     }
 }
 
-/// RFC 9110 §13.2.2 without its tags.
+/// RFC 9110 §13.2.2 without entity tags.
 fn by_dates_alone(head: &Head, current: &Validators, now: i64) -> Verdict {
     let date = |name| head.only(name).and_then(|value| parse(value, now));
     let changed_after = |name| Some(current.modified > Some(date(name)?));
@@ -154,7 +154,7 @@ fn by_dates_alone(head: &Head, current: &Validators, now: i64) -> Verdict {
     }
 }
 
-/// What matches strongly matches weakly, and a list with one more tag matches what it did.
+/// A strong match is a weak match. A list with one more tag still matches.
 fn listed(head: &Head, current: &Validators) {
     for name in ["if-match", "if-none-match"] {
         let (values, tag) = (head.values(name), current.etag.unwrap_or(b""));

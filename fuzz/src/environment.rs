@@ -1,5 +1,5 @@
-//! The environment of a script. Whatever a client sends, each name is there once and is valid in a shell, there
-//! is no `HTTP_PROXY`, every string is whole, and the script name and the path info together are the path.
+//! The environment of a script, for any request. Each name occurs once and is valid in a shell, there is no `HTTP_PROXY`,
+//! and every string is whole. The script name and the path info together are the path.
 
 use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits};
@@ -9,7 +9,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use crate::cuts::first_line;
 
-/// The first line is the raw path and query; each other one a field.
+/// The first line is the raw path and query. Each other line is a field.
 pub fn environment(data: &[u8]) {
     let (target, rest) = first_line(data);
     let target = String::from_utf8_lossy(target);

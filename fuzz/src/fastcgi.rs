@@ -1,67 +1,67 @@
-//! FastCGI, as a server and as an application reads it. However the bytes are cut, they say the same; and
-//! whoever reads record by record, and has all the bytes at once, agrees on what was said.
+//! FastCGI, as a server and as an application reads it. The result does not depend on how the bytes are cut. A reader that
+//! has all records at once finds the same output.
 
 use script::environment::Environment;
-use script::fastcgi::application::{Application, ApplicationError, Event as Asked, Limits};
+use script::fastcgi::application::{Application, ApplicationError, Event as RequestEvent, Limits};
 use script::fastcgi::client::{Client, ClientError, Event as Told};
 use script::fastcgi::{Persistence, Role};
 
 use crate::cuts::cuts;
 
-/// So that inputs of few bytes meet them.
+/// Small, so that short inputs reach them.
 const SMALL: Limits = Limits { parameters: 40, requests: 2, connections: 1 };
 
-/// The bytes are what the other end sends. Those of `%` and two hexadecimal digits are one byte, so that a
-/// record can be written as text.
+/// The bytes are those of the other end. `%` and two hexadecimal digits are one byte, so that a record can be written as
+/// text.
 pub fn fastcgi(data: &[u8]) {
     let data = &unescaped(data);
     let [a, b, c, d] = cuts(data);
-    let pieces = [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]];
+    let parts = [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]];
 
-    let whole = told([data.as_slice()]);
-    assert_eq!(told(data.chunks(1)), whole, "byte by byte");
-    assert_eq!(told(pieces), whole, "cut at {a}, {b}, {c}, {d}");
-    for (heard, sent) in whole.output.iter().zip(output(data)) {
-        // Nothing behind an error is heard.
-        assert!(if whole.error.is_none() { *heard == sent } else { sent.starts_with(heard) });
+    let whole = as_server([data.as_slice()]);
+    assert_eq!(as_server(data.chunks(1)), whole, "byte by byte");
+    assert_eq!(as_server(parts), whole, "cut at {a}, {b}, {c}, {d}");
+    for (received, sent) in whole.output.iter().zip(output(data)) {
+        // Nothing after an error counts.
+        assert!(if whole.error.is_none() { *received == sent } else { sent.starts_with(received) });
     }
 
-    let whole = asked([data.as_slice()]);
-    assert_eq!(asked(data.chunks(1)), whole, "byte by byte");
-    assert_eq!(asked(pieces), whole, "cut at {a}, {b}, {c}, {d}");
-    // One answer takes at least one record, and none is longer than a question makes it.
+    let whole = as_application([data.as_slice()]);
+    assert_eq!(as_application(data.chunks(1)), whole, "byte by byte");
+    assert_eq!(as_application(parts), whole, "cut at {a}, {b}, {c}, {d}");
+    // A response to a management record needs a record, and its length is bounded by that record.
     assert!(whole.out.len() <= 64 * (data.len() / 8 + 1));
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct ToldAll {
-    /// What came of the requests 1 and 2.
+struct Responses {
+    /// The output of the requests 1 and 2.
     output: [Vec<u8>; 2],
     ended: Vec<u16>,
     error: Option<ClientError>,
-    /// Bytes that were taken before an error.
+    /// Bytes before an error.
     used: usize,
 }
 
-fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ToldAll {
+fn as_server<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Responses {
     let mut client = Client::new(2);
     for _ in 0..2 {
         client.begin(Role::Responder, Persistence::KeepAlive, &Environment::default(), &mut Vec::new());
     }
     client.query_capabilities(&mut Vec::new());
-    let mut all = ToldAll::default();
-    for mut piece in pieces {
+    let mut all = Responses::default();
+    for mut part in parts {
         loop {
-            let (used, event) = match client.receive(piece) {
+            let (used, event) = match client.receive(part) {
                 Ok(read) => read,
                 Err(error) => {
-                    assert_eq!(client.receive(b"\x01").err(), Some(error), "an error stays an error");
+                    assert_eq!(client.receive(b"\x01").err(), Some(error), "an error is final");
                     assert!(!error.to_string().contains(char::is_control));
                     all.error = Some(error);
-                    return ToldAll { used: 0, ..all };
+                    return Responses { used: 0, ..all };
                 }
             };
-            piece = &piece[used..];
+            part = &part[used..];
             all.used += used;
             match event {
                 Told::NeedMore => break,
@@ -78,7 +78,7 @@ fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ToldAll {
     all
 }
 
-/// The content of all records that say they are output, whether they may stand there or not.
+/// The content of all records of output, whether they are allowed or not.
 fn output(mut data: &[u8]) -> [Vec<u8>; 2] {
     let mut output = [Vec::new(), Vec::new()];
     while let Some((&[1, kind, 0, id, high, low, padding, _], rest)) = data.split_first_chunk() {
@@ -92,8 +92,8 @@ fn output(mut data: &[u8]) -> [Vec<u8>; 2] {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct AskedAll {
-    /// Names and values of each request, and its body.
+struct Requests {
+    /// The parameters of each request, and its body.
     requests: Vec<(u16, Vec<u8>)>,
     body: Vec<u8>,
     aborted: usize,
@@ -101,38 +101,38 @@ struct AskedAll {
     error: Option<ApplicationError>,
 }
 
-fn asked<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> AskedAll {
+fn as_application<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Requests {
     let mut application = Application::new(SMALL);
-    let mut all = AskedAll::default();
-    for mut piece in pieces {
+    let mut all = Requests::default();
+    for mut part in parts {
         loop {
-            let (used, event) = match application.receive(piece, &mut all.out) {
+            let (used, event) = match application.receive(part, &mut all.out) {
                 Ok(read) => read,
                 Err(error) => {
                     let again = application.receive(b"\x01", &mut Vec::new()).err();
-                    assert_eq!(again, Some(error), "an error stays an error");
+                    assert_eq!(again, Some(error), "an error is final");
                     assert!(!error.to_string().contains(char::is_control));
                     all.error = Some(error);
                     return all;
                 }
             };
-            piece = &piece[used..];
+            part = &part[used..];
             assert!(application.running() <= usize::from(SMALL.requests));
             match event {
-                Asked::NeedMore => break,
-                Asked::Request(id, _, parameters) => {
+                RequestEvent::NeedMore => break,
+                RequestEvent::Request(id, _, parameters) => {
                     let size: usize = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
                     assert!(size <= SMALL.parameters);
                     let pair = |(name, value): (&[u8], &[u8])| [name, b"=", value].concat();
                     all.requests.push((id.number(), parameters.iter().flat_map(pair).collect()));
                 }
-                Asked::Stdin(_, bytes) => all.body.extend_from_slice(bytes),
-                Asked::Abort(id) => {
+                RequestEvent::Stdin(_, bytes) => all.body.extend_from_slice(bytes),
+                RequestEvent::Abort(id) => {
                     all.aborted += 1;
                     application.finish(id, 0, &mut all.out);
                 }
-                Asked::EndStdin(id) => application.finish(id, 7, &mut all.out),
-                Asked::OutputAppended => {}
+                RequestEvent::EndStdin(id) => application.finish(id, 7, &mut all.out),
+                RequestEvent::OutputAppended => {}
             }
         }
     }

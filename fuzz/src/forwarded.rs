@@ -1,5 +1,5 @@
-//! What proxies say of a request. Whatever a client sends, it is not taken for another one than the proxy names, and
-//! a host is one that could be asked.
+//! The fields by which proxies name the client and the host of a request. The client is the one that the proxy names, for
+//! any fields of the client. A host is valid.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::cuts::first_line;
 const PROXY: &str = "10.0.0.1";
 const CLIENT: &str = "192.0.2.1";
 
-/// The first line is the value of one field, the rest of another.
+/// The first line is the value of one field, the rest that of another.
 pub fn forwarded(data: &[u8]) {
     let (one, other) = first_line(data);
     let [x, forwarded] = ["X-Forwarded-For: ", "Forwarded: "].map(str::as_bytes);
@@ -28,7 +28,7 @@ pub fn forwarded(data: &[u8]) {
             assert_eq!(proxies.origin(Some(address(CLIENT)), head), None);
         });
     }
-    // Behind which the proxy adds who has asked it: on the same line, or on one of its own.
+    // The proxy adds its client, on the same line or on another.
     for (lines, must) in [
         ([x, one, b", ", CLIENT.as_bytes(), b"\r\n"], true),
         ([x, one, b"\r\nX-Forwarded-For: ", CLIENT.as_bytes(), b"\r\n"], true),
@@ -56,7 +56,7 @@ pub fn forwarded(data: &[u8]) {
 fn with(lines: &[u8], check: impl FnOnce(&Head<'_>)) {
     let bytes = [b"GET / HTTP/1.1\r\nHost: own\r\n", lines, b"\r\n"].concat();
     let mut store = FieldStore::new();
-    // A line that ends in between makes other fields of what is behind it.
+    // A line break within a value would make more fields.
     if lines.iter().filter(|byte| **byte == b'\n').count() <= 3
         && let Ok(Some((head, _))) = parse(&bytes, &mut store, &Limits::default())
     {

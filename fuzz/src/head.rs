@@ -1,6 +1,6 @@
-//! Request heads. Of any bytes, a beginning is either not yet a head or already what the whole is; what
-//! is accepted, a reader that shares no code with ours reads as we do; and its framing is one that
-//! nobody can take for another. What clients send raw and no URI contains is read as if it were encoded.
+//! Request heads. A prefix of the bytes is incomplete, or has the same result as all of them. Another parser (httparse)
+//! reads an accepted head in the same way. Its framing has one meaning. Characters of a target that no URI has count as
+//! encoded.
 
 use taipan_http::fields::{is_authority, is_token, target_len, text_len, token_len, trim_ows};
 use taipan_http::framing::Framing;
@@ -12,7 +12,7 @@ use taipan_http::target::{Target, TargetError};
 
 use crate::cuts::cuts;
 
-/// So that inputs of few bytes meet them.
+/// Small, so that short inputs reach them.
 const SMALL: Limits = Limits { head: 128, fields: 4, target: 24 };
 
 const METHODS: [Method; 9] = [
@@ -27,7 +27,7 @@ const METHODS: [Method; 9] = [
     Method::Patch,
 ];
 
-/// The bytes are what a client sends.
+/// The bytes are those of a client.
 pub fn head(data: &[u8]) {
     cuts(data).into_iter().for_each(|cut| lengths(&data[cut..]));
     for limits in [SMALL, Limits::default()] {
@@ -36,7 +36,7 @@ pub fn head(data: &[u8]) {
         match &whole {
             Ok(None) => assert!(data.len() < limits.head, "a full head is one, or is refused"),
             Ok(Some((head, used))) => accepted(head, &data[..*used], &limits),
-            Err(error) => refused(*error),
+            Err(error) => rejected(*error),
         }
         let used = whole.as_ref().ok().and_then(|found| found.as_ref()).map(|(_, used)| *used);
         let last = used.map(|used| used - 1);
@@ -45,7 +45,7 @@ pub fn head(data: &[u8]) {
             let early = parse(&data[..cut], &mut store, &limits);
             match early {
                 Ok(None) => assert!(used.is_none_or(|used| cut < used), "the head was there at {cut}"),
-                early => assert_eq!(said(&early), said(&whole), "cut at {cut}"),
+                early => assert_eq!(summary(&early), summary(&whole), "cut at {cut}"),
             }
         }
         let whole = escaped(data, &limits);
@@ -56,12 +56,12 @@ pub fn head(data: &[u8]) {
     }
     if let Some((escaped, longer)) = escape_target(data) {
         assert_eq!(escaped.len(), data.len() + longer);
-        assert_eq!(escape_target(&escaped), None, "it is done once");
+        assert_eq!(escape_target(&escaped), None, "a second time changes nothing");
         assert_eq!(without_escapes(&escaped), without_escapes(data));
     }
 }
 
-/// What a connection makes of the bytes, and how many of them it takes.
+/// The result of a connection, and the number of bytes of the head.
 fn escaped(data: &[u8], limits: &Limits) -> Result<Option<(String, usize)>, HeadError> {
     let read = |bytes: &[u8], longer| {
         let mut store = FieldStore::new();
@@ -77,7 +77,7 @@ fn escaped(data: &[u8], limits: &Limits) -> Result<Option<(String, usize)>, Head
     }
 }
 
-/// With the bytes that escapes of two digits stand for.
+/// Decodes the escapes.
 fn without_escapes(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut rest = bytes;
@@ -98,7 +98,7 @@ fn without_escapes(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// As those who look at one byte after the other see them.
+/// Compares the lengths with those of a reader by bytes.
 fn lengths(bytes: &[u8]) {
     let leading = |wanted: fn(u8) -> bool| bytes.iter().take_while(|byte| wanted(**byte)).count();
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -107,12 +107,12 @@ fn lengths(bytes: &[u8]) {
     assert_eq!(text_len(bytes), leading(|byte| !byte.is_ascii_control()));
 }
 
-fn refused(error: HeadError) {
+fn rejected(error: HeadError) {
     assert!(error.status().is_error() && !error.to_string().is_empty());
     assert!(!error.rule().token.is_empty());
 }
 
-/// `bytes` are those that the head takes up.
+/// `bytes` are those of the head.
 fn accepted(head: &Head, bytes: &[u8], limits: &Limits) {
     assert!(bytes.len() <= limits.head && bytes.ends_with(b"\r\n\r\n"));
     assert!(head.fields.len() <= limits.fields && head.raw_target.len() <= limits.target);
@@ -134,9 +134,9 @@ fn accepted(head: &Head, bytes: &[u8], limits: &Limits) {
     }
     assert!(has_host || head.version == Version::Http10);
     framing_is_certain(head);
-    persistence_is_as_said(head);
-    written_again_it_is_the_same(head);
-    others_read_it_so(head, bytes);
+    persistence_is_that_of_the_head(head);
+    a_written_head_is_the_same(head);
+    httparse_agrees(head, bytes);
 }
 
 fn framing_is_certain(head: &Head) {
@@ -158,20 +158,20 @@ fn framing_is_certain(head: &Head) {
     }
 }
 
-fn persistence_is_as_said(head: &Head) {
-    // What is within quotes is no option; none has any.
+fn persistence_is_that_of_the_head(head: &Head) {
+    // A quoted string is no option.
     if head.values("connection").any(|value| value.contains(&b'"')) {
         return;
     }
-    let says = |word: &[u8]| {
+    let has_option = |word: &[u8]| {
         let mut options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
         options.any(|option| trim_ows(option).eq_ignore_ascii_case(word))
     };
-    let stays = !says(b"close") && (head.version == Version::Http11 || says(b"keep-alive"));
-    assert_eq!(head.persistence == Persistence::KeepAlive, stays);
+    let is_kept = !has_option(b"close") && (head.version == Version::Http11 || has_option(b"keep-alive"));
+    assert_eq!(head.persistence == Persistence::KeepAlive, is_kept);
 }
 
-fn written_again_it_is_the_same(head: &Head) {
+fn a_written_head_is_the_same(head: &Head) {
     let mut text = Vec::new();
     for piece in [head.token, " ", head.raw_target, " ", head.version.as_str(), "\r\n"] {
         text.extend_from_slice(piece.as_bytes());
@@ -182,14 +182,14 @@ fn written_again_it_is_the_same(head: &Head) {
     text.extend_from_slice(b"\r\n");
     let mut store = FieldStore::new();
     let again = parse(&text, &mut store, &Limits::default());
-    assert_eq!(said(&again).map(|found| found.map(|found| found.0)), Ok(Some(parts(head))));
+    assert_eq!(summary(&again).map(|found| found.map(|found| found.0)), Ok(Some(parts(head))));
 }
 
-fn others_read_it_so(head: &Head, bytes: &[u8]) {
+fn httparse_agrees(head: &Head, bytes: &[u8]) {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {
-        // It knows 1.0 and 1.1 alone.
+        // httparse knows only 1.0 and 1.1.
         Err(httparse::Error::Version) => return,
         other => assert_eq!(other, Ok(httparse::Status::Complete(bytes.len()))),
     }
@@ -200,7 +200,7 @@ fn others_read_it_so(head: &Head, bytes: &[u8]) {
     assert!(theirs.eq(head.fields.iter().map(|field| (field.name, field.value))));
 }
 
-/// Everything in a head that can be compared.
+/// The parts of a head that can be compared.
 type Parts<'a> =
     (&'a str, &'a str, Target<'a>, Version, &'a [Field<'a>], Names, &'a [u8], Persistence, Framing, bool);
 
@@ -212,7 +212,7 @@ fn parts<'a>(head: &Head<'a>) -> Parts<'a> {
 
 type Found<'a> = Result<Option<(Head<'a>, usize)>, HeadError>;
 
-fn said<'a>(found: &Found<'a>) -> Result<Option<(Parts<'a>, usize)>, HeadError> {
+fn summary<'a>(found: &Found<'a>) -> Result<Option<(Parts<'a>, usize)>, HeadError> {
     found
         .as_ref()
         .map(|found| found.as_ref().map(|(head, used)| (parts(head), *used)))

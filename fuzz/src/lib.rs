@@ -1,7 +1,7 @@
-//! One function per parser: it takes any bytes and panics if a law of that parser is broken. Whoever
-//! has bytes can call it: the short run in `tests/corpus.rs`, and the long ones in `coverage-guided`.
+//! One function for each parser. It takes any bytes, and panics if a property of the parser does not hold. The short run in
+//! `tests/corpus.rs` and the long runs in `coverage-guided` call it.
 //!
-//! Knows nothing of where the bytes come from. The same bytes always do the same.
+//! Knows nothing of where the bytes come from. The same bytes always have the same result.
 
 #![forbid(unsafe_code)]
 
@@ -34,10 +34,10 @@ pub use scgi::scgi;
 pub use target_path::target_path;
 pub use upstream_head::upstream_head;
 
-/// Takes any bytes; panics if a law is broken.
+/// Takes any bytes. Panics if a property does not hold.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also that of its folder in `corpus`.
+/// Every target by its name. Its folder in `corpus` has the same name.
 pub const TARGETS: [(&str, Target); 13] = [
     ("head", head),
     ("target_path", target_path),

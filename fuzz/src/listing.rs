@@ -1,5 +1,5 @@
-//! Listings. No name adds a tag, a quote or a line to the page, and none turns the direction of what
-//! is read; the JSON is JSON, and has every name as it is.
+//! Listings. No name adds a tag, a quote or a line to the page, or changes the direction of text. The JSON is valid and has
+//! every name unchanged.
 
 use serde_json::Value;
 use site::listing::{Entry, EntryKind, Extent, Format, Page, Renderer, SortOrder, is_listed};
@@ -8,11 +8,11 @@ use site::text::turns_direction;
 
 use crate::cuts::{first_line, number};
 
-/// Far from what a piece of a listing holds, and enough for every order among them.
+/// Far less than a buffer of a listing holds, and enough to sort.
 const MAX_ENTRIES: usize = 64;
 
-/// The first line is a query. Each further one is an entry: its size, a slash and its name; with a colon
-/// in front a folder, with a bar something else. The first name is the folder that is listed, too.
+/// The first line is a query. Each other line is an entry: its size, a slash and its name. A colon in front makes a
+/// folder of it, and a bar a special file. The first name is that of the listed folder, too.
 pub fn listing(data: &[u8]) {
     let (query, lines) = first_line(data);
     let text = String::from_utf8_lossy(lines);
@@ -56,7 +56,7 @@ fn html(page: &Page) {
     assert_eq!(marks(&bytes), marks(&Renderer::new(harmless, Format::Html).into_bytes()), "{text}");
 }
 
-/// Of the same type, which the page shows.
+/// A name with the same media type, since the page shows it.
 fn harmless_name(name: &str) -> String {
     match name.rsplit_once('.') {
         Some((stem, extension))
@@ -68,7 +68,7 @@ fn harmless_name(name: &str) -> String {
     }
 }
 
-/// How often each byte that makes markup is there, between the style and the script.
+/// The count of each byte of markup between the style and the script.
 fn marks(html: &[u8]) -> [usize; 5] {
     let text = std::str::from_utf8(html).expect("UTF-8");
     let (_, text) = text.split_once("</style>").expect("a style");

@@ -1,5 +1,4 @@
-//! Log lines. Whatever a client sent, a line is one line of printable ASCII with the fields that it
-//! always has.
+//! Log lines. For any request, a line is one line of printable ASCII with the same number of fields.
 
 use serde_json::Value;
 use site::log_line::{Client, Line, Request, TimeText, error_line, write};
@@ -9,8 +8,8 @@ use taipan_http::status::Status;
 
 use crate::cuts::number;
 
-/// Texts with a bar between them: client, host, user, time, method, target, version, status, sent,
-/// referer, agent, why it ended. What is not there is absent.
+/// Texts with a bar between them: client, host, user, time, method, target, version, status, bytes sent, referer, user
+/// agent, end. A missing text is an absent value.
 pub fn log_line(data: &[u8]) {
     let mut texts = data.split(|&byte| byte == b'|');
     let mut next = || texts.next().map(|text| (text, String::from_utf8_lossy(text)));
@@ -49,7 +48,7 @@ pub fn log_line(data: &[u8]) {
 /// The line without its LF.
 fn written(format: LogFormat, line: &Line) -> String {
     let mut out = b"before\n".to_vec();
-    // The text of another second is at hand.
+    // The cached text is that of another second.
     write(format, line, &mut TimeText::new(line.time.wrapping_add(1)), &mut out);
     let text = String::from_utf8(out.split_off(7)).expect("ASCII");
     let text = text.strip_suffix('\n').expect("an end of line");
@@ -57,7 +56,7 @@ fn written(format: LogFormat, line: &Line) -> String {
     text.to_owned()
 }
 
-/// How many there are with a space between them; one within quotes is none.
+/// The number of fields. A space within quotes does not separate fields.
 fn fields(text: &str) -> usize {
     let mut quoted = false;
     let spaces = text.bytes().filter(|byte| {

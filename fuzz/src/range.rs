@@ -4,7 +4,7 @@ use taipan_http::range::{ByteRange, MAX_PARTS, Selection, content_range, part_he
 
 use crate::cuts::{first_line, number};
 
-/// Up to this size every byte is looked at.
+/// Up to this size every byte is checked.
 const MAP: u64 = 256;
 
 /// The first line is the size, the rest the value of `Range`.
@@ -29,7 +29,7 @@ pub fn range(data: &[u8]) {
         part(*range, size);
     }
     if size <= MAP {
-        as_asked(&selection, ranges, value, size);
+        as_requested(&selection, ranges, value, size);
     }
 }
 
@@ -39,13 +39,13 @@ fn part(range: ByteRange, size: u64) {
     let (ends, whole) = text.strip_prefix("bytes ").and_then(|text| text.split_once('/')).unwrap_or_default();
     let (first, last) = ends.split_once('-').unwrap_or_default();
     assert_eq!([first, last, whole].map(str::parse), [Ok(range.from), Ok(range.end() - 1), Ok(size)]);
-    // Asked for again, it is the same.
+    // A request for this part has the same part.
     assert_eq!(select(format!("bytes={ends}").as_bytes(), size), Selection::One(range));
     let head = part_head("b0und", None, range, size);
     assert!(head.starts_with("\r\n--b0und\r\n") && head.ends_with("\r\n\r\n"));
 }
 
-fn as_asked(selection: &Selection, ranges: &[ByteRange], value: &[u8], size: u64) {
+fn as_requested(selection: &Selection, ranges: &[ByteRange], value: &[u8], size: u64) {
     let Some(members) = members(value) else {
         assert_eq!(*selection, Selection::Whole);
         return;
@@ -54,16 +54,16 @@ fn as_asked(selection: &Selection, ranges: &[ByteRange], value: &[u8], size: u64
         (Some(first), last) => first <= at && last.is_none_or(|last| at <= last),
         (None, suffix) => suffix.is_some_and(|suffix| at >= size.saturating_sub(suffix)),
     };
-    let asked = |at: &u64| members.iter().any(|member| wanted(*at, *member));
+    let requested = |at: &u64| members.iter().any(|member| wanted(*at, *member));
     let sent = |at: &u64| ranges.iter().any(|range| range.from <= *at && *at < range.end());
     match selection {
-        // Too many, be they empty, or everything of nothing.
+        // Too many ranges, even if they are empty, or all of an empty file.
         Selection::Whole => assert!(value.split(|byte| *byte == b',').count() > MAX_PARTS || size == 0),
-        _ => assert!((0..size).all(|at| asked(&at) == sent(&at))),
+        _ => assert!((0..size).all(|at| requested(&at) == sent(&at))),
     }
 }
 
-/// What is asked for: first and last. `None`: not a set of ranges.
+/// The first and the last byte of each requested range. `None`: not a set of ranges.
 fn members(value: &[u8]) -> Option<Vec<(Option<u64>, Option<u64>)>> {
     let value = std::str::from_utf8(value).ok()?;
     let (unit, set) = value.split_once('=')?;

@@ -1,13 +1,13 @@
-//! Requests of SCGI. The beginning of one is never another; what is read has the two variables it must
-//! have, and each name once; and what is encoded is decoded.
+//! Requests of SCGI. The start of a request is never another request. A request has the two mandatory variables, and each
+//! name once. An encoded request decodes to itself.
 
 use script::environment::{Environment, Limits};
 use script::scgi::{Request, ScgiError, encode, parse};
 
-/// So that inputs of few bytes meet it.
+/// Small, so that short inputs reach it.
 const LIMIT: usize = 200;
 
-/// The bytes are a request. A `%` is a NUL, so that one can be written as text.
+/// The bytes are a request. A `%` is a NUL, so that a request can be written as text.
 pub fn scgi(data: &[u8]) {
     let data: Vec<u8> = data.iter().map(|&byte| if byte == b'%' { 0 } else { byte }).collect();
     let found = parse(&data, LIMIT);

@@ -1,6 +1,5 @@
-//! Request targets, and the paths that files are opened by. A target falls apart into what it was; a
-//! safe path stays beneath its root, means the same to a reader of another kind, and survives being
-//! encoded and read again.
+//! Request targets and safe paths. The parts of a target together are the target. A safe path stays beneath its root, is that
+//! of a naive parser, and is the same after it is encoded and parsed.
 
 use std::path::{Component, Path};
 
@@ -8,7 +7,7 @@ use taipan_http::fields::{host_and_port, is_authority, is_host, target_len};
 use taipan_http::head::Method;
 use taipan_http::target::{PathError, SafePath, Target, encode_path, encode_segment, normalized};
 
-/// The bytes are a target, a path and a name at once.
+/// The bytes are a target, a path and a name.
 pub fn target_path(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for method in [Method::Get, Method::Options, Method::Connect] {
@@ -46,7 +45,7 @@ fn parsed(target: &Target, method: Method, text: &str) {
     }
 }
 
-/// A host and a port, each by itself.
+/// A host and a port.
 fn authority(text: &str) {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
@@ -70,11 +69,11 @@ fn path(raw: &str) {
     assert_eq!(found.as_ref().ok().map(SafePath::as_str), naive(raw).as_deref(), "{raw:?}");
     let Ok(safe) = found else { return };
     is_safe(&safe);
-    // An application that resolves nothing is told of the same path.
-    let told = normalized(raw);
-    let segments = told[1..].split('/').map(|segment| decoded(segment).expect("it was read before"));
+    // An application that resolves no dot segments receives the same path.
+    let sent = normalized(raw);
+    let segments = sent[1..].split('/').map(|segment| decoded(segment).expect("SafePath has decoded it"));
     assert_eq!(segments.collect::<Vec<_>>().join("/"), safe.as_str(), "{raw:?}");
-    // Nothing is decoded twice, and it makes no difference which characters were encoded.
+    // Nothing is decoded twice. An encoded character is equal to the character.
     let mut again = String::from("/");
     encode_path(safe.as_str(), &mut again);
     assert_eq!(SafePath::parse(&again), Ok(safe.clone()));
@@ -104,7 +103,7 @@ fn path(raw: &str) {
     }
 }
 
-/// Nothing of it leads out of a root.
+/// No segment leads out of the root.
 fn is_safe(path: &SafePath) {
     let text = path.as_str();
     assert!(!text.starts_with('/') && !text.contains("//") && !text.contains('\\'), "{text:?}");
@@ -118,7 +117,7 @@ fn is_safe(path: &SafePath) {
     assert_eq!(path.is_hidden(), path.segments().enumerate().any(hidden));
 }
 
-/// The same path, read without haste.
+/// The path, by a simple parser.
 fn naive(raw: &str) -> Option<String> {
     let mut segments: Vec<String> = Vec::new();
     let parts: Vec<&str> = raw.strip_prefix('/')?.split('/').collect();
@@ -149,7 +148,7 @@ fn decoded(segment: &str) -> Option<String> {
     allowed.then_some(name)
 }
 
-/// What is written in a link leads where it should, whatever the name.
+/// A link leads to its name, for any name.
 fn encoded(text: &str) {
     let visible = |text: &str| text.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
     let mut link = String::new();

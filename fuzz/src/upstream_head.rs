@@ -7,10 +7,10 @@ use taipan_http::fields::{is_name, is_token, text_len};
 
 use crate::cuts::cuts;
 
-/// So that inputs of few bytes meet them.
+/// Small, so that short inputs reach them.
 const SMALL: Limits = Limits { head: 100, line: 30, fields: 5 };
 
-/// The bytes are what an upstream sends.
+/// The bytes are those of an upstream.
 pub fn upstream_head(data: &[u8]) {
     for limits in [SMALL, Limits::default()] {
         let cgi = check(data, |parts| read_cgi(parts, limits));
@@ -33,7 +33,7 @@ pub fn upstream_head(data: &[u8]) {
 enum Outcome<Head> {
     /// The error if nothing more comes.
     Unfinished(String),
-    /// So many bytes are the head.
+    /// The length of the head.
     Head(Head, usize),
     Rejected(String),
 }
@@ -81,7 +81,7 @@ fn read_http(parts: &[&[u8]], limits: Limits) -> Outcome<http::Head> {
     Outcome::Unfinished(parser.end().to_string())
 }
 
-/// Where the first empty line ends.
+/// The end of the first empty line.
 fn by_lines(data: &[u8]) -> Option<usize> {
     let mut start = 0;
     for line in data.split_inclusive(|&byte| byte == b'\n') {

@@ -1,18 +1,18 @@
-//! The short run: every file of the corpus, and many inputs that are nearly one of them. It takes a few
-//! seconds and is the same every time; what runs for hours is in `coverage-guided`.
+//! The short run: every file of the corpus, and many inputs that differ a little from one. It takes a few seconds and is the
+//! same every time. The runs of hours are in `coverage-guided`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
 use taipan_fuzz::{TARGETS, Target};
 
-/// Inputs made of the corpus of one target.
+/// Changed inputs for each target.
 const MUTATIONS: usize = 2000;
 
-/// Changes to a file, at most.
+/// The maximum of changes to a file.
 const CHANGES: u64 = 4;
 
-/// What breaks parsers more often than any byte would.
+/// Texts that break parsers more often than random bytes.
 const PIECES: [&[u8]; 32] = [
     b"\r\n",
     b"\n",
@@ -136,7 +136,7 @@ fn run(name: &str) {
     }
 }
 
-/// Says what the input was, if a law is broken.
+/// Prints the input if a property does not hold.
 fn try_one(target: Target, input: &[u8]) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
         eprintln!("the input was b\"{}\"", input.escape_ascii());
@@ -157,7 +157,7 @@ fn files(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
 }
 
-/// One change of a random kind at a random place.
+/// One random change.
 fn change(input: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Random) {
     let from = random.below(input.len() as u64 + 1) as usize;
     let to = (from + random.below(16) as usize).min(input.len());
