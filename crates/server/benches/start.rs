@@ -20,7 +20,8 @@ use nix::sys::wait::waitpid;
 use rustix::pipe::{PipeFlags, pipe_with};
 use server::ipc::Channel;
 use server::spawner::groups::{self, Settings};
-use server::spawner::{Exit, SpawnRequest, Spawner};
+use server::spawner::message::block;
+use server::spawner::{Exit, SpawnRequest, Spawner, Streams};
 use site::model::{Resources, Scripts};
 use tokio::runtime::{Builder, LocalRuntime};
 use tokio::sync::mpsc::unbounded_channel;
@@ -147,28 +148,30 @@ fn measure_spawner(bare: &Bare, together: usize) -> io::Result<Cost> {
     let (ours, theirs) = Channel::pair()?;
     let resources = Resources::default();
     let settings = Settings { resources, ..Settings::of(&Scripts::default()) };
-    let thread = std::thread::spawn(move || groups::serve(theirs, settings));
+    let thread = std::thread::spawn(move || groups::serve(theirs, settings, None, None));
     let cost = runtime.block_on(async {
         let spawner = Spawner::new(ours)?;
-        tokio::task::spawn_local(spawner.clone().listen());
+        tokio::task::spawn_local(spawner.clone().receive_events());
         let nothing: OwnedFd = File::open("/dev/null")?.into();
+        let arguments = block([&*bare.program]);
         let meter = Meter::start()?;
         for _ in 0..STARTS / together {
             let (tell, mut told) = unbounded_channel();
             for _ in 0..together {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-                let launch = SpawnRequest {
+                let request = SpawnRequest {
                     program: &bare.program,
-                    arguments: &[&bare.program],
+                    arguments: &arguments,
                     environment: &bare.block,
                     folder: c"/",
                     account: c"",
                 };
-                let (stdin, stderr) = (nothing.try_clone()?, nothing.try_clone()?);
-                let mut started = spawner.start(&launch, stdin, write, stderr).await?;
+                let stderr = nothing.try_clone()?;
+                let streams = Streams { stdin: Some(nothing.try_clone()?), stdout: write, stderr };
+                let mut child = spawner.start(request, streams).await?;
                 let tell = tell.clone();
                 tokio::task::spawn_local(async move {
-                    let ended = started.ended().await;
+                    let ended = child.wait().await;
                     _ = tell.send((ended, drain(read)));
                 });
             }

@@ -17,7 +17,9 @@ use tokio::sync::oneshot;
 
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
-use crate::ipc::{Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, Received};
+use crate::ipc::{
+    Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Received,
+};
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
@@ -464,7 +466,7 @@ async fn in_time<T>(responses: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
 }
 
 /// Pending for ever without a channel.
-async fn receive<M: crate::ipc::Message>(from: Option<&AsyncFd<Channel>>) -> io::Result<Received<M>> {
+async fn receive<M: OwnedMessage>(from: Option<&AsyncFd<Channel>>) -> io::Result<Received<M>> {
     match from {
         Some(channel) => channel.async_io(Interest::READABLE, Channel::receive).await,
         None => std::future::pending().await,

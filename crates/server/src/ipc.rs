@@ -1,14 +1,17 @@
-//! What the master and the serving processes say to one another: one message per datagram of a socket
-//! pair, with descriptors beside it where they are needed.
+//! Messages between the processes of the program: one message is one datagram of a socket pair, with descriptors
+//! beside it. Here are the socket, the one encoding of all messages, and a queue for an event loop.
 //!
-//! Knows what can be said, and nothing of what is done about it.
+//! Knows the messages between the master and the generations. Those of the spawner and of the pools are in their rooms.
+
+mod generation;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,25 +24,124 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-/// Descriptors beside one message: at most those of a program that is to be started, 0, 1 and 2.
-pub const MAX_DESCRIPTORS: usize = 3;
-/// Bytes of one message: the reasons why a configuration cannot be served are the longest.
-const MAX_MESSAGE: usize = 32 * 1024;
+use crate::sys;
 
-/// What came beside a message.
-pub type Descriptors = ArrayVec<OwnedFd, MAX_DESCRIPTORS>;
+pub use generation::{Form, GenerationEvent, InheritedConnection, MasterCommand};
+
+/// Descriptors beside one message: at most the three standard streams of a program.
+pub const MAX_DESCRIPTORS: usize = 3;
+/// How long a full channel is left alone when its socket cannot be watched.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// A message. It may borrow from the buffer that it was received in.
+pub trait Message<'a>: Sized {
+    /// A longer message is neither sent nor received.
+    const MAX_BYTES: usize = 64;
+
+    fn encode(&self) -> Encoder<'_>;
+
+    /// `None`: this is not such a message. Bytes and descriptors that are left over are also an error.
+    fn decode(kind: u8, fields: &mut Decoder<'a>) -> Option<Self>;
+}
+
+/// A message that borrows nothing.
+pub trait OwnedMessage: for<'a> Message<'a> {}
+
+impl<M: for<'a> Message<'a>> OwnedMessage for M {}
+
+/// Writes a message: a byte for its kind, then its fields, numbers in network byte order.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    bytes: Vec<u8>,
+    fds: ArrayVec<BorrowedFd<'a>, MAX_DESCRIPTORS>,
+}
+
+impl<'a> Encoder<'a> {
+    pub fn new(kind: u8) -> Encoder<'a> {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.push(kind);
+        Encoder { bytes, fds: ArrayVec::new() }
+    }
+
+    pub fn u32(self, number: u32) -> Encoder<'a> {
+        self.bytes(&number.to_be_bytes())
+    }
+
+    pub fn u64(self, number: u64) -> Encoder<'a> {
+        self.bytes(&number.to_be_bytes())
+    }
+
+    pub fn bytes(mut self, bytes: &[u8]) -> Encoder<'a> {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    /// With its NUL.
+    pub fn string(self, string: &CStr) -> Encoder<'a> {
+        self.bytes(string.to_bytes_with_nul())
+    }
+
+    /// At most `MAX_DESCRIPTORS` of them.
+    pub fn fd(mut self, fd: &'a impl AsFd) -> Encoder<'a> {
+        self.fds.push(fd.as_fd());
+        self
+    }
+}
+
+/// Reads the fields of a message. `None`: there is no such field.
+#[derive(Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    fds: arrayvec::IntoIter<OwnedFd, MAX_DESCRIPTORS>,
+}
+
+impl<'a> Decoder<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*array)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        Some(bytes)
+    }
+
+    /// All bytes that are left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub fn string(&mut self) -> Option<&'a CStr> {
+        let string = CStr::from_bytes_until_nul(self.bytes).ok()?;
+        self.bytes = &self.bytes[string.count_bytes() + 1..];
+        Some(string)
+    }
+
+    pub fn fd(&mut self) -> Option<OwnedFd> {
+        self.fds.next()
+    }
+}
+
+fn decode<'a, M: Message<'a>>(bytes: &'a [u8], fds: ArrayVec<OwnedFd, MAX_DESCRIPTORS>) -> Option<M> {
+    let (kind, bytes) = bytes.split_first()?;
+    let mut fields = Decoder { bytes, fds: fds.into_iter() };
+    let message = M::decode(*kind, &mut fields)?;
+    (fields.bytes.is_empty() && fields.fds.len() == 0).then_some(message)
+}
 
 /// One end of a pair.
 pub struct Channel(OwnedFd);
 
-/// A message, as it is sent.
-pub trait Message: Sized {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>);
-    /// `None`: it is none of ours.
-    fn read(bytes: &[u8], fds: Descriptors) -> Option<Self>;
-}
-
-/// What came.
 pub enum Received<M> {
     Message(M),
     /// The other end is closed.
@@ -47,81 +149,73 @@ pub enum Received<M> {
 }
 
 impl Channel {
-    /// Neither end blocks, and neither is inherited by programs.
+    /// Neither end blocks, and programs inherit neither.
     pub fn pair() -> io::Result<(Channel, Channel)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         Ok((Channel(one), Channel(other)))
     }
 
-    /// The same end once more.
+    /// A second descriptor of the same end.
     pub fn try_clone(&self) -> io::Result<Channel> {
         Ok(Channel(self.0.try_clone()?))
     }
 
-    /// Errors: `WouldBlock` when the other end has not read what was sent before.
-    pub fn send(&self, message: &impl Message) -> io::Result<()> {
-        let (bytes, fds) = message.write();
-        self.send_bytes(&bytes[..bytes.len().min(MAX_MESSAGE)], &fds)
-    }
-
-    /// As `send`, for one that is written already. Errors: also `BrokenPipe` when the other end is closed.
-    pub fn send_bytes(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// Errors: `WouldBlock` when the channel is full; `BrokenPipe` when the other end is closed; `InvalidInput` when
+    /// the message is too long.
+    pub fn send<'a, M: Message<'a>>(&self, message: &M) -> io::Result<()> {
+        let Encoder { bytes, fds } = message.encode();
+        if bytes.len() > M::MAX_BYTES {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
+        if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&fds)) {
             return Err(Errno::INVAL.into());
         }
         loop {
-            match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
                 sent => return Ok(sent.map(drop)?),
             }
         }
     }
 
-    /// Errors: `WouldBlock` when there is nothing; `InvalidData` for what is no message.
-    pub fn receive<M: Message>(&self) -> io::Result<Received<M>> {
-        self.receive_in(&mut vec![0; MAX_MESSAGE])
+    /// Errors: `WouldBlock` when there is no message; `InvalidData` when it cannot be decoded.
+    pub fn receive<M: OwnedMessage>(&self) -> io::Result<Received<M>> {
+        self.receive_in(&mut vec![0; <M as Message<'_>>::MAX_BYTES])
     }
 
-    /// As `receive`, of messages that are no longer than `buffer`.
-    pub fn receive_in<M: Message>(&self, buffer: &mut [u8]) -> io::Result<Received<M>> {
-        let Some((length, fds)) = self.receive_bytes(buffer)? else { return Ok(Received::End) };
-        let message = M::read(&buffer[..length], fds);
-        message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    /// How many bytes came, and what beside them: fewer than were sent when this process has too many
-    /// descriptors. `None`: the other end is closed. Errors: `WouldBlock` when there is nothing;
-    /// `InvalidData` for more than `buffer` holds.
-    pub fn receive_bytes(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Descriptors)>> {
+    /// As `receive`, into a buffer that holds the longest message. Some of the descriptors are missing when this
+    /// process has no free numbers for them.
+    pub fn receive_in<'a, M: Message<'a>>(&self, buffer: &'a mut [u8]) -> io::Result<Received<M>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let got = loop {
             match recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut beside, flags) {
                 Err(Errno::INTR) => {}
-                // Whoever is killed with unread messages resets.
-                Err(Errno::CONNRESET) => return Ok(None),
+                // The other end was closed before it had received all messages.
+                Err(Errno::CONNRESET) => return Ok(Received::End),
                 got => break got?,
             }
         };
-        let mut fds = Descriptors::new();
+        let mut fds = ArrayVec::new();
         for message in beside.drain() {
             if let RecvAncillaryMessage::ScmRights(more) = message {
                 fds.extend(more.take(MAX_DESCRIPTORS - fds.len()));
             }
         }
-        match (got.bytes, got.flags.contains(ReturnFlags::TRUNC)) {
-            (0, _) => Ok(None),
-            (_, true) => Err(io::ErrorKind::InvalidData.into()),
-            (length, false) => Ok(Some((length, fds))),
+        if got.bytes == 0 {
+            return Ok(Received::End);
         }
+        let is_whole = !got.flags.contains(ReturnFlags::TRUNC);
+        let message = decode(&buffer[..got.bytes], fds).filter(|_| is_whole);
+        message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// As `send`, but waits until the other end has room. Errors: it has none in time.
-    pub fn send_until(&self, message: &impl Message, until: Instant) -> io::Result<()> {
+    /// As `send`, but waits while the channel is full. Errors: also `TimedOut`.
+    pub fn send_until<'a>(&self, message: &impl Message<'a>, until: Instant) -> io::Result<()> {
         loop {
             match self.send(message) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -132,8 +226,8 @@ impl Channel {
         }
     }
 
-    /// As `receive`, but waits until something comes. Errors: nothing has in time.
-    pub fn receive_until<M: Message>(&self, until: Instant) -> io::Result<Received<M>> {
+    /// As `receive`, but waits for a message. Errors: also `TimedOut`.
+    pub fn receive_until<M: OwnedMessage>(&self, until: Instant) -> io::Result<Received<M>> {
         loop {
             match self.receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::IN, until)?,
@@ -153,23 +247,31 @@ impl Channel {
     }
 }
 
-/// What is said over a channel in a runtime's loop: at once, or as soon as the channel has room.
-pub struct SendQueue<M> {
+/// A channel in a runtime's loop. It is watched for messages only: to be woken whenever the other end has received
+/// one would cost a turn of the loop for each message.
+pub struct AsyncChannel<M> {
+    channel: AsyncFd<Channel>,
+    /// Messages that found the channel full.
     queue: RefCell<VecDeque<M>>,
     queued: Notify,
 }
 
-impl<M> Default for SendQueue<M> {
-    fn default() -> SendQueue<M> {
-        SendQueue { queue: RefCell::default(), queued: Notify::new() }
+impl<M: Message<'static>> AsyncChannel<M> {
+    /// Within a runtime.
+    pub fn new(channel: Channel) -> io::Result<AsyncChannel<M>> {
+        let channel = sys::watch(channel, Interest::READABLE)?;
+        Ok(AsyncChannel { channel, queue: RefCell::default(), queued: Notify::new() })
     }
-}
 
-impl<M: Message> SendQueue<M> {
-    /// Whoever is not there is not told.
-    pub fn send(&self, channel: &AsyncFd<Channel>, message: M) {
+    pub fn get_ref(&self) -> &Channel {
+        self.channel.get_ref()
+    }
+
+    /// Sends a message now, or once the channel has space, which needs a running `receive`. A closed channel is not
+    /// an error here.
+    pub fn send(&self, message: M) {
         let sent = match self.queue.borrow().is_empty() {
-            true => channel.get_ref().send(&message),
+            true => self.get_ref().send(&message),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
@@ -178,17 +280,49 @@ impl<M: Message> SendQueue<M> {
         }
     }
 
-    /// Until one of those that had no room is sent; to be called again and again.
-    pub async fn send_queued(&self, channel: &AsyncFd<Channel>) {
-        if self.queue.borrow().is_empty() {
-            return self.queued.notified().await;
+    /// Waits while the channel is full. Errors: as those of `Channel::send`, without `WouldBlock`.
+    pub async fn send_unqueued<'a>(&self, message: &impl Message<'a>) -> io::Result<()> {
+        loop {
+            match self.get_ref().send(message) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,
+                sent => return sent,
+            }
         }
-        let send = |channel: &Channel| match self.queue.borrow().front() {
-            Some(message) => channel.send(message),
-            None => Ok(()),
-        };
-        _ = channel.async_io(Interest::WRITABLE, send).await;
-        self.queue.borrow_mut().pop_front();
+    }
+
+    /// The next message. Sends queued messages in the meantime. It is safe to drop this before it is ready.
+    pub async fn receive<R: OwnedMessage>(&self) -> io::Result<Received<R>> {
+        self.receive_in(&mut vec![0; <R as Message<'_>>::MAX_BYTES]).await
+    }
+
+    /// As `receive`, into a buffer that holds the longest message.
+    pub async fn receive_in<R: OwnedMessage>(&self, buffer: &mut [u8]) -> io::Result<Received<R>> {
+        tokio::select! {
+            received = self.channel.async_io(Interest::READABLE, |channel| channel.receive_in(buffer)) => received,
+            never = self.send_queued() => match never {},
+        }
+    }
+
+    async fn send_queued(&self) -> std::convert::Infallible {
+        loop {
+            let sent = match self.queue.borrow().front() {
+                Some(message) => Some(self.get_ref().send(message)),
+                None => None,
+            };
+            match sent {
+                None => self.queued.notified().await,
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,
+                Some(_) => _ = self.queue.borrow_mut().pop_front(),
+            }
+        }
+    }
+
+    /// By a descriptor of its own, which is watched until then.
+    async fn writable(&self) {
+        match self.get_ref().try_clone().and_then(|channel| sys::watch(channel, Interest::WRITABLE)) {
+            Ok(channel) => _ = channel.writable().await,
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
     }
 }
 
@@ -216,118 +350,77 @@ impl From<Channel> for OwnedFd {
     }
 }
 
-/// What the master tells a serving process.
-pub enum MasterCommand {
-    /// Accept no more, finish what runs, and end (SIGTERM).
-    Leave,
-    /// End (SIGINT).
-    Stop,
-    /// Another process serves from now on: connections between two requests go to it through this
-    /// channel; finish what runs, and end.
-    HandOver(OwnedFd),
-    /// The log file that this sink is written to from now on.
-    Log { sink: u32, file: OwnedFd },
-    /// Write the statistics into this socket.
-    Stats { form: Form, to: OwnedFd },
-    /// Say whether every loop still turns.
-    Ping,
-}
+#[cfg(test)]
+pub mod tests {
+    use super::*;
 
-/// How statistics are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
-    #[default]
-    Text,
-    Json,
-}
+    fn encoded<'a>(message: &impl Message<'a>) -> (Vec<u8>, ArrayVec<OwnedFd, MAX_DESCRIPTORS>) {
+        let Encoder { bytes, fds } = message.encode();
+        (bytes, fds.iter().map(|fd| fd.try_clone_to_owned().expect("a number is free")).collect())
+    }
 
-/// What a serving process tells the master.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GenerationEvent {
-    /// It accepts connections.
-    Ready,
-    /// It cannot serve: lines that say why.
-    Failed(Vec<String>),
-    /// The answer to a ping.
-    Alive,
-    /// It has heard that another process serves: no request comes to it any more.
-    Retired,
-}
-
-/// A connection between two requests, on its way to the process that serves from now on. The first byte
-/// is the version of this message: the two may be different programs.
-pub struct InheritedConnection {
-    pub fd: OwnedFd,
-    pub requests: u32,
-}
-
-const INHERITED_VERSION: u8 = 1;
-
-impl Message for MasterCommand {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        match self {
-            MasterCommand::Leave => (vec![b'L'], Vec::new()),
-            MasterCommand::Stop => (vec![b'S'], Vec::new()),
-            MasterCommand::HandOver(successor) => (vec![b'H'], vec![successor.as_fd()]),
-            MasterCommand::Log { sink, file } => {
-                let [a, b, c, d] = sink.to_be_bytes();
-                (vec![b'F', a, b, c, d], vec![file.as_fd()])
+    /// Sends each message, and receives the same. Bytes that are changed are refused, or decode to a message that is
+    /// encoded as these bytes; a message without its descriptors is refused.
+    pub fn check_codec<M: OwnedMessage>(messages: impl IntoIterator<Item = M>) {
+        let (one, other) = Channel::pair().expect("a pair can be made");
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
+        for message in messages {
+            let (bytes, fds) = encoded(&message);
+            one.send(&message).expect("it is sent");
+            let Ok(Received::Message(received)) = other.receive::<M>() else { panic!("refused: {bytes:?}") };
+            let again = encoded(&received);
+            assert_eq!((&again.0, again.1.len()), (&bytes, fds.len()));
+            let cut = (0..bytes.len()).map(|end| bytes[..end].to_vec());
+            let longer = [bytes.clone(), vec![0]].concat();
+            let of_other_kinds = (0..=u8::MAX).map(|kind| [&[kind], &bytes[1..]].concat());
+            for changed in cut.chain([longer]).chain(of_other_kinds) {
+                let fds = || (0..fds.len()).map(|_| null()).collect();
+                if let Some(message) = decode::<M>(&changed, fds()) {
+                    assert_eq!(encoded(&message).0, changed);
+                }
             }
-            MasterCommand::Stats { form: Form::Text, to } => (vec![b'T'], vec![to.as_fd()]),
-            MasterCommand::Stats { form: Form::Json, to } => (vec![b'J'], vec![to.as_fd()]),
-            MasterCommand::Ping => (vec![b'P'], Vec::new()),
+            if !fds.is_empty() {
+                assert!(decode::<M>(&bytes, ArrayVec::new()).is_none(), "{bytes:?} without its descriptors");
+            }
+            let more = fds.into_iter().chain([null()]).take(MAX_DESCRIPTORS).collect::<ArrayVec<_, _>>();
+            if more.len() > again.1.len() {
+                assert!(decode::<M>(&bytes, more).is_none(), "{bytes:?} with a descriptor too many");
+            }
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<MasterCommand> {
-        Some(match bytes {
-            b"L" => MasterCommand::Leave,
-            b"S" => MasterCommand::Stop,
-            b"H" => MasterCommand::HandOver(fds.pop()?),
-            &[b'F', a, b, c, d] => {
-                MasterCommand::Log { sink: u32::from_be_bytes([a, b, c, d]), file: fds.pop()? }
+    #[test]
+    fn refuses_a_message_that_is_too_long() {
+        let (one, other) = Channel::pair().expect("a pair can be made");
+        let failed = GenerationEvent::Failed(vec!["x".repeat(100_000)]);
+        one.send(&failed).expect("the text is cut");
+        let received = other.receive_in::<GenerationEvent>(&mut [0; 100]);
+        assert_eq!(received.err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn sends_queued_messages_in_order_when_the_channel_has_space() {
+        const MESSAGES: u32 = 2000;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it is made");
+        runtime.block_on(async {
+            let (one, other) = Channel::pair().expect("a pair can be made");
+            let sender = AsyncChannel::<InheritedConnection>::new(one).expect("it can be watched");
+            let receiver = AsyncChannel::<MasterCommand>::new(other).expect("it can be watched");
+            let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
+            for requests in 0..MESSAGES {
+                sender.send(InheritedConnection { fd: null(), requests });
             }
-            b"T" => MasterCommand::Stats { form: Form::Text, to: fds.pop()? },
-            b"J" => MasterCommand::Stats { form: Form::Json, to: fds.pop()? },
-            b"P" => MasterCommand::Ping,
-            _ => return None,
-        })
-    }
-}
-
-impl Message for GenerationEvent {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        let bytes = match self {
-            GenerationEvent::Ready => vec![b'R'],
-            GenerationEvent::Failed(lines) => format!("F{}", lines.join("\n")).into_bytes(),
-            GenerationEvent::Alive => vec![b'A'],
-            GenerationEvent::Retired => vec![b'O'],
-        };
-        (bytes, Vec::new())
-    }
-
-    fn read(bytes: &[u8], _: Descriptors) -> Option<GenerationEvent> {
-        Some(match bytes {
-            b"R" => GenerationEvent::Ready,
-            [b'F', text @ ..] => {
-                GenerationEvent::Failed(String::from_utf8_lossy(text).lines().map(str::to_owned).collect())
+            let receive = async {
+                for expected in 0..MESSAGES {
+                    let received = receiver.receive::<InheritedConnection>().await;
+                    let Ok(Received::Message(connection)) = received else { panic!("{expected} is missing") };
+                    assert_eq!(connection.requests, expected);
+                }
+            };
+            tokio::select! {
+                () = receive => {}
+                _ = sender.receive::<MasterCommand>() => panic!("nothing was sent to it"),
             }
-            b"A" => GenerationEvent::Alive,
-            b"O" => GenerationEvent::Retired,
-            _ => return None,
-        })
-    }
-}
-
-impl Message for InheritedConnection {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        let mut bytes = vec![INHERITED_VERSION];
-        bytes.extend_from_slice(&self.requests.to_be_bytes());
-        (bytes, vec![self.fd.as_fd()])
-    }
-
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<InheritedConnection> {
-        let (&INHERITED_VERSION, requests) = bytes.split_first()? else { return None };
-        Some(InheritedConnection { fd: fds.pop()?, requests: u32::from_be_bytes(requests.try_into().ok()?) })
+        });
     }
 }

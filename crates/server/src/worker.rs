@@ -139,7 +139,7 @@ async fn serve(
     tasks.spawn_local(flush_access_logs(connections.clone()));
     tasks.spawn_local(idle::serve(connections.clone()));
     if let Some(spawner) = &connections.responder.upstreams.spawner {
-        tasks.spawn_local(spawner.clone().listen());
+        tasks.spawn_local(spawner.clone().receive_events());
     }
     for pool in &connections.responder.upstreams.pools {
         tasks.spawn_local(pool.clone().run());

@@ -21,8 +21,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use script::environment::{Additions, Credentials};
 use server::ipc::Channel;
 use server::privilege::Accounts;
+use server::spawner::message::block;
 use server::spawner::process::{self, Beginning};
-use server::spawner::{Exit, SpawnRequest, Spawner, Started};
+use server::spawner::{Child, Exit, SpawnRequest, Spawner, Streams};
 use server::sys::{self, Fork};
 use site::address::Address;
 use site::host::Hosts;
@@ -165,11 +166,11 @@ fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner()
             assert_eq!(process.text_as(&name, text).await, "no\n");
             // The spawner can end the script, finally by force.
             let text = c"trap '' TERM; echo ready; while :; do sleep 100; done";
-            let (mut started, mut output) = process.start_as(&name, SHELL, &[SHELL, c"-c", text]).await;
+            let (mut child, mut output) = process.start_as(&name, SHELL, &[SHELL, c"-c", text]).await;
             let mut ready = [0; 6];
             output.read_exact(&mut ready).expect("it can be read");
-            started.end();
-            assert_eq!(started.ended().await, Exit::Signal(libc::SIGKILL));
+            child.terminate();
+            assert_eq!(child.wait().await, Exit::Signal(libc::SIGKILL));
             process.end().await;
         });
     }
@@ -205,22 +206,22 @@ fn kills_a_child_that_does_not_execute_in_time_even_when_stopped() {
 
 fn starts_only_scripts_of_the_site() {
     with(&site(), async |process| {
-        let (mut started, _) = process.start(c"/usr/bin/env", &[c"env"]).await;
-        assert_eq!(started.ended().await, Exit::NotStarted(libc::EPERM));
-        let launch = |environment| SpawnRequest {
+        let (mut child, _) = process.start(c"/usr/bin/env", &[c"env"]).await;
+        assert_eq!(child.wait().await, Exit::NotStarted(libc::EPERM));
+        let request = |environment| SpawnRequest {
             program: SHELL,
-            arguments: &[SHELL],
+            arguments: b"sh\0",
             environment,
             folder: c"/",
             account: c"",
         };
-        let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
+        let streams = || Streams { stdin: None, stdout: null(), stderr: null() };
         for (environment, expected) in [
             (b"REQUEST_METHOD=GET\0" as &[u8], Exit::Code(0)),
             (b"LD_PRELOAD=/proc/self/fd/0\0", Exit::NotStarted(libc::EPERM)),
         ] {
-            let started = process.spawner.start(&launch(environment), null(), null(), null()).await;
-            assert_eq!(started.expect("it is sent").ended().await, expected);
+            let child = process.spawner.start(request(environment), streams()).await;
+            assert_eq!(child.expect("it is sent").wait().await, expected);
         }
         process.end().await;
     });
@@ -263,12 +264,12 @@ fn thousands_of_starts_leave_nothing_behind() {
             for _ in 0..TOGETHER {
                 scripts.push(process.start(c"/bin/true", &[c"true"]).await);
             }
-            for (mut started, _) in scripts {
-                assert_eq!(started.ended().await, Exit::Code(0));
+            for (mut child, _) in scripts {
+                assert_eq!(child.wait().await, Exit::Code(0));
             }
         }
         assert_eq!((count(getpid()), count(process.pid)), before);
-        assert_eq!(process.spawner.waiting(), 0);
+        assert_eq!(process.spawner.pending(), 0);
         let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).expect("it runs");
         for task in tasks {
             let children = task.expect("it can be read").path().join("children");
@@ -281,7 +282,7 @@ fn thousands_of_starts_leave_nothing_behind() {
 fn ends_with_all_scripts_when_the_worker_has_ended() {
     with(&site(), async |process| {
         let text = c"trap '' TERM; (while :; do sleep 60; done) & echo; while :; do sleep 60; done";
-        let (_started, mut output) = process.start(SHELL, &[SHELL, c"-c", text]).await;
+        let (_child, mut output) = process.start(SHELL, &[SHELL, c"-c", text]).await;
         output.read_exact(&mut [0]).expect("it writes a line");
         process.end().await;
         assert_eq!(output.read_to_end(&mut Vec::new()).expect("it can be read"), 0);
@@ -290,11 +291,11 @@ fn ends_with_all_scripts_when_the_worker_has_ended() {
 
 fn scripts_do_not_outlive_a_killed_spawner() {
     with(&site(), async |process| {
-        let (mut started, mut output) =
+        let (mut child, mut output) =
             process.start(SHELL, &[SHELL, c"-c", c"trap '' TERM; echo; kill -STOP $$"]).await;
         output.read_exact(&mut [0]).expect("it writes a line");
         kill(process.pid, Signal::SIGKILL).expect("it runs");
-        assert_eq!(started.ended().await, Exit::Lost);
+        assert_eq!(child.wait().await, Exit::Lost);
         assert_eq!(output.read_to_end(&mut Vec::new()).expect("it can be read"), 0);
         waitpid(process.pid, None).expect("it is a child");
     });
@@ -358,24 +359,28 @@ fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     runtime.expect("a runtime can be made").block_on(async {
         let channel = ours.try_clone().expect("a descriptor is free");
         let spawner = Spawner::new(ours).expect("it can be watched");
-        tokio::task::spawn_local(spawner.clone().listen());
+        tokio::task::spawn_local(spawner.clone().receive_events());
         test(Process { pid, spawner, channel }).await;
     });
 }
 
+fn null() -> OwnedFd {
+    File::open("/dev/null").expect("it is there").into()
+}
+
 impl Process {
-    async fn start(&self, program: &CStr, arguments: &[&CStr]) -> (Started, File) {
+    async fn start(&self, program: &CStr, arguments: &[&CStr]) -> (Child, File) {
         self.start_as(c"", program, arguments).await
     }
 
-    async fn start_as(&self, account: &CStr, program: &CStr, arguments: &[&CStr]) -> (Started, File) {
+    async fn start_as(&self, account: &CStr, program: &CStr, arguments: &[&CStr]) -> (Child, File) {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe can be made");
         let environment = b"PATH=/usr/bin:/bin\0";
-        let launch = SpawnRequest { program, arguments, environment, folder: c"/", account };
-        let null: OwnedFd = File::open("/dev/null").expect("it is there").into();
-        let stderr = null.try_clone().expect("a descriptor is free");
-        let started = self.spawner.start(&launch, null, write, stderr).await.expect("it is sent");
-        (started, read.into())
+        let arguments = &block(arguments.iter().copied());
+        let request = SpawnRequest { program, arguments, environment, folder: c"/", account };
+        let streams = Streams { stdin: None, stdout: write, stderr: null() };
+        let child = self.spawner.start(request, streams).await.expect("it is sent");
+        (child, read.into())
     }
 
     /// The output of a shell script.
@@ -385,10 +390,10 @@ impl Process {
 
     async fn text_as(&self, account: &CStr, text: &str) -> String {
         let script = CString::new(text).expect("it has no NUL");
-        let (mut started, mut output) = self.start_as(account, SHELL, &[SHELL, c"-c", &script]).await;
+        let (mut child, mut output) = self.start_as(account, SHELL, &[SHELL, c"-c", &script]).await;
         let mut text = String::new();
         output.read_to_string(&mut text).expect("it can be read");
-        started.ended().await;
+        child.wait().await;
         text
     }
 

@@ -76,11 +76,11 @@ pub enum Disconnect {
 pub fn serve(shared: &Shared, socket: OwnedFd) {
     let begun = || -> io::Result<_> {
         let (ours, theirs) = Channel::pair()?;
-        message::make_room(&ours)?;
+        message::set_send_buffer(&ours)?;
         let settings =
             Settings { resources: Resources::default(), grace: GRACE, spool: std::env::temp_dir() };
         // Where it cannot go on, its end of the channel is closed, and that is heard.
-        Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings)))?))
+        Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings, None, None)))?))
     };
     match begun() {
         Ok((channel, spawner)) => {

@@ -2,7 +2,7 @@
 //! sent as it is written, each only as fast as the other end takes it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -15,8 +15,8 @@ use script::fastcgi::RequestId;
 use super::connection::{Connection, Disconnect, Stage, wait};
 use super::program::Program;
 use crate::ipc::{Channel, Received};
-use crate::spawner::message::{self, Answer, MAX_ANSWER, Request};
-use crate::spawner::{Exit, SpawnRequest};
+use crate::spawner::message::{self, Command, Event, MAX_EVENT};
+use crate::spawner::{Exit, SpawnRequest, Streams};
 
 /// How long a script that has ended is waited for, when others have its output open and write nothing.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -53,16 +53,16 @@ impl ScriptExchange {
         for end in [&stdin, &stdout, &stderr] {
             fcntl_setfl(end, OFlags::NONBLOCK)?;
         }
-        let arguments: Vec<_> = program.arguments.iter().map(|argument| argument.as_c_str()).collect();
-        let launch = SpawnRequest {
+        let arguments = message::block(program.arguments.iter().map(|argument| argument.as_c_str()));
+        let request = SpawnRequest {
             program: &program.program,
             arguments: &arguments,
             environment: program.environment.block(),
             folder: &program.folder,
             account: c"",
         };
-        let start = message::start(number, &launch)?;
-        with.channel.send_bytes(&start, &[theirs.as_fd(), writes.as_fd(), complains.as_fd()])?;
+        let streams = Some(Streams { stdin: Some(theirs), stdout: writes, stderr: complains });
+        with.channel.send(&Command::Start { number, request, streams })?;
         let outputs = [Some(stdout), Some(stderr)];
         Ok(ScriptExchange { number, id, stdin: Some(stdin), outputs, ended: None, said: Output::Nothing })
     }
@@ -73,7 +73,7 @@ impl ScriptExchange {
         let talked = self.talk(with);
         self.stdin = None;
         // Of a group that is over, nobody hears it.
-        _ = with.channel.send(&Request::End(self.number));
+        _ = with.channel.send(&Command::Terminate(self.number));
         // Whoever tidies up may say so: nobody wants it, but it does not end them.
         while self.ended.is_none() {
             let mut fds = ArrayVec::<PollFd, 3>::new();
@@ -160,9 +160,9 @@ impl ScriptExchange {
 
     /// Whether it has ended.
     fn look(&mut self, channel: &Channel) {
-        match channel.receive_in(&mut [0; MAX_ANSWER]) {
-            Ok(Received::Message(Answer::Ended { number, how, .. })) if number == self.number => {
-                self.ended = Some(how)
+        match channel.receive_in(&mut [0; MAX_EVENT]) {
+            Ok(Received::Message(Event::Exited { number, exit, .. })) if number == self.number => {
+                self.ended = Some(exit)
             }
             Ok(Received::Message(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

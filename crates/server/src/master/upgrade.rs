@@ -2,7 +2,7 @@
 //! the two say to one another has to be understood by every version.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -14,7 +14,7 @@ use rustix::io::FdFlags;
 
 use super::sockets::{Origin, Sockets};
 use crate::control::{Client, Control};
-use crate::ipc::{Channel, Descriptors, Message, Received};
+use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
 use crate::sys;
 
 /// Where the new program finds its end of the channel.
@@ -37,42 +37,44 @@ struct Takeover {
     handoff: OwnedFd,
 }
 
-impl Message for Handoff {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+impl Message<'_> for Handoff {
+    const MAX_BYTES: usize = 4096;
+
+    fn encode(&self) -> Encoder<'_> {
         match self {
             Handoff::Socket { wanted, origin, fd } => {
                 let kind = match origin {
-                    Origin::Configured => b"S",
-                    Origin::Passed => b"P",
+                    Origin::Configured => b'S',
+                    Origin::Passed => b'P',
                 };
-                ([kind, wanted.as_bytes()].concat(), vec![fd.as_fd()])
+                Encoder::new(kind).bytes(wanted.as_bytes()).fd(fd)
             }
-            Handoff::Control(fd) => (b"C".to_vec(), vec![fd.as_fd()]),
-            Handoff::End => (b"E".to_vec(), Vec::new()),
+            Handoff::Control(fd) => Encoder::new(b'C').fd(fd),
+            Handoff::End => Encoder::new(b'E'),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Handoff> {
-        Some(match bytes {
-            [kind @ (b'S' | b'P'), wanted @ ..] => Handoff::Socket {
-                wanted: String::from_utf8(wanted.to_vec()).ok()?,
-                origin: if *kind == b'P' { Origin::Passed } else { Origin::Configured },
-                fd: fds.pop()?,
-            },
-            b"C" => Handoff::Control(fds.pop()?),
-            b"E" => Handoff::End,
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Handoff> {
+        let origin = match kind {
+            b'S' => Origin::Configured,
+            b'P' => Origin::Passed,
+            b'C' => return Some(Handoff::Control(fields.fd()?)),
+            b'E' => return Some(Handoff::End),
             _ => return None,
-        })
+        };
+        let wanted = String::from_utf8(fields.rest().to_vec()).ok()?;
+        Some(Handoff::Socket { wanted, origin, fd: fields.fd()? })
     }
 }
 
-impl Message for Takeover {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        (b"T".to_vec(), vec![self.handoff.as_fd()])
+impl Message<'_> for Takeover {
+    fn encode(&self) -> Encoder<'_> {
+        Encoder::new(b'T').fd(&self.handoff)
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Takeover> {
-        Some(Takeover { handoff: fds.pop().filter(|_| bytes == b"T")? })
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Takeover> {
+        (kind == b'T').then_some(())?;
+        Some(Takeover { handoff: fields.fd()? })
     }
 }
 

@@ -20,7 +20,7 @@ use site::upstream::{Managed, SocketPassing};
 use crate::clock;
 use crate::spawner::groups;
 use crate::spawner::launch::{Launched, Launcher, Process};
-use crate::spawner::message::Wanted;
+use crate::spawner::{SpawnRequest, Streams};
 
 /// Connections that wait until a process accepts them.
 const BACKLOG: i32 = 128;
@@ -81,9 +81,10 @@ impl ProcessStarter {
         // A new pipe has no other flag that this could clear.
         fcntl_setfl(&reads, OFlags::NONBLOCK)?;
         let ProcessStarter { launcher, program, folder, arguments, environment, .. } = self;
-        let wanted = Wanted { program, folder, account: c"", arguments, environment };
-        let fds = [listener.try_clone()?, writes.try_clone()?, writes];
-        match launcher.start(&wanted, &fds, None, None)? {
+        let request = SpawnRequest { program, folder, account: c"", arguments, environment };
+        let streams =
+            Streams { stdin: Some(listener.try_clone()?), stdout: writes.try_clone()?, stderr: writes };
+        match launcher.launch(&request, &streams, None, None)? {
             Launched::Running(process) => {
                 Ok((ApplicationProcess { process, began: Instant::now(), listener, socket }, reads))
             }

@@ -2,11 +2,11 @@
 //! one message per datagram of a channel, with a descriptor beside it where there is one. All ends are the
 //! same program, so that there is no version.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::PoolError;
-use crate::ipc::{Descriptors, Message};
+use crate::ipc::{Decoder, Encoder, Message};
 
 /// A endpoint of the application: an address, or a process.
 pub type EndpointId = u64;
@@ -68,131 +68,119 @@ pub enum PoolCommand {
     Log(OwnedFd),
 }
 
-impl Message for PoolRequest {
-    fn write(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
-        let bytes = match *self {
-            PoolRequest::Acquire { number, avoid } => words(b'A', &[number, avoid.unwrap_or(0)]),
-            PoolRequest::Cancel { number } => words(b'F', &[number]),
-            PoolRequest::NothingIdle => words(b'B', &[]),
+impl Message<'_> for PoolRequest {
+    fn encode(&self) -> Encoder<'_> {
+        match *self {
+            PoolRequest::Acquire { number, avoid } => Encoder::new(b'A').u64(number).u64(avoid.unwrap_or(0)),
+            PoolRequest::Cancel { number } => Encoder::new(b'F').u64(number),
+            PoolRequest::NothingIdle => Encoder::new(b'B'),
             PoolRequest::Return { lease, requests, idle, outcome } => {
-                let failed = u64::from(outcome == LeaseOutcome::Failed);
-                words(b'R', &[lease, requests, idle.as_millis() as u64, failed])
+                let kind = match outcome {
+                    LeaseOutcome::Served => b'R',
+                    LeaseOutcome::Failed => b'X',
+                };
+                Encoder::new(kind).u64(lease).u64(requests).u64(idle.as_millis() as u64)
             }
-        };
-        (bytes, Vec::new())
+        }
     }
 
-    fn read(bytes: &[u8], _: Descriptors) -> Option<PoolRequest> {
-        Some(match parse(bytes)? {
-            (b'A', [number, avoid, ..]) => {
-                PoolRequest::Acquire { number, avoid: (avoid != 0).then_some(avoid) }
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolRequest> {
+        let outcome = match kind {
+            b'A' => {
+                let (number, avoid) = (fields.u64()?, fields.u64()?);
+                return Some(PoolRequest::Acquire { number, avoid: (avoid != 0).then_some(avoid) });
             }
-            (b'F', [number, ..]) => PoolRequest::Cancel { number },
-            (b'B', _) => PoolRequest::NothingIdle,
-            (b'R', [lease, requests, idle, failed]) => {
-                let outcome = if failed == 0 { LeaseOutcome::Served } else { LeaseOutcome::Failed };
-                PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle), outcome }
-            }
+            b'F' => return Some(PoolRequest::Cancel { number: fields.u64()? }),
+            b'B' => return Some(PoolRequest::NothingIdle),
+            b'R' => LeaseOutcome::Served,
+            b'X' => LeaseOutcome::Failed,
             _ => return None,
-        })
+        };
+        let (lease, requests, idle) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        Some(PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle), outcome })
     }
 }
 
-impl Message for PoolEvent {
-    fn write(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
+impl Message<'_> for PoolEvent {
+    fn encode(&self) -> Encoder<'_> {
         match self {
             PoolEvent::Leased { number, lease, stream } => {
-                let bytes = words(b'L', &[*number, lease.number, lease.endpoint, lease.requests]);
-                (bytes, vec![stream.as_fd()])
+                let Lease { number: lease, endpoint, requests } = *lease;
+                Encoder::new(b'L').u64(*number).u64(lease).u64(endpoint).u64(requests).fd(stream)
             }
-            PoolEvent::Rejected { number, why } => (words(b'N', &[*number, why.number()]), Vec::new()),
-            PoolEvent::Recall { endpoint } => (words(b'C', &[endpoint.unwrap_or(0)]), Vec::new()),
+            PoolEvent::Rejected { number, why } => Encoder::new(b'N').u64(*number).u64(why.number()),
+            PoolEvent::Recall { endpoint } => Encoder::new(b'C').u64(endpoint.unwrap_or(0)),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<PoolEvent> {
-        Some(match parse(bytes)? {
-            (b'L', [number, lease, endpoint, requests]) => PoolEvent::Leased {
-                number,
-                lease: Lease { number: lease, endpoint, requests },
-                stream: fds.pop()?,
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolEvent> {
+        Some(match kind {
+            b'L' => PoolEvent::Leased {
+                number: fields.u64()?,
+                lease: Lease { number: fields.u64()?, endpoint: fields.u64()?, requests: fields.u64()? },
+                stream: fields.fd()?,
             },
-            (b'N', [number, why, ..]) => PoolEvent::Rejected { number, why: PoolError::of(why) },
-            (b'C', [endpoint, ..]) => PoolEvent::Recall { endpoint: (endpoint != 0).then_some(endpoint) },
+            b'N' => PoolEvent::Rejected { number: fields.u64()?, why: PoolError::of(fields.u64()?) },
+            b'C' => {
+                let endpoint = fields.u64()?;
+                PoolEvent::Recall { endpoint: (endpoint != 0).then_some(endpoint) }
+            }
             _ => return None,
         })
     }
 }
 
-impl Message for PoolCommand {
-    fn write(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
+impl Message<'_> for PoolCommand {
+    fn encode(&self) -> Encoder<'_> {
         match self {
-            PoolCommand::Join(fd) => (words(b'J', &[]), vec![fd.as_fd()]),
-            PoolCommand::Log(fd) => (words(b'O', &[]), vec![fd.as_fd()]),
+            PoolCommand::Join(fd) => Encoder::new(b'J').fd(fd),
+            PoolCommand::Log(fd) => Encoder::new(b'O').fd(fd),
         }
     }
 
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<PoolCommand> {
-        match parse(bytes)?.0 {
-            b'J' => Some(PoolCommand::Join(fds.pop()?)),
-            b'O' => Some(PoolCommand::Log(fds.pop()?)),
-            _ => None,
-        }
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolCommand> {
+        Some(match kind {
+            b'J' => PoolCommand::Join(fields.fd()?),
+            b'O' => PoolCommand::Log(fields.fd()?),
+            _ => return None,
+        })
     }
-}
-
-fn words(tag: u8, words: &[u64]) -> Vec<u8> {
-    let mut bytes = vec![tag];
-    words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
-    bytes
-}
-
-/// Words that are not there are 0.
-fn parse(bytes: &[u8]) -> Option<(u8, [u64; 4])> {
-    let (tag, rest) = bytes.split_first()?;
-    let mut words = [0; 4];
-    let (chunks, []) = rest.as_chunks::<8>() else { return None };
-    for (word, chunk) in words.iter_mut().zip(chunks) {
-        *word = u64::from_ne_bytes(*chunk);
-    }
-    Some((*tag, words))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+    use crate::ipc::tests::check_codec;
 
     #[test]
-    fn what_is_written_is_read() {
-        for request in [
+    fn messages_are_received_as_they_were_sent() {
+        let fd = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
+        let returned = |seconds, outcome| PoolRequest::Return {
+            lease: 5,
+            requests: 9,
+            idle: Duration::from_secs(seconds),
+            outcome,
+        };
+        check_codec([
             PoolRequest::Acquire { number: 7, avoid: None },
             PoolRequest::Acquire { number: u64::MAX, avoid: Some(3) },
             PoolRequest::Cancel { number: 1 },
             PoolRequest::NothingIdle,
-            PoolRequest::Return {
-                lease: 5,
-                requests: 9,
-                idle: Duration::ZERO,
-                outcome: LeaseOutcome::Failed,
+            returned(0, LeaseOutcome::Failed),
+            returned(7, LeaseOutcome::Served),
+        ]);
+        check_codec([
+            PoolEvent::Leased {
+                number: 4,
+                lease: Lease { number: 5, endpoint: 6, requests: 7 },
+                stream: fd(),
             },
-            PoolRequest::Return {
-                lease: 5,
-                requests: 0,
-                idle: Duration::from_secs(7),
-                outcome: LeaseOutcome::Served,
-            },
-        ] {
-            let (bytes, _) = request.write();
-            assert_eq!(PoolRequest::read(&bytes, Descriptors::new()), Some(request));
-            for end in 1..bytes.len() {
-                // Cut within a word, or with words missing: never a panic.
-                _ = PoolRequest::read(&bytes[..end], Descriptors::new());
-            }
-        }
-        let why = PoolEvent::Rejected { number: 4, why: PoolError::Failing };
-        let read = PoolEvent::read(&why.write().0, Descriptors::new());
-        assert!(matches!(read, Some(PoolEvent::Rejected { number: 4, why: PoolError::Failing })));
-        assert!(PoolEvent::read(b"L", Descriptors::new()).is_none(), "without its descriptor");
-        assert!(PoolEvent::read(b"", Descriptors::new()).is_none());
+            PoolEvent::Rejected { number: 4, why: PoolError::Failing },
+            PoolEvent::Recall { endpoint: None },
+            PoolEvent::Recall { endpoint: Some(2) },
+        ]);
+        check_codec([PoolCommand::Join(fd()), PoolCommand::Log(fd())]);
     }
 }

@@ -32,7 +32,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admission::Ticket;
-use crate::ipc::{Channel, Received, SendQueue};
+use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
 use crate::sys;
 use acquisitions::Acquisitions;
@@ -94,7 +94,7 @@ impl PoolError {
 
 /// The worker's end of a pool.
 pub struct Pool {
-    channel: AsyncFd<Channel>,
+    channel: AsyncChannel<PoolRequest>,
     wait: Duration,
     keep: Duration,
     acquisitions: RefCell<Acquisitions<Grant>>,
@@ -108,7 +108,6 @@ pub struct Pool {
     recalled: Cell<bool>,
     /// Endpoints that take no further request.
     retired: RefCell<VecDeque<EndpointId>>,
-    send_queue: SendQueue<PoolRequest>,
     changed: Notify,
     is_lost: Cell<bool>,
 }
@@ -142,7 +141,7 @@ impl Pool {
     /// Needs the worker's runtime, which also has to `run` it.
     pub fn new(channel: Channel, upstream: &Upstream) -> io::Result<Rc<Pool>> {
         Ok(Rc::new(Pool {
-            channel: sys::watch(channel, Interest::READABLE | Interest::WRITABLE)?,
+            channel: AsyncChannel::new(channel)?,
             wait: upstream.wait,
             // An idle connection does not keep a process from being unused.
             keep: upstream.managed().map_or(upstream.keep, |managed| managed.unused.min(upstream.keep)),
@@ -153,7 +152,6 @@ impl Pool {
             shared: RefCell::default(),
             recalled: Cell::new(false),
             retired: RefCell::default(),
-            send_queue: SendQueue::default(),
             changed: Notify::new(),
             is_lost: Cell::new(false),
         }))
@@ -201,11 +199,10 @@ impl Pool {
             let has_idle = !self.idle.borrow().is_empty();
             self.delays_cancel.set(self.acquisitions.borrow().surplus() > 0);
             tokio::select! {
-                event = self.channel.async_io(Interest::READABLE, Channel::receive::<PoolEvent>) => match event {
+                event = self.channel.receive::<PoolEvent>() => match event {
                     Ok(Received::Message(event)) => self.on_event(event),
                     Ok(Received::End) | Err(_) => break,
                 },
-                () = self.send_queue.send_queued(&self.channel) => {}
                 () = self.changed.notified() => {}
                 () = tokio::time::sleep(SURPLUS_DELAY), if self.delays_cancel.get() => {
                     let cancelled = self.acquisitions.borrow_mut().cancel_surplus();
@@ -319,7 +316,7 @@ impl Pool {
     }
 
     fn send(&self, request: PoolRequest) {
-        self.send_queue.send(&self.channel, request);
+        self.channel.send(request);
     }
 }
 

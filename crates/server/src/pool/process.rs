@@ -13,14 +13,13 @@ use site::address::Address;
 use site::model::{Scripts, Site};
 use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_local;
 
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
 use super::message::{EndpointId, Lease, PoolCommand, PoolEvent, PoolRequest};
-use crate::ipc::{Channel, Received, SendQueue};
+use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log::stderr::Errors;
 use crate::privilege::Identity;
 use crate::spawner::Exit;
@@ -102,9 +101,8 @@ enum Target {
 }
 
 struct WorkerConnection {
-    channel: AsyncFd<Channel>,
-    /// At most an event for each request of the worker, and recalls.
-    send_queue: SendQueue<PoolEvent>,
+    /// It queues at most an event for each request of the worker, and recalls.
+    channel: AsyncChannel<PoolEvent>,
 }
 
 enum Event {
@@ -174,10 +172,9 @@ impl PoolProcess {
     }
 
     fn add_worker(&mut self, channel: OwnedFd) {
-        let watched = sys::watch(Channel::from(channel), Interest::READABLE | Interest::WRITABLE);
-        let Ok(channel) = watched else { return };
+        let Ok(channel) = AsyncChannel::new(Channel::from(channel)) else { return };
         let id = self.balancer.add_worker();
-        let worker = Rc::new(WorkerConnection { channel, send_queue: SendQueue::default() });
+        let worker = Rc::new(WorkerConnection { channel });
         self.workers.insert(id, worker.clone());
         let events = self.events.clone();
         spawn_local(async move { receive_requests(id, &worker, &events).await });
@@ -319,7 +316,7 @@ impl PoolProcess {
 
     fn send(&self, worker: WorkerId, event: PoolEvent) {
         if let Some(worker) = self.workers.get(&worker) {
-            worker.send_queue.send(&worker.channel, event);
+            worker.channel.send(event);
         }
     }
 
@@ -331,11 +328,7 @@ impl PoolProcess {
 
 async fn receive_requests(id: WorkerId, worker: &WorkerConnection, events: &Sender<Event>) {
     loop {
-        let received = tokio::select! {
-            received = worker.channel.async_io(Interest::READABLE, Channel::receive::<PoolRequest>) => received,
-            () = worker.send_queue.send_queued(&worker.channel) => continue,
-        };
-        let event = match received {
+        let event = match worker.channel.receive().await {
             Ok(Received::Message(request)) => Event::Request(id, request),
             Ok(Received::End) | Err(_) => Event::WorkerGone(id),
         };

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use site::model::{Account, Action, Interpreter, Script, Site};
 
-use super::message::{self, Wanted};
+use super::{SpawnRequest, message};
 use crate::privilege::Credentials;
 
 /// What may be started as each account, by its name in the configuration; the empty one is the server's own.
@@ -76,9 +76,9 @@ impl Allowlist {
     }
 
     /// The credentials to start it with; `None` in it: those of the spawner. `None`: it is not to be started.
-    pub fn credentials_for(&self, wanted: &Wanted<'_>) -> Option<Option<&Credentials>> {
-        let rules = self.0.get(wanted.account.to_bytes())?;
-        rules.permits(wanted).then_some(rules.credentials.as_ref())
+    pub fn credentials_for(&self, request: &SpawnRequest<'_>) -> Option<Option<&Credentials>> {
+        let rules = self.0.get(request.account.to_bytes())?;
+        rules.permits(request).then_some(rules.credentials.as_ref())
     }
 }
 
@@ -93,13 +93,13 @@ impl AccountRules {
         self.additions.extend(additions.map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
     }
 
-    fn permits(&self, wanted: &Wanted<'_>) -> bool {
-        let script = match self.interpreters.contains(wanted.program.to_bytes()) {
-            true => message::strings(wanted.arguments).nth(1).unwrap_or_default(),
-            false => wanted.program,
+    fn permits(&self, request: &SpawnRequest<'_>) -> bool {
+        let script = match self.interpreters.contains(request.program.to_bytes()) {
+            true => message::strings(request.arguments).nth(1).unwrap_or_default(),
+            false => request.program,
         };
         self.has(script.to_bytes())
-            && message::strings(wanted.environment).all(|variable| self.sets(variable))
+            && message::strings(request.environment).all(|variable| self.sets(variable))
     }
 
     /// Is it beneath one of the folders, by its name?
@@ -154,8 +154,8 @@ mod tests {
 
     #[track_caller]
     fn check(program: &CStr, arguments: &[u8], environment: &[u8], expected: bool) {
-        let wanted = Wanted { program, folder: c"/", account: c"", arguments, environment };
-        assert_eq!(rules().permits(&wanted), expected, "{wanted:?}");
+        let request = SpawnRequest { program, folder: c"/", account: c"", arguments, environment };
+        assert_eq!(rules().permits(&request), expected, "{request:?}");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         Script { interpreter: None, environment, credentials, processes: 1, account: None }
     }
 
-    fn shell(account: &CStr) -> Wanted<'_> {
-        Wanted { program: SHELL, folder: c"/", account, arguments: b"sh\0", environment: b"" }
+    fn shell(account: &CStr) -> SpawnRequest<'_> {
+        SpawnRequest { program: SHELL, folder: c"/", account, arguments: b"sh\0", environment: b"" }
     }
 }

@@ -1,8 +1,7 @@
-//! The spawner's end of one channel: process groups that were started for a worker, until each has ended.
-//! One thread, which waits for what the worker asks, for processes that end, and for the time to kill
-//! those that do not.
+//! The spawner's end of one channel: the process groups that were started for one worker, until each has ended. One
+//! thread waits for commands, for leaders that exit, and for the time to kill those that do not.
 //!
-//! Knows nothing of why something is started or ended.
+//! Knows nothing of why a program is started or terminated.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -25,19 +24,23 @@ use site::model::Scripts;
 use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
 use super::launch::{EXECUTES, Launched, Launcher, Process};
-use super::message::{self, Answer, Heard, MAX_REQUEST, Request, Wanted};
-use super::{Descendants, Exit, spool};
-use crate::ipc::{Channel, MAX_DESCRIPTORS};
+use super::message::{self, Command, Event, MAX_COMMAND};
+use super::{Descendants, Exit, SpawnRequest, Streams, spool};
+use crate::ipc::{Channel, Received};
 use crate::sys;
 
-/// What happens at once before the time is looked at.
+/// How many events are handled before the time is checked.
 const EVENTS: usize = 64;
-const REQUESTS_PER_TURN: usize = 16;
+const COMMANDS_PER_TURN: usize = 16;
 /// How long no program is started as an account after one was not executed in time.
-const HELD: Duration = Duration::from_secs(10);
-/// In place of a group's number; theirs are counted from the time.
+const SUSPENSION: Duration = Duration::from_secs(10);
+/// In place of a group's number. Those start at the time of day.
 const CHANNEL: u64 = u64::MAX;
-/// What holds for all that is started.
+
+/// Reported once. After that, closing the descriptor is enough to remove it.
+const EXITED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+
+/// What holds for all programs.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub resources: site::model::Resources,
@@ -52,20 +55,16 @@ impl Settings {
     }
 }
 
-/// Does what the worker at the other end of the channel asks; when that is closed, ends every group, and
-/// returns. Errors: it cannot go on, and what it has started is left to its fate.
-pub fn serve(channel: Channel, settings: Settings) -> io::Result<()> {
-    serve_allowed(channel, settings, None, None)
-}
-
-/// As `serve`, but starts only what is permitted, and each in a control group.
-pub fn serve_allowed(
+/// Obeys the worker at the other end of the channel. When that is closed, terminates every group, and returns.
+/// Starts only programs on the allowlist, if there is one, and each in a control group, if there are any. Errors: it
+/// cannot go on, and leaves groups alone.
+pub fn serve(
     channel: Channel,
     settings: Settings,
     allowlist: Option<Arc<Allowlist>>,
     cgroups: Option<Vec<Cgroup>>,
 ) -> io::Result<()> {
-    message::make_room(&channel)?;
+    message::set_send_buffer(&channel)?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &channel, EventData::new_u64(CHANNEL), EventFlags::IN)?;
     let groups = Groups {
@@ -77,28 +76,27 @@ pub fn serve_allowed(
         settings,
         groups: HashMap::new(),
         kills: VecDeque::new(),
-        answers: VecDeque::new(),
-        held: HashMap::new(),
+        events: VecDeque::new(),
+        suspended: HashMap::new(),
     };
-    groups.until_the_channel_ends()
+    groups.run()
 }
 
 struct Groups {
     channel: Channel,
-    /// `None`: everything.
     allowlist: Option<Arc<Allowlist>>,
-    /// That nobody is in. `None`: there are none at all.
+    /// The free ones. `None`: there are no control groups.
     cgroups: Option<Vec<Cgroup>>,
     epoll: OwnedFd,
     launcher: Launcher,
     settings: Settings,
     groups: HashMap<u64, Group>,
-    /// Who is to be killed, and when; the first is the next.
+    /// When to kill which group, in the order of time.
     kills: VecDeque<(Instant, u64)>,
-    /// For which the channel had no room.
-    answers: VecDeque<Answer>,
-    /// Accounts whose processes are stopped before they execute a program, and until when none is started.
-    held: HashMap<Vec<u8>, Instant>,
+    /// Events that found the channel full: at most one for each group and each spool file.
+    events: VecDeque<Event>,
+    /// Until when no program is started as an account.
+    suspended: HashMap<Vec<u8>, Instant>,
 }
 
 struct Group {
@@ -107,45 +105,41 @@ struct Group {
     cgroup: Option<Cgroup>,
 }
 
-/// Of a group. Its leader is the program that was started; the others are what that has started.
+/// Of a group. Its leader is the program that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The leader, and perhaps others.
+    /// The leader runs.
     Running,
-    /// The leader has ended, others have not.
-    LeftBehind,
-    /// The leader, after SIGTERM.
-    Ending,
-    /// Others, after SIGTERM.
-    EndingBehind,
-    /// The leader, after SIGKILL.
+    /// The leader has exited, descendants have not.
+    LeaderExited,
+    /// The leader runs, after SIGTERM.
+    Terminating,
+    /// Descendants run, after SIGTERM.
+    DescendantsTerminating,
+    /// The leader runs, after SIGKILL.
     Killed,
     Over,
 }
 
-/// What happens to a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Its worker wants it to end.
-    Ask,
-    /// The leader has ended.
-    LeaderEnded(Descendants),
-    /// The grace is over.
-    Grace,
+    Terminate,
+    LeaderExited(Descendants),
+    GraceOver,
 }
 
 impl State {
     const fn next(self, step: Step) -> State {
         use State::*;
         match (self, step) {
-            (Running, Step::Ask) => Ending,
-            (LeftBehind, Step::Ask) => EndingBehind,
-            (Running, Step::LeaderEnded(Descendants::Alive)) => LeftBehind,
-            (Ending, Step::LeaderEnded(Descendants::Alive)) => EndingBehind,
-            // With SIGKILL sent to all, nobody stays.
-            (Running | Ending | Killed, Step::LeaderEnded(_)) => Over,
-            (Ending, Step::Grace) => Killed,
-            (EndingBehind, Step::Grace) => Over,
+            (Running, Step::Terminate) => Terminating,
+            (LeaderExited, Step::Terminate) => DescendantsTerminating,
+            (Running, Step::LeaderExited(Descendants::Alive)) => LeaderExited,
+            (Terminating, Step::LeaderExited(Descendants::Alive)) => DescendantsTerminating,
+            // SIGKILL was sent to the whole group, so no descendant is left.
+            (Running | Terminating | Killed, Step::LeaderExited(_)) => Over,
+            (Terminating, Step::GraceOver) => Killed,
+            (DescendantsTerminating, Step::GraceOver) => Over,
             (state, _) => state,
         }
     }
@@ -153,15 +147,15 @@ impl State {
 
 enum Turn {
     Again,
-    ChannelEnded,
+    ChannelClosed,
 }
 
 impl Groups {
-    fn until_the_channel_ends(mut self) -> io::Result<()> {
-        let mut buffer = vec![0; MAX_REQUEST];
+    fn run(mut self) -> io::Result<()> {
+        let mut buffer = vec![0; MAX_COMMAND];
         while let Turn::Again = self.turn(&mut buffer, None)? {}
         epoll::delete(&self.epoll, &self.channel)?;
-        self.end_where(|_| true);
+        self.terminate_where(|_| true);
         let until = Instant::now() + self.settings.grace + super::KILL_TIMEOUT;
         while !self.groups.is_empty() && Instant::now() < until {
             self.turn(&mut buffer, Some(until))?;
@@ -182,31 +176,24 @@ impl Groups {
             match data.u64() {
                 CHANNEL => {
                     if flags.contains(EventFlags::OUT) {
-                        self.send_answers()?;
+                        self.send_events()?;
                     }
-                    if let Turn::ChannelEnded = self.hear(buffer)? {
-                        return Ok(Turn::ChannelEnded);
+                    if let Turn::ChannelClosed = self.receive_commands(buffer)? {
+                        return Ok(Turn::ChannelClosed);
                     }
                 }
-                number => self.leader_ended(number),
+                number => self.on_exit(number),
             }
         }
         self.kill_due();
         Ok(Turn::Again)
     }
 
-    fn hear(&mut self, buffer: &mut [u8]) -> io::Result<Turn> {
-        for _ in 0..REQUESTS_PER_TURN {
-            match message::receive_request(&self.channel, buffer) {
-                Ok(Some(Heard::Start { number, wanted, fds })) => self.start(number, &wanted, fds),
-                Ok(Some(Heard::Bare(number))) => self.not_started(number, Errno::MFILE.raw_os_error()),
-                Ok(Some(Heard::Request(Request::Begin(first)))) => self.end_where(|number| number < first),
-                Ok(Some(Heard::Request(Request::End(number)))) => self.end(number),
-                Ok(Some(Heard::Request(Request::Spool(number)))) => {
-                    let file = spool::open_unnamed(&self.settings.spool);
-                    self.answer(Answer::Spooled { number, file });
-                }
-                Ok(None) => return Ok(Turn::ChannelEnded),
+    fn receive_commands(&mut self, buffer: &mut [u8]) -> io::Result<Turn> {
+        for _ in 0..COMMANDS_PER_TURN {
+            match self.channel.receive_in(buffer) {
+                Ok(Received::Message(command)) => self.on_command(command),
+                Ok(Received::End) => return Ok(Turn::ChannelClosed),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
@@ -214,75 +201,91 @@ impl Groups {
         Ok(Turn::Again)
     }
 
-    fn start(&mut self, number: u64, wanted: &Wanted<'_>, fds: [OwnedFd; MAX_DESCRIPTORS]) {
-        let allowlist = self.allowlist.clone();
-        let Some(credentials) =
-            allowlist.as_ref().map_or(Some(None), |allowlist| allowlist.credentials_for(wanted))
-        else {
-            return self.not_started(number, Errno::PERM.raw_os_error());
-        };
-        let (account, began) = (wanted.account.to_bytes(), Instant::now());
-        if self.held.get(account).is_some_and(|until| began < *until) {
-            return self.not_started(number, Errno::AGAIN.raw_os_error());
-        }
-        match self.free_cgroup() {
-            Ok(cgroup) => {
-                if credentials.is_some() {
-                    open_to_others(&fds);
-                }
-                let outcome = self.launcher.start(wanted, &fds, cgroup.as_ref(), credentials);
-                // The program has them, or nobody.
-                drop(fds);
-                self.take_in(number, cgroup, outcome);
-                if credentials.is_some() && began.elapsed() >= EXECUTES {
-                    // Others wait for this thread meanwhile. There are as many as the site names.
-                    self.held.insert(account.to_vec(), Instant::now() + HELD);
+    fn on_command(&mut self, command: Command<'_>) {
+        match command {
+            Command::Begin(first) => self.terminate_where(|number| number < first),
+            Command::Start { number, request, streams } => {
+                let started = match streams {
+                    Some(streams) => self.start(number, &request, &streams),
+                    None => Err(Errno::MFILE),
+                };
+                if let Err(errno) = started {
+                    let exit = Exit::NotStarted(errno.raw_os_error());
+                    self.send(Event::Exited { number, exit, descendants: Descendants::None });
                 }
             }
-            Err(errno) => self.not_started(number, errno.raw_os_error()),
+            Command::Terminate(number) => self.terminate(number),
+            Command::OpenSpool(number) => {
+                let file = spool::open_unnamed(&self.settings.spool);
+                self.send(Event::SpoolOpened { number, file });
+            }
         }
     }
 
-    fn take_in(&mut self, number: u64, cgroup: Option<Cgroup>, outcome: io::Result<Launched>) {
-        match outcome {
+    fn start(
+        &mut self,
+        number: u64,
+        request: &SpawnRequest<'_>,
+        streams: &Streams,
+    ) -> rustix::io::Result<()> {
+        let allowlist = self.allowlist.clone();
+        let credentials = match &allowlist {
+            Some(allowlist) => allowlist.credentials_for(request).ok_or(Errno::PERM)?,
+            None => None,
+        };
+        let (account, began) = (request.account.to_bytes(), Instant::now());
+        if self.suspended.get(account).is_some_and(|until| began < *until) {
+            return Err(Errno::AGAIN);
+        }
+        let cgroup = self.free_cgroup()?;
+        if credentials.is_some() {
+            open_to_others(streams);
+        }
+        let launched = self.launcher.launch(request, streams, cgroup.as_ref(), credentials);
+        if credentials.is_some() && began.elapsed() >= EXECUTES {
+            // Each attempt blocks this thread, which the site's other scripts need.
+            self.suspended.insert(account.to_vec(), Instant::now() + SUSPENSION);
+        }
+        match launched {
             Ok(Launched::Running(leader)) => {
                 let data = EventData::new_u64(number);
-                if let Err(errno) = epoll::add(&self.epoll, &leader.pidfd, data, EventFlags::IN) {
-                    // Nobody would see it end.
+                if let Err(errno) = epoll::add(&self.epoll, &leader.pidfd, data, EXITED) {
+                    // Its exit would not be noticed.
                     _ = signal(&leader, libc::SIGKILL);
                     _ = wait(&leader);
-                    self.let_go(cgroup);
-                    return self.not_started(number, errno.raw_os_error());
+                    self.release(cgroup);
+                    return Err(errno);
                 }
                 self.groups.insert(number, Group { leader, state: State::Running, cgroup });
+                Ok(())
             }
             Ok(Launched::Failed(process, errno)) => {
                 _ = wait(&process);
-                self.let_go(cgroup);
-                self.not_started(number, errno.raw_os_error());
+                self.release(cgroup);
+                Err(errno)
             }
             Err(error) => {
-                self.let_go(cgroup);
-                self.not_started(number, error.raw_os_error().unwrap_or(libc::EIO));
+                self.release(cgroup);
+                Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
             }
         }
     }
 
-    /// For the next program; `None`: there are none at all. Errors: all are taken.
+    /// `None`: there are no control groups. Errors: none is free.
     fn free_cgroup(&mut self) -> rustix::io::Result<Option<Cgroup>> {
         while self.cgroups.as_ref().is_some_and(Vec::is_empty) {
-            // Of those that are ending, this one has had the most time.
+            // Of the terminating groups, this one has had the most time.
             let (_, number) = self.kills.pop_front().ok_or(Errno::AGAIN)?;
             self.kill(number);
         }
         Ok(self.cgroups.as_mut().and_then(Vec::pop))
     }
 
-    /// Nobody is left in it then.
-    fn let_go(&mut self, cgroup: Option<Cgroup>) {
+    /// Kills what is left in the control group, and makes it free.
+    fn release(&mut self, cgroup: Option<Cgroup>) {
         if let (Some(mut cgroup), Some(free)) = (cgroup, &mut self.cgroups) {
             cgroup.kill();
-            // The next one is not to be blamed.
+            // Resets the count, so that the next program is not blamed.
             cgroup.was_full();
             free.push(cgroup);
         }
@@ -290,54 +293,56 @@ impl Groups {
 
     fn remove(&mut self, number: u64) {
         let group = self.groups.remove(&number);
-        self.let_go(group.and_then(|group| group.cgroup));
+        self.release(group.and_then(|group| group.cgroup));
     }
 
-    fn not_started(&mut self, number: u64, error: i32) {
-        self.answer(Answer::Ended { number, how: Exit::NotStarted(error), rest: Descendants::None });
-    }
-
-    fn leader_ended(&mut self, number: u64) {
+    fn on_exit(&mut self, number: u64) {
         let Some(group) = self.groups.get_mut(&number) else { return };
-        let Some(mut how) = wait(&group.leader) else { return };
-        let rest = match signal(&group.leader, 0) {
+        let Some(mut exit) = wait(&group.leader) else {
+            _ = epoll::modify(&self.epoll, &group.leader.pidfd, EventData::new_u64(number), EXITED);
+            return;
+        };
+        let descendants = match signal(&group.leader, 0) {
             Err(Errno::SRCH) if !group.cgroup.as_ref().is_some_and(Cgroup::has_processes) => {
                 Descendants::None
             }
             _ => Descendants::Alive,
         };
-        if how == Exit::Signal(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
-            how = Exit::OutOfMemory;
+        if exit == Exit::Signal(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
+            exit = Exit::OutOfMemory;
         }
-        _ = epoll::delete(&self.epoll, &group.leader.pidfd);
-        group.state = group.state.next(Step::LeaderEnded(rest));
-        let rest = if group.state == State::Over { Descendants::None } else { rest };
-        if group.state == State::Over {
+        group.state = group.state.next(Step::LeaderExited(descendants));
+        let is_over = group.state == State::Over;
+        if is_over {
             self.remove(number);
         }
-        self.answer(Answer::Ended { number, how, rest });
+        let descendants = if is_over { Descendants::None } else { descendants };
+        self.send(Event::Exited { number, exit, descendants });
     }
 
-    fn end(&mut self, number: u64) {
+    fn terminate(&mut self, number: u64) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let before = group.state;
-        group.state = before.next(Step::Ask);
+        group.state = before.next(Step::Terminate);
         if group.state == before {
             return;
         }
         match signal(&group.leader, libc::SIGTERM) {
-            // The others have ended since.
-            Err(Errno::SRCH) if group.state == State::EndingBehind => self.remove(number),
+            // The descendants have ended since.
+            Err(Errno::SRCH) if group.state == State::DescendantsTerminating => self.remove(number),
             _ => self.kills.push_back((Instant::now() + self.settings.grace, number)),
         }
     }
 
-    fn end_where(&mut self, which: impl Fn(u64) -> bool) {
+    fn terminate_where(&mut self, which: impl Fn(u64) -> bool) {
         let numbers: Vec<u64> = self.groups.keys().copied().filter(|number| which(*number)).collect();
-        numbers.into_iter().for_each(|number| self.end(number));
+        numbers.into_iter().for_each(|number| self.terminate(number));
     }
 
     fn kill_due(&mut self) {
+        if self.kills.is_empty() {
+            return;
+        }
         let now = Instant::now();
         while let Some((_, number)) = self.kills.pop_front_if(|(at, _)| *at <= now) {
             self.kill(number);
@@ -347,66 +352,66 @@ impl Groups {
     fn kill(&mut self, number: u64) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         _ = signal(&group.leader, libc::SIGKILL);
-        group.state = group.state.next(Step::Grace);
-        let (over, cgroup) = (group.state == State::Over, group.cgroup.take());
-        self.let_go(cgroup);
-        if over {
+        group.state = group.state.next(Step::GraceOver);
+        let (is_over, cgroup) = (group.state == State::Over, group.cgroup.take());
+        self.release(cgroup);
+        if is_over {
             self.groups.remove(&number);
         }
     }
 
-    fn answer(&mut self, answer: Answer) {
-        if self.answers.is_empty() {
-            match self.channel.send(&answer) {
+    fn send(&mut self, event: Event) {
+        if self.events.is_empty() {
+            match self.channel.send(&event) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.watch_channel(EventFlags::IN | EventFlags::OUT);
                 }
-                // Whoever is not there is not told.
+                // A closed channel is noticed when commands are received.
                 Ok(()) | Err(_) => return,
             }
         }
-        // No more than there are groups, and files that were asked for.
-        self.answers.push_back(answer);
+        self.events.push_back(event);
     }
 
-    fn send_answers(&mut self) -> io::Result<()> {
-        while let Some(answer) = self.answers.front() {
-            match self.channel.send(answer) {
+    fn send_events(&mut self) -> io::Result<()> {
+        while let Some(event) = self.events.front() {
+            match self.channel.send(event) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Ok(()) | Err(_) => _ = self.answers.pop_front(),
+                Ok(()) | Err(_) => _ = self.events.pop_front(),
             }
         }
         self.watch_channel(EventFlags::IN);
         Ok(())
     }
 
-    fn watch_channel(&self, what: EventFlags) {
-        // It is there already, so it cannot fail for want of memory.
-        _ = epoll::modify(&self.epoll, &self.channel, EventData::new_u64(CHANNEL), what);
+    fn watch_channel(&self, events: EventFlags) {
+        // A change of what was added before needs no memory, so it cannot fail.
+        _ = epoll::modify(&self.epoll, &self.channel, EventData::new_u64(CHANNEL), events);
     }
 }
 
-/// A program of another account opens its streams by their names, too (`/dev/stdin`, `/dev/stderr`). Nobody
-/// else gets at them: pipes and files without a name are reached through the processes that have them.
-fn open_to_others(streams: &[OwnedFd; MAX_DESCRIPTORS]) {
-    for (stream, mode) in streams.iter().zip([0o644, 0o666, 0o666]) {
+/// Lets a program of another account open its streams by name, too (`/dev/stdin`, `/dev/stderr`). Other processes
+/// cannot: pipes and files without a name are reached only through a process that has them open.
+fn open_to_others(streams: &Streams) {
+    let outputs = [(&streams.stdout, 0o666), (&streams.stderr, 0o666)];
+    for (stream, mode) in streams.stdin.iter().map(|stdin| (stdin, 0o644)).chain(outputs) {
         let has_no_name = fstat(stream).is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo => true,
             FileType::RegularFile => stat.st_nlink == 0,
             _ => false,
         });
         if has_no_name {
-            // The program has it open in any case.
+            // If this fails, the program can still use the stream that it has.
             _ = fchmod(stream, Mode::from_raw_mode(mode));
         }
     }
 }
 
-/// Every process of the group.
+/// Signals every process of the group.
 pub fn signal(leader: &Process, signal: c_int) -> rustix::io::Result<()> {
     match sys::signal_group(leader.pidfd.as_fd(), signal) {
-        // Before Linux 6.9 by number: another group could have it only after the last of this one has
-        // ended, and all numbers were given once.
+        // Before Linux 6.9 by number. Another group gets the same number only after the last process of this one
+        // has ended, and the kernel has used all other numbers.
         Err(Errno::INVAL) => by_number(leader.pid, signal),
         result => result,
     }
@@ -420,7 +425,7 @@ fn by_number(group: Pid, signal: c_int) -> rustix::io::Result<()> {
     sent.map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
-/// Buries a process that has ended. `None`: it has not.
+/// Reaps a process. `None`: it has not ended.
 pub fn wait(process: &Process) -> Option<Exit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match waitid(WaitId::PidFd(process.pidfd.as_fd()), options) {
@@ -439,24 +444,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_over_when_nobody_is_left_or_all_were_killed() {
+    fn a_group_is_over_when_it_is_empty_or_was_killed() {
         use State::*;
-        let alone = Step::LeaderEnded(Descendants::None);
-        let behind = Step::LeaderEnded(Descendants::Alive);
+        let alone = Step::LeaderExited(Descendants::None);
+        let behind = Step::LeaderExited(Descendants::Alive);
         for (steps, expected) in [
             (&[alone] as &[Step], Over),
-            (&[behind], LeftBehind),
-            (&[Step::Ask], Ending),
-            (&[Step::Ask, Step::Ask], Ending),
-            (&[Step::Ask, alone], Over),
-            (&[Step::Ask, behind], EndingBehind),
-            (&[Step::Ask, behind, Step::Ask], EndingBehind),
-            (&[Step::Ask, behind, Step::Grace], Over),
-            (&[Step::Ask, Step::Grace], Killed),
-            (&[Step::Ask, Step::Grace, behind], Over),
-            (&[behind, Step::Ask], EndingBehind),
-            (&[behind, Step::Ask, Step::Grace], Over),
-            (&[behind, Step::Grace], LeftBehind),
+            (&[behind], LeaderExited),
+            (&[Step::Terminate], Terminating),
+            (&[Step::Terminate, Step::Terminate], Terminating),
+            (&[Step::Terminate, alone], Over),
+            (&[Step::Terminate, behind], DescendantsTerminating),
+            (&[Step::Terminate, behind, Step::Terminate], DescendantsTerminating),
+            (&[Step::Terminate, behind, Step::GraceOver], Over),
+            (&[Step::Terminate, Step::GraceOver], Killed),
+            (&[Step::Terminate, Step::GraceOver, behind], Over),
+            (&[behind, Step::Terminate], DescendantsTerminating),
+            (&[behind, Step::Terminate, Step::GraceOver], Over),
+            (&[behind, Step::GraceOver], LeaderExited),
         ] {
             assert_eq!(steps.iter().fold(Running, |state, step| state.next(*step)), expected, "{steps:?}");
         }

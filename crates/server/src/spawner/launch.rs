@@ -1,5 +1,5 @@
-//! Starting a program, as fast as the kernel can: the new process shares the spawner's memory until it
-//! executes, so that nothing is copied, and everything that it has to be is done in between.
+//! Starts a program, as fast as the kernel can: the new process shares the spawner's memory until it executes the
+//! program, so that nothing is copied. It sets its own streams, limits, account and folder in between.
 //!
 //! Knows nothing of workers, and nothing of what becomes of a process.
 
@@ -9,8 +9,9 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Resource, Rlimit, Signal, chdir, getrlimit, nice, set_parent_process_death_signal, setpgid, setrlimit,
     umask,
@@ -19,37 +20,38 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::model::Resources;
 
 use super::cgroup::Cgroup;
-use super::message::{self, Wanted};
+use super::{SpawnRequest, Streams, message};
 use crate::privilege::Credentials;
 use crate::sys::{self, Strings};
 
-/// Units of 16 bytes. What runs there makes a dozen system calls.
+/// Units of 16 bytes, for a function that makes a dozen system calls.
 const STACK: usize = 32 * 1024 / 16;
-/// From SIGXCPU, which a program can be ready for, to SIGKILL.
+/// Seconds from SIGXCPU, which a program can handle, to SIGKILL.
 const CPU_GRACE: u64 = 1;
-/// How long a process may take from another account to its program, in whole seconds; then it is killed. Scripts
-/// of that account can stop it until it has the program, and the spawner, which waits for it, with it.
+/// Whole seconds from the change to another account to the execution of the program; then the process is killed.
+/// Scripts of that account can stop the process in that time, and the spawner's thread, which waits for it, too.
 pub const EXECUTES: Duration = Duration::from_secs(2);
 const MAX_LIMITS: usize = 4;
 
 /// Starts programs, one at a time.
 pub struct Launcher {
     stack: Box<[u128]>,
+    /// `/dev/null`, which a chroot may not have.
+    null: Option<OwnedFd>,
     limits: ArrayVec<(Resource, Rlimit), MAX_LIMITS>,
     umask: Option<Mode>,
     nice: i32,
 }
 
-/// A program that runs, the first of its group.
+/// The leader of a process group. It has not been waited for.
 pub struct Process {
     pub pid: Pid,
     pub pidfd: OwnedFd,
 }
 
-/// What came of it.
 pub enum Launched {
     Running(Process),
-    /// The program could not be executed. The process that was to do it has ended, and is not yet buried.
+    /// The program could not be executed, and the process has ended.
     Failed(Process, Errno),
 }
 
@@ -66,31 +68,37 @@ impl Launcher {
         let limits = wanted.into_iter().filter_map(|(what, limit)| Some((what, lower(what, limit?))));
         Launcher {
             stack: vec![0; STACK].into(),
+            null: open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok(),
             limits: limits.collect(),
             umask: resources.umask.map(Mode::from_raw_mode),
             nice: resources.nice.into(),
         }
     }
 
-    /// In `cgroup`, or where the spawner is; as the spawner's own account, or with `credentials`. Errors: there
-    /// can be no more processes.
-    pub fn start(
+    /// In `cgroup`, or in that of the spawner; as the spawner's own account, or with `credentials`. Errors: no
+    /// process could be made.
+    pub fn launch(
         &mut self,
-        wanted: &Wanted<'_>,
-        fds: &[OwnedFd; 3],
+        request: &SpawnRequest<'_>,
+        streams: &Streams,
         cgroup: Option<&Cgroup>,
         credentials: Option<&Credentials>,
     ) -> std::io::Result<Launched> {
-        let arguments: Strings = message::strings(wanted.arguments).collect();
-        let environment: Strings = message::strings(wanted.environment).collect();
-        let Launcher { stack, limits, umask: mask, nice: steps } = self;
+        let arguments: Strings = message::strings(request.arguments).collect();
+        let environment: Strings = message::strings(request.environment).collect();
+        let Launcher { stack, null, limits, umask: mask, nice: steps } = self;
+        let Streams { stdin, stdout, stderr } = streams;
+        let empty = match (&stdin, &null) {
+            (None, None) => Some(pipe_with(PipeFlags::CLOEXEC)?.0),
+            _ => None,
+        };
+        let stdin = stdin.as_ref().or(null.as_ref()).or(empty.as_ref());
         let mut failed = None;
-        // Allocates nothing, takes no lock.
+        // This allocates nothing, and takes no lock.
         let mut prepare = || {
             setpgid(None, None)?;
             cgroup.map_or(Ok(()), Cgroup::enter)?;
-            let [stdin, stdout, stderr] = fds;
-            dup2_stdin(stdin)?;
+            stdin.map_or(Ok(()), dup2_stdin)?;
             dup2_stdout(stdout)?;
             dup2_stderr(stderr)?;
             if let Some(mask) = mask {
@@ -106,16 +114,16 @@ impl Launcher {
                 sys::start_timer(sys::make_kill_timer()?, EXECUTES.as_secs() as libc::time_t)?;
                 credentials.assume()?;
             }
-            // A script has nobody who ends it when the spawner is killed. Other credentials take this away.
+            // If the spawner is killed, nothing else ends a script. A change of credentials resets this.
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            chdir(wanted.folder)
+            chdir(request.folder)
         };
         let mut child = || {
             failed = match prepare() {
                 Ok(()) => {
-                    // Fails for a bad number only.
+                    // It fails only for an invalid argument.
                     _ = SigSet::empty().thread_set_mask();
-                    Some(sys::execute(wanted.program, &arguments, &environment))
+                    Some(sys::execute(request.program, &arguments, &environment))
                 }
                 Err(errno) => Some(errno),
             };
@@ -129,7 +137,7 @@ impl Launcher {
     }
 }
 
-/// No limit is higher than the spawner's own: only root could raise it.
+/// Only root can raise a limit above the spawner's own.
 fn lower(resource: Resource, limit: Rlimit) -> Rlimit {
     let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let lower = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(most));

@@ -1,214 +1,240 @@
-//! What a worker and its spawner say to one another: one message per datagram of a channel, with
-//! descriptors beside it. Both ends are the same program, so that there is no version.
+//! Messages between a worker and its spawner. Both are the same program, so there is no version.
 //!
-//! Knows what can be said and how large it may be, and nothing of what is done about it.
+//! Knows what can be sent and how long it may be, and nothing of what is done about it.
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::net::sockopt;
 
-use super::{Descendants, Exit, SpawnRequest};
-use crate::ipc::{Channel, Descriptors, MAX_DESCRIPTORS, Message};
+use super::{Descendants, Exit, SpawnRequest, Streams};
+use crate::ipc::{Channel, Decoder, Encoder, Message};
 
-/// Bytes of the longest request: a start with an environment of 128 KiB, its arguments and paths.
-pub const MAX_REQUEST: usize = 160 * 1024;
-/// Bytes of the longest answer.
-pub const MAX_ANSWER: usize = 16;
+/// Bytes of the longest command: a start with an environment of 128 KiB, its arguments and paths.
+pub const MAX_COMMAND: usize = 160 * 1024;
+/// Bytes of the longest event.
+pub const MAX_EVENT: usize = 64;
 
-/// What a worker asks of its spawner, but for a start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
-    /// A worker begins, with this number: whatever has a lower one was asked by one before it, and is
-    /// to end.
-    Begin(u64),
-    /// End this group.
-    End(u64),
-    /// Open a file without a name.
-    Spool(u64),
-}
-
-/// What came from a worker.
+/// From a worker to its spawner.
 #[derive(Debug)]
-pub enum Heard<'a> {
-    Request(Request),
+pub enum Command<'a> {
+    /// A worker has started, and its numbers start here: terminate groups with lower numbers, which an earlier worker
+    /// has started.
+    Begin(u64),
     Start {
         number: u64,
-        wanted: Wanted<'a>,
-        fds: [OwnedFd; MAX_DESCRIPTORS],
+        request: SpawnRequest<'a>,
+        /// `None`: the spawner has no free descriptors for them.
+        streams: Option<Streams>,
     },
-    /// A start whose descriptors did not come: this process has too many.
-    Bare(u64),
+    /// Terminate this group.
+    Terminate(u64),
+    /// Open a file without a name.
+    OpenSpool(u64),
 }
 
-/// A `SpawnRequest`, as it stands in a message.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    pub program: &'a CStr,
-    pub folder: &'a CStr,
-    pub account: &'a CStr,
-    /// Strings, each with its NUL.
-    pub arguments: &'a [u8],
-    pub environment: &'a [u8],
-}
-
-/// What a spawner says.
+/// From a spawner to its worker.
 #[derive(Debug)]
-pub enum Answer {
-    Ended { number: u64, how: Exit, rest: Descendants },
-    Spooled { number: u64, file: io::Result<OwnedFd> },
+pub enum Event {
+    Exited { number: u64, exit: Exit, descendants: Descendants },
+    SpoolOpened { number: u64, file: io::Result<OwnedFd> },
 }
 
-impl Answer {
+impl Event {
+    /// That of the command to which this is the answer.
     pub fn number(&self) -> u64 {
         match self {
-            Answer::Ended { number, .. } | Answer::Spooled { number, .. } => *number,
+            Event::Exited { number, .. } | Event::SpoolOpened { number, .. } => *number,
         }
     }
 }
 
-/// Has the kernel take a whole request at once, if it may.
-pub fn make_room(channel: &Channel) -> io::Result<()> {
-    Ok(sockopt::set_socket_send_buffer_size(channel, 2 * MAX_REQUEST)?)
+/// Makes space for a whole command in the channel, as far as the kernel allows.
+pub fn set_send_buffer(channel: &Channel) -> io::Result<()> {
+    Ok(sockopt::set_socket_send_buffer_size(channel, 2 * MAX_COMMAND)?)
 }
 
-impl Message for Request {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        let (tag, number) = match self {
-            Request::Begin(number) => (b'B', number),
-            Request::End(number) => (b'E', number),
-            Request::Spool(number) => (b'F', number),
-        };
-        (head(tag, *number).to_vec(), Vec::new())
+impl<'a> Message<'a> for Command<'a> {
+    const MAX_BYTES: usize = MAX_COMMAND;
+
+    fn encode(&self) -> Encoder<'_> {
+        match self {
+            Command::Begin(number) => Encoder::new(b'B').u64(*number),
+            Command::Start { number, request, streams } => {
+                let has_stdin = streams.as_ref().is_some_and(|streams| streams.stdin.is_some());
+                let start = Encoder::new(if has_stdin { b'I' } else { b'S' }).u64(*number);
+                let start = start
+                    .string(request.program)
+                    .string(request.folder)
+                    .string(request.account)
+                    .u32(request.arguments.len() as u32)
+                    .bytes(request.arguments)
+                    .bytes(request.environment);
+                match streams {
+                    Some(Streams { stdin, stdout, stderr }) => {
+                        stdin.iter().fold(start, Encoder::fd).fd(stdout).fd(stderr)
+                    }
+                    None => start,
+                }
+            }
+            Command::Terminate(number) => Encoder::new(b'T').u64(*number),
+            Command::OpenSpool(number) => Encoder::new(b'F').u64(*number),
+        }
     }
 
-    fn read(bytes: &[u8], _: Descriptors) -> Option<Request> {
-        let (tag, number, _) = parts(bytes)?;
-        Some(match tag {
-            b'B' => Request::Begin(number),
-            b'E' => Request::End(number),
-            b'F' => Request::Spool(number),
-            _ => return None,
-        })
-    }
-}
-
-/// The message that asks for a start; its descriptors go with it. Errors: it would be too long.
-pub fn start(number: u64, launch: &SpawnRequest<'_>) -> io::Result<Vec<u8>> {
-    let strings = [launch.program, launch.folder, launch.account];
-    let paths: usize = strings.iter().map(|string| string.count_bytes()).sum();
-    let mut bytes = Vec::with_capacity(256 + paths + launch.environment.len());
-    bytes.extend_from_slice(&head(b'S', number));
-    bytes.extend_from_slice(&(launch.arguments.len() as u32).to_ne_bytes());
-    strings.iter().for_each(|string| bytes.extend_from_slice(string.to_bytes_with_nul()));
-    launch.arguments.iter().for_each(|argument| bytes.extend_from_slice(argument.to_bytes_with_nul()));
-    bytes.extend_from_slice(launch.environment);
-    match bytes.len() {
-        0..=MAX_REQUEST => Ok(bytes),
-        _ => Err(io::ErrorKind::InvalidInput.into()),
-    }
-}
-
-impl Message for Answer {
-    fn write(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        let mut fds = Vec::new();
-        let (tag, value) = match self {
-            Answer::Ended { how, rest, .. } => {
-                let rest = i32::from(*rest == Descendants::Alive);
-                let (tag, value) = match how {
-                    Exit::Code(code) => (b'x', i32::from(*code)),
-                    Exit::Signal(signal) => (b'k', *signal),
-                    Exit::OutOfMemory => (b'm', 0),
-                    Exit::NotStarted(error) => (b'n', *error),
-                    Exit::Lost => (b'l', 0),
+    fn decode(kind: u8, fields: &mut Decoder<'a>) -> Option<Command<'a>> {
+        let number = fields.u64()?;
+        Some(match kind {
+            b'B' => Command::Begin(number),
+            b'I' | b'S' => {
+                let request = spawn_request(fields)?;
+                let stdin = if kind == b'I' { fields.fd() } else { None };
+                let streams = match (fields.fd(), fields.fd()) {
+                    (Some(stdout), Some(stderr)) => Some(Streams { stdin, stdout, stderr }),
+                    _ => None,
                 };
-                (tag, value << 1 | rest)
+                Command::Start { number, request, streams }
             }
-            Answer::Spooled { file: Ok(file), .. } => {
-                fds.push(file.as_fd());
-                (b'f', 0)
-            }
-            Answer::Spooled { file: Err(error), .. } => (b'e', error.raw_os_error().unwrap_or(libc::EIO)),
-        };
-        let bytes = [&head(tag, self.number())[..], &value.to_ne_bytes()].concat();
-        (bytes, fds)
-    }
-
-    fn read(bytes: &[u8], mut fds: Descriptors) -> Option<Answer> {
-        let (tag, number, value) = parts(bytes)?;
-        let value = i32::from_ne_bytes(value.try_into().ok()?);
-        let rest = if value & 1 == 0 { Descendants::None } else { Descendants::Alive };
-        let ended = |how| Answer::Ended { number, how, rest };
-        Some(match tag {
-            b'x' => ended(Exit::Code((value >> 1) as u8)),
-            b'k' => ended(Exit::Signal(value >> 1)),
-            b'm' => ended(Exit::OutOfMemory),
-            b'n' => ended(Exit::NotStarted(value >> 1)),
-            b'l' => ended(Exit::Lost),
-            b'f' => Answer::Spooled { number, file: Ok(fds.pop()?) },
-            b'e' => Answer::Spooled { number, file: Err(io::Error::from_raw_os_error(value)) },
+            b'T' => Command::Terminate(number),
+            b'F' => Command::OpenSpool(number),
             _ => return None,
         })
     }
 }
 
-/// The next request, which stands in `buffer`; `None`: the other end is closed. Errors: `WouldBlock` when
-/// there is none; `InvalidData` for what is none.
-pub fn receive_request<'a>(channel: &Channel, buffer: &'a mut [u8]) -> io::Result<Option<Heard<'a>>> {
-    let Some((length, fds)) = channel.receive_bytes(buffer)? else { return Ok(None) };
-    let heard = read_request(&buffer[..length], fds);
-    heard.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+fn spawn_request<'a>(fields: &mut Decoder<'a>) -> Option<SpawnRequest<'a>> {
+    let (program, folder, account) = (fields.string()?, fields.string()?, fields.string()?);
+    let length = fields.u32()?;
+    let (arguments, environment) = (fields.bytes(length as usize)?, fields.rest());
+    let is_block = |bytes: &[u8]| bytes.last().is_none_or(|last| *last == 0);
+    let request = SpawnRequest { program, arguments, environment, folder, account };
+    (is_block(arguments) && is_block(environment)).then_some(request)
 }
 
-fn read_request(bytes: &[u8], fds: Descriptors) -> Option<Heard<'_>> {
-    match parts(bytes)? {
-        (b'S', number, rest) => Some(match fds.into_inner() {
-            Ok(fds) => Heard::Start { number, wanted: wanted(rest)?, fds },
-            Err(_) => Heard::Bare(number),
-        }),
-        _ => Request::read(bytes, fds).map(Heard::Request),
+impl Message<'_> for Event {
+    const MAX_BYTES: usize = MAX_EVENT;
+
+    fn encode(&self) -> Encoder<'_> {
+        let (kind, value) = match self {
+            Event::Exited { exit, .. } => match exit {
+                Exit::Code(code) => (b'x', u32::from(*code)),
+                Exit::Signal(signal) => (b'k', *signal as u32),
+                Exit::OutOfMemory => (b'm', 0),
+                Exit::NotStarted(errno) => (b'n', *errno as u32),
+                Exit::Lost => (b'l', 0),
+            },
+            Event::SpoolOpened { file: Ok(_), .. } => (b'f', 0),
+            Event::SpoolOpened { file: Err(error), .. } => {
+                (b'e', error.raw_os_error().unwrap_or(libc::EIO) as u32)
+            }
+        };
+        let event = Encoder::new(kind).u64(self.number()).u32(value);
+        match self {
+            Event::Exited { descendants, .. } => event.u32((*descendants == Descendants::Alive).into()),
+            Event::SpoolOpened { file: Ok(file), .. } => event.fd(file),
+            Event::SpoolOpened { file: Err(_), .. } => event,
+        }
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Event> {
+        let (number, value) = (fields.u64()?, fields.u32()?);
+        let exit = match (kind, value) {
+            (b'x', _) => Exit::Code(value.try_into().ok()?),
+            (b'k', _) => Exit::Signal(value as i32),
+            (b'm', 0) => Exit::OutOfMemory,
+            (b'n', _) => Exit::NotStarted(value as i32),
+            (b'l', 0) => Exit::Lost,
+            (b'f', 0) => return Some(Event::SpoolOpened { number, file: Ok(fields.fd()?) }),
+            (b'e', _) => {
+                let error = io::Error::from_raw_os_error(value as i32);
+                return Some(Event::SpoolOpened { number, file: Err(error) });
+            }
+            _ => return None,
+        };
+        let descendants = match fields.u32()? {
+            0 => Descendants::None,
+            1 => Descendants::Alive,
+            _ => return None,
+        };
+        Some(Event::Exited { number, exit, descendants })
     }
 }
 
-fn wanted(bytes: &[u8]) -> Option<Wanted<'_>> {
-    let (count, bytes) = bytes.split_first_chunk()?;
-    let (program, bytes) = string(bytes)?;
-    let (folder, bytes) = string(bytes)?;
-    let (account, strings) = string(bytes)?;
-    let mut environment = strings;
-    // Each takes a byte at least, and there are no more than those of a message.
-    for _ in 0..u32::from_ne_bytes(*count) {
-        environment = string(environment)?.1;
-    }
-    let arguments = &strings[..strings.len() - environment.len()];
-    let ends = environment.last().is_none_or(|last| *last == 0);
-    ends.then_some(Wanted { program, folder, account, arguments, environment })
+/// Strings, each with its NUL.
+pub fn block<'a>(strings: impl IntoIterator<Item = &'a CStr>) -> Vec<u8> {
+    strings.into_iter().flat_map(CStr::to_bytes_with_nul).copied().collect()
 }
 
-fn string(bytes: &[u8]) -> Option<(&CStr, &[u8])> {
-    let string = CStr::from_bytes_until_nul(bytes).ok()?;
-    Some((string, &bytes[string.count_bytes() + 1..]))
-}
-
-/// The strings of `bytes`, of which each has its NUL.
-pub fn strings(bytes: &[u8]) -> impl Iterator<Item = &CStr> {
-    let mut rest = bytes;
+/// The strings of a block.
+pub fn strings(mut block: &[u8]) -> impl Iterator<Item = &CStr> {
     std::iter::from_fn(move || {
-        let (first, behind) = string(rest)?;
-        rest = behind;
+        let first = CStr::from_bytes_until_nul(block).ok()?;
+        block = &block[first.count_bytes() + 1..];
         Some(first)
     })
 }
 
-fn head(tag: u8, number: u64) -> [u8; 9] {
-    let mut head = [tag; 9];
-    head[1..].copy_from_slice(&number.to_ne_bytes());
-    head
-}
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
 
-fn parts(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
-    let (tag, bytes) = bytes.split_first()?;
-    let (number, bytes) = bytes.split_first_chunk()?;
-    Some((*tag, u64::from_ne_bytes(*number), bytes))
+    use super::*;
+    use crate::ipc::tests::check_codec;
+
+    fn fd() -> OwnedFd {
+        File::open("/dev/null").expect("it is there").into()
+    }
+
+    #[test]
+    fn events_are_received_as_they_were_sent() {
+        let exits = [Exit::Code(0), Exit::Code(255), Exit::Signal(9), Exit::OutOfMemory, Exit::Lost];
+        for exit in exits.into_iter().chain([Exit::NotStarted(libc::ENOENT)]) {
+            let exited = |descendants| Event::Exited { number: 7, exit, descendants };
+            check_codec([exited(Descendants::None), exited(Descendants::Alive)]);
+        }
+        let failed = io::Error::from_raw_os_error(libc::ENOSPC);
+        check_codec([Ok(fd()), Err(failed)].map(|file| Event::SpoolOpened { number: u64::MAX, file }));
+    }
+
+    #[test]
+    fn commands_are_received_as_they_were_sent() {
+        let (one, other) = Channel::pair().expect("a pair can be made");
+        let mut buffer = vec![0; MAX_COMMAND];
+        let request = SpawnRequest {
+            program: c"/srv/a",
+            arguments: b"a\0\0two words\0",
+            environment: b"A=1\0B=\0",
+            folder: c"/srv",
+            account: c"",
+        };
+        let bare = SpawnRequest { arguments: b"", environment: b"", account: c"user:group", ..request };
+        let streams = |stdin| Some(Streams { stdin, stdout: fd(), stderr: fd() });
+        let mut check = |command: Command<'_>| {
+            one.send(&command).expect("it is sent");
+            let received = other.receive_in::<Command<'_>>(&mut buffer).expect("it is received");
+            let crate::ipc::Received::Message(received) = received else { panic!("it is closed") };
+            let (sent, received) = (command.encode(), received.encode());
+            assert_eq!(format!("{sent:?}").split("fds").next(), format!("{received:?}").split("fds").next());
+        };
+        check(Command::Begin(1));
+        check(Command::Start { number: 2, request, streams: streams(None) });
+        check(Command::Start { number: 3, request: bare, streams: streams(Some(fd())) });
+        check(Command::Start { number: 4, request, streams: None });
+        check(Command::Terminate(5));
+        check(Command::OpenSpool(6));
+        for request in [
+            SpawnRequest { arguments: b"no NUL", ..request },
+            SpawnRequest { environment: b"A=1\0no NUL", ..request },
+        ] {
+            one.send(&Command::Start { number: 7, request, streams: None }).expect("it is sent");
+            assert!(other.receive_in::<Command<'_>>(&mut buffer).is_err());
+        }
+    }
+
+    #[test]
+    fn a_block_has_the_strings_that_it_was_made_of() {
+        let words = [c"a", c"", c"two words"];
+        assert_eq!(strings(&block(words)).collect::<Vec<_>>(), words);
+    }
 }

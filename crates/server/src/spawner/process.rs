@@ -155,7 +155,7 @@ fn start_thread(
     cgroups: Option<Vec<Cgroup>>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let serve = move || {
-        if let Err(error) = groups::serve_allowed(channel, settings, Some(allowlist), cgroups) {
+        if let Err(error) = groups::serve(channel, settings, Some(allowlist), cgroups) {
             // The master replaces it, and who was told nothing would wait for ever.
             std::process::exit(fail(&error.to_string()).into());
         }

@@ -30,7 +30,7 @@ struct Worker {
 
 /// What a script was, and what it has written.
 struct Script {
-    started: Started,
+    child: Child,
     output: File,
 }
 
@@ -50,13 +50,17 @@ fn with_cgroups<F: Future<Output = ()>>(
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
-    let thread = std::thread::spawn(move || groups::serve_allowed(theirs, settings, None, cgroups));
+    let thread = std::thread::spawn(move || groups::serve(theirs, settings, None, cgroups));
     runtime.expect("a runtime can be made").block_on(async {
         let spawner = Spawner::new(ours).expect("it can be watched");
-        tokio::task::spawn_local(spawner.clone().listen());
+        tokio::task::spawn_local(spawner.clone().receive_events());
         let worker = Worker { spawner, thread };
         tokio::time::timeout(PATIENCE, test(worker)).await.expect("it comes to an end");
     });
+}
+
+fn null() -> OwnedFd {
+    File::open("/dev/null").expect("it is there").into()
 }
 
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -71,11 +75,12 @@ impl Worker {
 
     async fn run(&self, program: &CStr, arguments: &[&CStr], environment: &[u8], folder: &CStr) -> Script {
         let (read, write) = pipe();
-        let launch = SpawnRequest { program, arguments, environment, folder, account: c"" };
-        let nothing = File::open("/dev/null").expect("it is there").into();
+        let arguments = &message::block(arguments.iter().copied());
+        let request = SpawnRequest { program, arguments, environment, folder, account: c"" };
         let stderr = write.try_clone().expect("a descriptor is free");
-        let started = self.spawner.start(&launch, nothing, write, stderr).await.expect("it is sent");
-        Script { started, output: read.into() }
+        let streams = Streams { stdin: None, stdout: write, stderr };
+        let child = self.spawner.start(request, streams).await.expect("it is sent");
+        Script { child, output: read.into() }
     }
 
     /// The worker ends; and so does its spawner, when everything has that was started.
@@ -124,15 +129,15 @@ fn how_a_program_ends_is_told() {
             ("kill -15 $$; sleep 60", Exit::Signal(15)),
         ] {
             let mut script = worker.script(text).await;
-            assert_eq!(script.started.ended().await, expected, "{text}");
-            assert_eq!(script.started.ended().await, expected, "{text}, asked again");
+            assert_eq!(script.child.wait().await, expected, "{text}");
+            assert_eq!(script.child.wait().await, expected, "{text}, asked again");
         }
         worker.leave().await;
     });
 }
 
 #[test]
-fn what_cannot_be_started_is_told_with_its_error() {
+fn what_cannot_be_child_is_told_with_its_error() {
     let folder = Folder::new("not-started");
     let file = |name, text: &str, mode| folder.file(name, text, mode);
     let cases = [
@@ -147,20 +152,20 @@ fn what_cannot_be_started_is_told_with_its_error() {
         for (program, expected) in &cases {
             let mut script = worker.run(program, &[program], b"", c"/").await;
             // A process that another test is just starting may have the file open as it was written.
-            while script.started.ended().await == Exit::NotStarted(libc::ETXTBSY) {
+            while script.child.wait().await == Exit::NotStarted(libc::ETXTBSY) {
                 script = worker.run(program, &[program], b"", c"/").await;
             }
-            assert_eq!(script.started.ended().await, Exit::NotStarted(*expected), "{program:?}");
+            assert_eq!(script.child.wait().await, Exit::NotStarted(*expected), "{program:?}");
             assert_eq!(script.text().await, "", "{program:?}");
         }
         let mut script = worker.run(SHELL, &[SHELL], b"", c"/no/such/folder").await;
-        assert_eq!(script.started.ended().await, Exit::NotStarted(libc::ENOENT));
+        assert_eq!(script.child.wait().await, Exit::NotStarted(libc::ENOENT));
         worker.leave().await;
     });
 }
 
 #[test]
-fn a_program_gets_what_it_was_started_with_and_nothing_else() {
+fn a_program_gets_what_it_was_child_with_and_nothing_else() {
     let folder = Folder::new("given");
     let place = CString::new(folder.0.to_str().expect("it is text")).expect("it has no NUL");
     let text = c"pwd; echo \"$0 $#:$1:$2\"; env | grep -v '^PWD\\|^SHLVL\\|^_=\\|^OLDPWD' | sort";
@@ -170,7 +175,7 @@ fn a_program_gets_what_it_was_started_with_and_nothing_else() {
         let expected =
             format!("{}\nname 2::two words\nONE=1\nPATH=/usr/bin:/bin\nTWO=\n", folder.0.display());
         assert_eq!(script.text().await, expected);
-        assert_eq!(script.started.ended().await, Exit::Code(0));
+        assert_eq!(script.child.wait().await, Exit::Code(0));
         worker.leave().await;
     });
 }
@@ -193,7 +198,7 @@ fn limits_are_there_before_the_program_is() {
         assert_eq!(script.text().await, format!("0027\n65536\n2\n32\n50\n{nice}\n"));
         for text in ["x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0", "while :; do :; done"] {
             let mut script = worker.script(text).await;
-            assert_ne!(script.started.ended().await, Exit::Code(0), "{text}");
+            assert_ne!(script.child.wait().await, Exit::Code(0), "{text}");
         }
         worker.leave().await;
     });
@@ -223,9 +228,9 @@ fn whoever_is_in_the_group_ends_with_it() {
                 assert_eq!(script.line().await, "", "{name}");
                 let mut output = script.output.try_clone().expect("a descriptor is free");
                 match way {
-                    Way::End => script.started.end(),
-                    Way::EndTwice => (script.started.end(), script.started.end()).0,
-                    Way::Drop => drop(script.started),
+                    Way::End => script.child.terminate(),
+                    Way::EndTwice => (script.child.terminate(), script.child.terminate()).0,
+                    Way::Drop => drop(script.child),
                 }
                 // Nobody has the other end any more.
                 let read = tokio::task::spawn_blocking(move || output.read_to_end(&mut Vec::new()));
@@ -254,9 +259,9 @@ fn who_tidies_up_when_told_to_end_has_the_time() {
             .script("exec 2>/dev/null; trap 'echo tidy; exit 3' TERM; echo; while :; do sleep 0.01; done")
             .await;
         script.line().await;
-        script.started.end();
+        script.child.terminate();
         assert_eq!(script.text().await, "tidy\n");
-        assert_eq!(script.started.ended().await, Exit::Code(3));
+        assert_eq!(script.child.wait().await, Exit::Code(3));
         worker.leave().await;
     });
 }
@@ -280,8 +285,8 @@ fn a_fork_bomb_is_held_by_its_limit_and_ended() {
         script.line().await;
         // It is in full swing when the shell cannot fork.
         assert!(script.line().await.contains("fork"));
-        script.started.end();
-        let ended = script.started.ended().await;
+        script.child.terminate();
+        let ended = script.child.wait().await;
         assert!(matches!(ended, Exit::Signal(_) | Exit::Code(_)), "{ended:?}");
         script.text().await;
         worker.leave().await;
@@ -289,7 +294,7 @@ fn a_fork_bomb_is_held_by_its_limit_and_ended() {
 }
 
 #[test]
-fn what_a_worker_before_has_started_ends_when_another_begins() {
+fn what_a_worker_before_has_child_ends_when_another_begins() {
     with(settings(), async |worker| {
         let before = worker.script("trap '' TERM; echo; while :; do sleep 60; done").await;
         let mut output = Script { output: before.output.try_clone().expect("one is free"), ..before };
@@ -307,28 +312,23 @@ fn without_a_spawner_everything_is_lost() {
     runtime.expect("a runtime can be made").block_on(async {
         let (ours, theirs) = Channel::pair().expect("a pair can be made");
         let spawner = Spawner::new(ours).expect("it can be watched");
-        tokio::task::spawn_local(spawner.clone().listen());
-        let launch = SpawnRequest {
-            program: SHELL,
-            arguments: &[SHELL],
-            environment: b"",
-            folder: c"/",
-            account: c"",
-        };
-        let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
-        let mut started = spawner.start(&launch, null(), null(), null()).await.expect("it is sent");
+        tokio::task::spawn_local(spawner.clone().receive_events());
+        let request =
+            SpawnRequest { program: SHELL, arguments: b"sh\0", environment: b"", folder: c"/", account: c"" };
+        let streams = || Streams { stdin: Some(null()), stdout: null(), stderr: null() };
+        let mut child = spawner.start(request, streams()).await.expect("it is sent");
         drop(theirs);
-        assert_eq!(started.ended().await, Exit::Lost);
-        let refused = spawner.start(&launch, null(), null(), null()).await.map(drop);
+        assert_eq!(child.wait().await, Exit::Lost);
+        let refused = spawner.start(request, streams()).await.map(drop);
         assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
-        assert!(spawner.spool().await.is_err());
+        assert!(spawner.open_spool().await.is_err());
     });
 }
 
 #[test]
 fn an_environment_is_as_large_as_a_message_and_no_larger() {
     with(settings(), async |worker| {
-        for (length, expected) in [(100, true), (128 * 1024 - 1, true), (message::MAX_REQUEST, false)] {
+        for (length, expected) in [(100, true), (128 * 1024 - 1, true), (message::MAX_COMMAND, false)] {
             // Linux ends one string at 128 KiB.
             let mut block = Vec::new();
             let mut left = length;
@@ -338,19 +338,19 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
                 left -= part;
             }
             let (read, write) = pipe();
-            let arguments = [SHELL, c"-c", c"env | wc -c"];
-            let launch = SpawnRequest {
+            let arguments = message::block([SHELL, c"-c", c"env | wc -c"]);
+            let request = SpawnRequest {
                 program: SHELL,
                 arguments: &arguments,
                 environment: &block,
                 folder: c"/",
                 account: c"",
             };
-            let null = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
-            let started = worker.spawner.start(&launch, null(), write, null()).await;
-            assert_eq!(started.is_ok(), expected, "{length}");
-            if let Ok(started) = started {
-                let mut script = Script { started, output: read.into() };
+            let streams = Streams { stdin: None, stdout: write, stderr: null() };
+            let child = worker.spawner.start(request, streams).await;
+            assert_eq!(child.is_ok(), expected, "{length}");
+            if let Ok(child) = child {
+                let mut script = Script { child, output: read.into() };
                 let size: usize = script.text().await.trim().parse().expect("it is a number");
                 assert!(size >= block.len(), "{size} of {}", block.len());
             }
@@ -363,14 +363,14 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
 fn a_spool_file_has_no_name() {
     let folder = Folder::new("spool");
     with(Settings { spool: folder.0.clone(), ..settings() }, async |worker| {
-        let mut file = File::from(worker.spawner.spool().await.expect("it can be made"));
+        let mut file = File::from(worker.spawner.open_spool().await.expect("it can be made"));
         file.write_all(b"a body").expect("it can be written");
         assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
         assert_eq!(file.metadata().expect("it is open").len(), 6);
         worker.leave().await;
     });
     with(Settings { spool: "/no/such/folder".into(), ..settings() }, async |worker| {
-        let refused = worker.spawner.spool().await.map(drop);
+        let refused = worker.spawner.open_spool().await.map(drop);
         assert_eq!(refused.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOENT)));
         worker.leave().await;
     });
@@ -385,9 +385,9 @@ fn many_at_a_time_each_get_their_own_end() {
             scripts.push((code, worker.script(&format!("exit {code}")).await));
         }
         for (code, script) in &mut scripts {
-            assert_eq!(script.started.ended().await, Exit::Code(*code));
+            assert_eq!(script.child.wait().await, Exit::Code(*code));
         }
-        assert_eq!(worker.spawner.waiting(), 0);
+        assert_eq!(worker.spawner.pending(), 0);
         drop(scripts);
         worker.leave().await;
     });
@@ -448,8 +448,8 @@ fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
             let mut script = worker.script("setsid sleep 60 & grep ^0:: /proc/self/cgroup").await;
             assert!(script.line().await.contains("/scripts."), "it is in a group of its own");
             // Its job has its output.
-            assert_eq!(script.started.ended().await, Exit::Code(0));
-            script.started.end();
+            assert_eq!(script.child.wait().await, Exit::Code(0));
+            script.child.terminate();
             script.text().await;
         }
         // Those that are ending make room.
@@ -459,13 +459,13 @@ fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
             one.line().await;
             other.line().await;
             let mut third = worker.script("exit 0").await;
-            assert_eq!(third.started.ended().await, Exit::NotStarted(libc::EAGAIN));
-            one.started.end();
-            other.started.end();
+            assert_eq!(third.child.wait().await, Exit::NotStarted(libc::EAGAIN));
+            one.child.terminate();
+            other.child.terminate();
             let mut third = worker.script("exit 0").await;
-            assert_eq!(third.started.ended().await, Exit::Code(0));
-            assert_eq!(one.started.ended().await, Exit::Signal(9));
-            other.started.ended().await;
+            assert_eq!(third.child.wait().await, Exit::Code(0));
+            assert_eq!(one.child.wait().await, Exit::Signal(9));
+            other.child.wait().await;
         }
         // With all that is left in them.
         worker.script("setsid sleep 60 & echo; sleep 60").await.line().await;
@@ -488,14 +488,14 @@ fn a_control_group_limits_all_its_processes_together() {
             ("kill -9 $$", Exit::Signal(9)),
         ] {
             let mut script = worker.script(text).await;
-            assert_eq!(script.started.ended().await, expected, "{text}");
+            assert_eq!(script.child.wait().await, expected, "{text}");
             script.text().await;
             drop(script);
         }
         let mut bomb = worker.script(&format!("echo; {FORK_BOMB}")).await;
         bomb.line().await;
         assert!(bomb.line().await.contains("fork"));
-        bomb.started.end();
+        bomb.child.terminate();
         bomb.text().await;
         worker.leave().await;
     });

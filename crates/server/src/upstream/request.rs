@@ -1,7 +1,7 @@
 //! A request as an upstream receives it, as plain data: a program with its arguments and its environment, the
 //! environment alone, or the bytes before the body. Starts nothing and sends nothing.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -27,6 +27,7 @@ use crate::peer::Peer;
 use crate::request::Ends;
 use crate::services::Services;
 use crate::spawner::SpawnRequest;
+use crate::spawner::message::block;
 
 /// SERVER_SOFTWARE (RFC 3875 §4.1.17).
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
@@ -91,7 +92,7 @@ pub enum Message {
 /// A program to start.
 pub struct Program {
     program: CString,
-    arguments: Vec<CString>,
+    arguments: Vec<u8>,
     environment: Vec<u8>,
     folder: CString,
     account: CString,
@@ -283,12 +284,14 @@ impl Program {
         let (program, arguments) = match &script.interpreter {
             Some(Interpreter::Program(interpreter)) => {
                 let program = c_string(interpreter)?;
-                (program.clone(), vec![program, path])
+                let arguments = block([&*program, &path]);
+                (program, arguments)
             }
             Some(Interpreter::Upstream(_)) | None => {
                 let words = query.and_then(arguments).unwrap_or_default();
                 let words = words.into_iter().filter_map(|word| CString::new(word).ok());
-                (path.clone(), [path].into_iter().chain(words).collect())
+                let arguments: Vec<CString> = [path.clone()].into_iter().chain(words).collect();
+                (path, block(arguments.iter().map(CString::as_c_str)))
             }
         };
         let account = script.account.as_ref().map_or(String::new(), Account::to_string);
@@ -296,13 +299,9 @@ impl Program {
         Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
     }
 
-    pub fn launch<'a>(&'a self, arguments: &'a [&'a CStr]) -> SpawnRequest<'a> {
-        let Program { program, environment, folder, account, .. } = self;
+    pub fn spawn_request(&self) -> SpawnRequest<'_> {
+        let Program { program, arguments, environment, folder, account } = self;
         SpawnRequest { program, arguments, environment, folder, account }
-    }
-
-    pub fn arguments(&self) -> Vec<&CStr> {
-        self.arguments.iter().map(CString::as_c_str).collect()
     }
 }
 

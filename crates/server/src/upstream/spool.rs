@@ -63,7 +63,7 @@ pub async fn receive(
     limit: u64,
 ) -> Result<SpooledBody, Outcome> {
     let folder = services.site.scripts.spool.display();
-    let mut file = spawner.spool().await.map_err(|error| {
+    let mut file = spawner.open_spool().await.map_err(|error| {
         log::error(format_args!("cannot make a file in {folder} for a chunked body: {error}"));
         services.counts.add(Count::ScriptsRefused, 1);
         Status::SERVICE_UNAVAILABLE

@@ -85,11 +85,11 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
             grace: Duration::from_millis(200),
             spool: site.scripts.spool.clone(),
         };
-        let spawner_thread = std::thread::spawn(move || groups::serve(theirs, settings));
+        let spawner_thread = std::thread::spawn(move || groups::serve(theirs, settings, None, None));
         let roots = OpenRoots::of(&site);
         let (connections, _closing) = worker::build(site, roots, Some(ours), Vec::new()).unwrap();
         let spawner = connections.responder.upstreams.spawner.clone().unwrap();
-        let listening = tokio::task::spawn_local(spawner.listen());
+        let listening = tokio::task::spawn_local(spawner.receive_events());
         let serving = tokio::task::spawn_local(idle::serve(connections.clone()));
         let done =
             tokio::time::timeout(PATIENCE, test(connections.clone())).await.expect("it comes to an end");

@@ -22,14 +22,14 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use self::script_io::{PipeEnd, ScriptIo, pipes};
+use self::script_io::{PipeEnd, ScriptIo, output_pipes, pipes};
 use super::concurrency::ScriptPermit;
 use super::request::{Program, UpstreamRequest};
 use super::spool::{SpoolSpace, SpooledBody};
 use super::transport::{ReadError, Retry, Transport};
 use crate::log::stderr::Errors;
 use crate::services::Services;
-use crate::spawner::{Exit, Spawner, Started};
+use crate::spawner::{Child, Exit, Spawner};
 use crate::stats::Count;
 use crate::{log, sys};
 
@@ -101,19 +101,12 @@ pub async fn start(
             _ => Status::SERVICE_UNAVAILABLE,
         }
     };
-    let (mut ours, mut theirs) = pipes().map_err(failed)?;
-    let space = match stdin {
-        Stdin::Pipe => None,
-        Stdin::Empty => {
-            ours.stdin = None;
-            None
-        }
-        Stdin::Spooled(SpooledBody { file, space, .. }) => {
-            ours.stdin = None;
-            theirs.stdin = file.into();
-            Some(space)
-        }
-    };
+    let made = if matches!(stdin, Stdin::Pipe) { pipes() } else { output_pipes() };
+    let (mut ours, mut theirs) = made.map_err(failed)?;
+    let mut space = None;
+    if let Stdin::Spooled(body) = stdin {
+        (theirs.stdin, space) = (Some(body.file.into()), Some(body.space));
+    }
     let watch = |end: Option<OwnedFd>, interest| end.map(|end| sys::watch(end, interest)).transpose();
     let stderr = ours.stderr.take();
     let io = ScriptIo {
@@ -122,9 +115,7 @@ pub async fn start(
         stderr: None,
         exit: None,
     };
-    let arguments = program.arguments();
-    let launch = program.launch(&arguments);
-    let started = spawner.start(&launch, theirs.stdin, theirs.stdout, theirs.stderr).await.map_err(failed)?;
+    let child = spawner.start(program.spawn_request(), theirs).await.map_err(failed)?;
     services.counts.add(Count::Scripts, 1);
     let shared = Rc::new(Shared {
         io: RefCell::new(io),
@@ -137,7 +128,7 @@ pub async fn start(
         let errors = Errors::new(stderr, who.clone(), &services.site.scripts);
         let held = Some((permit, space));
         let monitor =
-            Monitor { services: services.clone(), shared: shared.clone(), started, errors, who, held };
+            Monitor { services: services.clone(), shared: shared.clone(), child, errors, who, held };
         spawn_local(monitor.run());
     }
     Ok(Script { services: services.clone(), shared, timer: RefCell::default() })
@@ -266,7 +257,7 @@ impl Drop for Script {
 struct Monitor {
     services: Rc<Services>,
     shared: Rc<Shared>,
-    started: Started,
+    child: Child,
     errors: Errors,
     who: Rc<str>,
     /// Until the script has exited: it runs, and has the file of its body open.
@@ -275,7 +266,7 @@ struct Monitor {
 
 impl Monitor {
     async fn run(mut self) {
-        let Monitor { services, shared, started, errors, who, held } = &mut self;
+        let Monitor { services, shared, child, errors, who, held } = &mut self;
         let mut expiry = pin!(sleep_until(Instant::now() + services.site.scripts.total));
         loop {
             let change = shared.changed.notified();
@@ -284,10 +275,10 @@ impl Monitor {
                 break;
             }
             if matches!(goal, Goal::End | Goal::Expire) {
-                started.end();
+                child.terminate();
             }
             tokio::select! {
-                exit = started.ended(), if runs => {
+                exit = child.wait(), if runs => {
                     errors.take_all();
                     held.take();
                     let was_killed = matches!(exit, Exit::Signal(_) | Exit::OutOfMemory);

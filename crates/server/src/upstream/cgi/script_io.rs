@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::spawner::Exit;
+use crate::spawner::{Exit, Streams};
 
 /// How long to wait for more output of a script that has exited, when other processes hold its output open.
 pub const LAST_OUTPUT: Duration = Duration::from_secs(1);
@@ -19,13 +19,6 @@ pub struct ScriptIo<Pipe> {
     pub stdout: Option<Pipe>,
     pub stderr: Option<Pipe>,
     pub exit: Option<Exit>,
-}
-
-/// The descriptors 0, 1 and 2 of the script.
-pub struct ScriptEnds {
-    pub stdin: OwnedFd,
-    pub stdout: OwnedFd,
-    pub stderr: OwnedFd,
 }
 
 /// The end of a pipe that does not block.
@@ -47,17 +40,28 @@ impl PipeEnd for OwnedFd {
     }
 }
 
-/// Pipes for a script. Its own ends block, as programs expect.
-pub fn pipes() -> io::Result<(ScriptIo<OwnedFd>, ScriptEnds)> {
-    let (their_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+/// Pipes for the output and the errors of a script. Its own ends block, as programs expect.
+pub fn output_pipes() -> io::Result<(ScriptIo<OwnedFd>, Streams)> {
     let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    for end in [&stdin, &stdout, &stderr] {
-        // It is new, and has no other flag that this could remove.
-        fcntl_setfl(end, OFlags::NONBLOCK)?;
-    }
-    let ours = ScriptIo { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), exit: None };
-    Ok((ours, ScriptEnds { stdin: their_stdin, stdout: their_stdout, stderr: their_stderr }))
+    set_nonblocking(&stdout)?;
+    set_nonblocking(&stderr)?;
+    let ours = ScriptIo { stdin: None, stdout: Some(stdout), stderr: Some(stderr), exit: None };
+    Ok((ours, Streams { stdin: None, stdout: their_stdout, stderr: their_stderr }))
+}
+
+/// As `output_pipes`, and one for its input.
+pub fn pipes() -> io::Result<(ScriptIo<OwnedFd>, Streams)> {
+    let (mut ours, mut theirs) = output_pipes()?;
+    let (their_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+    set_nonblocking(&stdin)?;
+    (ours.stdin, theirs.stdin) = (Some(stdin), Some(their_stdin));
+    Ok((ours, theirs))
+}
+
+fn set_nonblocking(end: &OwnedFd) -> io::Result<()> {
+    // It is new, and has no other flag that this could remove.
+    Ok(fcntl_setfl(end, OFlags::NONBLOCK)?)
 }
 
 impl<Pipe: PipeEnd> ScriptIo<Pipe> {

@@ -1,0 +1,150 @@
+//! Messages between the master and a generation, and from a generation to its successor.
+
+use std::os::fd::OwnedFd;
+
+use super::{Decoder, Encoder, Message};
+
+/// From the master to a generation.
+pub enum MasterCommand {
+    /// Accept no more, finish running requests, and end (SIGTERM).
+    Leave,
+    /// End (SIGINT).
+    Stop,
+    /// Pass idle connections to the successor through this channel, finish running requests, and end.
+    HandOver(OwnedFd),
+    /// Write this sink to this log file from now on.
+    Log { sink: u32, file: OwnedFd },
+    /// Write the statistics to this socket.
+    Stats { form: Form, to: OwnedFd },
+    /// Answer `Alive` when every worker's loop has turned.
+    Ping,
+}
+
+/// How statistics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    #[default]
+    Text,
+    Json,
+}
+
+/// From a generation to the master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GenerationEvent {
+    /// It accepts connections.
+    Ready,
+    /// It cannot serve: lines that say why.
+    Failed(Vec<String>),
+    /// The answer to `Ping`.
+    Alive,
+    /// It has received `HandOver`, and receives no more requests.
+    Retired,
+}
+
+/// An idle connection, from a generation to its successor. The kind of this message is its version: the two
+/// generations may be of different programs.
+pub struct InheritedConnection {
+    pub fd: OwnedFd,
+    pub requests: u32,
+}
+
+const INHERITED_VERSION: u8 = 1;
+
+impl Message<'_> for MasterCommand {
+    fn encode(&self) -> Encoder<'_> {
+        match self {
+            MasterCommand::Leave => Encoder::new(b'L'),
+            MasterCommand::Stop => Encoder::new(b'S'),
+            MasterCommand::HandOver(successor) => Encoder::new(b'H').fd(successor),
+            MasterCommand::Log { sink, file } => Encoder::new(b'F').u32(*sink).fd(file),
+            MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
+            MasterCommand::Stats { form: Form::Json, to } => Encoder::new(b'J').fd(to),
+            MasterCommand::Ping => Encoder::new(b'P'),
+        }
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<MasterCommand> {
+        Some(match kind {
+            b'L' => MasterCommand::Leave,
+            b'S' => MasterCommand::Stop,
+            b'H' => MasterCommand::HandOver(fields.fd()?),
+            b'F' => MasterCommand::Log { sink: fields.u32()?, file: fields.fd()? },
+            b'T' => MasterCommand::Stats { form: Form::Text, to: fields.fd()? },
+            b'J' => MasterCommand::Stats { form: Form::Json, to: fields.fd()? },
+            b'P' => MasterCommand::Ping,
+            _ => return None,
+        })
+    }
+}
+
+impl Message<'_> for GenerationEvent {
+    // A configuration can have many errors.
+    const MAX_BYTES: usize = 32 * 1024;
+
+    fn encode(&self) -> Encoder<'_> {
+        match self {
+            GenerationEvent::Ready => Encoder::new(b'R'),
+            GenerationEvent::Failed(lines) => {
+                let text = lines.join("\n").into_bytes();
+                Encoder::new(b'F').bytes(&text[..text.len().min(Self::MAX_BYTES - 1)])
+            }
+            GenerationEvent::Alive => Encoder::new(b'A'),
+            GenerationEvent::Retired => Encoder::new(b'O'),
+        }
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<GenerationEvent> {
+        Some(match kind {
+            b'R' => GenerationEvent::Ready,
+            b'F' => {
+                let text = String::from_utf8_lossy(fields.rest());
+                GenerationEvent::Failed(text.split('\n').map(str::to_owned).collect())
+            }
+            b'A' => GenerationEvent::Alive,
+            b'O' => GenerationEvent::Retired,
+            _ => return None,
+        })
+    }
+}
+
+impl Message<'_> for InheritedConnection {
+    fn encode(&self) -> Encoder<'_> {
+        Encoder::new(INHERITED_VERSION).u32(self.requests).fd(&self.fd)
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<InheritedConnection> {
+        (kind == INHERITED_VERSION).then_some(())?;
+        Some(InheritedConnection { requests: fields.u32()?, fd: fields.fd()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::ipc::tests::check_codec;
+
+    #[test]
+    fn messages_are_received_as_they_were_sent() {
+        let fd = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
+        check_codec([
+            MasterCommand::Leave,
+            MasterCommand::Stop,
+            MasterCommand::HandOver(fd()),
+            MasterCommand::Log { sink: 0x0102_0304, file: fd() },
+            MasterCommand::Stats { form: Form::Text, to: fd() },
+            MasterCommand::Stats { form: Form::Json, to: fd() },
+            MasterCommand::Ping,
+        ]);
+        let lines = |lines: &[&str]| GenerationEvent::Failed(lines.iter().map(|&l| l.to_owned()).collect());
+        check_codec([
+            GenerationEvent::Ready,
+            lines(&["one line"]),
+            lines(&["two", "lines"]),
+            GenerationEvent::Alive,
+            GenerationEvent::Retired,
+        ]);
+        check_codec([0, 1, u32::MAX].map(|requests| InheritedConnection { fd: fd(), requests }));
+    }
+}
