@@ -170,8 +170,17 @@ impl Server {
 
     /// All child processes, the oldest first.
     pub fn serving_pids(&self) -> Vec<u32> {
-        let children = format!("/proc/{0}/task/{0}/children", self.pid());
-        let children = fs::read_to_string(&children).unwrap_or_else(|e| panic!("{children}: {e}"));
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let read = || fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        // A read can omit a process if another one ends meanwhile (proc_tid_children(5)).
+        let mut children = read();
+        loop {
+            let again = read();
+            if again == children {
+                break;
+            }
+            children = again;
+        }
         children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
