@@ -1,78 +1,77 @@
-//! What a site uses, and what it may use at worst, summed over all of its limits: memory and descriptors, line by
-//! line.
+//! Memory and descriptors of a site, line by line: what it typically uses, and the worst case of all its limits.
 //!
-//! What it uses typically is computed from what was measured of its parts. The sums of the worst case are upper bounds, reached only if every connection does the most expensive thing at the same
-//! time. What the kernel keeps for sockets is not in them.
+//! The typical figures are measured. The worst case is an upper bound, reached only if every connection does the most
+//! expensive thing at the same time. Neither includes the socket buffers of the kernel.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::model::{Limits, Listing, Route, Sink, Site};
 
-/// A worker's buffer, for what clients and scripts send; more where two heads of the largest size need it.
+/// A worker's buffer for input from clients and scripts. It grows if two request heads of the largest size need more.
 pub const BUFFER: u64 = 64 * 1024;
-/// The least that a client's input is read by.
+/// The smallest buffer for a client's input.
 const INPUT: u64 = 32 * 1024;
-/// Short answers that are gathered for one write.
+/// Short responses that are gathered for one write.
 pub const BATCH: u64 = 32 * 1024;
-/// The most that one connection keeps of an answer behind those: a piece of a file or of a script's output, or a
-/// small file as a whole.
-pub const ANSWER: u64 = 64 * 1024;
-/// The head of an answer, with some to spare.
+/// The most that one connection stores of a response behind a batch: part of a file or of a script's output, or a whole
+/// small file.
+pub const RESPONSE: u64 = 64 * 1024;
+/// A response head, generously.
 const HEAD: u64 = 1024;
-/// A connection's task, and what it knows of its request.
+/// A connection's task with its request.
 pub const TASK: u64 = 8 * 1024;
-/// Requests of one batch, when they are to be logged.
-pub const LOGGED: u64 = 32;
-/// What the log is to know of a request, besides the bytes of its head.
-pub const RECORD: u64 = 256;
-/// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and the piece it makes.
+/// Log records of one batch.
+pub const LOG_RECORDS: u64 = 32;
+/// A log record, without the bytes of the request head.
+pub const LOG_RECORD: u64 = 256;
+/// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and its output buffer.
 pub const INFLATE: u64 = 112 * 1024;
 /// A cached file or miss, without its path.
 pub const CACHE_ENTRY: u64 = 512;
-/// A look-up that waits for a disk thread, without its path.
+/// A lookup that waits for a disk thread, without its path.
 pub const LOOKUP: u64 = 512;
 /// The stack of a disk thread.
 pub const DISK_STACK: u64 = 256 * 1024;
-/// An entry of a listing: a name of 255 bytes, its place among those that are chosen, and the rest.
+/// An entry of a listing, with a name of 255 bytes.
 pub const LISTING_ENTRY: u64 = 352;
-/// A running script: its output, and what of a body is on its way to it.
+/// The buffers of a running script: its output, and part of the request body.
 pub const SCRIPT: u64 = 64 * 1024;
-/// What has come on a connection that several requests share for one of them, and its client has not taken: when that
-/// is 256 KiB, one more buffer may be read; and what is to be sent on it.
-pub const SHARED: u64 = 384 * 1024;
+/// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
+/// and part of the request body.
+pub const MULTIPLEXED: u64 = 384 * 1024;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
-/// The two nested epolls of a worker, its wake-up, and one to spare.
+/// The two nested epoll instances of a worker, its eventfd, and a reserve.
 pub const WORKER_DESCRIPTORS: u64 = 4;
-/// The three ends of a script's pipes, a body that is spooled, or a file that is sent in place of its own.
+/// The three ends of a script's pipes, a spooled body, and a file that is sent in place of its output.
 const SCRIPT_DESCRIPTORS: u64 = 5;
-/// A connection, and a body that is spooled or a file that is sent in place of its own.
-const APPLICATION_DESCRIPTORS: u64 = 2;
-/// What a disk thread has open at once: a folder, a file, a neighbour of it.
+/// A connection, and a spooled body or a file that is sent in place of the response body.
+const UPSTREAM_DESCRIPTORS: u64 = 2;
+/// The open files of a disk thread: a folder, a file and a precompressed file.
 const DISK_DESCRIPTORS: u64 = 3;
-/// Standard streams, the main thread's loop, its channels, the socket of syslog, and some to spare.
+/// Standard streams, the main thread's loop, its channels, the socket of syslog, and a reserve.
 pub const PROCESS_DESCRIPTORS: u64 = 16;
 
-/// The processes at the start, but for their workers, with the libraries that they load.
+/// The processes at the start with their libraries, without workers.
 const START: u64 = 3 * 1024 * 1024;
 /// A worker, before its first client.
 const WORKER: u64 = 256 * 1024;
-/// A connection between two requests.
+/// An idle connection.
 const IDLE: u64 = 72;
-/// A connection whose client takes a file: its task, and the head of the request.
-const AT_WORK: u64 = 16 * 1024;
-/// Clients at the same time, of a site that has few.
-const FEW: u64 = 100;
+/// A connection that receives a file: its task and the request head.
+const BUSY: u64 = 16 * 1024;
+/// Clients of a small site at the same time.
+const FEW_CLIENTS: u64 = 100;
 
-/// What is typical of one situation, in bytes.
+/// The memory in one situation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typical {
     pub when: String,
     pub bytes: u64,
 }
 
-/// `count` of something, `each` with so many bytes, or so many descriptors.
+/// `count` things, each of which takes `each` bytes or descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
     pub what: &'static str,
@@ -86,56 +85,50 @@ impl Use {
     }
 }
 
-/// Of all lines.
 pub fn total(uses: &[Use]) -> u64 {
     uses.iter().fold(0, |sum, line| sum.saturating_add(line.sum()))
 }
 
-/// Bytes of a client's input that are read at once, and the most that its connection keeps of it: room for two
-/// heads of the largest size.
+/// The buffer for a client's input, in bytes. It has room for two request heads of the largest size.
 pub fn input(limits: &Limits) -> u64 {
     INPUT.max((limits.head.head as u64).saturating_mul(2))
 }
 
-/// A worker's buffer.
+/// A worker's buffer, in bytes.
 pub fn buffer(limits: &Limits) -> u64 {
     BUFFER.max(input(limits))
 }
 
-/// The most that one connection may cost, whatever its client sends and does not read.
+/// The most bytes that one connection may use, for any behaviour of its client.
 pub fn connection(site: &Site) -> u64 {
-    // The head of a request stays while its body comes, or its answer is made.
+    // A request head is stored until its response begins.
     let unread = input(&site.limits).saturating_add(site.limits.head.head as u64);
-    let unsent = BATCH + HEAD + ANSWER.max(site.cache.file);
-    let logged = if logs_requests(site) { LOGGED * RECORD } else { 0 };
+    let unsent = BATCH + HEAD + RESPONSE.max(site.cache.file);
+    let logged = if logs_requests(site) { LOG_RECORDS * LOG_RECORD } else { 0 };
     (TASK + logged).saturating_add(unread).saturating_add(unsent)
 }
 
-/// Bytes of memory in situations that occur, from the start to a busy site. Scripts and applications are programs of
-/// their own, and not in it.
+/// Memory in typical situations, from the start to a busy site, without scripts and applications.
 pub fn typical(site: &Site, workers: usize) -> Vec<Typical> {
     let workers = workers as u64;
     let start = WORKER.saturating_mul(workers).saturating_add(START);
     let connections = (site.limits.connections as u64).saturating_mul(workers);
-    let few = FEW.min(connections);
+    let few = FEW_CLIENTS.min(connections);
     let idle = connections.saturating_mul(IDLE);
     let full = (site.cache.bytes as u64).saturating_mul(workers);
     let line = |when: String, more: u64| Typical { when, bytes: start.saturating_add(more) };
     let mut lines = vec![
         line("at the start".to_owned(), 0),
-        line(format!("while {few} clients take files at the same time"), few * AT_WORK),
+        line(format!("while {few} clients take files at the same time"), few * BUSY),
         line(format!("with all {connections} connections open and idle"), idle),
     ];
     if full > 0 {
-        lines.push(line(
-            "the same, and the cache full of what is asked for most".to_owned(),
-            idle.saturating_add(full),
-        ));
+        lines.push(line("the same, with a full cache".to_owned(), idle.saturating_add(full)));
     }
     lines
 }
 
-/// Bytes of memory. What no route of the site needs is left out.
+/// Memory at worst. Parts that no route of the site needs are left out.
 pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let (limits, cache) = (&site.limits, &site.cache);
     let workers = workers as u64;
@@ -151,12 +144,12 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let mut uses = vec![
         Use { what: "buffers of workers", each: buffer(&site.limits).saturating_add(BATCH), count: workers },
         Use {
-            what: "connections: task, unread input, unsent answer",
+            what: "connections: task, unread input, unsent response",
             each: connection(site),
             count: connections,
         },
         Use {
-            what: "answers made while they are sent",
+            what: "bodies generated while they are sent",
             each: inflates.max(listing_entries.saturating_mul(LISTING_ENTRY)),
             count: of_each_worker(limits.body_streams),
         },
@@ -173,15 +166,15 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use { what: "cache: content", each: cache.bytes as u64, count: workers },
         Use { what: "stacks of disk threads", each: DISK_STACK, count: of_each_worker(limits.disk_threads) },
         Use {
-            what: "look-ups that wait for a disk",
+            what: "lookups that wait for a disk",
             each: LOOKUP + path,
             count: of_each_worker(limits.disk_queue),
         },
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
         Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },
         Use {
-            what: "requests that share such a connection",
-            each: SHARED,
+            what: "requests on multiplexed connections",
+            each: MULTIPLEXED,
             count: multiplexed_requests(site).min(of_each_worker(limits.connections)),
         },
         Use {
@@ -195,7 +188,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     uses
 }
 
-/// Descriptors. Compare with the limit of the process.
+/// Descriptors at worst.
 pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
     let workers = workers as u64;
     let line = |what, each: u64, of_each_worker: usize| Use {
@@ -206,10 +199,10 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
     let mut uses = vec![
         line("connections: sockets", 1, site.limits.connections),
         line("files being sent: one for two connections", 1, site.limits.connections / 2),
-        line("connections that are being refused", 1, site.limits.rejections),
+        line("connections that are being rejected", 1, site.limits.rejections),
         line("files that the cache keeps open", 1, site.cache.descriptors),
         line("disk threads", DISK_DESCRIPTORS, site.limits.disk_threads),
-        line("listeners, and their spares", 2, site.listeners.len()),
+        line("listeners, and reserved descriptors", 2, site.listeners.len()),
         line("event loops", WORKER_DESCRIPTORS, 1),
         Use { what: "roots", each: 1, count: site.roots().len() as u64 },
         Use { what: "log files", each: 1, count: logs(site).len() as u64 },
@@ -220,11 +213,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         },
         Use {
             what: "applications: connections, and a body or a file",
-            each: APPLICATION_DESCRIPTORS,
+            each: UPSTREAM_DESCRIPTORS,
             count: upstream_connections(site),
         },
         Use {
-            what: "applications: a body or a file of each request that shares a connection",
+            what: "applications: a body or a file of each multiplexed request",
             each: 1,
             count: multiplexed_requests(site),
         },
@@ -243,13 +236,13 @@ fn multiplexed_requests(site: &Site) -> u64 {
     site.upstreams.iter().fold(0, |sum, upstream| sum.saturating_add(upstream.multiplexed_requests() as u64))
 }
 
-/// Scripts that run at one time: a worker without one could never answer.
+/// Scripts that run at the same time. Each worker may run at least one.
 fn scripts(site: &Site, workers: u64) -> u64 {
     if site.has_scripts() { workers.max(site.scripts.processes as u64) } else { 0 }
 }
 
-/// Where the process may have fewer descriptors than the limits add up to, lowers the limits until they
-/// fit: so the limit of connections is met before that of descriptors, and there is an answer for it.
+/// Lowers the limits until they fit into the descriptors that the process may have. A worker then reaches the limit of
+/// connections first, which it can handle.
 pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     if total(&descriptors(site, workers)) <= allowed {
         return;
@@ -267,12 +260,13 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     lower(&mut site.limits.rejections, share / 16);
     lower(&mut site.cache.descriptors, share / 8);
     lower(&mut site.scripts.processes, share.saturating_mul(workers) / 32);
-    let beyond = scripts(site, workers as u64).saturating_sub(workers as u64) * SCRIPT_DESCRIPTORS;
+    let scripts_above_minimum =
+        scripts(site, workers as u64).saturating_sub(workers as u64) * SCRIPT_DESCRIPTORS;
     let others = site.limits.disk_threads * DISK_DESCRIPTORS as usize
         + site.limits.rejections
         + site.cache.descriptors
-        + (beyond as usize).div_ceil(workers.max(1));
-    // With the files that they are sent: whoever is sent the same file shares it.
+        + (scripts_above_minimum as usize).div_ceil(workers.max(1));
+    // Two of three descriptors are connections, and one is a file: connections share open files.
     lower(&mut site.limits.connections, share.saturating_sub(others) / 3 * 2);
 }
 
@@ -280,7 +274,6 @@ fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
     site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
 }
 
-/// Does any host have an access log?
 fn logs_requests(site: &Site) -> bool {
     site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
 }
@@ -317,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_follows_from_the_limits() {
+    fn sums_memory_and_descriptors_of_all_limits() {
         let uses = worst_case(&site(), 2);
-        let each = TASK + INPUT + 16 * 1024 + BATCH + HEAD + ANSWER;
+        let each = TASK + INPUT + 16 * 1024 + BATCH + HEAD + RESPONSE;
         let expected = 2 * (BUFFER + BATCH)
             + 2 * (100 + 5) * each
             + (128 + 4) * 1000 * LISTING_ENTRY
@@ -333,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_connections_stays_free_of_waiting_for_disks() {
+    fn reserves_a_quarter_of_the_connections_from_waiting_for_disks() {
         let waiting = |connections, disk_queue| {
             Limits { connections, disk_queue, ..Limits::default() }.waiting_for_disks()
         };
@@ -346,10 +339,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typical_grows_with_clients_and_cache() {
+    fn typical_memory_grows_with_clients_and_cache() {
         let start = START + 2 * WORKER;
         let bytes: Vec<u64> = typical(&site(), 2).iter().map(|line| line.bytes).collect();
-        assert_eq!(bytes, [start, start + 100 * AT_WORK, start + 200 * IDLE, start + 200 * IDLE + 2_000_000]);
+        assert_eq!(bytes, [start, start + 100 * BUSY, start + 200 * IDLE, start + 200 * IDLE + 2_000_000]);
         let mut small = site();
         (small.limits.connections, small.cache.bytes) = (7, 0);
         let lines = typical(&small, 1);
@@ -361,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_lowered_until_they_fit() {
+    fn lowers_limits_until_they_fit() {
         for allowed in [48, 64, 100, 256, 1000, 20_000, 1_000_000] {
             for workers in [1, 2, 4] {
                 let mut fitted = Site::folder("/srv".into(), Vec::new());
@@ -375,11 +368,11 @@ mod tests {
         let before = Site::folder("/srv".into(), Vec::new());
         let mut after = before.clone();
         fit(&mut after, 2, 1_000_000);
-        assert_eq!(format!("{before:?}"), format!("{after:?}"), "nothing is lowered where all fits");
+        assert_eq!(format!("{before:?}"), format!("{after:?}"), "sufficient descriptors lower nothing");
     }
 
     #[test]
-    fn scripts_are_in_the_sum_where_there_are_some() {
+    fn counts_scripts_of_sites_that_have_some() {
         let mut site = site();
         let (memory, open) = (total(&worst_case(&site, 2)), total(&descriptors(&site, 2)));
         let script = crate::model::Script {
@@ -407,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_costs_nothing() {
+    fn leaves_out_what_no_route_needs() {
         let mut site = site();
         site.cache.bytes = 0;
         site.cache.entries = 0;
@@ -421,16 +414,16 @@ mod tests {
             whats,
             [
                 "buffers of workers",
-                "connections: task, unread input, unsent answer",
+                "connections: task, unread input, unsent response",
                 "stacks of disk threads",
-                "look-ups that wait for a disk",
+                "lookups that wait for a disk",
                 "blocks of log lines",
             ]
         );
     }
 
     #[test]
-    fn no_limits_overflow_the_sum() {
+    fn saturates_instead_of_overflowing() {
         let mut site = site();
         site.limits.connections = usize::MAX;
         site.cache.bytes = usize::MAX;

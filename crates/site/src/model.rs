@@ -1,6 +1,5 @@
-//! The site: the one thing that every way of configuring the server becomes. Plain data, complete and
-//! valid: every default is filled in, every route carries all of its settings, so that nothing that
-//! answers a request ever asks where a setting came from.
+//! The site: a configuration as plain data, complete and valid. Every default is filled in, and every route has all of
+//! its settings.
 //!
 //! Knows nothing of TOML, files on disk or sockets.
 
@@ -24,26 +23,23 @@ use crate::route::{Pattern, Routes};
 use crate::template::Template;
 use crate::upstream::{Upstream, UpstreamId};
 
-/// Everything the server does, in one value.
 #[derive(Debug, Clone)]
 pub struct Site {
     pub listeners: Vec<Address>,
-    /// Of them it is believed on whose behalf they ask.
     pub trusted_proxies: Proxies,
     /// `None`: one worker per core that the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// Given up to after the listeners are bound, when started as root.
+    /// The user that root becomes after the addresses are bound.
     pub user: Option<String>,
     pub group: Option<String>,
     pub pid_file: Option<PathBuf>,
-    /// The serving process cannot leave it.
+    /// A folder that the serving process cannot leave.
     pub chroot: Option<PathBuf>,
     pub sandbox: Sandbox,
-    /// The value of `Server`; `None` conceals it.
+    /// The value of `Server`. `None`: no such field.
     pub server_header: Option<String>,
-    /// The first is the default host: it answers for every name that no other host has.
+    /// The first one is the default host, for every name that no other host has.
     pub hosts: Hosts,
-    /// What answers in place of files.
     pub upstreams: Vec<Upstream>,
     pub limits: Limits,
     pub timeouts: Timeouts,
@@ -52,53 +48,51 @@ pub struct Site {
     pub log: Log,
 }
 
-/// Is what the serving process does not need taken from it?
+/// Whether the serving process gives up what it does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
     Off,
-    /// As far as the kernel can.
+    /// As far as the kernel supports it.
     On,
-    /// Or nothing is served.
+    /// The server does not start if the kernel lacks a part of it.
     Required,
 }
 
-/// A name of its own with its own root, routes and settings.
+/// A virtual host.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Without port. `*.example.org` stands for every name below `example.org`.
     pub names: Vec<String>,
     pub routes: Routes,
-    /// An access log of its own; `None`: the one of the site.
+    /// `None`: the access log of the site.
     pub access_log: Option<AccessLog>,
 }
 
-/// What is done for the paths that a pattern matches: complete in itself.
+/// The action and all settings of the paths that a pattern matches.
 #[derive(Debug, Clone)]
 pub struct Route {
     pub pattern: Pattern,
-    /// The prefix whose action it has, where that is another route's: of a glob, or of one path, that has none
-    /// of its own.
+    /// The prefix from which a glob, or a route for one path, has inherited its action.
     pub within: Option<Pattern>,
     pub action: Action,
     pub files: FileRules,
     pub headers: Vec<HeaderRule>,
-    /// `Cache-Control` by pattern of the path, the first that matches.
+    /// `Cache-Control` by the first pattern that matches the path.
     pub cache_control: Vec<(Pattern, String)>,
-    /// Paths, inside the same host, of pages to show in place of the built-in ones. Each status once.
+    /// Paths of pages, in the same host, that replace the built-in ones. Each status once.
     pub error_pages: Vec<(Status, SafePath<'static>)>,
-    /// Answers where nothing stands under a path.
+    /// Responds where nothing exists for a path.
     pub fallback: Option<Fallback>,
     pub fallback_for: FallbackFor,
-    /// Bytes of a request body that are read: handed to a script, or else thrown away; more is 413.
+    /// The largest request body, in bytes. A longer one gets 413.
     pub max_body: u64,
-    /// The files are not sent but run, or an application answers: only where the action is
-    /// [`Action::Files`] or [`Action::Application`].
+    /// How files are run, or what an upstream receives: only with [`Action::Files`] or [`Action::Upstream`].
     pub script: Option<Script>,
-    /// Asked by FastCGI, one after the other, whether a request may pass, before anything else is done for it.
+    /// The FastCGI authorizers of a request, in the order in which they are called.
     pub authorizers: Vec<UpstreamId>,
 }
 
-/// An account of the system: a user by name or number, and a group in place of the user's own.
+/// An account of the system. User and group are names or numbers. `None`: the first group of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Account {
     pub user: String,
@@ -113,61 +107,59 @@ impl fmt::Display for Account {
     }
 }
 
-/// A path of the same host that answers for others.
+/// A path of the same host that responds where nothing exists for the requested path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
     pub path: SafePath<'static>,
-    /// What a script is told as its query, before the query of the request.
+    /// The query for a script, in front of the query of the request.
     pub query: Option<Template>,
-    /// The pattern that it is written for.
+    /// The pattern of the route that sets it.
     pub base: Pattern,
 }
 
-/// Which paths a fallback answers for.
+/// The paths for which a fallback responds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FallbackFor {
-    /// Those that are not the path of an asset by their extension: a script or a style sheet of a page, an image,
-    /// a font and so on.
+    /// Paths without the extension of an asset: a script, a style sheet, an image, a font and so on.
     Pages,
     All,
 }
 
-/// How the scripts of a route are run, or what its application is told.
+/// How the scripts of a route run, or what its upstream receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// `None`: the script itself is run.
+    /// `None`: the script is a program.
     pub interpreter: Option<Interpreter>,
-    /// A `PATH` is always among them.
+    /// It always has a `PATH`.
     pub environment: Additions,
-    /// Whether the script is told the field `Authorization`.
+    /// Whether the script receives the field `Authorization`.
     pub credentials: Credentials,
-    /// Scripts of this route that run at one time, over all workers.
+    /// Scripts of this route that run at the same time, over all workers.
     pub processes: usize,
-    /// That programs run as. `None`: the server's own. An application has one of its own.
+    /// The account of the programs. `None`: the server's. An upstream has its own.
     pub account: Option<Account>,
 }
 
-/// What runs a file that is no program.
+/// What runs a file that is not a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Interpreter {
-    /// It gets the path of the file as its only argument.
+    /// Receives the path of the file as its only argument.
     Program(PathBuf),
-    /// It is told the path of the file as SCRIPT_FILENAME.
+    /// Receives the path of the file as SCRIPT_FILENAME.
     Upstream(UpstreamId),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The request's path beneath `root`, after `strip` leading segments of it are taken away
-    /// (`alias` in the configuration).
+    /// The file at the request's path beneath `root`, without the first `strip` segments of the path (`alias`).
     Files { root: PathBuf, strip: usize },
-    /// It answers for every path, whatever stands on the disk.
+    /// The upstream responds for every path, even where a file exists.
     Upstream(UpstreamId),
-    /// 301, 302, 303, 307 or 308 to another place.
+    /// `status` is 301, 302, 303, 307 or 308.
     Redirect { status: Status, to: Template },
-    /// Another path of the same host, looked up again (at most [`crate::plan::MAX_REWRITES`] times).
+    /// Another path of the same host, at most [`crate::plan::MAX_REWRITES`] times.
     Rewrite { to: Template },
-    /// Nothing but a status and its error page.
+    /// A status with its error page.
     Return(Status),
 }
 
@@ -177,9 +169,9 @@ pub struct FileRules {
     pub listing: Listing,
     pub dotfiles: Dotfiles,
     pub symlinks: Symlinks,
-    /// Precompressed neighbours that are looked for, in order of preference.
+    /// Codings of precompressed files, in order of preference.
     pub precompressed: Vec<Coding>,
-    /// Serve `X` from `X.gz` when there is no `X`.
+    /// Whether `X.gz` serves `X` where `X` does not exist.
     pub gunzip: bool,
     pub etag: EtagFrom,
     pub types: Arc<MediaTypes>,
@@ -198,7 +190,7 @@ pub enum Dotfiles {
     Allow,
 }
 
-/// What a symbolic link may lead to.
+/// The targets that a symbolic link may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symlinks {
     /// Anything beneath the root.
@@ -222,39 +214,38 @@ pub enum EtagFrom {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderRule {
-    /// Set the field, in place of any the server would send by itself.
+    /// Replaces a field that the server would send itself.
     Set(String, String),
     Remove(String),
 }
 
-/// Counts and bytes. Each has a safe default and a key of its own in the configuration.
+/// Counts and bytes.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Connections per worker.
     pub connections: usize,
     /// Connections of one client address, over all workers. 0: no limit.
     pub connections_per_client: usize,
-    /// Connections per worker that are being told that there is no room.
+    /// Connections per worker, above `connections`, that are receiving their 503.
     pub rejections: usize,
-    /// Requests on one connection; then it is closed. 0: no limit.
+    /// Requests on one connection. 0: no limit.
     pub requests: u32,
     pub head: taipan_http::head::Limits,
-    /// Bytes of a request body that are read and thrown away where nobody wants them.
+    /// The default of `max_body`.
     pub body: u64,
-    /// Bytes per second that a client must send, or take, after the timeout of that phase. 0: any.
+    /// Bytes per second that a client must send or receive after the timeout of that phase. 0: no limit.
     pub min_rate: u64,
-    /// Threads per worker for what can wait for a disk.
+    /// Threads per worker for operations that may wait for a disk.
     pub disk_threads: usize,
-    /// Requests that may wait for a disk, per worker; more are 503. See also `waiting_for_disks`.
+    /// Requests per worker that may wait for a disk. Further ones get 503. See also `waiting_for_disks`.
     pub disk_queue: usize,
-    /// Answers per worker that are made while they are sent: huge listings, and inflated files.
+    /// Responses per worker whose body is generated while it is sent: huge listings and decompressed files.
     pub body_streams: usize,
-    /// Bytes that may wait in the kernel for one client beside those on their way (`tcp(7)`,
-    /// TCP_NOTSENT_LOWAT). 0: as many as the kernel likes.
+    /// Bytes that may wait unsent in the kernel for one client (tcp(7), TCP_NOTSENT_LOWAT). 0: the kernel's default.
     pub unsent: u64,
-    /// Serving processes at one time.
+    /// Serving processes at the same time.
     pub generations: usize,
-    /// Entries in one listing; more are left out, and the page says so.
+    /// Entries in one listing.
     pub listing_entries: usize,
 }
 
@@ -265,17 +256,17 @@ pub struct Timeouts {
     pub write: Duration,
     pub idle: Duration,
     pub linger: Duration,
-    /// A look-up on a disk: 503 when it takes longer.
+    /// For a lookup on a disk. Then the response is 503.
     pub disk: Duration,
-    /// For what runs when SIGTERM comes.
+    /// For responses in progress at SIGTERM.
     pub shutdown: Duration,
-    /// For what runs when another configuration or program takes over.
+    /// For responses in progress when another configuration or program takes over.
     pub reload: Duration,
-    /// For a new connection when all are taken: 503 then.
+    /// For a new connection while the worker is at capacity. Then it gets 503.
     pub accept: Duration,
     /// How long the kernel holds a new connection back until its client has sent something. Zero: it does not.
     pub defer_accept: Duration,
-    /// How late a worker's loop may be before it sheds requests. Zero: it never does.
+    /// How late a worker's loop may be before it sheds requests. Zero: never.
     pub delay: Duration,
 }
 
@@ -287,41 +278,41 @@ pub struct CacheLimits {
     pub bytes: usize,
     /// Larger files are sent from their descriptor.
     pub file: u64,
-    /// A cached file is compared with the disk at most this often.
+    /// How long a cached file is not compared with the disk.
     pub check: Duration,
-    /// How long a miss is remembered.
+    /// How long the cache remembers that a file does not exist.
     pub missing: Duration,
 }
 
-/// What holds for all scripts.
+/// Settings of all scripts.
 #[derive(Debug, Clone)]
 pub struct Scripts {
-    /// That run at one time, over all workers.
+    /// Scripts that run at the same time, over all workers.
     pub processes: usize,
-    /// Requests that wait until a script may run, over all workers. More are 503.
+    /// Requests that wait until a script may run, over all workers. Further ones get 503.
     pub queue: usize,
-    /// How long they wait: 503 then.
+    /// How long such a request waits. Then it gets 503.
     pub wait: Duration,
     /// From the start to the end of the head.
     pub first_byte: Duration,
-    /// Without output, while the client takes all there is.
+    /// Without output, while the client receives all of it.
     pub idle: Duration,
     /// From the start to the end.
     pub total: Duration,
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
     pub resources: Resources,
-    /// `None`: a script is in no group of its own.
+    /// `None`: scripts have no control groups of their own.
     pub cgroups: Option<ControlGroups>,
-    /// Of the scripts of every route that names none. `None`: the server's own.
+    /// The account of scripts whose route names none. `None`: the server's.
     pub account: Option<Account>,
-    /// The folder of files without a name, for bodies whose length is not known before their end.
+    /// The folder that stores request bodies of unknown length, in files without names.
     pub spool: PathBuf,
-    /// Bytes of all such files together.
+    /// Bytes of all stored bodies together.
     pub spool_bytes: u64,
-    /// Whether a query without `=` becomes the script's arguments.
+    /// Whether the words of a query without `=` become arguments (RFC 3875 §4.4).
     pub query_arguments: QueryArguments,
-    /// Lines of a script's error stream per second that are logged.
+    /// Lines per second of a script's standard error that are logged.
     pub stderr_lines: u32,
     /// Bytes of such a line.
     pub stderr_line: usize,
@@ -329,7 +320,7 @@ pub struct Scripts {
     pub sendfile: Vec<PathBuf>,
 }
 
-/// What one process of a script may use. `None`: as much as the server may.
+/// Limits of one process of a script. `None`: the server's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resources {
     /// Bytes of address space (RLIMIT_AS).
@@ -338,22 +329,22 @@ pub struct Resources {
     pub cpu: Option<u64>,
     /// Descriptors (RLIMIT_NOFILE).
     pub files: Option<u64>,
-    /// Processes and threads of the user, the server's own among them (RLIMIT_NPROC).
+    /// Processes and threads of the user, also the server's own (RLIMIT_NPROC).
     pub tasks: Option<u64>,
-    /// Bits of a mode that a file of theirs does not get. `None`: those of the server.
+    /// The file mode creation mask. `None`: the server's.
     pub umask: Option<u32>,
-    /// Added to the server's own.
+    /// Added to the nice value of the server.
     pub nice: u8,
 }
 
-/// A control group for each script that runs (cgroups(7), version 2).
+/// A control group for each running script (cgroups(7), version 2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlGroups {
-    /// That is delegated to the server. `None`: its own.
+    /// A folder that is delegated to the server. `None`: the server's own group.
     pub folder: Option<PathBuf>,
-    /// Bytes of all processes in one (memory.max).
+    /// Bytes of all processes of a script (memory.max).
     pub memory: Option<u64>,
-    /// Processes and threads in one (pids.max).
+    /// Processes and threads of a script (pids.max).
     pub tasks: Option<u64>,
 }
 
@@ -368,7 +359,7 @@ pub struct Log {
     pub access: Option<AccessLog>,
     pub error: Sink,
     pub level: Level,
-    /// Blocks of lines that may wait for the writer; more are dropped and counted.
+    /// Blocks of lines that may wait for the writer. Further ones are dropped and counted.
     pub queue: usize,
 }
 
@@ -402,8 +393,7 @@ pub enum Level {
 }
 
 impl Site {
-    /// One folder for every name, with listings: what `taipan DIR` serves. Everything else has its
-    /// default.
+    /// The site of `taipan DIR`: one folder with listings, and otherwise default settings.
     pub fn folder(root: PathBuf, listeners: Vec<Address>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };
         let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
@@ -428,8 +418,7 @@ impl Site {
         }
     }
 
-    /// Makes every root and folder of scripts absolute, which begins in `folder` otherwise: a script has a
-    /// working folder of its own.
+    /// Makes relative paths absolute, because a script has another working folder. They begin in `folder`.
     pub fn anchor(&mut self, folder: &Path) {
         self.paths_mut().for_each(|path| *path = folder.join(&*path));
     }
@@ -440,7 +429,7 @@ impl Site {
         self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts).chain(upstreams)
     }
 
-    /// Makes every root, interpreter and folder of scripts what it is called once `folder` is the top of all paths.
+    /// Changes every path to the one within the chroot `folder`.
     pub fn enter(&mut self, folder: &Path) {
         for path in self.paths_mut() {
             if let Ok(inside) = path.strip_prefix(folder) {
@@ -450,53 +439,51 @@ impl Site {
         self.upstreams.iter_mut().for_each(|upstream| upstream.enter(folder));
     }
 
-    /// The folders that files are served from, each once.
+    /// The folders with files to serve, each once.
     pub fn roots(&self) -> BTreeSet<&Path> {
         let sendfile = self.scripts.sendfile.iter().map(PathBuf::as_path);
         self.hosts.iter().flat_map(Host::roots).chain(sendfile).collect()
     }
 
-    /// Whether any route runs its files, or leaves them to an application.
+    /// Whether any route has scripts or an upstream.
     pub fn has_scripts(&self) -> bool {
         self.hosts.iter().any(|host| host.routes.has_scripts())
     }
 
-    /// Routes whose files are run as programs, by CGI.
+    /// Routes whose files run as CGI programs.
     pub fn program_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
         let runs = |route: &Route| matches!(route.action, Action::Files { .. }) && route.upstream().is_none();
         routes.filter(move |route| runs(route)).filter_map(|route| Some((route, route.script.as_ref()?)))
     }
 
-    /// Whether any route asks an application who may pass.
+    /// Whether any route has an authorizer.
     pub fn has_authorizers(&self) -> bool {
         let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
         routes.any(|route| !route.authorizers.is_empty())
     }
 
-    /// The place in `hosts` of the one that answers for `authority`.
+    /// The index in `hosts` of the host with the name `authority`.
     pub fn host(&self, authority: &[u8]) -> usize {
         self.hosts.find(authority)
     }
 }
 
-/// What `Server` says unless the configuration names something else.
+/// The default value of the field `Server`.
 pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
-    /// The folders that its routes serve files from.
+    /// The folders with files that its routes serve.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.routes.iter().filter_map(|route| match &route.action {
             Action::Files { root, .. } => Some(root.as_path()),
-            Action::Upstream(_) | Action::Redirect { .. } | Action::Rewrite { .. } | Action::Return(_) => {
-                None
-            }
+            _ => None,
         })
     }
 }
 
 impl Route {
-    /// With the default of every setting.
+    /// A route with default settings.
     pub fn new(pattern: Pattern, action: Action) -> Route {
         Route {
             pattern,
@@ -514,7 +501,7 @@ impl Route {
         }
     }
 
-    /// Whatever runs its files, or answers in their place, and keeps on.
+    /// The upstream that runs its files, or responds in their place.
     pub fn upstream(&self) -> Option<UpstreamId> {
         match self.script.as_ref()?.interpreter {
             Some(Interpreter::Upstream(id)) => Some(id),
@@ -522,7 +509,7 @@ impl Route {
         }
     }
 
-    /// The pattern, and the prefix that it is combined with.
+    /// The pattern, and the prefix within which it applies.
     pub fn name(&self) -> String {
         match &self.within {
             Some(prefix) => format!("{} within {prefix}", self.pattern),
@@ -530,7 +517,7 @@ impl Route {
         }
     }
 
-    /// The pattern that its action was written for.
+    /// The pattern of the route that sets its action.
     pub fn base(&self) -> &Pattern {
         self.within.as_ref().unwrap_or(&self.pattern)
     }
@@ -560,15 +547,15 @@ impl Default for FileRules {
     }
 }
 
-/// So many requests may wait for disks in any case, where `connections` is small: with its share alone, a few
-/// clients that ask for something cold would be refused.
-const LEAST_WAITING: usize = 32;
+/// Requests that may always wait for disks. With a small `connections`, a share of it would reject a few clients that
+/// request files outside of the cache.
+const MIN_WAITING: usize = 32;
 
 impl Limits {
-    /// Requests of one worker that may wait for disks before their answers have begun: a quarter of the
-    /// connections stays free for others.
+    /// Requests of one worker that may wait for disks before their response. A quarter of the connections stays free
+    /// for other requests.
     pub fn waiting_for_disks(&self) -> usize {
-        self.disk_queue.min((self.connections - self.connections / 4).max(LEAST_WAITING))
+        self.disk_queue.min((self.connections - self.connections / 4).max(MIN_WAITING))
     }
 }
 
@@ -650,15 +637,14 @@ impl Default for Scripts {
 impl Default for Resources {
     fn default() -> Resources {
         Resources {
-            // Go, Java and node ask for far more address space than they use.
+            // Go, Java and Node reserve far more address space than they use.
             memory: None,
-            // What takes too long is ended by the clock; what a script has sent into the background is
-            // nobody's business.
+            // Timeouts end scripts that run too long.
             cpu: None,
-            // The server may have raised its own; programs that close all descriptors, or use select(2),
-            // cannot bear more.
+            // The server may have raised its own limit. Programs that close all descriptors, or use select(2), need a
+            // small one.
             files: Some(1024),
-            // The kernel counts per user, whoever else runs as that one.
+            // The kernel counts all processes of the user, not only those of scripts.
             tasks: None,
             umask: None,
             nice: 0,

@@ -1,5 +1,6 @@
-//! Which proxies are believed when they say on whose behalf they ask, and what a request is then taken for. Knows
-//! nothing of connections: the address of the peer is handed in.
+//! The trusted proxies, and the origin of a request by the fields that they send.
+//!
+//! Knows nothing of connections: the caller passes the address of the peer.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,46 +11,46 @@ use taipan_http::target::Scheme;
 
 /// Proxies of a site.
 pub const MAX_PROXIES: usize = 1024;
-/// Those that come by a Unix socket.
+/// Every peer of a Unix socket.
 const UNIX: &str = "unix";
 
-/// The proxies that are trusted.
+/// The trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<Proxy>);
 
-/// As it is written in a configuration: `10.0.0.0/8`, `192.0.2.1`, `2001:db8::/32`, or `unix`.
+/// As a configuration writes it: `10.0.0.0/8`, `192.0.2.1`, `2001:db8::/32`, or `unix`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxy {
-    /// An address, and how many of its first bits count.
+    /// An address, and the number of its first bits that count.
     Network(IpAddr, u8),
     /// Every peer on a Unix socket that the server listens on.
     Unix,
 }
 
-/// Why a text is none. Each says what to write.
+/// Why a text is not a proxy. The message says what to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyError {
     Syntax,
     /// More bits than an address has, or not a number.
     Prefix,
-    /// Bits behind the prefix are set. With the network that was perhaps meant.
+    /// Bits behind the prefix are set. The network is the probable meaning.
     HostBits(IpAddr, u8),
-    /// An IPv4 address that is written as one of IPv6: clients are never called so.
+    /// An IPv4-mapped IPv6 address. The server sees such clients as IPv4.
     Mapped,
 }
 
-/// How a request has come.
+/// Whether a trusted proxy has forwarded a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// From its client, or from a proxy that is not believed.
+    /// The peer is the client, or a proxy that is not trusted.
     Nothing,
     TrustedProxy,
 }
 
-/// What a request is taken for that a trusted proxy has passed on.
+/// The origin of a request that a trusted proxy has forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// `None`: the proxy names none, and so is the client itself. The port may be unknown.
+    /// `None`: the proxy names no client, and is the client itself. The port may be unknown.
     pub client: Option<(IpAddr, Option<u16>)>,
     pub scheme: Scheme,
     pub authority: &'a [u8],
@@ -64,7 +65,7 @@ impl Proxies {
         self.0.is_empty()
     }
 
-    /// Whether the peer of a connection is one of them; `None` is that of a Unix socket.
+    /// Whether the peer of a connection is trusted. `None` is a peer on a Unix socket.
     pub fn trust(&self, peer: Option<IpAddr>) -> bool {
         self.0.iter().any(|proxy| match (proxy, peer) {
             (Proxy::Network(network, prefix), Some(address)) => first_bits_equal(*network, address, *prefix),
@@ -73,12 +74,10 @@ impl Proxies {
         })
     }
 
-    /// What a request of this peer is taken for. `None`: for its own, because it is not trusted, or because what it
-    /// says cannot be.
+    /// The origin of a request from this peer. `None`: the peer is not trusted, or its fields contradict each other.
     ///
-    /// `X-Forwarded-For`, `-Proto` and `-Host` decide, or else `Forwarded`. A proxy writes either the one or the
-    /// other, and may pass on what a client has sent of the other: so where both are there, `Forwarded` must not say
-    /// anything else, or nothing is believed.
+    /// `X-Forwarded-For`, `-Proto` and `-Host` decide, or else `Forwarded` (RFC 7239). A proxy writes one kind, and may
+    /// pass on the other kind from its client. If a request has both, they must agree.
     pub fn origin<'a>(&self, peer: Option<IpAddr>, head: &Head<'a>) -> Option<Origin<'a>> {
         if !self.trust(peer) {
             return None;
@@ -141,9 +140,9 @@ impl fmt::Display for ProxyError {
         match self {
             ProxyError::Syntax => f.write_str(
                 "write an IP address, a network such as \"10.0.0.0/8\" or \"2001:db8::/32\", or \"unix\"; names are \
-                 not looked up",
+                 not resolved",
             ),
-            ProxyError::Prefix => f.write_str("behind the slash is a number: up to 32 for IPv4, 128 for IPv6"),
+            ProxyError::Prefix => f.write_str("write a number behind the slash: at most 32 for IPv4, 128 for IPv6"),
             ProxyError::HostBits(network, prefix) => {
                 write!(f, "write \"{network}/{prefix}\", or the address alone")
             }
@@ -152,12 +151,11 @@ impl fmt::Display for ProxyError {
     }
 }
 
-/// Of the same family, with the same first bits.
 fn first_bits_equal(network: IpAddr, address: IpAddr, prefix: u8) -> bool {
     network.is_ipv4() == address.is_ipv4() && first_bits(address, prefix) == network
 }
 
-/// The address without what is behind its first bits.
+/// The address with all but its first bits cleared.
 fn first_bits(address: IpAddr, prefix: u8) -> IpAddr {
     let prefix = u32::from(prefix);
     match address {
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_the_addresses_that_begin_as_it_does() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         let check = |network: &str, address: &str, expected| {
             let address = if address == "unix" { None } else { Some(address.parse().unwrap()) };
             assert_eq!(proxies(&[network]).trust(address), expected, "{network} {address:?}");
@@ -213,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn rejects_invalid_networks() {
         let check =
             |text: &str, expected: ProxyError| assert_eq!(Proxy::parse(text), Err(expected), "{text}");
         for text in
@@ -239,7 +237,7 @@ mod tests {
         check("::ffff:10.0.0.0/104", ProxyError::Mapped);
     }
 
-    /// `192.0.2.1:80 https host` of a request with these lines, or `own`.
+    /// `192.0.2.1 https host`: the origin of a request with these lines, or `own`.
     fn origin(peer: &str, lines: &str) -> String {
         let peer = if peer == "unix" { None } else { Some(peer.parse().unwrap()) };
         let bytes = format!("GET / HTTP/1.1\r\nHost: own\r\n{lines}\r\n");
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_peer_says_who_asks() {
+    fn only_a_trusted_peer_decides_the_origin() {
         let lines = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: a\r\n";
         for (peer, expected) in [
             ("10.1.2.3", "192.0.2.1 https a"),
@@ -272,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn where_both_kinds_of_fields_are_there_they_must_agree() {
+    fn ignores_fields_that_contradict_each_other() {
         let x = "X-Forwarded-For: 192.0.2.1, 10.0.0.9\r\nX-Forwarded-Proto: https\r\n";
         for (forwarded, expected) in [
             ("for=192.0.2.1;proto=https", "192.0.2.1 https own"),
             ("for=\"192.0.2.1:80\"", "192.0.2.1 https own"),
             ("for=192.0.2.1;host=OWN, for=10.0.0.9", "192.0.2.1 https own"),
-            // One of them is the client's.
+            // The client has sent one of the two kinds.
             ("for=192.0.2.2", "own"),
             ("for=192.0.2.1;proto=http", "own"),
             ("for=192.0.2.1;host=other", "own"),

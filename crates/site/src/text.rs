@@ -1,7 +1,4 @@
-//! How untrusted text, numbers and times are spelled in pages, JSON documents and logs. Everything is
-//! appended to a buffer; nothing is allocated.
-//!
-//! Knows nothing of what the text means.
+//! Writes untrusted text, numbers and times into pages, JSON documents and logs. Every function appends to a buffer.
 
 use taipan_http::date;
 use taipan_http::digits::write_number;
@@ -22,11 +19,11 @@ pub fn html(text: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// `text` as a JSON string with its quotes, in ASCII alone: no terminal and no reader of lines can be
-/// fooled by it. What is not UTF-8 becomes U+FFFD.
+/// `text` as a JSON string with its quotes, in ASCII alone, so that terminals and line readers are safe. Invalid UTF-8
+/// becomes U+FFFD.
 pub fn json(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    // Nearly always all of it.
+    // Most strings need no escapes.
     let plain = text.iter().position(|&byte| JSON[usize::from(byte)]).unwrap_or(text.len());
     out.extend_from_slice(&text[..plain]);
     for chunk in text[plain..].utf8_chunks() {
@@ -38,20 +35,18 @@ pub fn json(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// `text` for the inside of a quoted field of the common log format: `"`, `\`, controls and what is not
-/// ASCII become `\xHH`.
+/// `text` inside a quoted field of the common log format: `"`, `\`, controls and non-ASCII bytes become `\xHH`.
 pub fn quoted(text: &[u8], out: &mut Vec<u8>) {
     runs(text, &QUOTED, out, escape_byte);
 }
 
-/// `text` for a field of the common log format that ends at a space: as [`quoted`], and a space is
-/// escaped too.
+/// `text` for a field of the common log format that ends at a space: as [`quoted`], with spaces escaped.
 pub fn word(text: &[u8], out: &mut Vec<u8>) {
     runs(text, &WORD, out, escape_byte);
 }
 
-/// `text` for one line that people read: as it is, but for `\`, controls, line separators and the
-/// characters that turn the direction of writing, which become `\u{h}`.
+/// `text` on one line for people: `\`, controls, line separators and characters that change the direction of writing
+/// become `\u{h}`.
 pub fn line(text: &str, out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = rest.find(breaks_line) {
@@ -68,8 +63,7 @@ pub fn line(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// Whether `char` makes the text around it run in another direction than it would by itself: the
-/// embeddings, overrides and isolates of Unicode (UAX #9, section 2).
+/// Whether `char` changes the direction of the text around it: embeddings, overrides and isolates (UAX #9, section 2).
 pub fn turns_direction(char: char) -> bool {
     matches!(char, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
@@ -86,8 +80,8 @@ pub fn seconds(micros: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&decimals);
 }
 
-/// A time in seconds since 1970, as UTC (RFC 3339); one outside of the years 0 to 9999 becomes the first
-/// or the last second of them.
+/// A time in seconds since 1970, as UTC (RFC 3339). A time outside of the years 0 to 9999 becomes their first or last
+/// second.
 pub fn rfc3339(time: i64) -> [u8; RFC3339_LEN] {
     let civil = date::civil(time);
     let mut text = *b"0000-00-00T00:00:00Z";
@@ -100,10 +94,10 @@ pub fn rfc3339(time: i64) -> [u8; RFC3339_LEN] {
     text
 }
 
-/// The last digits of `value`, as many as there is room for.
-pub(crate) fn digits(value: u32, room: &mut [u8]) {
+/// The last digits of `value`, as many as fit into `out`.
+pub(crate) fn digits(value: u32, out: &mut [u8]) {
     let mut rest = value;
-    for digit in room.iter_mut().rev() {
+    for digit in out.iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
@@ -111,7 +105,7 @@ pub(crate) fn digits(value: u32, room: &mut [u8]) {
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// The bytes that must not be written as they are.
+/// The bytes that need an escape.
 type Unsafe = [bool; 256];
 
 const HTML: Unsafe = special(b"&<>\"'");
@@ -129,7 +123,7 @@ const fn special(bytes: &[u8]) -> Unsafe {
     table
 }
 
-/// `table`, and everything before `first` or after `~`.
+/// `table`, and all bytes before `first` or after `~`.
 const fn with_others(mut table: Unsafe, first: u8) -> Unsafe {
     let mut byte = 0;
     while byte < table.len() {
@@ -141,7 +135,7 @@ const fn with_others(mut table: Unsafe, first: u8) -> Unsafe {
     table
 }
 
-/// Copies `text`, with `escape` in place of every byte that `table` names.
+/// Copies `text`, and writes every byte of `table` by `escape`.
 fn runs(text: &[u8], table: &Unsafe, out: &mut Vec<u8>, escape: impl Fn(u8, &mut Vec<u8>)) {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| table[usize::from(byte)]) {
@@ -160,7 +154,7 @@ fn escape_byte(byte: u8, out: &mut Vec<u8>) {
 fn json_chars(text: &str, out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| JSON[usize::from(byte)]) {
-        // The bytes before `at` are ASCII, so that a character begins there.
+        // All bytes before `at` are ASCII, so a character begins there.
         let (plain, tail) = rest.split_at(at);
         out.extend_from_slice(plain.as_bytes());
         let mut chars = tail.chars();
@@ -201,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn html_is_inert_in_text_and_attributes() {
+    fn html_escapes_text_and_attributes() {
         for (text, expected) in [
             ("", ""),
             ("plain é 日本", "plain é 日本"),
@@ -241,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_for_people_stay_lines() {
+    fn line_escapes_line_breaks_and_direction() {
         for (text, expected) in [
             ("site.toml:14: \"lisen\" é", "site.toml:14: \"lisen\" é"),
             ("a\nb\r\u{1b}[2J", "a\\u{a}b\\u{d}\\u{1b}[2J"),
@@ -252,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn microseconds_are_seconds() {
+    fn seconds_have_six_decimals() {
         for (micros, expected) in [
             (0, "0.000000"),
             (123, "0.000123"),

@@ -26,7 +26,7 @@ const SLICE: u64 = 128 * 1024;
 pub const SLICES_PER_TURN: usize = 8;
 
 /// What is not in memory is read by this much: it stays with the connection until the client has taken it.
-const COLD: u64 = memory::ANSWER;
+const COLD: u64 = memory::RESPONSE;
 
 /// Whether the connection stays open behind a response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -52,7 +52,8 @@ pub struct Query {
 impl Query {
     pub fn new(root: Root, path: SafePath<'static>, rules: &FileRules, keep_up_to: u64) -> Query {
         let FileRules { index, symlinks, precompressed, gunzip, etag, .. } = rules;
-        let read_up_to = if *etag == EtagFrom::Content { memory::ANSWER.max(keep_up_to) } else { keep_up_to };
+        let read_up_to =
+            if *etag == EtagFrom::Content { memory::RESPONSE.max(keep_up_to) } else { keep_up_to };
         Query {
             root,
             path,
@@ -275,7 +276,7 @@ fn load(query: &Query, files: Vec<Sight>, wait: Wait) -> Result<Found, OpenError
     let name = query_name(&files[0]);
     // Without a plain file the gzip file is inflated, to memory where it is small.
     let inflates = files[0].coding == Coding::Gzip;
-    let limit = if inflates { memory::ANSWER.max(query.read_up_to) } else { query.read_up_to };
+    let limit = if inflates { memory::RESPONSE.max(query.read_up_to) } else { query.read_up_to };
     let mut variants = Vec::with_capacity(files.len());
     for sight in files {
         match load_one(query, &sight, limit, wait) {

@@ -80,7 +80,7 @@ impl Shared<'_> {
 
     /// The plain form of a file of which only the gzip form is there.
     fn inflated(&self, gzip: &Found) -> (Representation, Form) {
-        let limit = memory::ANSWER.max(self.services.site.cache.file);
+        let limit = memory::RESPONSE.max(self.services.site.cache.file);
         let plain = gzip.body.as_ref().and_then(|body| small(body, limit));
         let size = plain.as_ref().map(|body| body.len() as u64);
         let representation = self.representation(gzip, Coding::Identity, size, "-inflated");

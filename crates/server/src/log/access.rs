@@ -39,7 +39,7 @@ struct Lines {
     time: TimeText,
 }
 
-const _: () = assert!(size_of::<Item>() <= memory::RECORD as usize);
+const _: () = assert!(size_of::<Item>() <= memory::LOG_RECORD as usize);
 
 /// The log fields of requests whose responses are being sent.
 #[derive(Default)]
@@ -203,7 +203,7 @@ impl Records {
     /// Have they reached the limit of one connection?
     #[inline]
     pub fn are_full(&self) -> bool {
-        self.items.len() >= memory::LOGGED as usize
+        self.items.len() >= memory::LOG_RECORDS as usize
     }
 
     /// Sets why the last request stayed incomplete.

@@ -23,7 +23,7 @@ use crate::buffer::append;
 use crate::services::Services;
 
 /// Bytes that one stream buffers of a response. Nothing more is read then.
-const MAX_RECEIVED: usize = (memory::SHARED - memory::BUFFER - memory::SCRIPT) as usize;
+const MAX_RECEIVED: usize = (memory::MULTIPLEXED - memory::BUFFER - memory::SCRIPT) as usize;
 /// Bytes that wait to be sent. No stream may write more then; what is written at once can exceed it.
 const MAX_UNSENT: usize = memory::SCRIPT as usize;
 const READS_PER_TURN: usize = 16;

@@ -22,7 +22,7 @@ use crate::spawner::Exit;
 use crate::stats::Count;
 
 /// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
-const READY_BODY: usize = site::memory::ANSWER as usize;
+const READY_BODY: usize = site::memory::RESPONSE as usize;
 
 /// `received` follows the head.
 pub async fn of(

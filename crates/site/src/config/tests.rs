@@ -501,8 +501,8 @@ fn rejects_trusted_proxies_that_are_not_networks() {
          \"10.0.0.0/33\", \"::ffff:10.0.0.1\"]",
         &[
             "site.toml:4: \"10.0.0.1/8\" is not a network; write \"10.0.0.0/8\", or the address alone",
-            "site.toml:4: \"localhost\" is not a network; write an IP address, a network such as \"10.0.0.0/8\" or \"2001:db8::/32\", or \"unix\"; names are not looked up",
-            "site.toml:5: \"10.0.0.0/33\" is not a network; behind the slash is a number: up to 32 for IPv4, 128 for IPv6",
+            "site.toml:4: \"localhost\" is not a network; write an IP address, a network such as \"10.0.0.0/8\" or \"2001:db8::/32\", or \"unix\"; names are not resolved",
+            "site.toml:5: \"10.0.0.0/33\" is not a network; write a number behind the slash: at most 32 for IPv4, 128 for IPv6",
             "site.toml:5: \"::ffff:10.0.0.1\" is not a network; write it as an IPv4 address",
         ],
     );
