@@ -209,10 +209,10 @@ class Bench:
             figures = steps[-1].figures
             if figures.failures or figures.requests < users:
                 kinds = ", ".join(f"{count} {name}" for name, count in figures.faults.items())
-                stopped = f"with {users} users {figures.failures} failed: {kinds or 'no end in time'}"
+                stopped = f"of {users} users {figures.requests} were served: {kinds or 'no end in time'}"
                 break
-        good = [step.figures for step in steps if not step.figures.failures and step.figures.requests]
         all_figures = [step.figures for step in steps]
+        good = [step for step in all_figures if not step.failures and step.requests >= step.connections]
         if not good:
             return _with_steps(Figures(score=None, stopped=stopped), all_figures)
         return _with_steps(good[-1], all_figures, stopped)
