@@ -1,5 +1,5 @@
-//! A connection from a server: requests in, one after the other, and what answers them out. Both directions
-//! wait for one another: what cannot be passed on is not read.
+//! A connection from a server: it receives one request after the other, and sends the output of their scripts. It reads
+//! no more than it can pass on.
 
 use std::fmt;
 use std::io;
@@ -26,12 +26,12 @@ use crate::terminal;
 /// From SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes that are read at once.
-const READ: usize = 32 * 1024;
-/// Bytes that wait to be sent before no more is read.
-const WAITING: usize = 64 * 1024;
-/// How long a connection may ask for nothing while others wait for its place.
-const SILENCE: Duration = Duration::from_secs(1);
-/// How long it is read on after the last answer: a reset could destroy what is on its way.
+const READ_SIZE: usize = 32 * 1024;
+/// With so many bytes to be sent, no more output is read.
+const OUT_LIMIT: usize = 64 * 1024;
+/// How long a connection may be idle while another one waits to be accepted.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to read on after the last response. A reset could destroy its bytes on their way.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A request, with all its parameters.
@@ -44,47 +44,48 @@ pub struct Connection<'a> {
     pub channel: Channel,
     pub application: Application,
     pub buffer: Box<[u8]>,
-    /// What waits to be sent.
+    /// To be sent.
     pub out: Vec<u8>,
-    /// Bytes of it that have been.
+    /// Bytes of `out`.
     sent: usize,
-    asked: Option<Request>,
-    /// What the script has not yet taken. No more is read before it has.
+    /// A request that has been received and not started.
+    next: Option<Request>,
+    /// What the script has not taken yet. No more is received before.
     pub body: Vec<u8>,
     pub stage: Stage,
 }
 
-/// Of a request.
+/// How far a request has been received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Body,
-    /// All of its body has come.
+    /// The whole body has been received.
     Whole,
-    /// Nobody wants its answer.
+    /// The server needs no response.
     Aborted,
 }
 
-/// Why nothing more can be said.
+/// Why the connection ends early.
 pub enum Disconnect {
-    /// The server has closed, or the kernel has.
+    /// The server has closed it, or it has failed, or the program ends.
     Closed,
-    /// What it has sent is no FastCGI.
+    /// The server has broken a rule of FastCGI.
     Broken,
 }
 
-/// One connection, until it has ended with all that it has started.
+/// Serves one connection, until it and all that it has started have ended.
 pub fn serve(shared: &Shared, socket: OwnedFd) {
-    let begun = || -> io::Result<_> {
+    let start = || -> io::Result<_> {
         let (ours, theirs) = Channel::pair()?;
         message::set_send_buffer(&ours)?;
         let settings =
             Settings { resources: Resources::default(), grace: GRACE, spool: std::env::temp_dir() };
-        // Where it cannot go on, its end of the channel is closed, and that is heard.
+        // If it fails, it closes its end of the channel, which a script exchange takes for the end of the script.
         Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings, None, None)))?))
     };
-    match begun() {
+    match start() {
         Ok((channel, spawner)) => {
-            if let Err(Disconnect::Broken) = talk(shared, socket, channel) {
+            if let Err(Disconnect::Broken) = serve_requests(shared, socket, channel) {
                 report(&"a connection", &"the server does not speak FastCGI as it should");
             }
             _ = spawner.join();
@@ -93,28 +94,28 @@ pub fn serve(shared: &Shared, socket: OwnedFd) {
     }
 }
 
-fn report(who: &dyn fmt::Display, what: &dyn fmt::Display) {
-    terminal::err(format_args!("taipan: {who}: {what}"));
+fn report(subject: &dyn fmt::Display, error: &dyn fmt::Display) {
+    terminal::err(format_args!("taipan: {subject}: {error}"));
 }
 
-fn talk(shared: &Shared, socket: OwnedFd, channel: Channel) -> Result<(), Disconnect> {
+fn serve_requests(shared: &Shared, socket: OwnedFd, channel: Channel) -> Result<(), Disconnect> {
     let limits = Limits { connections: shared.processes as u16, ..Limits::default() };
     let mut connection = Connection {
         shared,
         socket,
         channel,
         application: Application::new(limits),
-        buffer: vec![0; READ].into(),
+        buffer: vec![0; READ_SIZE].into(),
         out: Vec::new(),
         sent: 0,
-        asked: None,
+        next: None,
         body: Vec::new(),
         stage: Stage::Body,
     };
     let mut number = 0;
-    while let Some((id, role, parameters)) = connection.request()? {
+    while let Some((id, role, parameters)) = connection.next_request()? {
         number += 1;
-        let exit = connection.answer(number, id, role, &parameters)?;
+        let exit = connection.respond(number, id, role, &parameters)?;
         connection.body.clear();
         connection.application.finish(id, exit, &mut connection.out);
     }
@@ -123,13 +124,13 @@ fn talk(shared: &Shared, socket: OwnedFd, channel: Channel) -> Result<(), Discon
 }
 
 impl Connection<'_> {
-    /// Sends what is to be sent, and waits for a request. `None`: it was the last.
-    fn request(&mut self) -> Result<Option<Request>, Disconnect> {
-        let mut patience = Some(SILENCE);
+    /// Sends the last response, and waits for a request. `None`: there will be none.
+    fn next_request(&mut self) -> Result<Option<Request>, Disconnect> {
+        let mut idle_timeout = Some(IDLE_TIMEOUT);
         loop {
             self.send()?;
-            if let Some(asked) = self.asked.take() {
-                return Ok(Some(asked));
+            if let Some(request) = self.next.take() {
+                return Ok(Some(request));
             }
             if self.application.persistence() == Persistence::Close && self.out.is_empty() {
                 return Ok(None);
@@ -139,10 +140,10 @@ impl Connection<'_> {
                 PollFd::new(&self.shared.shutdown, PollFlags::IN),
                 PollFd::new(&self.shared.close_idle, PollFlags::IN),
             ];
-            // Whoever has just come, or has just been answered, is not asked to leave.
-            let count = if patience.is_some() { 2 } else { 3 };
-            if wait(&mut fds[..count], patience)? == 0 {
-                patience = None;
+            // A new connection, and one that has just had a response, need not close.
+            let count = if idle_timeout.is_some() { 2 } else { 3 };
+            if wait(&mut fds[..count], idle_timeout)? == 0 {
+                idle_timeout = None;
             }
             let [socket, shutdown, close_idle] = fds.map(|fd| fd.revents());
             if !shutdown.is_empty()
@@ -154,8 +155,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Has a script answer. Gives what it exits with.
-    fn answer(
+    /// Runs a script. Gives its exit code.
+    fn respond(
         &mut self,
         number: u64,
         id: RequestId,
@@ -167,53 +168,53 @@ impl Connection<'_> {
         }
         let program = match self.shared.programs.find(role, parameters) {
             Ok(program) => program,
-            Err(Rejection(status, why)) => {
+            Err(Rejection(status, error)) => {
                 let mut named = parameters.iter().filter(|(name, _)| *name == b"SCRIPT_FILENAME");
                 let name = named.next().map_or(&b"a request"[..], |(_, value)| value);
-                report(&name.escape_ascii(), &why);
-                return Ok(self.refuse(id, status));
+                report(&name.escape_ascii(), &error);
+                return Ok(self.reject(id, status));
             }
         };
-        let (ended, said) = match ScriptExchange::start(self, number, id, &program) {
+        let (exit, output) = match ScriptExchange::start(self, number, id, &program) {
             Ok(exchange) => exchange.run(self)?,
             Err(error) => {
                 report(&program.name(), &error);
-                return Ok(self.refuse(id, Status::SERVICE_UNAVAILABLE));
+                return Ok(self.reject(id, Status::SERVICE_UNAVAILABLE));
             }
         };
-        Ok(self.conclude(id, &program, ended, said))
+        Ok(self.conclude(id, &program, exit, output))
     }
 
-    /// What is said of a script's end.
-    fn conclude(&mut self, id: RequestId, program: &Program, ended: Exit, said: Output) -> u32 {
-        match ended {
+    /// Completes the response. Gives the exit code.
+    fn conclude(&mut self, id: RequestId, program: &Program, exit: Exit, output: Output) -> u32 {
+        match exit {
             Exit::Code(code) => code.into(),
             Exit::Signal(signal) => {
                 if self.stage != Stage::Aborted {
                     report(&program.name(), &format_args!("ended by signal {signal}"));
-                    if said == Output::Nothing {
-                        self.refuse(id, Status::BAD_GATEWAY);
+                    if output == Output::Nothing {
+                        self.reject(id, Status::BAD_GATEWAY);
                     }
                 }
                 128 + signal as u32
             }
             Exit::NotStarted(errno) => {
                 report(&program.name(), &Errno::from_raw_os_error(errno));
-                self.refuse(id, Status::BAD_GATEWAY)
+                self.reject(id, Status::BAD_GATEWAY)
             }
-            Exit::OutOfMemory | Exit::Lost => self.refuse(id, Status::BAD_GATEWAY),
+            Exit::OutOfMemory | Exit::Lost => self.reject(id, Status::BAD_GATEWAY),
         }
     }
 
-    /// Answers in the place of a script.
-    fn refuse(&mut self, id: RequestId, status: Status) -> u32 {
+    /// Responds in place of a script.
+    fn reject(&mut self, id: RequestId, status: Status) -> u32 {
         let (code, reason) = (status.code(), status.reason());
         let text = format!("Status: {code} {reason}\r\nContent-Type: text/plain\r\n\r\n{reason}\n");
         self.application.stdout(id, text.as_bytes(), &mut self.out);
         0
     }
 
-    /// Sends what can be sent of all that waits.
+    /// Sends as much as the kernel takes.
     pub fn send(&mut self) -> Result<(), Disconnect> {
         while self.sent < self.out.len() {
             match write(&self.socket, &self.out[self.sent..]) {
@@ -229,10 +230,10 @@ impl Connection<'_> {
     }
 
     pub fn has_room(&self) -> bool {
-        self.out.len() - self.sent < WAITING
+        self.out.len() - self.sent < OUT_LIMIT
     }
 
-    /// What is waited for of the socket: its end, too, where nothing is read.
+    /// The events of the socket to wait for. Its end is one also while nothing is read.
     pub fn interest(&self) -> PollFlags {
         let read = if self.reads() { PollFlags::IN } else { PollFlags::RDHUP };
         if self.out.is_empty() { read } else { read | PollFlags::OUT }
@@ -242,13 +243,13 @@ impl Connection<'_> {
         self.body.is_empty() && self.has_room()
     }
 
-    /// Reads some, if it can be taken, and something is there.
-    pub fn receive(&mut self, what: PollFlags) -> Result<(), Disconnect> {
+    /// Receives records, if there are any and they can be passed on.
+    pub fn receive(&mut self, events: PollFlags) -> Result<(), Disconnect> {
         const END: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
         if !self.reads() {
-            return if what.intersects(END) { Err(Disconnect::Closed) } else { Ok(()) };
+            return if events.intersects(END) { Err(Disconnect::Closed) } else { Ok(()) };
         }
-        if !what.intersects(END.union(PollFlags::IN)) {
+        if !events.intersects(END.union(PollFlags::IN)) {
             return Ok(());
         }
         match read(&self.socket, &mut *self.buffer) {
@@ -258,7 +259,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Of so many bytes.
+    /// So many bytes have been received.
     fn on_records(&mut self, count: usize) -> Result<(), ApplicationError> {
         let mut bytes = &self.buffer[..count];
         loop {
@@ -269,9 +270,9 @@ impl Connection<'_> {
                 Event::Request(id, role, parameters) => {
                     // An authorizer is sent no body (§6.3).
                     self.stage = if role == Role::Authorizer { Stage::Whole } else { Stage::Body };
-                    self.asked = Some((id, role, parameters));
+                    self.next = Some((id, role, parameters));
                 }
-                Event::Stdin(_, piece) => self.body.extend_from_slice(piece),
+                Event::Stdin(_, bytes) => self.body.extend_from_slice(bytes),
                 Event::EndStdin(_) => self.stage = Stage::Whole,
                 Event::Abort(_) => self.stage = Stage::Aborted,
                 Event::OutputAppended => {}
@@ -279,7 +280,7 @@ impl Connection<'_> {
         }
     }
 
-    /// All has been sent; and what still comes, nobody wants.
+    /// Closes once the server has received everything.
     fn linger(&mut self) {
         _ = shutdown(&self.socket, Shutdown::Write);
         let until = Instant::now() + LINGER;
@@ -295,11 +296,11 @@ impl Connection<'_> {
     }
 }
 
-/// How many of them can be dealt with; 0 when the time is over.
-pub fn wait(fds: &mut [PollFd], patience: Option<Duration>) -> Result<usize, Disconnect> {
-    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
-    match poll(fds, patience.as_ref()) {
-        // As if a descriptor had nothing to say after all.
+/// The number of descriptors with events. 0: the timeout has passed.
+pub fn wait(fds: &mut [PollFd], timeout: Option<Duration>) -> Result<usize, Disconnect> {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(fds, timeout.as_ref()) {
+        // As an event that leads to nothing.
         Err(Errno::INTR) => Ok(1),
         result => result.map_err(|_| Disconnect::Closed),
     }

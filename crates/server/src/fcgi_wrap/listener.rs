@@ -1,4 +1,4 @@
-//! Where a shared takes connections: a socket of its own, or one that it was started with.
+//! The listening socket of `fcgi-wrap`: one of its own, or one that it was started with.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::master::{sockets, upgrade};
 /// Behind 0, 1 and 2.
 const FIRST_OTHER: i32 = 3;
 
-/// A listening socket. A file that was made for it goes with it.
+/// Dropping it removes the file that was made for it.
 pub struct Listener {
     pub fd: OwnedFd,
     file: Option<PathBuf>,
@@ -26,8 +26,8 @@ impl Listener {
             true => Address::parse(&["unix:", text.trim_start_matches("unix:")].concat(), Path::new("")),
             false => Address::parse(text, Path::new("")),
         };
-        let address = address
-            .map_err(|what_to_do| ["--socket ", text, " is not an address; ", &what_to_do].concat())?;
+        let address =
+            address.map_err(|advice| ["--socket ", text, " is not an address; ", &advice].concat())?;
         let fd = sockets::listen_alone(&address, "--socket").map_err(|error| error.to_string())?;
         let file = match address {
             Address::Unix(path) => Some(path),
@@ -45,7 +45,7 @@ impl Drop for Listener {
     }
 }
 
-/// FCGI_LISTENSOCK_FILENO, which is 0 (§2.2), or what `sd_listen_fds(3)` tells.
+/// FCGI_LISTENSOCK_FILENO, which is 0 (§2.2), or the socket of `sd_listen_fds(3)`.
 fn passed() -> Result<OwnedFd, String> {
     let mut passed = upgrade::passed_descriptors().map_err(|error| error.to_string())?;
     let fd = match passed.pop() {
@@ -58,7 +58,7 @@ fn passed() -> Result<OwnedFd, String> {
     let fd = fd.filter(|fd| sockopt::socket_acceptconn(fd).unwrap_or(false));
     let fd = fd
         .ok_or("there is no socket to listen on; give its address by --socket, or pass it as descriptor 0")?;
-    // One that blocks would stop everybody when another program was quicker.
+    // accept(2) on a blocking socket would stop the program when another one is quicker.
     _ = ioctl_fionbio(&fd, true);
     // Fails for what is not TCP.
     _ = sockopt::set_tcp_nodelay(&fd, true);

@@ -1,6 +1,5 @@
-//! `taipan fcgi-wrap`: scripts that know nothing but CGI, for a server that speaks FastCGI. A program of its
-//! own: it takes connections, each with a thread and a spawner for its scripts, and ends when it is told to.
-//! It has no loop of the runtime, which would cost more than all the rest of it.
+//! `taipan fcgi-wrap`: CGI scripts for a server that speaks FastCGI. It is a program of its own. Each connection has a
+//! thread, and a spawner for its scripts. A runtime would need more memory than all the rest.
 //!
 //! Knows nothing of HTTP, and of a site.
 
@@ -28,37 +27,38 @@ use self::program::Programs;
 use crate::flags::Wrap;
 use crate::{start, sys, terminal};
 
-/// After a failure to accept.
-const ACCEPT_REST: Duration = Duration::from_secs(1);
-/// Bytes, of each thread.
-const STACK: usize = 256 * 1024;
+/// A pause after a failure to accept.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of each thread.
+const STACK_SIZE: usize = 256 * 1024;
 /// Behind 0, 1 and 2.
 const FIRST_OTHER: u32 = 3;
 
-/// What the connections share.
+/// What all connections share.
 struct Shared {
     programs: Programs,
     processes: usize,
-    /// Its other end is closed when all are to leave.
+    /// The other end is closed when the program is to end.
     shutdown: OwnedFd,
-    /// Has one for a connection that waits for room: whoever asks for nothing may take it, and leave.
+    /// Has 1 while a connection waits to be accepted: one idle connection takes it, and closes.
     close_idle: OwnedFd,
     /// How many connections have ended.
     ended: OwnedFd,
 }
 
-/// Does somebody wait to be accepted for whom there is no room?
+/// Whether another connection can be accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Capacity {
-    No,
-    Yes,
+    Free,
+    /// One waits until another has ended.
+    Full,
 }
 
 /// Runs until a signal ends it. Exits with 2 if it could not start.
-pub fn wrap(asked: &Wrap) -> ExitCode {
-    match prepare(asked) {
+pub fn wrap(options: &Wrap) -> ExitCode {
+    match prepare(options) {
         Err(why) => fail(&why, 2),
-        Ok((programs, listener, signals)) => match run(asked.processes, programs, &listener, &signals) {
+        Ok((programs, listener, signals)) => match run(options.processes, programs, &listener, &signals) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string(), 1),
         },
@@ -70,18 +70,17 @@ fn fail(why: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn prepare(asked: &Wrap) -> Result<(Programs, Listener, OwnedFd), String> {
-    let programs = Programs::of(&asked.scripts)?;
-    let listener = Listener::open(asked.socket.as_deref())?;
+fn prepare(options: &Wrap) -> Result<(Programs, Listener, OwnedFd), String> {
+    let programs = Programs::new(&options.scripts)?;
+    let listener = Listener::open(options.socket.as_deref())?;
     let signals = take_signals().map_err(|error| error.to_string())?;
-    // Of ours, none is; but whoever started the program may have left it some.
+    // The parent process may have left descriptors open.
     _ = sys::keep_from_programs(FIRST_OTHER);
     start::raise_descriptor_limit();
     Ok((programs, listener, signals))
 }
 
-/// SIGTERM and SIGINT are read from a descriptor. SIGPIPE, which Rust ignores and scripts would, too, is
-/// blocked in its place.
+/// SIGTERM and SIGINT are read from a descriptor. SIGPIPE is blocked. Rust ignores it, and scripts would inherit that.
 fn take_signals() -> io::Result<OwnedFd> {
     sys::reset_signal(libc::SIGPIPE);
     let mut set = SigSet::empty();
@@ -94,34 +93,34 @@ fn take_signals() -> io::Result<OwnedFd> {
 }
 
 fn run(processes: usize, programs: Programs, listener: &Listener, signals: &OwnedFd) -> io::Result<()> {
-    let (shutdown, stay) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (shutdown, shutdown_sender) = pipe_with(PipeFlags::CLOEXEC)?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let (close_idle, ended) = (eventfd(0, flags | EventfdFlags::SEMAPHORE)?, eventfd(0, flags)?);
     let shared = Arc::new(Shared { programs, processes, shutdown, close_idle, ended });
     let mut running = 0;
-    let mut capacity = Capacity::No;
+    let mut capacity = Capacity::Free;
     loop {
         let mut fds = [signals, &shared.ended, &listener.fd].map(|fd| PollFd::new(fd, PollFlags::IN));
-        let count = if capacity == Capacity::Yes { 2 } else { 3 };
+        let count = if capacity == Capacity::Full { 2 } else { 3 };
         wait(&mut fds[..count])?;
-        let [told, ended, come] = fds.map(|fd| !fd.revents().is_empty());
-        if told {
+        let [signalled, ended, connecting] = fds.map(|fd| !fd.revents().is_empty());
+        if signalled {
             break;
         }
         if ended {
             running -= take(&shared.ended);
-            // There is room, whether somebody has made it or not.
+            // An idle connection need not close any more.
             take(&shared.close_idle);
-            capacity = Capacity::No;
+            capacity = Capacity::Free;
         }
-        if come && running < processes {
+        if connecting && running < processes {
             running += shared.accept(&listener.fd);
-        } else if come {
+        } else if connecting {
             add(&shared.close_idle);
-            capacity = Capacity::Yes;
+            capacity = Capacity::Full;
         }
     }
-    drop(stay);
+    drop(shutdown_sender);
     while running > 0 {
         wait(&mut [PollFd::new(&shared.ended, PollFlags::IN)])?;
         running -= take(&shared.ended);
@@ -130,13 +129,13 @@ fn run(processes: usize, programs: Programs, listener: &Listener, signals: &Owne
 }
 
 impl Shared {
-    /// The next connection, if there still is one. Gives how many begin.
+    /// Accepts the next connection, unless it has gone. Gives the number of new connections.
     fn accept(self: &Arc<Shared>, listener: &OwnedFd) -> usize {
         let errno = match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(socket) => {
-                let place = ConnectionGuard(self.clone());
-                // Where there can be no thread, the place is given back and the connection closed.
-                if let Err(error) = spawn(Box::new(move || connection::serve(&place.0, socket))) {
+                let guard = ConnectionGuard(self.clone());
+                // Without a thread, the guard and the connection are dropped.
+                if let Err(error) = spawn(Box::new(move || connection::serve(&guard.0, socket))) {
                     fail(&error.to_string(), 1);
                 }
                 return 1;
@@ -145,13 +144,13 @@ impl Shared {
         };
         if !matches!(errno, Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) {
             fail(&errno.to_string(), 1);
-            thread::sleep(ACCEPT_REST);
+            thread::sleep(ACCEPT_PAUSE);
         }
         0
     }
 }
 
-/// A connection's, until it has ended.
+/// Counts the end of a connection.
 struct ConnectionGuard(Arc<Shared>);
 
 impl Drop for ConnectionGuard {
@@ -160,12 +159,12 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A thread for work of any kind.
+/// Starts a thread.
 fn spawn(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().stack_size(STACK).spawn(work)
+    thread::Builder::new().stack_size(STACK_SIZE).spawn(work)
 }
 
-/// Until something can be done about one of them.
+/// Waits for an event of one of them.
 fn wait(fds: &mut [PollFd]) -> io::Result<()> {
     match poll(fds, None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -173,13 +172,13 @@ fn wait(fds: &mut [PollFd]) -> io::Result<()> {
     }
 }
 
-/// One more, of something that is counted by the kernel.
+/// Adds 1 to an eventfd(2).
 fn add(count: &OwnedFd) {
-    // Never so many that it would fail.
+    // It never overflows.
     _ = write(count, &1u64.to_ne_bytes());
 }
 
-/// As many as there are, or one of a close_idle.
+/// Takes the count of an eventfd(2), or 1 of a semaphore.
 fn take(count: &OwnedFd) -> usize {
     let mut number = [0; 8];
     match read(count, &mut number) {

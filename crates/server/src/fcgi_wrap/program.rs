@@ -1,4 +1,4 @@
-//! What is started for a request: by its parameters, and by what the command line allows.
+//! Finds the program for a request: its parameters name a script, and the command line says which may be started.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt::Display;
@@ -15,36 +15,37 @@ use taipan_http::status::Status;
 use crate::flags::Scripts;
 use crate::start;
 
-/// With room in a message of the spawner for paths and arguments.
+/// Leaves room in a message to the spawner for paths and arguments.
 const ENVIRONMENT: Limits = Limits { bytes: 128 * 1024, variables: 1024 };
-/// Where nobody says otherwise.
+/// If neither the server nor the environment has one.
 const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
-/// What may be started.
+/// The programs that may be started.
 pub enum Programs {
-    /// A file, and its arguments.
+    /// One file, and its arguments.
     Program(PathBuf, Vec<OsString>),
+    /// Scripts in these folders.
     Beneath(Vec<Folder>),
 }
 
 /// A folder of scripts.
 pub struct Folder {
-    /// As requests may name it.
+    /// As the command line names it.
     name: PathBuf,
-    /// Without links on the way to it.
-    place: PathBuf,
+    /// Without symbolic links.
+    real: PathBuf,
 }
 
-/// What is to be started.
+/// A program to start.
 pub struct Program {
     pub program: CString,
-    /// The name that the program was asked by is the first of them.
+    /// The first is the name by which the request asks for the program.
     pub arguments: Vec<CString>,
     pub folder: CString,
     pub environment: Environment,
 }
 
-/// Why nothing is: what to answer, and what to tell.
+/// The status of the response, and the reason for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rejection(pub Status, pub &'static str);
 
@@ -55,11 +56,11 @@ const CLOSED: Rejection = Rejection(Status::FORBIDDEN, "the script may not be ex
 
 impl Programs {
     /// Errors: a line that says what to do.
-    pub fn of(scripts: &Scripts) -> Result<Programs, String> {
+    pub fn new(scripts: &Scripts) -> Result<Programs, String> {
         match scripts {
             Scripts::Beneath(folders) => folders
                 .iter()
-                .map(|folder| Folder::of(folder))
+                .map(|folder| Folder::new(folder))
                 .collect::<Result<_, _>>()
                 .map(Programs::Beneath),
             Scripts::Program(program, arguments) => match find(program) {
@@ -72,13 +73,13 @@ impl Programs {
         }
     }
 
-    /// What a request is answered by.
+    /// The program for a request.
     pub fn find(&self, role: Role, parameters: &Parameters) -> Result<Program, Rejection> {
         let role: &[u8] = match role {
             Role::Responder => b"RESPONDER",
             Role::Authorizer => b"AUTHORIZER",
         };
-        // Of a name that comes twice, the first counts.
+        // The first of two variables with the same name counts.
         let ours = iter::once((&b"FCGI_ROLE"[..], role));
         let pairs = ours.chain(parameters.iter()).chain([(&b"PATH"[..], PATH)]);
         let environment = Environment::received(pairs, ENVIRONMENT)
@@ -105,35 +106,35 @@ impl Programs {
 }
 
 impl Program {
-    /// As it was asked for.
+    /// As the request names it.
     pub fn name(&self) -> impl Display {
         self.arguments[0].to_bytes().escape_ascii()
     }
 }
 
 impl Folder {
-    fn of(folder: &Path) -> Result<Folder, String> {
-        let place = start::folder_to_serve(folder)?;
-        let name = std::path::absolute(folder).unwrap_or_else(|_| place.clone());
-        Ok(Folder { name, place })
+    fn new(folder: &Path) -> Result<Folder, String> {
+        let real = start::folder_to_serve(folder)?;
+        let name = std::path::absolute(folder).unwrap_or_else(|_| real.clone());
+        Ok(Folder { name, real })
     }
 }
 
-/// The file that a name means: beneath a folder by its name, and also where its links lead.
+/// The file of a name. Both the name and the file behind its links must be beneath a folder.
 fn script(folders: &[Folder], name: &Path) -> Result<PathBuf, Rejection> {
     let plain = name.is_absolute()
         && !name.as_os_str().as_bytes().windows(2).any(|pair| pair == b"//")
         && !name.components().any(|part| part == Component::ParentDir);
-    if !plain || !folders.iter().any(|f| name.starts_with(&f.name) || name.starts_with(&f.place)) {
+    if !plain || !folders.iter().any(|f| name.starts_with(&f.name) || name.starts_with(&f.real)) {
         return Err(OUTSIDE);
     }
-    let place = fs::canonicalize(name).map_err(|error| match error.kind() {
+    let file = fs::canonicalize(name).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => MISSING,
         _ => CLOSED,
     })?;
-    match place {
-        place if !folders.iter().any(|f| place.starts_with(&f.place)) => Err(OUTSIDE),
-        place if is_program(&place) => Ok(place),
+    match file {
+        file if !folders.iter().any(|f| file.starts_with(&f.real)) => Err(OUTSIDE),
+        file if is_program(&file) => Ok(file),
         _ => Err(CLOSED),
     }
 }
@@ -142,7 +143,7 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// As a shell finds a program.
+/// Finds a program as a shell does.
 fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return std::path::absolute(program).ok().filter(|path| is_program(path));

@@ -1,38 +1,29 @@
-//! A script that answers a request: its input is written as the request's body comes, and what it writes is
-//! sent as it is written, each only as fast as the other end takes it.
+//! One request to a script. The body goes to the script as it is received, and output goes to the server as it is
+//! written. Each is read only as fast as the other end takes it.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::{Errno, read, write};
-use rustix::pipe::{PipeFlags, pipe_with};
 use script::fastcgi::RequestId;
 
 use super::connection::{Connection, Disconnect, Stage, wait};
 use super::program::Program;
 use crate::ipc::{Channel, Received};
 use crate::spawner::message::{self, Command, Event, MAX_EVENT};
-use crate::spawner::{Exit, SpawnRequest, Streams};
+use crate::spawner::{Exit, SpawnRequest};
+use crate::upstream::cgi::script_io::{ScriptIo, pipes};
 
-/// How long a script that has ended is waited for, when others have its output open and write nothing.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// `None` for a pipe that is closed.
 pub struct ScriptExchange {
+    /// The spawner's number of the script.
     number: u64,
     id: RequestId,
-    stdin: Option<OwnedFd>,
-    /// Output, and errors.
-    outputs: [Option<OwnedFd>; 2],
-    ended: Option<Exit>,
-    said: Output,
+    io: ScriptIo<OwnedFd>,
+    output: Output,
 }
 
-/// What of an answer has been written.
+/// The part of the response that has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     Nothing,
@@ -41,18 +32,12 @@ pub enum Output {
 
 impl ScriptExchange {
     pub fn start(
-        with: &Connection,
+        connection: &Connection,
         number: u64,
         id: RequestId,
         program: &Program,
     ) -> io::Result<ScriptExchange> {
-        let (theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stdout, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
-        // Our end of a pipe never waits. The script's does, as programs expect.
-        for end in [&stdin, &stdout, &stderr] {
-            fcntl_setfl(end, OFlags::NONBLOCK)?;
-        }
+        let (io, theirs) = pipes()?;
         let arguments = message::block(program.arguments.iter().map(|argument| argument.as_c_str()));
         let request = SpawnRequest {
             program: &program.program,
@@ -61,125 +46,115 @@ impl ScriptExchange {
             folder: &program.folder,
             account: c"",
         };
-        let streams = Some(Streams { stdin: Some(theirs), stdout: writes, stderr: complains });
-        with.channel.send(&Command::Start { number, request, streams })?;
-        let outputs = [Some(stdout), Some(stderr)];
-        Ok(ScriptExchange { number, id, stdin: Some(stdin), outputs, ended: None, said: Output::Nothing })
+        connection.channel.send(&Command::Start { number, request, streams: Some(theirs) })?;
+        Ok(ScriptExchange { number, id, io, output: Output::Nothing })
     }
 
-    /// Passes on whatever can be, until all of the answer has been, or nobody wants it. Gives how the
-    /// script has ended; whoever is left of its group is told to.
-    pub fn run(mut self, with: &mut Connection) -> Result<(Exit, Output), Disconnect> {
-        let talked = self.talk(with);
-        self.stdin = None;
-        // Of a group that is over, nobody hears it.
-        _ = with.channel.send(&Command::Terminate(self.number));
-        // Whoever tidies up may say so: nobody wants it, but it does not end them.
-        while self.ended.is_none() {
+    /// Runs until the whole response is sent, or the server has aborted the request. Then the spawner ends what is
+    /// left of the script's process group.
+    pub fn run(mut self, connection: &mut Connection) -> Result<(Exit, Output), Disconnect> {
+        let exchanged = self.exchange(connection);
+        self.io.stdin = None;
+        // If the group has ended, the spawner ignores it.
+        _ = connection.channel.send(&Command::Terminate(self.number));
+        // A script that handles SIGTERM may write. Its output is discarded, so that it does not block.
+        while self.io.exit.is_none() {
             let mut fds = ArrayVec::<PollFd, 3>::new();
-            fds.push(PollFd::new(&with.channel, PollFlags::IN));
-            fds.extend(self.outputs.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+            fds.push(PollFd::new(&connection.channel, PollFlags::IN));
+            fds.extend(self.outputs().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
             wait(&mut fds, None)?;
             drop(fds);
-            self.outputs.iter_mut().for_each(|pipe| _ = receive(pipe, &mut with.buffer));
-            self.look(&with.channel);
+            _ = self.io.read_stdout(&mut connection.buffer);
+            _ = self.io.read_stderr(&mut connection.buffer);
+            self.poll_exit(&connection.channel);
         }
-        talked.map(|()| (self.ended.unwrap_or(Exit::Lost), self.said))
+        exchanged.map(|()| (self.io.exit.unwrap_or(Exit::Lost), self.output))
     }
 
-    fn talk(&mut self, with: &mut Connection) -> Result<(), Disconnect> {
+    fn exchange(&mut self, connection: &mut Connection) -> Result<(), Disconnect> {
         loop {
-            with.send()?;
+            connection.send()?;
             let mut fds = ArrayVec::<PollFd, 6>::new();
-            fds.push(PollFd::new(&with.socket, with.interest()));
-            fds.push(PollFd::new(&with.shared.shutdown, PollFlags::IN));
-            if self.ended.is_none() {
-                fds.push(PollFd::new(&with.channel, PollFlags::IN));
+            fds.push(PollFd::new(&connection.socket, connection.interest()));
+            fds.push(PollFd::new(&connection.shared.shutdown, PollFlags::IN));
+            if self.io.exit.is_none() {
+                fds.push(PollFd::new(&connection.channel, PollFlags::IN));
             }
-            let feed = self.stdin.iter().filter(|_| !with.body.is_empty());
-            fds.extend(feed.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
-            let outputs = self.outputs.iter().flatten().filter(|_| with.has_room());
+            let stdin = self.io.stdin.iter().filter(|_| !connection.body.is_empty());
+            fds.extend(stdin.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+            let outputs = self.outputs().filter(|_| connection.has_room());
             fds.extend(outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-            let patience = self.ended.filter(|_| with.has_room()).map(|_| LAST_WORDS);
-            let ready = wait(&mut fds, patience)?;
+            let timeout = self.io.output_timeout().filter(|_| connection.has_room());
+            let ready = wait(&mut fds, timeout)?;
             let (socket, shutdown) = (fds[0].revents(), fds[1].revents());
             drop(fds);
             if !shutdown.is_empty() {
                 return Err(Disconnect::Closed);
             }
-            with.receive(socket)?;
-            if ready == 0 || with.stage == Stage::Aborted {
+            connection.receive(socket)?;
+            if ready == 0 || connection.stage == Stage::Aborted {
                 return Ok(());
             }
-            self.feed(with);
-            // Before its output is read: what it has written is there when it has ended.
-            self.look(&with.channel);
-            let errors = self.pass_on(with);
-            if self.ended.is_some() && self.outputs[0].is_none() && errors == 0 && with.has_room() {
+            self.send_body(connection);
+            // Before the output is read: a script that has exited has written all of its output.
+            self.poll_exit(&connection.channel);
+            let errors = self.send_output(connection);
+            if self.io.exit.is_some() && self.io.stdout.is_none() && errors == 0 && connection.has_room() {
                 return Ok(());
             }
         }
     }
 
-    /// Writes what the pipe takes of the body, and closes the pipe behind its end. A body that the script does
-    /// not want is dropped.
-    fn feed(&mut self, from: &mut Connection) {
-        if !from.body.is_empty() {
-            match self.stdin.as_ref().map(|pipe| write(pipe, &from.body)) {
-                Some(Ok(n)) => _ = from.body.drain(..n),
-                Some(Err(Errno::AGAIN | Errno::INTR)) => {}
-                Some(Err(_)) | None => {
-                    self.stdin = None;
-                    from.body.clear();
-                }
+    /// The open pipes for output and errors.
+    fn outputs(&self) -> impl Iterator<Item = &OwnedFd> {
+        [&self.io.stdout, &self.io.stderr].into_iter().flatten()
+    }
+
+    /// Writes what the script takes of the body, and closes its input behind the end. A body that the script does not
+    /// read is discarded.
+    fn send_body(&mut self, connection: &mut Connection) {
+        if !connection.body.is_empty() {
+            match self.io.write_stdin(&connection.body) {
+                Ok(n) => _ = connection.body.drain(..n),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => connection.body.clear(),
             }
         }
-        // At once: a script that has already written back all that it was given causes no further event.
-        if from.body.is_empty() && from.stage == Stage::Whole {
-            self.stdin = None;
+        // At once: a script that has already written back all of its input causes no further event.
+        if connection.body.is_empty() && connection.stage == Stage::Whole {
+            self.io.stdin = None;
         }
     }
 
-    /// Some of what it has written, if there is room for it. Gives the bytes of its errors.
-    fn pass_on(&mut self, to: &mut Connection) -> usize {
-        let [stdout, stderr] = &mut self.outputs;
-        if to.has_room() {
-            let n = receive(stdout, &mut to.buffer);
+    /// Sends some output, if there is room for it. Gives the bytes of errors.
+    fn send_output(&mut self, connection: &mut Connection) -> usize {
+        if connection.has_room() {
+            let Connection { application, buffer, out, .. } = connection;
+            let n = self.io.read_stdout(buffer).unwrap_or(0);
             if n > 0 {
-                self.said = Output::Something;
+                self.output = Output::Something;
             }
-            to.application.stdout(self.id, &to.buffer[..n], &mut to.out);
+            application.stdout(self.id, &buffer[..n], out);
         }
-        if !to.has_room() {
+        if !connection.has_room() {
             return 0;
         }
-        let n = receive(stderr, &mut to.buffer);
-        to.application.stderr(self.id, &to.buffer[..n], &mut to.out);
+        let Connection { application, buffer, out, .. } = connection;
+        let n = self.io.read_stderr(buffer).unwrap_or(0);
+        application.stderr(self.id, &buffer[..n], out);
         n
     }
 
-    /// Whether it has ended.
-    fn look(&mut self, channel: &Channel) {
+    /// Receives the exit of the script, if it has exited.
+    fn poll_exit(&mut self, channel: &Channel) {
         match channel.receive_in(&mut [0; MAX_EVENT]) {
             Ok(Received::Message(Event::Exited { number, exit, .. })) if number == self.number => {
-                self.ended = Some(exit)
+                self.io.exit = Some(exit);
             }
             Ok(Received::Message(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // A spawner that has gone has taken it along.
-            Ok(Received::End) | Err(_) => self.ended = Some(self.ended.unwrap_or(Exit::Lost)),
-        }
-    }
-}
-
-/// How many bytes there are. A pipe that has ended is closed.
-fn receive(pipe: &mut Option<OwnedFd>, buffer: &mut [u8]) -> usize {
-    match pipe.as_ref().map(|open| read(open, buffer)) {
-        Some(Ok(n @ 1..)) => n,
-        None | Some(Err(Errno::AGAIN | Errno::INTR)) => 0,
-        Some(Ok(_) | Err(_)) => {
-            *pipe = None;
-            0
+            // A spawner that has ended has ended its scripts.
+            Ok(Received::End) | Err(_) => self.io.exit = Some(self.io.exit.unwrap_or(Exit::Lost)),
         }
     }
 }
