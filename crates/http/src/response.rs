@@ -3,6 +3,7 @@
 
 use crate::date;
 use crate::digits::write_number;
+use crate::fields::is_token;
 use crate::status::Status;
 
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -21,7 +22,11 @@ pub struct ResponseHead {
 
 /// Renders a head line by line.
 #[derive(Debug, Clone)]
-pub struct Builder(ResponseHead);
+pub struct Builder {
+    bytes: Vec<u8>,
+    date_at: usize,
+    status: Status,
+}
 
 impl Builder {
     /// Writes the status line and `Date` (RFC 9110 §6.6.1).
@@ -35,25 +40,25 @@ impl Builder {
         let date_at = bytes.len();
         bytes.extend_from_slice(date);
         bytes.extend_from_slice(CRLF);
-        Builder(ResponseHead { bytes, head: 0, date_at, status })
+        Builder { bytes, date_at, status }
     }
 
     /// Appends a field line. CR, LF and NUL in the value become spaces (RFC 9110 §5.5), and bytes of the name that
     /// are not token characters become `-`, so that no field can add a line.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Builder {
         self.push_name(name);
-        self.0.bytes.extend(value.as_ref().iter().map(|&byte| match byte {
+        self.bytes.extend(value.as_ref().iter().map(|&byte| match byte {
             b'\r' | b'\n' | 0 => b' ',
             byte => byte,
         }));
-        self.0.bytes.extend_from_slice(CRLF);
+        self.bytes.extend_from_slice(CRLF);
         self
     }
 
     pub fn number(mut self, name: &str, value: u64) -> Builder {
         self.push_name(name);
-        write_number(value, &mut self.0.bytes);
-        self.0.bytes.extend_from_slice(CRLF);
+        write_number(value, &mut self.bytes);
+        self.bytes.extend_from_slice(CRLF);
         self
     }
 
@@ -64,18 +69,21 @@ impl Builder {
 
     /// Ends the head and appends the body. The caller has set `Content-Length`.
     pub fn finish_with(mut self, body: &[u8]) -> ResponseHead {
-        let Builder(response) = &mut self;
-        response.bytes.reserve_exact(CRLF.len() + body.len());
-        response.bytes.extend_from_slice(CRLF);
-        response.head = response.bytes.len();
-        response.bytes.extend_from_slice(body);
-        self.0
+        self.bytes.reserve_exact(CRLF.len() + body.len());
+        self.bytes.extend_from_slice(CRLF);
+        let head = self.bytes.len();
+        self.bytes.extend_from_slice(body);
+        ResponseHead { bytes: self.bytes, head, date_at: self.date_at, status: self.status }
     }
 
     fn push_name(&mut self, name: &str) {
-        let bytes = &mut self.0.bytes;
-        bytes.extend(name.bytes().map(|byte| if crate::fields::is_token(&[byte]) { byte } else { b'-' }));
-        bytes.extend_from_slice(b": ");
+        match is_token(name.as_bytes()) {
+            true => self.bytes.extend_from_slice(name.as_bytes()),
+            false => {
+                self.bytes.extend(name.bytes().map(|byte| if is_token(&[byte]) { byte } else { b'-' }));
+            }
+        }
+        self.bytes.extend_from_slice(b": ");
     }
 }
 
