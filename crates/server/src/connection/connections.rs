@@ -37,7 +37,7 @@ use crate::stats::{Count, Snapshot};
 use crate::{log, sys};
 
 /// Why a request ends whose connection cannot have a task, for the log.
-const NO_ROOM: &str = "server had no room";
+const NO_ROOM: &str = "server out of memory";
 /// How long connections wait for a successor of one that has ended.
 const HEIR_PATIENCE: Duration = Duration::from_secs(5);
 

@@ -445,7 +445,7 @@ pub const UNREADABLE: &str = "content could not be read";
 
 /// The answer panicked, or the server stopped: why one that nobody finished ends.
 pub fn why_dropped() -> &'static str {
-    if std::thread::panicking() { "the answer failed" } else { "server stopped" }
+    if std::thread::panicking() { "the response failed" } else { "server stopped" }
 }
 
 /// Why sending failed: the only errors that are not the socket's are ours, and those of a disk.
