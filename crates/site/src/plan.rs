@@ -128,7 +128,7 @@ impl<'s, 'p> Plan<'s, 'p> {
         }
     }
 
-    /// Whether a script or an application may respond.
+    /// Whether a script or an upstream may respond.
     pub fn may_run(&self) -> bool {
         self.walk.is_some() || matches!(self.action, PlannedAction::Upstream(_))
     }
@@ -150,7 +150,7 @@ impl RedirectPlan<'_, '_> {
     }
 }
 
-/// Allocates only where there is a rewrite, a script or an application.
+/// Allocates only for a rewrite, a script or an upstream.
 pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
     let (id, path) = follow_rewrites(host, path);
     let route = host.routes.get(id);
@@ -241,7 +241,7 @@ fn fallback_path_info(requested: &SafePath, fallback: &SafePath) -> String {
     ["/", requested.strip_prefix(folder).unwrap_or(requested)].concat()
 }
 
-/// SCRIPT_NAME and PATH_INFO of an application.
+/// SCRIPT_NAME and PATH_INFO for an upstream.
 fn split_script_name(pattern: &Pattern, path: &str) -> (String, String) {
     let (name, path_info) = match pattern {
         Pattern::Prefix(prefix) => {
