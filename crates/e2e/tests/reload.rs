@@ -167,7 +167,7 @@ fn reload_changes_log_files() {
     assert!(wait_until(TIMEOUT, || read("a.log").contains("?before")), "{}", read("a.log"));
     assert!(!read("a.log").contains("?after") && !read("b.log").contains("?before"));
     let is_logged = |what: &str| wait_until(TIMEOUT, || read("b.err").contains(what));
-    assert!(is_logged("the configuration is read again"), "{}", read("b.err"));
+    assert!(is_logged("the configuration has been reloaded"), "{}", read("b.err"));
     // Errors go to the log of the configuration in force.
     server.configure("listen = 1");
     server.reload_error();
@@ -652,8 +652,7 @@ fn replaces_dying_serving_processes_with_growing_delays() {
     {
         signal_process(server.serving_pid(), Signal::KILL);
         let logged = |lines: &[String]| {
-            let logged =
-                lines.iter().filter(|line| line.contains("killed by SIGKILL; another one is started"));
+            let logged = lines.iter().filter(|line| line.contains("killed by SIGKILL; it is replaced"));
             logged.clone().nth(number).cloned()
         };
         let line = server.errors().wait_for(TIMEOUT, logged);
@@ -662,7 +661,8 @@ fn replaces_dying_serving_processes_with_growing_delays() {
         // Until then, the client waits in the kernel.
         assert_eq!(server.get("/a.txt").status, 200);
         let replaced = |lines: &[String]| {
-            let replaced = lines.iter().filter(|line| line.contains("has taken its place")).count();
+            let replaced =
+                lines.iter().filter(|line| line.contains("a new serving process has taken over")).count();
             (replaced > number).then_some(())
         };
         assert!(server.errors().wait_for(TIMEOUT, replaced).is_some(), "{number}: {}", server.stderr());

@@ -203,14 +203,14 @@ fn a_broken_new_program_changes_nothing() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{what}: {stderr}");
         assert!(stderr.contains(why), "{what}: {stderr}");
-        fixture.server.wait_for_line("this program goes on", TIMEOUT);
+        fixture.server.wait_for_line("this program continues", TIMEOUT);
         assert_eq!(same.get("/a.txt").status, 200, "{what}");
         assert_eq!(fixture.server.get("/a.txt").status, 200, "{what}");
-        let reported = fixture.server.stderr().matches("this program goes on").count();
+        let reported = fixture.server.stderr().matches("this program continues").count();
         // By a signal it is the same.
         fixture.server.signal(Signal::USR2);
         let again = |lines: &[String]| {
-            let count = lines.iter().filter(|line| line.contains("this program goes on")).count();
+            let count = lines.iter().filter(|line| line.contains("this program continues")).count();
             (count > reported).then_some(())
         };
         assert!(
@@ -271,7 +271,7 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     let pid = pid().expect("it has printed so");
     // While the new program hangs, the old one serves and accepts no other change.
     assert_eq!(fixture.server.get("/a.txt").status, 200);
-    assert!(fixture.server.reload_error().contains("another program is about to take over"));
+    assert!(fixture.server.reload_error().contains("an upgrade is in progress"));
     assert_eq!(fixture.server.run_command(&["upgrade"]).status.code(), Some(1));
     fixture.server.signal(Signal::TERM);
     assert_eq!(fixture.server.wait(AT_ONCE).code(), Some(0));

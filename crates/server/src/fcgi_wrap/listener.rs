@@ -7,7 +7,7 @@ use rustix::io::{fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::sockopt;
 use site::address::Address;
 
-use crate::master::{sockets, upgrade};
+use crate::master::sockets;
 
 /// Behind 0, 1 and 2.
 const FIRST_OTHER: i32 = 3;
@@ -47,7 +47,7 @@ impl Drop for Listener {
 
 /// FCGI_LISTENSOCK_FILENO, which is 0 (§2.2), or the socket of `sd_listen_fds(3)`.
 fn passed() -> Result<OwnedFd, String> {
-    let mut passed = upgrade::passed_descriptors().map_err(|error| error.to_string())?;
+    let mut passed = sockets::inherited_descriptors().map_err(|error| error.to_string())?;
     let fd = match passed.pop() {
         Some(_) if !passed.is_empty() => {
             return Err("more than one socket was passed; expected one".to_owned());

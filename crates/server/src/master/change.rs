@@ -1,5 +1,5 @@
-//! A configuration takes over: everything it needs is made ready beside what is served now, which is not
-//! touched before the new process serves.
+//! A change: a configuration takes over. The master prepares everything that it needs and starts a generation. What is
+//! served now stays untouched until the new generation serves.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,9 +10,10 @@ use nix::unistd::Pid;
 use site::memory;
 use site::model::{Level, Sink, Site};
 
-use super::process::{ChannelState, Generation, Retires, SpawnerProcess, State};
+use super::lifecycle::{Event, State};
+use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
 use super::sockets::{ListenError, Sockets};
-use super::{GRACE, Master, NO_ADDRESS, Phase, START_PATIENCE};
+use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT};
 use crate::control::SiteSource;
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
@@ -26,29 +27,28 @@ use crate::sys::{self, Fork};
 use crate::worker::WorkerSockets;
 use crate::{announce, privileged_file, spawner, start, terminal};
 
-/// A configuration on its way.
+/// A change whose generation is starting.
 pub(super) struct Change {
     pub(super) site: Site,
     pub(super) sockets: Sockets,
     pub(super) generation: Pid,
     pub(super) errors: Option<OpenSink>,
-    /// Where the process that serves now is to send its connections.
+    /// The predecessor sends its connections through this channel.
     pub(super) handoff: Option<OwnedFd>,
-    /// When the generation is killed if it does not serve.
+    /// Runs out if the generation does not serve.
     pub(super) kill: KillTimer,
-    pub(super) why: Why,
+    pub(super) cause: Cause,
 }
 
 pub(super) struct Preparation {
     pub(super) site: Site,
-    /// That of `taipan DIR`, opened with the rights of this process.
+    /// The folder of `taipan DIR`, opened with the rights of this process.
     pub(super) folder: Option<Root>,
     pub(super) sockets: Sockets,
-    pub(super) why: Why,
+    pub(super) cause: Cause,
 }
 
-/// What a change is made for.
-pub(super) enum Why {
+pub(super) enum Cause {
     Start,
     Reload(Vec<Client>),
     Crash,
@@ -56,34 +56,32 @@ pub(super) enum Why {
 
 impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
-        if self.phase != Phase::Keeping || self.successor.is_some() {
-            let why = "another program is about to take over, or this one is ending";
-            log::warn(format_args!("the configuration is not read again: {why}"));
-            return refuse_clients(clients, why);
+        if self.phase != Phase::Serving || self.successor.is_some() {
+            let why = "an upgrade is in progress, or the program is ending";
+            log::warn(format_args!("no reload: {why}"));
+            return reject_clients(clients, why);
         }
         if self.change.is_some() {
-            self.again.get_or_insert_default().extend(clients);
+            self.queued_reload.get_or_insert_default().extend(clients);
             return;
         }
         self.notify.reloading();
-        let loaded = start::site(&self.asked);
-        let begun = match loaded {
+        let cause = Cause::Reload(clients);
+        let begun = match start::site(&self.options) {
             Ok(site) if self.generations.len() >= site.limits.generations => {
-                let line =
-                    "too many earlier configurations still finish their answers (limit \"generations\")";
-                Err((vec![line.to_owned()], Why::Reload(clients)))
+                let line = "too many earlier processes still finish their responses (limit \"generations\")";
+                Err((vec![line.to_owned()], cause))
             }
-            Ok(site) => self.begin_change(site, Why::Reload(clients)),
-            Err(lines) => Err((lines, Why::Reload(clients))),
+            Ok(site) => self.begin_change(site, cause),
+            Err(lines) => Err((lines, cause)),
         };
-        if let Err((lines, why)) = begun {
-            self.tell_failure(&lines, why);
+        if let Err((lines, cause)) = begun {
+            self.on_failed_change(&lines, cause);
         }
     }
 
-    /// Makes everything that a configuration needs, and a process that serves it. What is served now is
-    /// not touched.
-    pub(super) fn begin_change(&mut self, mut site: Site, why: Why) -> Result<(), (Vec<String>, Why)> {
+    /// Prepares the resources of a configuration, and starts its generation.
+    pub(super) fn begin_change(&mut self, mut site: Site, cause: Cause) -> Result<(), (Vec<String>, Cause)> {
         let workers = start::workers(&site).get();
         memory::fit(&mut site, workers, self.descriptors);
         let prepared = (|| {
@@ -110,31 +108,31 @@ impl Master {
         })();
         let (sockets, folder, accounts, sinks) = match prepared {
             Ok(prepared) => prepared,
-            Err(lines) => return Err((lines, why)),
+            Err(lines) => return Err((lines, cause)),
         };
-        // Of what is served already it is changed when the configuration is.
+        // For sockets in use, `complete_change` does it.
         if self.site.is_none() {
             sockets.set_options(&site);
         }
-        self.preparation = Some(Preparation { site, folder, sockets, why });
+        self.preparation = Some(Preparation { site, folder, sockets, cause });
         let started = self.start_generation(workers, accounts, sinks);
-        let Some(Preparation { site, sockets, why, .. }) = self.preparation.take() else { return Ok(()) };
+        let Some(Preparation { site, sockets, cause, .. }) = self.preparation.take() else { return Ok(()) };
         match started {
             Ok((generation, errors, handoff)) => {
-                let kill = KillTimer::start(Instant::now(), START_PATIENCE);
-                self.change = Some(Change { site, sockets, generation, errors, handoff, kill, why });
+                let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
+                self.change = Some(Change { site, sockets, generation, errors, handoff, kill, cause });
                 Ok(())
             }
             Err(error) => {
                 sockets.remove_files(&self.sockets);
-                Err((vec![format!("cannot start a serving process: {error}")], why))
+                Err((vec![format!("cannot start a serving process: {error}")], cause))
             }
         }
     }
 
-    /// Also where the address is in use because this is the second start of the same.
+    /// Explains an address that is in use because the same site is already served.
     fn why_not_listening(&self, error: &ListenError) -> String {
-        let what = &self.asked.source;
+        let what = &self.options.source;
         if !error.is_in_use() || self.control.is_some() || !control::is_served(what) {
             return error.to_string();
         }
@@ -153,28 +151,28 @@ impl Master {
         }
     }
 
-    /// The folder of `taipan DIR`. It may stand where only this process may go, as beneath root's home.
+    /// Opens the folder of `taipan DIR`, which only the master may be able to reach, such as one in root's home.
     fn open_folder(&self, site: &Site) -> Result<Option<Root>, String> {
-        let root = match (&self.asked.source, site.roots().first()) {
+        let root = match (&self.options.source, site.roots().first()) {
             (SiteSource::Folder(_), Some(root)) => *root,
             _ => return Ok(None),
         };
         Root::open(root).map(Some).map_err(|e| format!("cannot open {}: {e}", root.display()))
     }
 
-    pub(super) fn start_generation(
+    fn start_generation(
         &mut self,
         workers: usize,
         accounts: Accounts,
         mut sinks: Vec<OpenSink>,
     ) -> io::Result<(Pid, Option<OpenSink>, Option<OwnedFd>)> {
         let place = self.place_of_cgroups();
-        // Before there is anything else that they must not have.
+        // First, so that pools do not inherit the channels that follow.
         let pools = self.start_pools(accounts.own.as_ref())?;
         let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place, &mut sinks)?;
         if let Some(spawner) = spawner {
-            // Until there is the process that it belongs to.
-            self.spawners.push((spawner, KillTimer::start(Instant::now(), START_PATIENCE)));
+            // If the fork below fails, the spawner is killed.
+            self.spawners.push((spawner, KillTimer::start(Instant::now(), START_TIMEOUT)));
         }
         let pools = self.join_pools(&pools, workers)?;
         let (ours, theirs) = Channel::pair()?;
@@ -199,14 +197,14 @@ impl Master {
                     spawner,
                     failure: Vec::new(),
                     waiting: Vec::new(),
-                    retires: Retires::NotYet,
+                    retirement: Retirement::NotBegun,
                 });
                 Ok((pid, sinks.into_iter().next(), handoff))
             }
             Fork::Child => {
                 drop((ours, handoff));
                 let prepared = self.preparation.take().map(|p| (p.site, p.folder));
-                self.forget();
+                self.release_in_child();
                 let code = prepared.zip(shares).map(|((site, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
                     let worker = |listeners| WorkerSockets {
@@ -230,16 +228,15 @@ impl Master {
         }
     }
 
-    /// The folder where scripts get control groups; `None`: they get none. No process that is started
-    /// afterwards is in the way there. Errors: why they can have none.
+    /// The folder for the control groups of scripts. `None`: the site has none. Errors: why there can be none.
     fn place_of_cgroups(&self) -> Result<Option<PathBuf>, String> {
         let site = self.preparation.as_ref().map(|preparation| &preparation.site);
         let scripts = site.filter(|site| site.has_scripts()).map(|site| &site.scripts);
         scripts.and_then(|scripts| scripts.cgroups.as_ref()).map(cgroup::place).transpose()
     }
 
-    /// A process that starts scripts, where the site has any, and a channel to it for each worker; also
-    /// what it does without.
+    /// Starts the spawner if the site has scripts. Also returns a channel for each worker, and a warning if scripts have
+    /// no control groups.
     fn start_spawner(
         &mut self,
         workers: usize,
@@ -255,7 +252,7 @@ impl Master {
         let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let cgroups = place.and_then(|place| {
             let Some((place, wanted)) = place.zip(site.scripts.cgroups.as_ref()) else { return Ok(None) };
-            // A script that has ended may leave others behind, which take their time.
+            // Twice as many as scripts: processes that an ended script leaves behind keep its group for a while.
             let each = 2 * (site.scripts.processes / workers).max(1);
             let made = cgroup::make(&place, wanted, each * workers)?;
             self.cgroups.insert(place);
@@ -271,8 +268,8 @@ impl Master {
             Fork::Child => {
                 drop(ours);
                 sinks.clear();
-                self.forget();
-                // A log file that was removed must not be kept by who does not write it.
+                self.release_in_child();
+                // The spawner must not keep a rotated log file open.
                 if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
                     log::write_to(stderr, Level::Error);
                 }
@@ -281,8 +278,8 @@ impl Master {
         }
     }
 
-    /// Lets go of everything that is a master's: this is a process of another kind.
-    pub(super) fn forget(&mut self) {
+    /// Drops the master's resources in a forked child.
+    pub(super) fn release_in_child(&mut self) {
         self.signals = None;
         self.control = None;
         self.predecessor = None;
@@ -293,23 +290,23 @@ impl Master {
         self.pools.clear();
         self.preparation = None;
         self.change = None;
-        self.again = None;
+        self.queued_reload = None;
     }
 
-    /// The new process serves: from now on it is the one. Errors: the start has failed after all.
+    /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change { site, sockets, generation, errors, handoff, mut why, .. } = change;
+        let Change { site, sockets, generation, errors, handoff, mut cause, .. } = change;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
         let before = self.site.as_ref().and_then(|site| site.pid_file.clone());
-        if before != site.pid_file || matches!(why, Why::Start) {
+        if before != site.pid_file || matches!(cause, Cause::Start) {
             if let Some(path) = &site.pid_file
                 && let Err(line) = privileged_file::write_pid_file(path)
             {
-                if matches!(why, Why::Start) {
-                    self.kill_all();
+                if matches!(cause, Cause::Start) {
+                    self.generations.iter().for_each(Generation::kill);
                     sockets.remove_files(&self.sockets);
                     return Err(vec![line]);
                 }
@@ -319,112 +316,111 @@ impl Master {
                 privileged_file::remove(&path);
             }
         }
-        // Before the others are told: who closes a socket last must be who has accepted from it last.
+        // Before the earlier generations leave: the last process that accepts from a socket must be the last to close it.
         self.sockets.remove_files(&sockets);
         self.sockets = sockets;
         self.sockets.set_options(&site);
-        // Whatever has ended before is replaced by this.
+        // This generation replaces a crashed one, too.
         self.restart = None;
-        // What runs ends under the configuration that it began with.
+        // Running requests have the timeouts of the configuration that they began with.
         let patience = self.site.as_ref().unwrap_or(&site).timeouts.reload;
         let until = Instant::now() + patience + GRACE;
         match (self.predecessor.take(), handoff) {
             (Some(predecessor), Some(handoff)) => {
                 if let Err(error) = predecessor.take_over(handoff.into()) {
-                    log::error(format_args!("the program before does not listen: {error}"));
+                    log::error(format_args!("cannot notify the old program: {error}"));
                 }
             }
-            (_, handoff) => self.retire(generation, handoff, until),
+            (_, handoff) => self.retire_generations(Some(generation), handoff, until),
         }
-        let clients = match &mut why {
-            Why::Reload(clients) => std::mem::take(clients),
-            Why::Start | Why::Crash => Vec::new(),
+        let clients = match &mut cause {
+            Cause::Reload(clients) => std::mem::take(clients),
+            Cause::Start | Cause::Crash => Vec::new(),
         };
-        self.tell_when_retired(clients);
-        if self.phase == Phase::Keeping {
+        self.respond_when_retired(clients);
+        if self.phase == Phase::Serving {
             self.notify.ready();
         }
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
-        match why {
-            Why::Start => {
+        match cause {
+            Cause::Start => {
                 announce::announce(&site, self.sockets.iter().map(|bound| &bound.actual));
-                let said = start::shared_account(&self.asked, &site);
-                said.iter().for_each(|line| terminal::err(format_args!("  {line}")));
+                let warning = start::shared_account(&self.options, &site);
+                warning.iter().for_each(|line| terminal::err(format_args!("  {line}")));
             }
-            Why::Reload(_) => log::info(format_args!("the configuration is read again, and served")),
-            Why::Crash => log::warn(format_args!("another serving process has taken its place")),
+            Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
+            Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
         }
         self.site = Some(site);
         self.release_pools();
         self.send_log_to_pools();
-        self.reload_again();
+        self.begin_queued_reload();
         Ok(())
     }
 
-    /// Whoever wanted a reload while there was one gets one now, together.
-    pub(super) fn reload_again(&mut self) {
-        if let Some(waiting) = self.again.take() {
-            self.reload(waiting);
+    /// One reload serves all clients that have requested one during the change.
+    fn begin_queued_reload(&mut self) {
+        if let Some(clients) = self.queued_reload.take() {
+            self.reload(clients);
         }
     }
 
-    /// Has the process that has served until now hand over its connections, and finish. Those before it
-    /// hand over to the same one from now on.
-    pub(super) fn retire(&mut self, successor: Pid, handoff: Option<OwnedFd>, until: Instant) {
-        let order = handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver);
-        for generation in self.generations.iter_mut().filter(|g| g.pid != successor) {
-            _ = generation.channel.send(&order);
-            if generation.state == State::Serving {
-                generation.state = State::Leaving(until);
-            }
+    /// Makes all generations but the new one send their connections to it, and leave.
+    pub(super) fn retire_generations(&mut self, new: Option<Pid>, handoff: Option<OwnedFd>, until: Instant) {
+        let command = handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver);
+        let now = Instant::now();
+        for generation in self.generations.iter_mut().filter(|g| Some(g.pid) != new) {
+            _ = generation.channel.send(&command);
+            generation.on_event(Event::Replaced(until), now);
         }
     }
 
-    /// Whoever has asked for a change gets the answer when no request is answered as before.
-    pub(super) fn tell_when_retired(&mut self, clients: Vec<Client>) {
+    /// The clients receive their response when no request can reach an earlier generation.
+    pub(super) fn respond_when_retired(&mut self, clients: Vec<Client>) {
         let last = self.generations.iter_mut().rev().find(|g| matches!(g.state, State::Leaving(_)));
         match last {
-            Some(last) if last.retires != Retires::Done => {
+            Some(last) if last.retirement != Retirement::Done => {
                 last.waiting.extend(clients);
-                last.retires = Retires::Until(Instant::now() + GRACE);
+                last.retirement = Retirement::Until(Instant::now() + GRACE);
             }
             _ => clients.into_iter().for_each(|client| client.done("")),
         }
     }
 
-    pub(super) fn tell_failure(&mut self, lines: &[String], why: Why) {
+    pub(super) fn on_failed_change(&mut self, lines: &[String], cause: Cause) {
         for line in lines {
             log::error(format_args!("{line}"));
         }
         self.notify.ready();
-        // Those of what is not served after all.
+        // Ends the pools that only the failed change needed.
         self.release_pools();
-        match why {
-            Why::Start | Why::Crash => {}
-            Why::Reload(clients) => {
+        match cause {
+            Cause::Start | Cause::Crash => {}
+            Cause::Reload(clients) => {
                 log::error(format_args!("nothing was changed"));
                 for client in clients {
                     client.failed(lines.iter().map(String::as_str).chain(["nothing was changed"]));
                 }
             }
         }
-        self.reload_again();
+        self.begin_queued_reload();
     }
 
-    /// Has the process that is about to serve end, if there is one.
+    /// Ends the generation that is starting, if there is one.
     pub(super) fn drop_change(&mut self, why: &str) {
         let Some(change) = self.change.take() else { return };
+        let now = Instant::now();
         for generation in self.generations.iter_mut().filter(|g| g.pid == change.generation) {
             _ = generation.channel.send(&MasterCommand::Stop);
-            generation.state = State::Leaving(Instant::now() + GRACE);
+            generation.on_event(Event::Stopped(now + GRACE), now);
         }
         change.sockets.remove_files(&self.sockets);
-        if let Why::Reload(clients) = change.why {
-            refuse_clients(clients, why);
+        if let Cause::Reload(clients) = change.cause {
+            reject_clients(clients, why);
         }
     }
 }
 
-pub(super) fn refuse_clients(clients: impl IntoIterator<Item = Client>, why: &str) {
+pub(super) fn reject_clients(clients: impl IntoIterator<Item = Client>, why: &str) {
     clients.into_iter().for_each(|client| client.failed([why]));
 }

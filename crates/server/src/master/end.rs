@@ -1,4 +1,4 @@
-//! Ends: of serving processes, wanted and not, and of the master; and what is done when its time has come.
+//! The end of children, expected and not, the end of the program, and timers.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,11 +7,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::change::{Why, refuse_clients};
-use super::process::{Generation, Retires, State};
+use super::change::{Cause, reject_clients};
+use super::lifecycle::{Action, Ended, Event, State};
+use super::process::{Generation, Retirement};
 use super::sockets::Sockets;
-use super::takeover::report_failed_upgrade;
-use super::{GRACE, Master, Phase, could_not_start};
+use super::upgrade::{ended_before_serving, report_failed_upgrade};
+use super::{GRACE, Master, Phase, Timer, could_not_start};
 use crate::control::Control;
 use crate::ipc::MasterCommand;
 use crate::spawner::cgroup;
@@ -19,43 +20,37 @@ use crate::supervisor::KillTimer;
 use crate::{log, privileged_file, spawner, supervisor};
 
 impl Master {
-    /// Has every process end, and with the last of them this one.
-    pub(super) fn end_all(&mut self, order: &MasterCommand, code: u8) {
-        // Where another program serves, this one has to finish all the same.
-        if self.phase != Phase::Succeeded {
+    /// Ends all children, and then the program with this exit code.
+    pub(super) fn end_all(&mut self, command: &MasterCommand, code: u8) {
+        // If the successor serves, this program only finishes running requests.
+        if self.phase != Phase::Replaced {
             self.phase = Phase::Ending(code);
             self.notify.stopping();
         }
         self.drop_change("the program is ending");
-        let patience = match (order, &self.site) {
+        let patience = match (command, &self.site) {
             (MasterCommand::Leave, Some(site)) => site.timeouts.shutdown,
             _ => Duration::ZERO,
         };
+        let now = Instant::now();
         for generation in &mut self.generations {
-            _ = generation.channel.send(order);
-            generation.state = State::Leaving(Instant::now() + patience + GRACE);
+            _ = generation.channel.send(command);
+            generation.on_event(Event::Stopped(now + patience + GRACE), now);
         }
-        if let Some(clients) = self.again.take() {
-            refuse_clients(clients, "the program is ending");
+        if let Some(clients) = self.queued_reload.take() {
+            reject_clients(clients, "the program is ending");
         }
-        if self.phase != Phase::Succeeded {
-            self.abandon_upgrade_quietly();
+        if self.phase != Phase::Replaced {
+            self.cancel_upgrade();
         }
         self.restart = None;
         self.next_ping = None;
         self.control = None;
-        // Nobody who comes now is accepted; files are removed at the end.
+        // Closed now, to accept no more clients; `clean_up` removes the files.
         self.sockets.close();
     }
 
-    pub(super) fn kill_all(&self) {
-        for generation in &self.generations {
-            // Fails only if it has ended.
-            _ = kill(generation.pid, Signal::SIGKILL);
-        }
-    }
-
-    /// Sees to processes that have ended.
+    /// Reaps the children that have ended.
     pub(super) fn reap(&mut self) -> Option<ExitCode> {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -63,7 +58,7 @@ impl Master {
                 _ => return None,
             };
             let pid = status.pid()?;
-            let end = how_it_ended(status);
+            let end = exit_text(status);
             if self.spawner_ended(pid, &end) {
                 self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
                 continue;
@@ -72,153 +67,183 @@ impl Master {
                 continue;
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {
-                // When it has taken over, there is nothing to be said.
-                if self.phase == Phase::Keeping
+                // After its takeover, its end does not concern this program.
+                if self.phase == Phase::Serving
                     && let Some(successor) = self.successor.take()
                 {
-                    report_failed_upgrade(
-                        successor,
-                        &format!("the new program has ended before it served: {end}"),
-                    );
+                    report_failed_upgrade(successor, &ended_before_serving(&end));
                 }
                 continue;
             }
-            // It may have said why.
+            // Its last events may contain the reason.
             if let Some(code) = self.on_generation(pid) {
                 return Some(code);
             }
-            let Some(place) = self.generations.iter().position(|g| g.pid == pid) else { continue };
-            let mut dead = self.generations.remove(place);
-            if let Some(spawner) = dead.spawner {
+            let Some(index) = self.generations.iter().position(|g| g.pid == pid) else { continue };
+            let mut generation = self.generations.remove(index);
+            if let Some(spawner) = generation.spawner {
                 let grace = spawner.grace + spawner::KILL_TIMEOUT + GRACE;
                 self.spawners.push((spawner, KillTimer::start(Instant::now(), grace)));
             }
-            dead.answer_waiting();
-            if let Some(code) = self.on_exit(dead, &end) {
+            generation.on_retired();
+            if let Some(code) = self.on_exit(generation, end) {
                 return Some(code);
             }
         }
     }
 
-    /// `false`: it was none. Without its spawner a process cannot serve, and is replaced with it.
+    /// Returns `false` if `pid` is no spawner. A generation cannot serve without its spawner, and both are replaced.
     fn spawner_ended(&mut self, pid: Pid, end: &str) -> bool {
-        let place = self.spawners.iter().position(|(spawner, _)| spawner.pid == pid);
-        if let Some(place) = place {
-            self.spawners.remove(place);
+        if let Some(index) = self.spawners.iter().position(|(spawner, _)| spawner.pid == pid) {
+            self.spawners.remove(index);
             return true;
         }
-        let has_ended = |g: &&mut Generation| g.spawner.is_some_and(|spawner| spawner.pid == pid);
-        let Some(generation) = self.generations.iter_mut().find(has_ended) else { return false };
+        let is_its = |g: &&mut Generation| g.spawner.is_some_and(|spawner| spawner.pid == pid);
+        let Some(generation) = self.generations.iter_mut().find(is_its) else { return false };
         generation.spawner = None;
         if let State::Starting | State::Serving = generation.state {
             log::error(format_args!("the process that starts scripts has ended: {end}"));
-            // Fails only if it has ended, too.
-            _ = kill(generation.pid, Signal::SIGKILL);
+            generation.kill();
         }
         true
     }
 
-    pub(super) fn on_exit(&mut self, dead: Generation, end: &str) -> Option<ExitCode> {
-        match dead.state {
-            State::Leaving(_) | State::Killed(_) => {}
-            State::Starting => {
-                let change = self.change.take_if(|change| change.generation == dead.pid)?;
-                let lines = match dead.failure.is_empty() {
+    fn on_exit(&mut self, generation: Generation, end: String) -> Option<ExitCode> {
+        let Generation { pid, state, failure, .. } = generation;
+        match state.on_exit() {
+            Ended::AsExpected => {}
+            Ended::BeforeServing => {
+                let change = self.change.take_if(|change| change.generation == pid)?;
+                let lines = match failure.is_empty() {
                     true => vec![format!("the serving process has ended before it served: {end}")],
-                    false => dead.failure,
+                    false => failure,
                 };
                 change.sockets.remove_files(&self.sockets);
-                match change.why {
-                    Why::Start => return Some(could_not_start(&lines)),
-                    Why::Crash => self.crashed(&lines.join("; ")),
-                    why @ Why::Reload(_) => self.tell_failure(&lines, why),
+                match change.cause {
+                    Cause::Start => return Some(could_not_start(&lines)),
+                    Cause::Crash => self.on_crash(&lines.join("; ")),
+                    cause @ Cause::Reload(_) => self.on_failed_change(&lines, cause),
                 }
             }
-            State::Serving if dead.failure.is_empty() => self.crashed(end),
-            State::Serving => self.crashed(&dead.failure.join("; ")),
+            Ended::Crashed if failure.is_empty() => self.on_crash(&end),
+            Ended::Crashed => self.on_crash(&failure.join("; ")),
         }
         None
     }
 
-    /// The serving process has ended, and was not told to. Another one is started, however often.
-    pub(super) fn crashed(&mut self, end: &str) {
+    /// Schedules the replacement of the serving generation. Restarts are not limited in number.
+    fn on_crash(&mut self, end: &str) {
         let now = Instant::now();
         let pause = self.restart_limit.count(now);
-        let next = supervisor::text(pause);
-        log::error(format_args!("the serving process has ended: {end}; another one is started {next}"));
+        log::error(format_args!(
+            "the serving process has ended: {end}; it is replaced {}",
+            supervisor::text(pause)
+        ));
         self.restart = Some(now + pause);
     }
 
-    pub(super) fn look_at_clock(&mut self) {
+    /// Everything that is due at some time.
+    pub(super) fn timers(&self) -> Vec<(Instant, Timer)> {
+        let retirements = self.generations.iter().filter_map(|generation| match generation.retirement {
+            Retirement::Until(until) => Some((until, Timer::Retirement(generation.pid))),
+            Retirement::NotBegun | Retirement::Done => None,
+        });
+        let lifecycles = self.generations.iter().filter_map(|generation| {
+            // While the program serves, it waits for a killed process without limit.
+            let waits = matches!(generation.state, State::Killed(_)) && self.phase == Phase::Serving;
+            let until = generation.state.deadline().filter(|_| !waits)?;
+            Some((until, Timer::Lifecycle(generation.pid)))
+        });
+        let spawners =
+            self.spawners.iter().map(|(spawner, timer)| (timer.due(), Timer::KillSpawner(spawner.pid)));
+        let pools = self.pools.iter().filter_map(|pool| Some((pool.kill.as_ref()?.due(), Timer::Pool)));
+        let upgrade = self.successor.as_ref().filter(|_| self.phase == Phase::Serving);
+        let others = [
+            self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
+            upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
+            self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
+            self.next_ping.map(|at| (at, Timer::Ping)),
+            // The end of a change restarts the generation, or schedules it again.
+            self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
+        ];
+        retirements
+            .chain(lifecycles)
+            .chain(spawners)
+            .chain(pools)
+            .chain(others.into_iter().flatten())
+            .collect()
+    }
+
+    pub(super) fn on_timers(&mut self) {
         let now = Instant::now();
-        for generation in &mut self.generations {
-            if matches!(generation.retires, Retires::Until(until) if until <= now) {
-                generation.answer_waiting();
-            }
-            if let State::Leaving(until) = generation.state
-                && until <= now
-            {
-                // Fails only if it has ended.
-                _ = kill(generation.pid, Signal::SIGKILL);
-                generation.state = State::Killed(now + GRACE);
-            }
-        }
-        if self.phase != Phase::Keeping {
-            self.generations.retain(|generation| !generation.is_beyond_help(now));
-        }
-        for (spawner, timer) in &mut self.spawners {
-            if timer.expires(now) {
-                // The kernel then kills the scripts, too (PR_SET_PDEATHSIG).
-                _ = kill(spawner.pid, Signal::SIGKILL);
-            }
+        for (_, timer) in self.timers().into_iter().filter(|(at, _)| *at <= now) {
+            self.on_timer(timer, now);
         }
         self.end_pools(now);
-        if let Some(change) = &mut self.change
-            && change.kill.expires(now)
-        {
-            // The change fails when the generation is reaped.
-            _ = kill(change.generation, Signal::SIGKILL);
-        }
-        if self.phase == Phase::Keeping && self.successor.as_ref().is_some_and(|s| s.until <= now) {
-            self.abandon_upgrade("the new program does not serve in time");
-        }
-        if self.control.as_ref().and_then(Control::deadline).is_some_and(|at| at <= now) {
-            self.on_control();
-        }
-        if self.next_ping.is_some_and(|at| at <= now) {
-            self.next_ping = self.notify.watchdog().map(|every| now + every);
-            if let Some(generation) = self.serving() {
-                _ = generation.channel.send(&MasterCommand::Ping);
+    }
+
+    fn on_timer(&mut self, timer: Timer, now: Instant) {
+        match timer {
+            Timer::Retirement(pid) => {
+                self.generations.iter_mut().filter(|g| g.pid == pid).for_each(Generation::on_retired);
             }
-        }
-        // A change that is under way puts it right, too, or asks for it again.
-        if self.change.is_none() && self.restart.is_some_and(|at| at <= now) {
-            self.restart = None;
-            let begun = self.site.clone().map(|site| self.begin_change(site, Why::Crash));
-            if let Some(Err((lines, _))) = begun {
-                self.crashed(&lines.join("; "));
+            Timer::Lifecycle(pid) => self.generations.retain_mut(|generation| {
+                generation.pid != pid || generation.on_event(Event::TimeOver, now) != Action::Abandon
+            }),
+            Timer::KillSpawner(pid) => {
+                for (spawner, timer) in self.spawners.iter_mut().filter(|(spawner, _)| spawner.pid == pid) {
+                    if timer.expires(now) {
+                        // The kernel then kills the scripts, too (PR_SET_PDEATHSIG).
+                        _ = kill(spawner.pid, Signal::SIGKILL);
+                    }
+                }
+            }
+            Timer::Pool => {}
+            Timer::StartTimeout => {
+                if let Some(change) = &mut self.change
+                    && change.kill.expires(now)
+                {
+                    // `reap` then reports the failure.
+                    _ = kill(change.generation, Signal::SIGKILL);
+                }
+            }
+            Timer::UpgradeTimeout => self.abandon_upgrade("the new program does not serve in time"),
+            Timer::ControlTimeout => self.on_control(),
+            Timer::Ping => {
+                self.next_ping = self.notify.watchdog().map(|every| now + every);
+                if let Some(generation) = self.serving() {
+                    _ = generation.channel.send(&MasterCommand::Ping);
+                }
+            }
+            // A client of the control socket may just have begun a reload.
+            Timer::Restart if self.change.is_some() => {}
+            Timer::Restart => {
+                self.restart = None;
+                let begun = self.site.clone().map(|site| self.begin_change(site, Cause::Crash));
+                if let Some(Err((lines, _))) = begun {
+                    self.on_crash(&lines.join("; "));
+                }
             }
         }
     }
 
-    pub(super) fn is_alone(&self) -> bool {
-        self.generations.is_empty() && self.spawners.is_empty() && self.pools.is_empty()
-    }
-
-    /// All processes have ended: is that the end?
-    pub(super) fn end(&mut self) -> Option<ExitCode> {
+    /// The exit code when all children of an ending program have ended.
+    pub(super) fn exit_code(&self) -> Option<ExitCode> {
+        let has_children =
+            !self.generations.is_empty() || !self.spawners.is_empty() || !self.pools.is_empty();
         match self.phase {
-            Phase::Keeping => None,
+            _ if has_children => None,
+            Phase::Serving => None,
             Phase::Ending(code) => {
                 self.clean_up();
                 Some(code.into())
             }
-            Phase::Succeeded => Some(ExitCode::SUCCESS),
+            Phase::Replaced => Some(ExitCode::SUCCESS),
         }
     }
 
-    /// Removes what would be left behind.
-    pub(super) fn clean_up(&self) {
+    /// Removes the sockets and the pid file.
+    fn clean_up(&self) {
         self.sockets.remove_files(&Sockets::default());
         if let Some(path) = self.site.as_ref().and_then(|site| site.pid_file.as_ref()) {
             privileged_file::remove(path);
@@ -226,7 +251,7 @@ impl Master {
     }
 }
 
-pub(super) fn how_it_ended(status: WaitStatus) -> String {
+pub(super) fn exit_text(status: WaitStatus) -> String {
     match status {
         WaitStatus::Exited(_, code) => format!("exit code {code}"),
         WaitStatus::Signaled(_, signal, _) => format!("killed by {signal}"),

@@ -1,9 +1,10 @@
-//! The master: the process that was started. It reads the configuration, binds addresses, opens logs, and
-//! has a process of its own serve each configuration (`generation`). It serves nobody itself, so it can
-//! keep what serving must not have: privilege, and the sockets through every change.
+//! The master: the process that was started. It reads the configuration, binds addresses, opens logs, and starts a
+//! generation for each configuration: a process that serves it. The master serves no client, so it can keep privileges,
+//! and it keeps the listening sockets through every change.
 //!
-//! It has one thread, and waits for signals, for the control socket, and for what its processes say.
+//! It has one thread, which waits for signals, for clients of the control socket, and for events of its children.
 
+mod lifecycle;
 mod process;
 
 pub mod sockets;
@@ -13,8 +14,6 @@ mod change;
 mod pools;
 
 pub mod upgrade;
-
-mod takeover;
 
 mod end;
 
@@ -41,25 +40,26 @@ use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::supervisor::{KillTimer, RestartLimit};
 use crate::{sandbox, start, terminal};
-use change::{Change, Preparation, Why};
+use change::{Cause, Change, Preparation};
+use lifecycle::{Action, State};
 use notify::Notify;
-use process::{ChannelState, Generation, PoolProcess, Retires, SpawnerProcess, State};
+use process::{ChannelState, Generation, PoolProcess, SpawnerProcess};
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
 use upgrade::{Predecessor, Successor};
 
-/// It could not start: the command line, the configuration, an address, a file.
+/// The exit code if the command line, the configuration, an address or a file prevents the start.
 const COULD_NOT_START: u8 = 2;
-/// How long a new serving process may take until it serves.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a new generation may take until it serves.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const NO_ADDRESS: &str = "there is no address to listen on, and no socket was passed to this program; \
                           add addresses to `listen`, or have systemd start it by a socket unit";
-/// What a process may take longer than it was told to, before it is killed.
+/// A child that exceeds its time by this much is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What the master needs of root's power (capabilities(7)): ports below 1024; another user, with a bounding
-/// set of its own; another root; to end processes of that user; files of other users: the configuration,
-/// logs, and what a new program reads.
+/// The capabilities that the master keeps (capabilities(7)): for ports below 1024; for children with another user, bounding
+/// set and root; to kill children of another user; and for files of other users: the configuration, logs, and the program
+/// file of an upgrade.
 const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID)
@@ -70,11 +70,11 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::FOWNER);
 
-/// `taipan [DIR]` and `taipan -c FILE`: serves until it is told to end.
-pub fn serve(asked: &Serve) -> ExitCode {
-    match Master::start(asked) {
+/// `taipan [DIR]` and `taipan -c FILE`: serves until a signal ends the program.
+pub fn serve(options: &Serve) -> ExitCode {
+    match Master::start(options) {
         Ok(mut master) => loop {
-            if let Some(code) = master.turn() {
+            if let Some(code) = master.wait_and_handle() {
                 return code;
             }
         },
@@ -90,32 +90,32 @@ fn could_not_start(lines: &[String]) -> ExitCode {
 }
 
 struct Master {
-    asked: Serve,
-    /// What is started for an upgrade: this program's file, or what has taken its place.
+    options: Serve,
+    /// The file that an upgrade executes: this program's, which may have been replaced.
     program: PathBuf,
     descriptors: u64,
     signals: Option<Signals>,
     control: Option<Control>,
     notify: Notify,
-    /// What is served; `None` until the first process serves.
+    /// `None` until the first generation serves.
     site: Option<Site>,
     sockets: Sockets,
     generations: Vec<Generation>,
-    /// That end what they have started: their generations have ended.
+    /// Spawners that are ending, because their generations have ended; each is killed at its time.
     spawners: Vec<(SpawnerProcess, KillTimer)>,
     pools: Vec<PoolProcess>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
-    /// What is being made ready for a change: here, where a new serving process can let go of it.
+    /// The resources of a change that is being prepared: here, so that forked children can drop them.
     preparation: Option<Preparation>,
-    /// A configuration that is about to take over.
+    /// The change whose generation is starting.
     change: Option<Change>,
-    /// Another reload is wanted after this change, and by whom.
-    again: Option<Vec<Client>>,
+    /// Clients that have requested a reload during a change; `Some` without clients after a signal.
+    queued_reload: Option<Vec<Client>>,
     predecessor: Option<Predecessor>,
     successor: Option<Successor>,
     restart_limit: RestartLimit,
-    /// When the serving process that has ended is to be replaced.
+    /// When a crashed generation is replaced.
     restart: Option<Instant>,
     next_ping: Option<Instant>,
     phase: Phase,
@@ -123,54 +123,68 @@ struct Master {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Keeping,
-    /// The exit code then.
+    Serving,
+    /// The program ends with this exit code when all children have ended.
     Ending(u8),
-    /// Another program keeps; this one ends when its processes have.
-    Succeeded,
+    /// The successor serves; this program ends when all children have ended.
+    Replaced,
 }
 
-/// What there is to do.
-enum Event {
+/// A descriptor that is readable.
+enum Source {
     Signals,
     Control,
     Generation(Pid),
     Successor,
 }
 
+/// What is due at a time.
+#[derive(Debug, Clone, Copy)]
+enum Timer {
+    Retirement(Pid),
+    Lifecycle(Pid),
+    KillSpawner(Pid),
+    /// `end_pools` looks at the times itself.
+    Pool,
+    StartTimeout,
+    UpgradeTimeout,
+    ControlTimeout,
+    Ping,
+    Restart,
+}
+
 impl Master {
-    /// Errors: the exit code, when what is wrong has been said.
-    fn start(asked: &Serve) -> Result<Master, ExitCode> {
-        let mut master = Master::new(asked).map_err(|lines| could_not_start(&lines))?;
-        let begun = start::site(asked)
-            .and_then(|site| master.begin_change(site, Why::Start).map_err(|(lines, _)| lines));
+    /// Errors: the exit code; the mistakes have been printed.
+    fn start(options: &Serve) -> Result<Master, ExitCode> {
+        let mut master = Master::new(options).map_err(|lines| could_not_start(&lines))?;
+        let begun = start::site(options)
+            .and_then(|site| master.begin_change(site, Cause::Start).map_err(|(lines, _)| lines));
         match begun {
             Ok(()) => Ok(master),
-            // The program that has started this one kills it when it is left.
+            // The predecessor kills this program when the channel closes.
             Err(lines) => Err(could_not_start(&lines)),
         }
     }
 
-    fn new(asked: &Serve) -> Result<Master, Vec<String>> {
+    fn new(options: &Serve) -> Result<Master, Vec<String>> {
         let fail = |what: &'static str| move |e: io::Error| vec![format!("cannot {what}: {e}")];
-        // First of all: what is not open though it was promised must not be taken for what is opened here.
-        let found = Predecessor::find().map_err(fail("take over"))?;
+        // First: the number of a missing inherited descriptor must not be given to a new one.
+        let found = Predecessor::find().map_err(fail("take over from the running program"))?;
         let (predecessor, sockets, control) = match found {
             Some((predecessor, sockets, control)) => (Some(predecessor), sockets, control),
-            None => (None, upgrade::passed_sockets().map_err(fail("take up sockets"))?, None),
+            None => (None, sockets::inherited_sockets().map_err(fail("use the inherited sockets"))?, None),
         };
-        // Scripts may be the same user, and might trace it or read its memory: this process, and those that it
-        // forks. A program that is executed begins as others do.
-        set_dumpable_behavior(DumpableBehavior::NotDumpable)
-            .map_err(|e| fail("be closed to scripts")(e.into()))?;
-        let signals = Signals::take().map_err(fail("take signals"))?;
+        // Scripts may have the same user, and could trace this process and its forked children or read their memory. Exec
+        // resets the attribute.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
+        let signals = Signals::take().map_err(fail("receive signals"))?;
         sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;
         Ok(Master {
-            program: std::env::current_exe().map_err(fail("find this program"))?,
+            program: std::env::current_exe().map_err(fail("find this program's file"))?,
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),
-            // A second program that serves the same, at other addresses, has no control socket.
-            control: control.or_else(|| Control::open(&asked.source).ok()),
+            // A second program that serves the same site, at other addresses, has no control socket.
+            control: control.or_else(|| Control::open(&options.source).ok()),
             notify: Notify::from_environment(),
             site: None,
             sockets,
@@ -180,112 +194,91 @@ impl Master {
             cgroups: BTreeSet::new(),
             preparation: None,
             change: None,
-            again: None,
+            queued_reload: None,
             predecessor,
             successor: None,
             restart_limit: RestartLimit::of_servers(),
             restart: None,
             next_ping: None,
-            phase: Phase::Keeping,
-            asked: asked.clone(),
+            phase: Phase::Serving,
+            options: options.clone(),
         })
     }
 
-    /// Waits for something to happen, and does what it takes. `Some`: that was the last.
-    fn turn(&mut self) -> Option<ExitCode> {
-        for event in self.wait() {
-            match event {
-                Event::Signals => self.on_signals(),
-                Event::Control => self.on_control(),
-                Event::Generation(pid) => {
+    /// Waits for events and handles them. Returns the exit code when the program ends.
+    fn wait_and_handle(&mut self) -> Option<ExitCode> {
+        for source in self.wait() {
+            match source {
+                Source::Signals => self.on_signals(),
+                Source::Control => self.on_control(),
+                Source::Generation(pid) => {
                     if let Some(code) = self.on_generation(pid) {
                         return Some(code);
                     }
                 }
-                Event::Successor => self.on_successor(),
+                Source::Successor => self.on_successor(),
             }
         }
         if let Some(code) = self.reap() {
             return Some(code);
         }
-        self.look_at_clock();
-        self.is_alone().then(|| self.end()).flatten()
+        self.on_timers();
+        self.exit_code()
     }
 
-    fn wait(&self) -> Vec<Event> {
-        let mut what = Vec::new();
+    fn wait(&self) -> Vec<Source> {
+        let mut sources = Vec::new();
         let mut fds = Vec::new();
         let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         if let Some(signals) = &self.signals {
-            what.push(Event::Signals);
+            sources.push(Source::Signals);
             fds.push(readable(signals.as_fd()));
         }
         for generation in self.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
-            what.push(Event::Generation(generation.pid));
+            sources.push(Source::Generation(generation.pid));
             fds.push(readable(generation.channel.as_fd()));
         }
         if let Some(control) = &self.control {
             if !control.is_at_capacity() {
-                what.push(Event::Control);
+                sources.push(Source::Control);
                 fds.push(readable(control.socket().as_fd()));
             }
             for client in control.clients() {
-                what.push(Event::Control);
+                sources.push(Source::Control);
                 fds.push(readable(client.as_fd()));
             }
         }
-        if let (Some(successor), Phase::Keeping) = (&self.successor, self.phase) {
-            what.push(Event::Successor);
+        if let (Some(successor), Phase::Serving) = (&self.successor, self.phase) {
+            sources.push(Source::Successor);
             fds.push(readable(successor.channel.as_fd()));
         }
-        let timeout = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let deadline = self.timers().into_iter().map(|(at, _)| at).min();
+        let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut fds, timeout.as_ref()).is_err() {
             return Vec::new();
         }
-        what.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(what, _)| what).collect()
-    }
-
-    /// When something is to be done though nothing happens.
-    fn deadline(&self) -> Option<Instant> {
-        let leaving = self.generations.iter().filter_map(|generation| match generation.state {
-            State::Leaving(until) => Some(until),
-            State::Killed(until) if self.phase != Phase::Keeping => Some(until),
-            State::Starting | State::Serving | State::Killed(_) => None,
-        });
-        let retiring = self.generations.iter().filter_map(|generation| match generation.retires {
-            Retires::Until(until) => Some(until),
-            Retires::NotYet | Retires::Done => None,
-        });
-        let others = [
-            self.change.as_ref().map(|change| change.kill.due()),
-            self.successor.as_ref().filter(|_| self.phase == Phase::Keeping).map(|s| s.until),
-            self.control.as_ref().and_then(Control::deadline),
-            self.restart.filter(|_| self.change.is_none()),
-            self.next_ping,
-        ];
-        let spawners = self.spawners.iter().map(|(_, kill)| kill.due());
-        let pools = self.pools.iter().filter_map(|pool| pool.kill.map(|kill| kill.due()));
-        leaving.chain(spawners).chain(pools).chain(retiring).chain(others.into_iter().flatten()).min()
+        let ready = sources.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|(source, _)| source).collect()
     }
 
     fn on_signals(&mut self) {
-        while let Some(told) = self.signals.as_ref().and_then(Signals::next) {
-            match told {
+        while let Some(event) = self.signals.as_ref().and_then(Signals::next) {
+            match event {
                 SignalEvent::Leave => self.end_all(&MasterCommand::Leave, 0),
                 SignalEvent::Stop => self.end_all(&MasterCommand::Stop, INTERRUPTED),
                 SignalEvent::Reload => self.reload(Vec::new()),
                 SignalEvent::ReopenLogs => self.reopen_logs(),
                 SignalEvent::Upgrade => self.upgrade(None),
-                // The dead are buried in every turn.
+                // `wait_and_handle` always reaps.
                 SignalEvent::ChildEnded => {}
             }
         }
     }
 
     fn on_control(&mut self) {
-        let asked = self.control.as_mut().map(Control::receive).unwrap_or_default();
-        for (client, request) in asked {
+        let requests = self.control.as_mut().map(Control::receive).unwrap_or_default();
+        for (client, request) in requests {
             match request {
                 Request::Reload => self.reload(vec![client]),
                 Request::Upgrade => self.upgrade(Some(client)),
@@ -294,7 +287,7 @@ impl Master {
                         let to = client.into_done_socket();
                         _ = generation.channel.send(&MasterCommand::Stats { form, to });
                     }
-                    None => client.failed(["nothing is being served at this moment"]),
+                    None => client.failed(["no process serves at this moment; try again"]),
                 },
             }
         }
@@ -304,11 +297,10 @@ impl Master {
         loop {
             let generation = self.generations.iter_mut().find(|g| g.pid == pid)?;
             match generation.channel.receive::<GenerationEvent>() {
-                // One that is to leave stays so, whatever it has said before it heard of it.
-                Ok(Received::Message(GenerationEvent::Ready)) if generation.state != State::Starting => {}
                 Ok(Received::Message(GenerationEvent::Ready)) => {
-                    generation.state = State::Serving;
-                    if self.change.as_ref().is_some_and(|change| change.generation == pid)
+                    let action = generation.on_event(lifecycle::Event::Ready, Instant::now());
+                    if action == Action::TakeOver
+                        && self.change.as_ref().is_some_and(|change| change.generation == pid)
                         && let Err(lines) = self.complete_change()
                     {
                         return Some(could_not_start(&lines));
@@ -316,8 +308,8 @@ impl Master {
                 }
                 Ok(Received::Message(GenerationEvent::Failed(lines))) => generation.failure = lines,
                 Ok(Received::Message(GenerationEvent::Alive)) => self.notify.alive(),
-                Ok(Received::Message(GenerationEvent::Retired)) => generation.answer_waiting(),
-                // Its end is seen when it is buried.
+                Ok(Received::Message(GenerationEvent::Retired)) => generation.on_retired(),
+                // `reap` handles the end of the process.
                 Ok(Received::End) => {
                     generation.channel_state = ChannelState::Closed;
                     return None;
@@ -336,11 +328,13 @@ impl Master {
             for (number, sink) in generation.sinks.iter().enumerate() {
                 match OpenSink::open(sink).map(OpenSink::into_file) {
                     Ok(Some(file)) => {
-                        let order = MasterCommand::Log { sink: number as u32, file: file.into() };
-                        _ = generation.channel.send(&order);
+                        let command = MasterCommand::Log { sink: number as u32, file: file.into() };
+                        _ = generation.channel.send(&command);
                     }
                     Ok(None) => {}
-                    Err(why) => log::error(format_args!("{why}; the old one is still written")),
+                    Err(why) => {
+                        log::error(format_args!("{why}; the server continues to write to the old file"))
+                    }
                 }
             }
         }

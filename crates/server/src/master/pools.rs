@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 use site::model::{Level, Log, Site};
 use site::upstream::Upstream;
 
-use super::process::{Circumstances, PoolProcess, State};
+use super::lifecycle::State;
+use super::process::{Circumstances, PoolProcess};
 use super::{Master, Phase};
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
@@ -76,7 +77,7 @@ impl Master {
                 let Log { error, level, .. } = &site.log;
                 // The master, which is this process, has opened it before under the same account.
                 let errors = OpenSink::open(error).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
-                self.forget();
+                self.release_in_child();
                 if let Ok(errors) = errors {
                     log::write_to(errors, (*level).max(Level::Error));
                 }
@@ -114,7 +115,7 @@ impl Master {
     pub(super) fn on_pool_exit(&mut self, pid: Pid, end: &str) -> bool {
         let Some(at) = self.pools.iter().position(|pool| pool.pid == pid) else { return false };
         let pool = self.pools.remove(at);
-        if pool.channel.is_none() || self.phase != Phase::Keeping {
+        if pool.channel.is_none() || self.phase != Phase::Serving {
             return true;
         }
         let name = &pool.application.name;
@@ -131,7 +132,7 @@ impl Master {
 
     /// Ends the pools when the last generation has ended and there will be no other.
     pub(super) fn end_pools(&mut self, now: Instant) {
-        if self.phase == Phase::Keeping || !self.generations.is_empty() {
+        if self.phase == Phase::Serving || !self.generations.is_empty() {
             return;
         }
         for pool in &mut self.pools {

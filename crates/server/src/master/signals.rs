@@ -1,4 +1,4 @@
-//! Signals as something that can be waited for beside other things.
+//! Signals as a descriptor that can be polled (signalfd(2)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// What the master is told by signals.
+/// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalEvent {
     /// SIGTERM
@@ -35,8 +35,8 @@ const SIGNALS: [(Signal, SignalEvent); 6] = [
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on these signals do nothing but be read here. Serving processes inherit that, and so are
-    /// ended by their master alone, also where a terminal signals both.
+    /// Blocks these signals, so that they can only be read here. Children inherit the mask: when a terminal signals all
+    /// processes, only the master ends the children.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
         SIGNALS.iter().for_each(|(signal, _)| set.add(*signal));
@@ -44,10 +44,10 @@ impl Signals {
         Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// The next one that has come.
+    /// The next pending signal.
     pub fn next(&self) -> Option<SignalEvent> {
         let signal = self.0.read_signal().ok()??.ssi_signo as i32;
-        SIGNALS.iter().find(|(known, _)| *known as i32 == signal).map(|(_, told)| *told)
+        SIGNALS.iter().find(|(known, _)| *known as i32 == signal).map(|(_, event)| *event)
     }
 }
 

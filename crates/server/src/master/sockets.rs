@@ -3,6 +3,7 @@
 //! address is found here, before anything is served.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -148,7 +149,7 @@ impl Sockets {
     }
 
     /// Each worker's share. No socket is left out: one that nobody accepts from would lose its clients.
-    pub fn per_worker(&self, workers: usize) -> std::io::Result<Vec<Vec<Socket>>> {
+    pub fn per_worker(&self, workers: usize) -> io::Result<Vec<Vec<Socket>>> {
         let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for bound in &self.0 {
             for turn in 0..workers.max(bound.fds.len()) {
@@ -197,6 +198,23 @@ impl Sockets {
         let is_it = |b: &Bound| matches!(b.actual, Address::Tcp(a) if a.port() == wanted.port());
         self.0.iter().any(is_it)
     }
+}
+
+/// The listening sockets that the program inherits (sd_listen_fds(3)).
+pub fn inherited_sockets() -> io::Result<Sockets> {
+    inherited_descriptors().map(Sockets::passed)
+}
+
+/// Every descriptor that the program inherits (sd_listen_fds(3)).
+pub fn inherited_descriptors() -> io::Result<Vec<OwnedFd>> {
+    const FIRST: i32 = 3;
+    const MOST: i32 = 1000;
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id() as i32) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST);
+    (FIRST..FIRST + count).map(sys::adopt).collect()
 }
 
 impl Bound {

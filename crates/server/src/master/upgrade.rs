@@ -1,5 +1,5 @@
-//! Another program takes over: the sockets are handed to it, and when it serves, the connections. What
-//! the two say to one another has to be understood by every version.
+//! An upgrade: the master starts a new program and hands off its sockets, and when the new program serves, the
+//! connections. The two may be different versions, so the format of their messages must not change.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,27 +12,33 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
 
+use super::change::reject_clients;
+use super::end::exit_text;
 use super::sockets::{Origin, Sockets};
+use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control};
 use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
-use crate::sys;
+use crate::{log, sys};
 
-/// Where the new program finds its end of the channel.
+/// The environment variable with the number of the channel's descriptor in the new program.
 const VARIABLE: &str = "TAIPAN_UPGRADE";
-/// How long the new program may take to serve, and the old one to hand over its sockets.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the new program may take until it serves, and the handoff of the sockets.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// From the old program to the new one.
 enum Handoff {
-    /// A listening socket, with the address that it was wanted for.
-    Socket { wanted: String, origin: Origin, fd: OwnedFd },
+    /// A listening socket, with its configured address.
+    Socket {
+        wanted: String,
+        origin: Origin,
+        fd: OwnedFd,
+    },
     /// The control socket.
     Control(OwnedFd),
-    /// That is all.
     End,
 }
 
-/// From the new program to the old one: it serves, and takes connections through this channel.
+/// From the new program to the old one: it serves, and receives connections through this channel.
 struct Takeover {
     handoff: OwnedFd,
 }
@@ -78,23 +84,95 @@ impl Message<'_> for Takeover {
     }
 }
 
-/// The new program, as the old one sees it.
-pub struct Successor {
+impl Master {
+    pub(super) fn upgrade(&mut self, client: Option<Client>) {
+        if self.phase != Phase::Serving || self.successor.is_some() || self.change.is_some() {
+            let why = "another change is in progress; try again when it is over";
+            log::warn(format_args!("no upgrade: {why}"));
+            return reject_clients(client, why);
+        }
+        match Successor::start(&self.program, &self.sockets, self.control.as_ref(), client) {
+            Ok(successor) => self.successor = Some(successor),
+            Err((line, client)) => {
+                log::error(format_args!("{line}; this program continues"));
+                reject_clients(client, &line);
+            }
+        }
+    }
+
+    pub(super) fn on_successor(&mut self) {
+        let Some(successor) = &self.successor else { return };
+        match successor.receive() {
+            Ok(Some(handoff)) => self.on_takeover(handoff),
+            Ok(None) => {}
+            Err(_) => {
+                let Some(mut successor) = self.successor.take() else { return };
+                // Without the channel, it can never take over.
+                let end = successor.end().map_or_else(|e| e.to_string(), exit_text);
+                report_failed_upgrade(successor, &ended_before_serving(&end));
+            }
+        }
+    }
+
+    fn on_takeover(&mut self, handoff: OwnedFd) {
+        let Some(successor) = &mut self.successor else { return };
+        if let Some(process) = rustix::process::Pid::from_raw(successor.pid().as_raw()) {
+            self.notify.main_process(process);
+        }
+        let client = successor.client.take();
+        log::info(format_args!("process {} has taken over", successor.pid()));
+        self.phase = Phase::Replaced;
+        self.drop_change("another program has taken over");
+        let patience = self.site.as_ref().map_or(Duration::ZERO, |site| site.timeouts.reload);
+        self.retire_generations(None, Some(handoff), Instant::now() + patience + GRACE);
+        self.respond_when_retired(client.into_iter().collect());
+        self.sockets = Sockets::default();
+        self.control = None;
+        self.next_ping = None;
+        self.restart = None;
+    }
+
+    /// Ends the new program, which has not taken over, and reports why.
+    pub(super) fn abandon_upgrade(&mut self, why: &str) {
+        let Some(mut successor) = self.successor.take() else { return };
+        _ = successor.end();
+        report_failed_upgrade(successor, why);
+    }
+
+    /// Ends the new program because this one is ending.
+    pub(super) fn cancel_upgrade(&mut self) {
+        let Some(mut successor) = self.successor.take() else { return };
+        _ = successor.end();
+        reject_clients(successor.client, "the program is ending");
+    }
+}
+
+pub(super) fn report_failed_upgrade(successor: Successor, why: &str) {
+    log::error(format_args!("{why}; this program continues"));
+    reject_clients(successor.client, why);
+}
+
+pub(super) fn ended_before_serving(end: &str) -> String {
+    format!("the new program has ended before it served: {end}")
+}
+
+/// The new program, in the old one.
+pub(super) struct Successor {
     program: Child,
-    pub channel: Channel,
-    pub asked_by: Option<Client>,
-    pub until: Instant,
+    pub(super) channel: Channel,
+    client: Option<Client>,
+    pub(super) until: Instant,
 }
 
 impl Successor {
-    /// Starts `program` with the same arguments, and hands it the sockets.
-    pub fn start(
+    /// Starts `program` with the same arguments, and hands off the sockets.
+    fn start(
         program: &Path,
         sockets: &Sockets,
         control: Option<&Control>,
-        asked_by: Option<Client>,
+        client: Option<Client>,
     ) -> Result<Successor, (String, Option<Client>)> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let attempt = || -> io::Result<(Child, Channel)> {
             let (ours, theirs) = Channel::pair()?;
             rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
@@ -105,31 +183,30 @@ impl Successor {
             }
             let child = command.spawn()?;
             drop(theirs);
-            // Fails where it has ended already, or does not listen. What comes of it is heard of as of
-            // one that fails later.
+            // Fails if the program has ended or does not read. `on_successor` and the timeout notice that.
             _ = hand_off(&ours, sockets, control, until);
             Ok((child, ours))
         };
         match attempt() {
-            Ok((program, channel)) => Ok(Successor { program, channel, asked_by, until }),
-            Err(error) => Err((format!("cannot start {}: {error}", program.display()), asked_by)),
+            Ok((program, channel)) => Ok(Successor { program, channel, client, until }),
+            Err(error) => Err((format!("cannot start {}: {error}", program.display()), client)),
         }
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(super) fn pid(&self) -> Pid {
         Pid::from_raw(self.program.id() as i32)
     }
 
-    /// Has it end, if it has not.
-    pub fn end(&mut self) -> io::Result<WaitStatus> {
+    /// Kills and reaps the program.
+    fn end(&mut self) -> io::Result<WaitStatus> {
         // Fails only if it has ended.
         _ = self.program.kill();
         let status = self.program.wait()?;
         Ok(WaitStatus::from_raw(self.pid(), status.into_raw())?)
     }
 
-    /// Where connections go; `None`: it has not said yet. Errors: it has ended.
-    pub fn handoff(&self) -> io::Result<Option<OwnedFd>> {
+    /// The channel for connections, when the program serves. Errors: the program has ended.
+    fn receive(&self) -> io::Result<Option<OwnedFd>> {
         match self.channel.receive::<Takeover>() {
             Ok(Received::Message(takeover)) => Ok(Some(takeover.handoff)),
             Ok(Received::End) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -153,20 +230,20 @@ fn hand_off(to: &Channel, sockets: &Sockets, control: Option<&Control>, until: I
     to.send_until(&Handoff::End, until)
 }
 
-/// The old program, as the new one sees it.
-pub struct Predecessor {
+/// The old program, in the new one.
+pub(super) struct Predecessor {
     channel: Channel,
 }
 
 impl Predecessor {
-    /// The one that has started this program, if one has; with what it has left.
-    pub fn find() -> io::Result<Option<(Predecessor, Sockets, Option<Control>)>> {
+    /// The predecessor with the sockets that it hands off. `None`: this program was not started by an upgrade.
+    pub(super) fn find() -> io::Result<Option<(Predecessor, Sockets, Option<Control>)>> {
         let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()) else {
             return Ok(None);
         };
         let channel = Channel::from(sys::adopt(number)?);
         let (mut sockets, mut control) = (Sockets::default(), None);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match channel.receive_until::<Handoff>(until)? {
                 Received::Message(Handoff::Socket { wanted, origin, fd }) => {
@@ -175,31 +252,14 @@ impl Predecessor {
                 }
                 Received::Message(Handoff::Control(fd)) => control = Some(Control::inherit(fd)?),
                 Received::Message(Handoff::End) => break,
-                Received::End => return Err(io::Error::other("the program before has ended")),
+                Received::End => return Err(io::Error::other("the old program has ended")),
             }
         }
         Ok(Some((Predecessor { channel }, sockets, control)))
     }
 
-    /// This program serves; the connections of the other one are to come to `handoff`.
-    pub fn take_over(self, handoff: Channel) -> io::Result<()> {
+    /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`.
+    pub(super) fn take_over(self, handoff: Channel) -> io::Result<()> {
         self.channel.send(&Takeover { handoff: handoff.into() })
     }
-}
-
-/// Sockets that whoever started this program has opened for it (`sd_listen_fds(3)`).
-pub fn passed_sockets() -> io::Result<Sockets> {
-    passed_descriptors().map(Sockets::passed)
-}
-
-/// As `passed_sockets`, whatever they are.
-pub fn passed_descriptors() -> io::Result<Vec<OwnedFd>> {
-    const FIRST: i32 = 3;
-    const MOST: i32 = 1000;
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
-    if number("LISTEN_PID") != Some(std::process::id() as i32) {
-        return Ok(Vec::new());
-    }
-    let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST);
-    (FIRST..FIRST + count).map(sys::adopt).collect()
 }

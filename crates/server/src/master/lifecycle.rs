@@ -1,0 +1,129 @@
+//! The life of a generation: its states, and what each event makes of them. Pure: knows no process, and the time is an
+//! argument. The master sends the commands and signals, and reports the events.
+
+use std::time::Instant;
+
+use super::GRACE;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Starting,
+    Serving,
+    /// It finishes running requests, and is killed at this time.
+    Leaving(Instant),
+    /// It has been killed. A disk that hangs can delay its end; a master that is ending waits for it until this time.
+    Killed(Instant),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// It accepts connections.
+    Ready,
+    /// Another generation serves. Running requests may take until this time.
+    Replaced(Instant),
+    /// It has been told to end until this time.
+    Stopped(Instant),
+    TimeOver,
+}
+
+/// What the master has to do after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Nothing,
+    /// The configuration takes over.
+    TakeOver,
+    Kill,
+    /// The master ends without waiting any longer.
+    Abandon,
+}
+
+/// What the end of the process means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    AsExpected,
+    /// It never served: the configuration is rejected.
+    BeforeServing,
+    /// It is replaced.
+    Crashed,
+}
+
+impl State {
+    pub(super) fn next(self, event: Event, now: Instant) -> (State, Action) {
+        match (self, event) {
+            (State::Starting, Event::Ready) => (State::Serving, Action::TakeOver),
+            (State::Serving, Event::Replaced(until)) => (State::Leaving(until), Action::Nothing),
+            (_, Event::Stopped(until)) => (State::Leaving(until), Action::Nothing),
+            (State::Leaving(until), Event::TimeOver) if until <= now => {
+                (State::Killed(now + GRACE), Action::Kill)
+            }
+            (State::Killed(until), Event::TimeOver) if until <= now => (self, Action::Abandon),
+            // A generation may report that it is ready after the master has told it to leave.
+            (state, Event::Ready | Event::Replaced(_) | Event::TimeOver) => (state, Action::Nothing),
+        }
+    }
+
+    pub(super) fn on_exit(self) -> Ended {
+        match self {
+            State::Starting => Ended::BeforeServing,
+            State::Serving => Ended::Crashed,
+            State::Leaving(_) | State::Killed(_) => Ended::AsExpected,
+        }
+    }
+
+    /// When `Event::TimeOver` is due.
+    pub(super) fn deadline(self) -> Option<Instant> {
+        match self {
+            State::Leaving(until) | State::Killed(until) => Some(until),
+            State::Starting | State::Serving => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_generation_serves_leaves_and_is_killed_after_its_time() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (starting, serving) = (State::Starting, State::Serving);
+        let (leaving, killed) = (State::Leaving(at(10)), State::Killed(at(10)));
+        for (state, event, now, expected) in [
+            (starting, Event::Ready, 1, (serving, Action::TakeOver)),
+            (starting, Event::Replaced(at(10)), 1, (starting, Action::Nothing)),
+            (starting, Event::Stopped(at(10)), 1, (leaving, Action::Nothing)),
+            (starting, Event::TimeOver, 99, (starting, Action::Nothing)),
+            (serving, Event::Ready, 1, (serving, Action::Nothing)),
+            (serving, Event::Replaced(at(10)), 1, (leaving, Action::Nothing)),
+            (serving, Event::Stopped(at(10)), 1, (leaving, Action::Nothing)),
+            (leaving, Event::Ready, 1, (leaving, Action::Nothing)),
+            (leaving, Event::Replaced(at(20)), 1, (leaving, Action::Nothing)),
+            (leaving, Event::Stopped(at(5)), 1, (State::Leaving(at(5)), Action::Nothing)),
+            (leaving, Event::TimeOver, 9, (leaving, Action::Nothing)),
+            (leaving, Event::TimeOver, 10, (State::Killed(at(10) + GRACE), Action::Kill)),
+            (killed, Event::Ready, 1, (killed, Action::Nothing)),
+            (killed, Event::Replaced(at(20)), 1, (killed, Action::Nothing)),
+            (killed, Event::Stopped(at(20)), 1, (State::Leaving(at(20)), Action::Nothing)),
+            (killed, Event::TimeOver, 9, (killed, Action::Nothing)),
+            (killed, Event::TimeOver, 10, (killed, Action::Abandon)),
+        ] {
+            assert_eq!(state.next(event, at(now)), expected, "{state:?} {event:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_a_failure_unless_the_generation_was_told_to_leave() {
+        let now = Instant::now();
+        for (state, expected) in [
+            (State::Starting, Ended::BeforeServing),
+            (State::Serving, Ended::Crashed),
+            (State::Leaving(now), Ended::AsExpected),
+            (State::Killed(now), Ended::AsExpected),
+        ] {
+            assert_eq!(state.on_exit(), expected, "{state:?}");
+        }
+    }
+}
