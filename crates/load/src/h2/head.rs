@@ -1,5 +1,4 @@
-//! Heads of HTTP/2 as a load generator needs them: responses are read as far as they matter here, requests are
-//! written.
+//! Writes the heads of requests, and reads the fields of responses that the load generator needs.
 
 use taipan_h2::hpack::{
     Decoder, FIRST_DYNAMIC, Indexing, TABLE_SIZE, write_field, write_indexed, write_table_size, write_value,
@@ -10,10 +9,10 @@ use super::NotHttp2;
 use crate::plan::ask::USER_AGENT;
 use crate::plan::{Ask, Scheme, Target};
 
-/// Of a head, what matters here.
+/// The fields of a response that matter here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// None in trailers.
+    /// `None` in trailers.
     pub status: Option<u16>,
     pub length: Option<u64>,
     pub server: Option<String>,
@@ -21,19 +20,19 @@ pub struct Fields {
     pub plain_bytes: u32,
 }
 
-/// How requests are written: what does not change from one to the next is put into the peer's table once.
+/// Writes requests. It puts the fields that are the same in each request into the server's table once.
 #[derive(Debug)]
 pub enum Encoder {
     Fresh,
-    /// The table holds User-Agent, and behind it the authority.
+    /// The table has User-Agent, and then the authority.
     Filled,
-    /// The peer wants a small table: it is emptied, and nothing is put there.
+    /// The server wants a small table: the next block empties it, and later ones do not use it.
     Emptied,
     Without,
 }
 
 impl Fields {
-    /// Reads a whole head.
+    /// Reads a whole field block.
     pub fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, NotHttp2> {
         let mut fields = Fields::default();
         decoder.decode(block, |name, value| fields.note(name, value))?;
@@ -99,7 +98,7 @@ impl Encoder {
         }
         for (name, value) in &ask.fields {
             let name = name.to_ascii_lowercase();
-            // RFC 9113 §8.2.2: what speaks of the connection has no place here.
+            // RFC 9113 §8.2.2: connection-specific fields are not allowed.
             if !matches!(
                 name.as_str(),
                 "host" | "user-agent" | "connection" | "transfer-encoding" | "keep-alive"
@@ -109,7 +108,7 @@ impl Encoder {
         }
     }
 
-    /// The peer's table may hold so much.
+    /// The server's SETTINGS_HEADER_TABLE_SIZE, in bytes.
     pub fn limit(&mut self, size: u32) {
         if (size as usize) < TABLE_SIZE {
             *self = Encoder::Emptied;
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_length_and_server_again_from_the_table() {
+    fn reads_length_and_server_from_the_table() {
         let mut decoder = Decoder::new(TABLE_SIZE, usize::MAX);
         let mut block = vec![0x88];
         write_value(&mut block, Indexing::Incremental, 28, b"12");
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_status_or_a_length_that_is_not_a_number() {
+    fn rejects_a_status_or_a_length_that_is_not_a_number() {
         for value in [&b"2"[..], b"axx", b"099"] {
             let mut block = Vec::new();
             write_value(&mut block, Indexing::Without, 8, value);

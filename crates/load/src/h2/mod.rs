@@ -1,5 +1,5 @@
-//! HTTP/2 (RFC 9113), the client's half of one connection: bytes go in, events come out, and what has to be
-//! sent is gathered. Cutting the same bytes differently never changes the events. Knows nothing of sockets.
+//! The client's side of an HTTP/2 connection (RFC 9113): parses what the server sends and collects what must be sent.
+//! The events do not depend on how the input is cut. Knows nothing of sockets.
 
 mod head;
 
@@ -16,21 +16,22 @@ use taipan_h2::hpack::{Decoder, HpackError, TABLE_SIZE};
 use crate::plan::{Ask, Target};
 use head::{Encoder, Fields};
 
-/// The largest there is: a load generator always has room.
+/// The window of each stream and of the connection: the largest, because the load generator reads at once.
 const WINDOW: u32 = MAX_WINDOW;
-/// When so much has come, the connection's window is filled up again.
+/// After this number of bytes, a WINDOW_UPDATE refills the connection's window.
 const REFILL: u32 = 1 << 30;
-/// A head with all its continuations.
+/// Bytes of a field block.
 const HEAD_MAX: usize = 256 * 1024;
-/// Streams that a server should be asked for before it has said how many it wants (RFC 9113 §6.5.2).
+/// Concurrent streams before the server's SETTINGS. RFC 9113 §6.5.2 recommends that servers allow at least 100.
 const STREAMS_BEFORE_SETTINGS: usize = 100;
 
-/// What the bytes up to the reported one were.
+/// What the client found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The input is consumed.
     More,
-    /// A final head: bytes on the wire with their frames, and bytes of the names and values.
+    /// The head of a final response. `bytes` counts its field block with the frame headers, `plain_bytes` names and
+    /// values.
     Head {
         stream: u32,
         status: u16,
@@ -42,16 +43,16 @@ pub enum Event<'a> {
         stream: u32,
         data: &'a [u8],
     },
-    /// The answer is complete.
+    /// The response is complete.
     End {
         stream: u32,
     },
-    /// There will be no (more) answer. `Refused`: the server has not looked at the request.
+    /// The server has ended the stream. `Refused`: it has not processed the request.
     Reset {
         stream: u32,
         why: Why,
     },
-    /// Streams above `last` will not be answered, and no new ones.
+    /// GOAWAY: the server does not process streams above `last`.
     Leaving {
         last: u32,
     },
@@ -63,7 +64,7 @@ pub enum Why {
     Other,
 }
 
-/// A rule of the connection is broken.
+/// The server has broken a rule of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotHttp2;
 
@@ -79,7 +80,7 @@ impl From<HpackError> for NotHttp2 {
     }
 }
 
-/// A body that waits for the peer's windows.
+/// A request body that waits for the server's windows.
 #[derive(Debug)]
 struct Upload {
     stream: u32,
@@ -125,7 +126,7 @@ impl Default for Client {
 }
 
 impl Client {
-    /// With the preface ready to be sent.
+    /// The preface and SETTINGS are ready to be sent.
     pub fn new() -> Client {
         let mut client = Client {
             out: PREFACE.to_vec(),
@@ -149,13 +150,13 @@ impl Client {
         client
     }
 
-    /// How many streams the server lets be open at a time.
+    /// The limit of concurrent streams.
     pub fn room(&self) -> usize {
         if self.is_leaving() { 0 } else { self.most_streams }
     }
 
     pub fn is_leaving(&self) -> bool {
-        // Numbers of streams are used up, too, after some hours.
+        // Stream numbers run out after some hours.
         self.leaving == Leaving::Announced || self.next_stream > WINDOW / 2
     }
 
@@ -177,13 +178,13 @@ impl Client {
         stream
     }
 
-    /// The peer need not go on with this stream.
+    /// Resets a stream.
     pub fn cancel(&mut self, stream: u32) {
         self.uploads.retain(|upload| upload.stream != stream);
         write_reset(&mut self.out, stream, ErrorCode::CANCEL);
     }
 
-    /// Moves what is to be sent behind what is in `out` already.
+    /// Appends what must be sent to `out`.
     pub fn drain_into(&mut self, out: &mut Vec<u8>) {
         if out.is_empty() {
             std::mem::swap(out, &mut self.out);
@@ -296,11 +297,11 @@ impl Client {
         self.upload();
     }
 
-    /// Sends of the bodies what the windows allow.
+    /// Sends as much of the bodies as the windows allow.
     fn upload(&mut self) {
         let mut uploads = std::mem::take(&mut self.uploads);
         for upload in &mut uploads {
-            // Bounded by the body: each pass takes some of it.
+            // Bounded: each pass takes part of the body.
             while upload.at < upload.body.len() {
                 let room = self.window.min(upload.window).clamp(0, MAX_PAYLOAD as i64) as usize;
                 let count = room.min(upload.body.len() - upload.at);

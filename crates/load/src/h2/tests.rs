@@ -1,4 +1,4 @@
-//! Frames in, events out, however they are cut.
+//! Tables of frames and their events, however they are cut.
 
 use taipan_h2::frame::{
     CONTINUATION, END_HEADERS, GOAWAY, HEADERS, PADDED, PRIORITY_FLAG, PUSH_PROMISE, RST_STREAM,
@@ -13,7 +13,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is read of `bytes` when they come in pieces of `size`.
+/// The events of `bytes` in parts of `size`.
 fn read(bytes: &[u8], size: usize) -> String {
     let (mut client, mut out) = (Client::new(), String::new());
     for piece in bytes.chunks(size) {
@@ -48,7 +48,7 @@ fn check(frames: &[Vec<u8>], expected: &str) {
 }
 
 #[test]
-fn frames_are_answers() {
+fn reads_responses() {
     check(
         &[
             frame(HEADERS, END_HEADERS, 1, &[0x88]),
@@ -74,7 +74,7 @@ fn frames_are_answers() {
 }
 
 #[test]
-fn broken_rules_end_the_connection() {
+fn rejects_frames_that_break_a_rule() {
     check(&[frame(DATA, 0, 0, b"x")], "!");
     check(&[frame(HEADERS, 0, 1, &[0x88]), frame(DATA, 0, 1, b"x")], "!");
     check(&[frame(CONTINUATION, END_HEADERS, 1, &[0x88])], "!");
@@ -86,7 +86,7 @@ fn broken_rules_end_the_connection() {
 }
 
 #[test]
-fn a_body_waits_for_windows() {
+fn sends_a_body_as_the_windows_allow() {
     let mut client = Client::new();
     let target =
         crate::plan::target::Url::parse("http://a/").unwrap().target_by(crate::plan::Way::Unix("".into()));

@@ -174,7 +174,7 @@ fn client_receives_capabilities() {
 }
 
 #[test]
-fn an_end_too_early_is_told() {
+fn client_reports_a_connection_that_ends_too_early() {
     let mut client = two();
     assert_eq!(client.closed(), Err(ClientError::ClosedInRequests(2)));
     client_events(&mut client, [&*end(1, 0, 0)]).unwrap();
