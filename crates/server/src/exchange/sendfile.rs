@@ -64,7 +64,7 @@ impl Exchange<'_> {
 /// The file alone: neither an index nor a precompressed file, and not its content.
 fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
     let query = Query::new(root, below, &route.files, 0);
-    Query { index: Vec::new(), neighbours: Vec::new(), gunzip: false, ..query }
+    Query { index: Vec::new(), precompressed: Vec::new(), gunzip: false, ..query }
 }
 
 fn of_found(

@@ -28,6 +28,9 @@ const RACES: usize = 8;
 /// To stand in, and to open from.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// To read from. Opening a FIFO with NONBLOCK does not wait for its writer.
+pub const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
 /// A folder that files are served from.
 #[derive(Debug, Clone)]
 pub struct Root {
@@ -93,10 +96,7 @@ pub fn open(
     flags: OFlags,
     wait: Wait,
 ) -> Result<OwnedFd, OpenError> {
-    let name = match path.as_str().trim_end_matches('/') {
-        "" => ".",
-        name => name,
-    };
+    let name = name_of(path);
     let flags = flags | OFlags::CLOEXEC;
     match open_at_once(root, name, symlinks, flags, wait) {
         // Absolute links may still lead back beneath the root, and owners must be compared link by link.
@@ -111,6 +111,33 @@ pub fn open(
     }
 }
 
+/// Opens `path` for reading as far as the kernel has it in memory, on the device of `root` and without following the
+/// rule for links any further than one call can. Errors: `Missing` and `WouldWait` are certain; after any other, `open`
+/// may succeed.
+pub fn open_on_device(root: &Root, path: &SafePath<'_>, symlinks: Symlinks) -> Result<OwnedFd, OpenError> {
+    let resolve = resolve_flags(symlinks) | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
+    match calls::openat2(&root.fd, name_of(path), READ | OFlags::CLOEXEC, resolve) {
+        Err(Errno::AGAIN | Errno::INVAL) => Err(OpenError::WouldWait),
+        result => Ok(result?),
+    }
+}
+
+fn name_of<'a>(path: &'a SafePath<'_>) -> &'a str {
+    match path.as_str().trim_end_matches('/') {
+        "" => ".",
+        name => name,
+    }
+}
+
+fn resolve_flags(symlinks: Symlinks) -> ResolveFlags {
+    let rule = match symlinks {
+        Symlinks::Beneath => ResolveFlags::BENEATH,
+        Symlinks::Owner | Symlinks::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        Symlinks::Follow => ResolveFlags::empty(),
+    };
+    rule | ResolveFlags::NO_MAGICLINKS
+}
+
 fn open_at_once(
     root: &Root,
     name: &str,
@@ -118,13 +145,8 @@ fn open_at_once(
     flags: OFlags,
     wait: Wait,
 ) -> Result<OwnedFd, Errno> {
-    let rule = match symlinks {
-        Symlinks::Beneath => ResolveFlags::BENEATH,
-        Symlinks::Owner | Symlinks::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-        Symlinks::Follow => ResolveFlags::empty(),
-    };
     let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
-    let resolve = rule | ResolveFlags::NO_MAGICLINKS | cached;
+    let resolve = resolve_flags(symlinks) | cached;
     for _ in 0..RACES {
         match calls::openat2(&root.fd, name, flags, resolve) {
             Err(Errno::INTR) => {}

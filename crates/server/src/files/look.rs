@@ -41,7 +41,7 @@ pub struct Query {
     pub path: SafePath<'static>,
     pub index: Vec<String>,
     pub symlinks: Symlinks,
-    pub neighbours: Vec<Coding>,
+    pub precompressed: Vec<Coding>,
     pub gunzip: bool,
     /// Files up to this size are kept in memory. Larger ones are sent from their descriptor.
     pub keep_up_to: u64,
@@ -59,7 +59,7 @@ impl Query {
             path,
             index: index.clone(),
             symlinks: *symlinks,
-            neighbours: precompressed.clone(),
+            precompressed: precompressed.clone(),
             gunzip: *gunzip,
             keep_up_to,
             read_up_to,
@@ -97,7 +97,13 @@ const CHANGES: usize = 2;
 
 /// Looks. `known` are the stamps of what was found before: if nothing has changed, `Ok(None)`.
 pub fn look(query: &Query, known: &[Stamp], wait: Wait) -> Result<Option<Found>, OpenError> {
-    let seen = match see(query, wait) {
+    // Nothing is known yet: what is in memory, on a disk of this machine, is opened for reading straight away. A file
+    // system without a disk (major number 0) may be on another machine, or a program, and even opening may wait for it.
+    let opening = match known.is_empty() && wait == Wait::Never && query.root.device.0 != 0 {
+        true => Opening::ForReading,
+        false => Opening::ForStat,
+    };
+    let seen = match see(query, wait, opening) {
         Ok(seen) => seen,
         Err(OpenError::Missing) => return Ok(Some(Found::Missing)),
         Err(OpenError::Denied) => return Ok(Some(Found::Denied)),
@@ -174,6 +180,23 @@ struct Sight {
     path: SafePath<'static>,
     coding: Coding,
     stamp: Stamp,
+    /// Open for reading, where that has been tried.
+    fd: Option<OwnedFd>,
+}
+
+/// How a file is opened to see what it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// With O_PATH, which has no effect on it, and does not ask its file system.
+    ForStat,
+    ForReading,
+}
+
+/// What stands under one path.
+struct Examined {
+    kind: FileType,
+    stamp: Stamp,
+    fd: Option<OwnedFd>,
 }
 
 impl Seen {
@@ -186,32 +209,35 @@ impl Seen {
     }
 }
 
-fn see(query: &Query, wait: Wait) -> Result<Seen, OpenError> {
-    let (kind, stamp) = match stat(query, &query.path, wait) {
-        Err(OpenError::Missing) if !query.path.is_folder() => {
-            return see_files(query, &query.path, None, wait)?.ok_or(OpenError::Missing);
+fn see(query: &Query, wait: Wait, opening: Opening) -> Result<Seen, OpenError> {
+    let is_folder = query.path.is_folder();
+    match examine(query, &query.path, wait, opening) {
+        Err(OpenError::Missing) if !is_folder => {
+            see_files(query, &query.path, None, wait, opening)?.ok_or(OpenError::Missing)
         }
-        result => result?,
-    };
-    match kind {
-        FileType::RegularFile if query.path.is_folder() => Err(OpenError::Missing),
-        FileType::RegularFile => see_files(query, &query.path, Some(stamp), wait)?.ok_or(OpenError::Missing),
-        FileType::Directory if query.path.is_folder() => see_index(query, stamp, wait),
-        FileType::Directory => Ok(Seen::Folder(stamp)),
-        _ => Err(OpenError::Denied),
+        Err(error) => Err(error),
+        Ok(examined) => match examined.kind {
+            FileType::RegularFile if is_folder => Err(OpenError::Missing),
+            FileType::RegularFile => {
+                see_files(query, &query.path, Some(examined), wait, opening)?.ok_or(OpenError::Missing)
+            }
+            FileType::Directory if is_folder => see_index(query, examined.stamp, wait, opening),
+            FileType::Directory => Ok(Seen::Folder(examined.stamp)),
+            _ => Err(OpenError::Denied),
+        },
     }
 }
 
-fn see_index(query: &Query, folder: Stamp, wait: Wait) -> Result<Seen, OpenError> {
+fn see_index(query: &Query, folder: Stamp, wait: Wait, opening: Opening) -> Result<Seen, OpenError> {
     for name in &query.index {
         let Some(path) = query.path.join(name) else { continue };
-        let stamp = match stat(query, &path, wait) {
-            Ok((FileType::RegularFile, stamp)) => Some(stamp),
+        let plain = match examine(query, &path, wait, opening) {
+            Ok(examined) if examined.kind == FileType::RegularFile => Some(examined),
             Ok(_) => continue,
             Err(OpenError::Missing) => None,
             Err(error) => return Err(error),
         };
-        if let Some(seen) = see_files(query, &path, stamp, wait)? {
+        if let Some(seen) = see_files(query, &path, plain, wait, opening)? {
             return Ok(seen);
         }
     }
@@ -222,30 +248,50 @@ fn see_index(query: &Query, folder: Stamp, wait: Wait) -> Result<Seen, OpenError
 fn see_files(
     query: &Query,
     path: &SafePath<'static>,
-    plain: Option<Stamp>,
+    plain: Option<Examined>,
     wait: Wait,
+    opening: Opening,
 ) -> Result<Option<Seen>, OpenError> {
-    let mut files = Vec::new();
-    if let Some(stamp) = plain {
-        files.push(Sight { path: path.clone(), coding: Coding::Identity, stamp });
-    }
     let wanted: &[Coding] = match plain {
-        Some(_) => &query.neighbours,
+        Some(_) => &query.precompressed,
         None if query.gunzip => &[Coding::Gzip],
         None => &[],
     };
+    let plain_stamp = plain.as_ref().map(|plain| plain.stamp);
+    let mut files = Vec::new();
+    if let Some(Examined { stamp, fd, .. }) = plain {
+        files.push(Sight { path: path.clone(), coding: Coding::Identity, stamp, fd });
+    }
     for &coding in wanted {
         let Some(beside) = path.with_suffix(coding.extension()) else { continue };
-        match stat(query, &beside, wait) {
-            Ok((FileType::RegularFile, stamp)) if plain.is_none_or(|plain| is_of(&stamp, &plain)) => {
-                files.push(Sight { path: beside, coding, stamp });
+        match examine(query, &beside, wait, opening) {
+            Ok(Examined { kind: FileType::RegularFile, stamp, fd })
+                if plain_stamp.is_none_or(|plain| is_of(&stamp, &plain)) =>
+            {
+                files.push(Sight { path: beside, coding, stamp, fd });
             }
-            // A neighbour that cannot be had is as good as none: the plain file is still right.
+            // The plain file is right without a precompressed one that cannot be used.
             Ok(_) | Err(OpenError::Missing | OpenError::Denied) => {}
             Err(error) => return Err(error),
         }
     }
     Ok((!files.is_empty()).then_some(Seen::Files(files)))
+}
+
+fn examine(query: &Query, path: &SafePath<'_>, wait: Wait, opening: Opening) -> Result<Examined, OpenError> {
+    if opening == Opening::ForReading {
+        match beneath::open_on_device(&query.root, path, query.symlinks) {
+            Ok(fd) => {
+                let (kind, stamp) = stat_opened(&fd, wait)?;
+                return Ok(Examined { kind, stamp, fd: Some(fd) });
+            }
+            Err(error @ (OpenError::Missing | OpenError::WouldWait)) => return Err(error),
+            // It may not be a file, or lie on another device.
+            Err(OpenError::Denied | OpenError::Local(_)) => {}
+        }
+    }
+    let (kind, stamp) = stat(query, path, wait)?;
+    Ok(Examined { kind, stamp, fd: None })
 }
 
 /// A neighbour that is older than the plain file was made of another one. In whole seconds: not every
@@ -279,7 +325,7 @@ fn load(query: &Query, files: Vec<Sight>, wait: Wait) -> Result<Found, OpenError
     let limit = if inflates { memory::RESPONSE.max(query.read_up_to) } else { query.read_up_to };
     let mut variants = Vec::with_capacity(files.len());
     for sight in files {
-        match load_one(query, &sight, limit, wait) {
+        match load_one(query, sight, limit, wait) {
             Ok(variant) => variants.push(variant),
             // As above: without its neighbour the plain file is still right.
             Err(OpenError::Denied | OpenError::Missing) if !variants.is_empty() => {}
@@ -295,16 +341,21 @@ fn query_name(first: &Sight) -> String {
     name.strip_suffix(first.coding.extension()).unwrap_or(name).to_owned()
 }
 
-fn load_one(query: &Query, sight: &Sight, limit: u64, wait: Wait) -> Result<Variant, OpenError> {
-    // Opening asks the file system, whatever the kernel has in memory of it. One on a disk of this machine
-    // answers at once; one without a disk (major number 0) may be on another machine, or a program.
-    if wait == Wait::Never && sight.stamp.device.0 == 0 {
-        return Err(OpenError::WouldWait);
-    }
-    // What was seen was a regular file; were it exchanged for a FIFO meanwhile, NONBLOCK keeps this from waiting.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = beneath::open(&query.root, &sight.path, query.symlinks, flags, wait)?;
-    let (mut stamp, mut body) = load_opened(&fd, limit, wait)?;
+fn load_one(query: &Query, sight: Sight, limit: u64, wait: Wait) -> Result<Variant, OpenError> {
+    let Sight { path, coding, stamp, fd } = sight;
+    let (fd, (mut stamp, mut body)) = match fd {
+        Some(fd) => {
+            let body = read_small(&fd, &stamp, limit, wait)?;
+            (fd, (stamp, body))
+        }
+        // Opening asks the file system, whatever the kernel has in memory of it.
+        None if wait == Wait::Never && stamp.device.0 == 0 => return Err(OpenError::WouldWait),
+        None => {
+            let fd = beneath::open(&query.root, &path, query.symlinks, beneath::READ, wait)?;
+            let loaded = load_opened(&fd, limit, wait)?;
+            (fd, loaded)
+        }
+    };
     for _ in 0..CHANGES {
         if body.is_some() || stamp.size > limit {
             break;
@@ -312,8 +363,8 @@ fn load_one(query: &Query, sight: &Sight, limit: u64, wait: Wait) -> Result<Vari
         (stamp, body) = load_opened(&fd, limit, wait)?;
     }
     // A small gzip file may still be inflated to a large one, from its descriptor.
-    let is_kept = body.is_some() && stamp.size <= query.keep_up_to && sight.coding != Coding::Gzip;
-    Ok(Variant { stamp, coding: sight.coding, fd: (!is_kept).then_some(fd), body })
+    let is_kept = body.is_some() && stamp.size <= query.keep_up_to && coding != Coding::Gzip;
+    Ok(Variant { stamp, coding, fd: (!is_kept).then_some(fd), body })
 }
 
 /// The body is `None` where it is larger than `limit`, or has become shorter meanwhile.
@@ -322,8 +373,11 @@ fn load_opened(fd: &OwnedFd, limit: u64, wait: Wait) -> Result<(Stamp, Option<Ve
     if kind != FileType::RegularFile {
         return Err(OpenError::Denied);
     }
-    let body = if stamp.size <= limit { read(fd, 0, stamp.size as usize, wait)? } else { None };
-    Ok((stamp, body))
+    Ok((stamp, read_small(fd, &stamp, limit, wait)?))
+}
+
+fn read_small(fd: &OwnedFd, stamp: &Stamp, limit: u64, wait: Wait) -> Result<Option<Vec<u8>>, OpenError> {
+    if stamp.size <= limit { read(fd, 0, stamp.size as usize, wait) } else { Ok(None) }
 }
 
 fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
