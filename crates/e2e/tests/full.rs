@@ -374,7 +374,7 @@ fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
 #[test]
 fn answers_503_to_silent_clients_beyond_capacity() {
     // Silent clients wait among the rejected ones; the others get their responses all the same.
-    let config = "workers = 1\n[limits]\nconnections = 2\nrejections = 2\n[timeouts]\naccept = \"0s\"\nlinger = \"500ms\"";
+    let config = "workers = 1\n[limits]\nconnections = 2\nrejections = 2\n[timeouts]\naccept = \"0s\"\ndefer_accept = \"0s\"\nlinger = \"500ms\"";
     let server = holding_site(config).start();
     let _inside = busy(&server, 2);
     let mut silent: Vec<Client> = (0..4).map(|_| server.connect()).collect();
