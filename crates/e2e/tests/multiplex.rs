@@ -1,5 +1,5 @@
 //! Several concurrent requests on one FastCGI connection, against an application in the test that responds as
-//! each test says.
+//! each test defines.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -654,7 +654,7 @@ fn answers_queued_requests_first_in_first_out() {
 }
 
 #[test]
-fn tells_the_program_when_its_client_disconnects() {
+fn aborts_a_request_when_its_client_disconnects() {
     for path in ["endless", "silent"] {
         let server = start("processes = 1");
         let mut client = request(&server, path);

@@ -43,7 +43,7 @@ const COUNTS: [&str; 37] = [
     "late_disk",
     "left",
     "scripts",
-    "asked",
+    "upstream_requests",
     "scripts_failed",
     "scripts_killed",
     "scripts_late",

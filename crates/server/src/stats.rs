@@ -46,7 +46,7 @@ counts! {
     LateDisk "late_disk" "timed out: disk",
     Left "left" "lookups and scripts abandoned: client disconnected",
     Scripts "scripts" "scripts started",
-    Asked "asked" "requests to applications",
+    UpstreamRequests "upstream_requests" "requests to applications",
     ScriptsFailed "scripts_failed" "scripts failed: not started, or invalid response",
     ScriptsLate "scripts_late" "scripts ended because they took too long",
     ScriptsKilled "scripts_killed" "scripts that ended by a signal",

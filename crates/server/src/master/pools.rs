@@ -48,7 +48,7 @@ impl Master {
             let Some(channel) = pool.and_then(|pool| pool.channel.as_ref()) else { continue };
             for channels in &mut all {
                 let (ours, theirs) = Channel::pair()?;
-                channel.send_until(&PoolCommand::Join(theirs.into()), Instant::now() + super::GRACE)?;
+                channel.send_until(&PoolCommand::AddWorker(theirs.into()), Instant::now() + super::GRACE)?;
                 channels.push(ours);
             }
         }

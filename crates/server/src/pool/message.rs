@@ -1,6 +1,5 @@
-//! What a worker and the pool of an application say to one another, and what the master says to the pool:
-//! one message per datagram of a channel, with a descriptor beside it where there is one. All ends are the
-//! same program, so that there is no version.
+//! The messages between a worker, the pool of an application, and the master. All of them run the same program, so that
+//! messages have no version.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -8,31 +7,30 @@ use std::time::Duration;
 use super::PoolError;
 use crate::ipc::{Decoder, Encoder, Message};
 
-/// A endpoint of the application: an address, or a process.
+/// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
 pub type EndpointId = u64;
 
-/// What a worker asks of a pool.
+/// From a worker to a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolRequest {
-    /// A connection to the endpoint that has least to do, and not to `avoid` if there is another.
+    /// Asks for a connection to the endpoint with the fewest requests, but not to `avoid` if there is another.
     Acquire { number: u64, avoid: Option<EndpointId> },
-    /// Nobody waits for this one any more.
+    /// Takes back `Acquire`.
     Cancel { number: u64 },
-    /// All connections are in use; one of them will be given back.
+    /// Answers `Recall`: no connection is idle. The worker returns the next one that is.
     NothingIdle,
-    /// A connection is closed, after so many requests, and so long after the last of them.
+    /// A connection is closed, after so many requests. It was idle for so long.
     Return { lease: u64, requests: u64, idle: Duration, outcome: LeaseOutcome },
 }
 
-/// Was the endpoint there?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseOutcome {
     Served,
-    /// It could not be reached, or has not answered.
+    /// The endpoint could not be reached, or has not responded.
     Failed,
 }
 
-/// What a pool says.
+/// From a pool to a worker.
 #[derive(Debug)]
 pub enum PoolEvent {
     Leased {
@@ -44,8 +42,8 @@ pub enum PoolEvent {
         number: u64,
         why: PoolError,
     },
-    /// Somebody else waits: a connection that is not in use is to be given back, of this endpoint if one
-    /// is named, and then none is to be kept.
+    /// Asks for an idle connection, because another worker waits. With an endpoint: asks for all idle connections to
+    /// it, because it takes no more requests.
     Recall {
         endpoint: Option<EndpointId>,
     },
@@ -56,15 +54,15 @@ pub enum PoolEvent {
 pub struct Lease {
     pub number: u64,
     pub endpoint: EndpointId,
-    /// After so many requests it has to be given back.
+    /// The most requests that it may have.
     pub requests: u64,
 }
 
-/// What the master says to a pool.
+/// From the master to a pool.
 pub enum PoolCommand {
-    /// The pool's end of a channel to a worker.
-    Join(OwnedFd),
-    /// The error log goes there from now on.
+    /// The pool's end of a channel to a new worker.
+    AddWorker(OwnedFd),
+    /// The error log from now on.
     Log(OwnedFd),
 }
 
@@ -133,14 +131,14 @@ impl Message<'_> for PoolEvent {
 impl Message<'_> for PoolCommand {
     fn encode(&self) -> Encoder<'_> {
         match self {
-            PoolCommand::Join(fd) => Encoder::new(b'J').fd(fd),
+            PoolCommand::AddWorker(fd) => Encoder::new(b'J').fd(fd),
             PoolCommand::Log(fd) => Encoder::new(b'O').fd(fd),
         }
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolCommand> {
         Some(match kind {
-            b'J' => PoolCommand::Join(fields.fd()?),
+            b'J' => PoolCommand::AddWorker(fields.fd()?),
             b'O' => PoolCommand::Log(fields.fd()?),
             _ => return None,
         })
@@ -181,6 +179,6 @@ mod tests {
             PoolEvent::Recall { endpoint: None },
             PoolEvent::Recall { endpoint: Some(2) },
         ]);
-        check_codec([PoolCommand::Join(fd()), PoolCommand::Log(fd())]);
+        check_codec([PoolCommand::AddWorker(fd()), PoolCommand::Log(fd())]);
     }
 }

@@ -158,7 +158,7 @@ impl PoolProcess {
             };
             tokio::select! {
                 command = command => match command {
-                    Ok(Received::Message(PoolCommand::Join(channel))) => self.add_worker(channel),
+                    Ok(Received::Message(PoolCommand::AddWorker(channel))) => self.add_worker(channel),
                     Ok(Received::Message(PoolCommand::Log(file))) => log::replace(0, file),
                     Ok(Received::End) | Err(_) => {
                         master = None;

@@ -190,7 +190,7 @@ async fn forward_to_application(
         let checkout = pool.check_out(avoid).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
         let transport = open(services, upstream, checkout, request)?;
-        services.counts.add(Count::Asked, 1);
+        services.counts.add(Count::UpstreamRequests, 1);
         let source = match &spooled {
             Some(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
             None if is_streamed => BodySource::Client(body.clone(), handler.max_body),
