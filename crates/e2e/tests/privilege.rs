@@ -235,7 +235,11 @@ fn never_follows_a_link_in_place_of_a_log() {
     }
     let mut rows = Rows::new();
     for (what, act, expected) in [
-        ("SIGUSR1", (|server| server.signal(Signal::USR1)) as fn(&Server), "the server continues to write to the old file"),
+        (
+            "SIGUSR1",
+            (|server| server.signal(Signal::USR1)) as fn(&Server),
+            "the server continues to write to the old file",
+        ),
         ("SIGHUP", |server| server.signal(Signal::HUP), "nothing was changed"),
         ("reload", |server| drop(server.reload_error()), "nothing was changed"),
         ("upgrade", |server| drop(server.run_command(&["upgrade"])), "this program continues"),
