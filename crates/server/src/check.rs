@@ -87,7 +87,7 @@ pub fn check(path: &Path) -> ExitCode {
     let workers = start::workers(&site).get();
     terminal::out(format_args!("{}: the configuration is good", path.display()));
     for root in silent {
-        terminal::out(format_args!("  but the root {} does not answer", root.display()));
+        terminal::out(format_args!("  but the root {} does not respond", root.display()));
     }
     for program in with_the_account_of_the_server(&site) {
         terminal::out(format_args!(

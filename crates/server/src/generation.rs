@@ -39,7 +39,7 @@ pub const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
 
 /// What a serving process inherits from the master.
-pub struct Beginning {
+pub struct GenerationSetup {
     pub site: Site,
     /// The open folder of `taipan DIR`, which the serving user may be unable to reach by its path.
     pub folder: Option<Root>,
@@ -55,9 +55,9 @@ pub struct Beginning {
 }
 
 /// Serves until the master ends the process, and returns the exit code. The process must have one thread.
-pub fn run(beginning: Beginning) -> u8 {
-    let master = beginning.master.try_clone();
-    match begin(beginning) {
+pub fn run(setup: GenerationSetup) -> u8 {
+    let master = setup.master.try_clone();
+    match begin(setup) {
         Ok(main) => main.run(),
         Err(lines) => {
             // The master may have ended.
@@ -68,9 +68,9 @@ pub fn run(beginning: Beginning) -> u8 {
 }
 
 /// Gives up privileges and starts the threads.
-fn begin(beginning: Beginning) -> Result<MainThread, Vec<String>> {
+fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     let line = |text: String| vec![text];
-    let Beginning { mut site, folder, workers, sinks, identity, master, predecessor, warning } = beginning;
+    let GenerationSetup { mut site, folder, workers, sinks, identity, master, predecessor, warning } = setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
     if let Some(folder) = site.chroot.clone() {

@@ -14,7 +14,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
 use crate::files::open::OpenFile;
-use crate::log::access::Answer;
+use crate::log::access::LoggedResponse;
 use crate::services::Services;
 
 /// An answer: a head with, often, the whole body right behind it, and what follows.
@@ -110,9 +110,9 @@ impl Response {
     }
 
     /// What its line in the log needs, where its head is longer by `line` bytes.
-    pub fn logged(&self, line: usize) -> Answer {
+    pub fn logged(&self, line: usize) -> LoggedResponse {
         let head = (self.head.head_len() + line) as u64;
-        Answer { status: self.status(), head, length: self.content_length() }
+        LoggedResponse { status: self.status(), head, length: self.content_length() }
     }
 
     pub fn is_streamed(&self) -> bool {

@@ -27,7 +27,7 @@ fn starts_while_the_root_hangs_and_serves_it_later() {
     let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
     assert!(checked.status.success(), "{checked:?}");
     let stdout = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert!(stdout.contains("slow does not answer"), "{stdout}");
+    assert!(stdout.contains("slow does not respond"), "{stdout}");
     fixture.disk.release();
     // The server retries the root on a request, once a second.
     let is_served = || fixture.server.get("/slow/small-0.txt").status == 200;

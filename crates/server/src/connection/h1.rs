@@ -15,7 +15,7 @@ use taipan_http::target::TargetError;
 use super::output::{self, Batch, Output, Persistence};
 use crate::connection::Connections;
 use crate::exchange;
-use crate::log::access::{Asked, Records};
+use crate::log::access::{LoggedRequest, Records};
 use crate::peer::Peer;
 use crate::response::Response;
 
@@ -244,7 +244,7 @@ impl Http1 {
     #[inline]
     fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Response> {
         let host = connections.services.site.hosts.find(head.authority);
-        let asked = Asked {
+        let asked = LoggedRequest {
             client: self.client,
             head: Some(head),
             host,
@@ -295,7 +295,7 @@ impl Http1 {
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = output::connection_line(&response, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
-        let asked = Asked {
+        let asked = LoggedRequest {
             client: self.client,
             head,
             host,
@@ -377,7 +377,7 @@ impl Http1 {
 /// A request that is being answered; dropped only when that panics.
 struct Unanswered<'a> {
     connections: &'a Connections,
-    asked: Asked<'a>,
+    asked: LoggedRequest<'a>,
 }
 
 impl Drop for Unanswered<'_> {

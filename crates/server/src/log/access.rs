@@ -93,12 +93,12 @@ impl AccessLogs {
 
     /// Records the fields of a line.
     #[inline]
-    pub fn record(&self, records: &mut Records, asked: &Asked<'_>, answer: Answer) {
-        let log = self.of_host.get(asked.host).copied().unwrap_or(0);
+    pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse) {
+        let log = self.of_host.get(request.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
             return;
         }
-        records.push(log, asked, answer);
+        records.push(log, request, response);
     }
 
     /// Writes the lines of `records`, whose responses have `sent` bytes together.
@@ -174,7 +174,7 @@ impl Lines {
 
 /// The response's part of a log line.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct LoggedResponse {
     pub status: Status,
     /// Bytes of its head.
     pub head: u64,
@@ -183,7 +183,7 @@ pub struct Answer {
 }
 
 /// The request's part of a log line.
-pub struct Asked<'a> {
+pub struct LoggedRequest<'a> {
     pub client: Peer,
     /// `None`: no head could be parsed.
     pub head: Option<&'a Head<'a>>,
@@ -220,24 +220,24 @@ impl Records {
         }
     }
 
-    fn push(&mut self, log: usize, asked: &Asked<'_>, answer: Answer) {
-        let client = asked.client.ip().map_or(Client::Unix, Client::Ip);
+    fn push(&mut self, log: usize, request: &LoggedRequest<'_>, response: LoggedResponse) {
+        let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
             client,
-            time: asked.time,
-            began: asked.began,
+            time: request.time,
+            began: request.began,
             request: None,
             host: 0..0,
             referer: None,
             user_agent: None,
-            status: answer.status,
-            head: answer.head,
-            length: answer.length,
+            status: response.status,
+            head: response.head,
+            length: response.length,
             ended: None,
             why: None,
         };
-        if let Some(head) = asked.head {
+        if let Some(head) = request.head {
             item.request =
                 Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
             item.host = self.keep(head.authority);

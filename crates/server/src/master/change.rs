@@ -17,7 +17,7 @@ use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT};
 use crate::control::SiteSource;
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
-use crate::generation::{self, Beginning};
+use crate::generation::{self, GenerationSetup};
 use crate::ipc::{Channel, MasterCommand};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
@@ -212,7 +212,7 @@ impl Master {
                         spawner: spawners.next(),
                         pools: pools.next().unwrap_or_default(),
                     };
-                    generation::run(Beginning {
+                    generation::run(GenerationSetup {
                         site,
                         folder,
                         workers: listeners.into_iter().map(worker).collect(),

@@ -21,7 +21,7 @@ pub(super) enum Event {
     Ready,
     /// Another generation serves. Running requests may take until this time.
     Replaced(Instant),
-    /// It has been told to end until this time.
+    /// It must end by this time.
     Stopped(Instant),
     TimeOver,
 }
@@ -57,7 +57,7 @@ impl State {
                 (State::Killed(now + GRACE), Action::Kill)
             }
             (State::Killed(until), Event::TimeOver) if until <= now => (self, Action::Abandon),
-            // A generation may report that it is ready after the master has told it to leave.
+            // A generation may report that it is ready after a command to leave.
             (state, Event::Ready | Event::Replaced(_) | Event::TimeOver) => (state, Action::Nothing),
         }
     }

@@ -1,6 +1,5 @@
-//! Listening sockets: bound by the master, which keeps them through every change of configuration and of
-//! program, so that no connection that waits in one of them is lost. Everything that can be wrong with an
-//! address is found here, before anything is served.
+//! Listening sockets. The master binds them and keeps them through every reload and upgrade, so that no waiting connection
+//! is lost. Every problem with an address is found here, before the configuration is served.
 
 use std::fmt;
 use std::io;
@@ -23,52 +22,51 @@ use crate::listen::{BACKLOG, Socket};
 use crate::privileged_file::{self, Location, Refusal};
 use crate::sys;
 
-/// Whoever may reach the folder of a socket may connect; the folder's mode decides who that is.
+/// The mode of a socket for clients. The mode of its folder decides which users can connect.
 const FOR_CLIENTS: Mode = Mode::from_raw_mode(0o666);
-/// Whoever connects has programs run.
+/// The mode of a socket for servers. A user that can connect can run the programs behind it.
 const FOR_SERVERS: Mode = Mode::from_raw_mode(0o660);
 
-/// An address that is listened on.
+/// An address with its listening sockets.
 #[derive(Clone)]
 pub struct Bound {
-    /// As it is configured.
+    /// The configured address.
     pub wanted: Address,
-    /// As it is: a port 0 is the one that was found.
+    /// The bound address: in place of port 0, it has the port that the kernel has chosen.
     pub actual: Address,
-    /// For TCP at least one per worker, unless it was passed to the program.
+    /// For TCP at least one per worker, unless the program inherits it.
     pub fds: Vec<Arc<OwnedFd>>,
     pub origin: Origin,
 }
 
-/// Where a socket comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     Configured,
-    /// Of whoever started the program (`sd_listen_fds(3)`); it stays, whatever is configured.
+    /// Inherited at the start (sd_listen_fds(3)). It stays open whatever the configuration says.
     Passed,
 }
 
-/// All of them. Clones share the sockets.
+/// All listening sockets. Clones share them.
 #[derive(Clone, Default)]
 pub struct Sockets(Vec<Bound>);
 
-/// An address that cannot be listened on: what is wrong, and what to do.
+/// Why the server cannot listen on an address, and what to do.
 #[derive(Debug)]
 pub struct ListenError {
     address: Address,
     why: Refusal,
-    /// Where the address is given.
+    /// The flag or key that contains the address.
     flag: &'static str,
 }
 
 impl Sockets {
-    /// Sockets for every address of `wanted`: those that are there already stay, and no other is closed
-    /// as long as somebody has a clone of `self`.
+    /// The sockets for these addresses. Existing sockets are reused; the others stay open as long as `self` or a clone of
+    /// it lives.
     pub fn changed_to(&self, wanted: &[Address], workers: usize) -> Result<Sockets, ListenError> {
         let mut before: Vec<Bound> = self.0.clone();
         let mut next = Sockets::default();
         for address in wanted {
-            // The same address may be wanted twice, with a port that the kernel chooses.
+            // Two addresses may be equal if the kernel chooses their ports.
             let found = match before.iter().position(|b| b.is(address)) {
                 Some(place) => Ok(before.remove(place)),
                 None => self.bind(address),
@@ -82,16 +80,15 @@ impl Sockets {
                 }
             }
         }
-        // What another one covers stays open, too: clients that wait there would be lost with it, and those
-        // who come after them come to it for as long as it is there.
+        // A socket whose address is covered by another one stays open, too: clients may wait in it, and the kernel still
+        // gives it new ones.
         before
             .retain(|bound| bound.origin == Origin::Passed || wanted.iter().any(|a| a.covers(&bound.actual)));
         next.0.extend(before);
         Ok(next)
     }
 
-    /// Takes up sockets that were passed to the program at its start. What is no listening socket is
-    /// none of ours.
+    /// Adopts inherited descriptors; those that are no listening sockets are ignored.
     pub fn passed(fds: Vec<OwnedFd>) -> Sockets {
         let mut sockets = Sockets::default();
         for fd in fds {
@@ -102,14 +99,14 @@ impl Sockets {
         sockets
     }
 
-    /// Takes up a socket of the program that ran before, which had it for `wanted`.
+    /// Adopts a socket of the predecessor, with its configured address.
     pub fn inherit(&mut self, wanted: Address, origin: Origin, fd: OwnedFd) {
         self.take_up(wanted, fd, origin);
     }
 
     fn take_up(&mut self, wanted: Address, fd: OwnedFd, origin: Origin) {
         let Some(actual) = address_of(&fd) else { return };
-        // A socket that blocks would stop its worker when another one was quicker.
+        // With a blocking socket, a worker would block when another worker accepts the connection first.
         _ = rustix::io::ioctl_fionbio(&fd, true);
         if let Address::Tcp(_) = &actual {
             _ = sockopt::set_tcp_nodelay(&fd, true);
@@ -135,7 +132,7 @@ impl Sockets {
         }
     }
 
-    /// Closes them, but remembers where they were.
+    /// Closes the sockets, but keeps the addresses.
     pub fn close(&mut self) {
         self.0.iter_mut().for_each(|bound| bound.fds.clear());
     }
@@ -148,7 +145,7 @@ impl Sockets {
         self.0.is_empty()
     }
 
-    /// Each worker's share. No socket is left out: one that nobody accepts from would lose its clients.
+    /// The sockets of each worker. Every socket has a worker, or its clients would be lost.
     pub fn per_worker(&self, workers: usize) -> io::Result<Vec<Vec<Socket>>> {
         let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for bound in &self.0 {
@@ -163,7 +160,7 @@ impl Sockets {
         Ok(shares)
     }
 
-    /// Removes what Unix listeners leave behind, except for those that `kept` has, too.
+    /// Removes the files of Unix sockets, except for those that `kept` has, too.
     pub fn remove_files(&self, kept: &Sockets) {
         for bound in self.0.iter().filter(|b| b.origin == Origin::Configured) {
             if let Address::Unix(path) = &bound.actual
@@ -177,9 +174,9 @@ impl Sockets {
     fn bind(&self, address: &Address) -> Result<Bound, Refusal> {
         let (actual, fd) = match address {
             Address::Tcp(wanted) => {
-                // Without SO_REUSEPORT first: with it, a second server would take half of the first one's
-                // clients. Where a socket of our own has the port, only we can; and no client is to come
-                // here instead of there before this one is served.
+                // First without SO_REUSEPORT: with it, a second server would get half of the clients of the first. If
+                // this program has the port, no other program can have it; that socket must not listen yet, so that
+                // no client waits in it before it is served.
                 let fd = if self.has_port(*wanted) {
                     tcp_socket(*wanted, Sharing::WithOtherWorkers)?
                 } else {
@@ -222,9 +219,9 @@ impl Bound {
         self.wanted == *address || self.actual == *address
     }
 
-    /// A socket for each worker, among which the kernel shares out connections. Of a Unix socket there is
-    /// one that all accept from: there is nothing to share out. The serving process has them listen, when
-    /// nothing can go wrong any more: clients of one that is closed again would be lost.
+    /// Binds a TCP socket for each worker, so that the kernel distributes connections. Workers share one Unix socket. The
+    /// new sockets listen only when the generation is about to serve, because clients of a socket that is closed again
+    /// would be lost.
     fn share_out(&mut self, workers: usize) -> Result<(), Errno> {
         if let (Address::Tcp(actual), Origin::Configured) = (&self.actual, self.origin) {
             while self.fds.len() < workers {
@@ -236,7 +233,7 @@ impl Bound {
 }
 
 impl ListenError {
-    /// Does it depend on the user who starts the program?
+    /// Does the problem depend on the user who starts the program?
     pub fn is_denied(&self) -> bool {
         self.why == Refusal::Errno(Errno::ACCESS)
     }
@@ -245,7 +242,7 @@ impl ListenError {
         self.why == Refusal::Errno(Errno::ADDRINUSE)
     }
 
-    /// As it is written in the configuration.
+    /// The address as the configuration writes it.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -273,7 +270,7 @@ impl fmt::Display for ListenError {
     }
 }
 
-/// Where a listening socket listens; `None` if it is none.
+/// The address of a listening socket. `None`: the descriptor is none.
 fn address_of(fd: &OwnedFd) -> Option<Address> {
     if !sockopt::socket_acceptconn(fd).ok()? {
         return None;
@@ -295,7 +292,7 @@ enum Sharing {
     WithOtherWorkers,
 }
 
-/// Why an address cannot be listened on at this moment; `None`: it can. Leaves everything as it is.
+/// Why the server cannot listen on an address at this moment. `None`: it can. Changes nothing.
 pub fn listen_problem(address: &Address) -> Option<ListenError> {
     let probed = match address {
         Address::Tcp(address) => tcp_socket(*address, Sharing::No).map(drop).map_err(Refusal::from),
@@ -310,7 +307,7 @@ pub fn listen_problem(address: &Address) -> Option<ListenError> {
     probed.err().map(|why| ListenError { address: address.clone(), why, flag: "`listen`" })
 }
 
-/// A listening socket that no other program shares, for servers of the same group.
+/// A listening socket without SO_REUSEPORT, for servers whose user is in the group of this program.
 pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, ListenError> {
     let opened = match address {
         Address::Tcp(address) => {
@@ -335,7 +332,7 @@ fn tcp_socket(address: SocketAddr, sharing: Sharing) -> Result<OwnedFd, Errno> {
     if sharing == Sharing::WithOtherWorkers {
         sockopt::set_socket_reuseport(&fd, true)?;
     }
-    // Accepted sockets inherit it, which saves a system call for each.
+    // Accepted sockets inherit the option, which saves a system call for each.
     sockopt::set_tcp_nodelay(&fd, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
@@ -350,7 +347,7 @@ fn unix_listener(path: &Path, mode: Mode) -> Result<OwnedFd, Refusal> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new(path)?;
-    // It is made with its mode: until a chmod, its name could become another file's.
+    // The umask sets the mode. A later chmod by name could change another file.
     let before = umask(Mode::from_raw_mode(0o777).difference(mode));
     let bound = location.with_rights(|| bind(&fd, &address));
     umask(before);
@@ -359,7 +356,7 @@ fn unix_listener(path: &Path, mode: Mode) -> Result<OwnedFd, Refusal> {
     Ok(fd)
 }
 
-/// Takes away a socket that a server left behind. One that answers, or anything that is no socket, stays.
+/// Removes the socket of a server that has ended. Errors: a server accepts on it, or the file is no socket.
 fn remove_stale(location: &Location, path: &Path) -> Result<(), Errno> {
     match location.kind() {
         Ok(FileType::Socket) if std::os::unix::net::UnixStream::connect(path).is_err() => location.remove(),
