@@ -33,7 +33,7 @@ use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{self, DiskLookup, Entry, Files, Lookup, script};
 use crate::log;
 use crate::request::Request;
-use crate::request::body::{HowFar, RequestBody};
+use crate::request::body::{Discard, RequestBody};
 use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
@@ -54,7 +54,7 @@ pub struct Responder {
 
 impl Responder {
     /// For a site whose scripts and applications are not asked.
-    pub fn of_files(services: Rc<Services>, roots: OpenRoots) -> Responder {
+    pub fn without_upstreams(services: Rc<Services>, roots: OpenRoots) -> Responder {
         let files = Files::new(services.clone(), roots);
         let (concurrency, authorizes) =
             (ConcurrencyLimit::new(&services.site), services.site.has_authorizers());
@@ -81,15 +81,17 @@ impl Responder {
         let response = exchange.respond(request).await;
         // Where the method alone is likely to be refused, the response comes before the body.
         let is_refused = response.status().is_error() && !exchange.reads_first();
-        let how_far = if is_refused { HowFar::WhatHasCome } else { HowFar::ToItsEnd };
+        let how_far = if is_refused { Discard::Received } else { Discard::ToTheEnd };
         match exchange.body.discard(exchange.max_body, how_far).await {
             Ok(()) => response,
-            Err((status, rule)) => exchange.finish(fixed::refusal(&self.services, None, status, Some(rule))),
+            Err((status, rule)) => {
+                exchange.finish(fixed::rejection(&self.services, None, status, Some(rule)))
+            }
         }
     }
 
     /// As `respond`, as if every authorizer had let the request pass.
-    pub async fn respond_unguarded(&self, request: Request<'_>) -> Response {
+    pub async fn respond_without_authorizers(&self, request: Request<'_>) -> Response {
         let host = self.services.site.hosts.find(request.head.authority);
         let guard = Guard::Skipped;
         Exchange { guard, ..Exchange::new(self, host, request.head) }.respond(request).await
@@ -116,8 +118,13 @@ pub fn authorizers(
 }
 
 /// The response to a request that could not be read, with the rule that it breaks.
-pub fn refuse(services: &Services, method: Method, status: Status, rule: Option<&'static Rule>) -> Response {
-    for_method(method, fixed::refusal(services, None, status, rule))
+pub fn error_response(
+    services: &Services,
+    method: Method,
+    status: Status,
+    rule: Option<&'static Rule>,
+) -> Response {
+    for_method(method, fixed::rejection(services, None, status, rule))
 }
 
 struct Exchange<'a> {
@@ -193,7 +200,7 @@ impl<'a> Exchange<'a> {
     fn path(&self) -> Result<SafePath<'a>, Response> {
         let Some(path) = self.head.target.path() else { return Err(self.of_the_server()) };
         SafePath::parse(path).map_err(|error| {
-            self.finish(fixed::refusal(self.services, None, error.status(), Some(error.rule())))
+            self.finish(fixed::rejection(self.services, None, error.status(), Some(error.rule())))
         })
     }
 
@@ -475,7 +482,7 @@ impl<'a> Exchange<'a> {
             Outcome::InternalRedirect(target) => {
                 Box::pin(self.redirect_internally(request, run, &target)).await
             }
-            Outcome::Refused((status, rule)) => self.refusal(route, status, Some(rule)).await,
+            Outcome::Rejected((status, rule)) => self.refusal(route, status, Some(rule)).await,
             Outcome::Failed(status) => self.status(route, status).await,
             Outcome::Authorized(..) => self.status(route, Status::BAD_GATEWAY).await,
         }
@@ -694,9 +701,9 @@ impl<'a> Exchange<'a> {
             && let Ok(entry) = self.find(page, &planned).await
         {
             let response = of_page(self.services, route, status, &entry);
-            return self.finish(Response { broken: rule, ..response });
+            return self.finish(Response { broken_rule: rule, ..response });
         }
-        self.finish(fixed::refusal(self.services, Some(route), status, rule))
+        self.finish(fixed::rejection(self.services, Some(route), status, rule))
     }
 
     /// As `status`, unless the page has to be waited for.
@@ -726,7 +733,7 @@ impl<'a> Exchange<'a> {
 
 fn of_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Response {
     match entry.plain() {
-        Some(chosen) => file::as_page_of(services, route, status, entry, chosen),
+        Some(chosen) => file::error_page(services, route, status, entry, chosen),
         None => fixed::status(services, Some(route), status),
     }
 }

@@ -19,8 +19,7 @@ use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
 use crate::peer::Peer;
-use crate::request::Ends;
-use crate::request::Request;
+use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, Response};
 use crate::services::Services;
 use crate::{start, terminal};
@@ -37,7 +36,7 @@ pub fn explain(asked: &Explain) -> ExitCode {
     let result = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
-            let responder = Responder::of_files(Services::new(site).0, roots);
+            let responder = Responder::without_upstreams(Services::new(site).0, roots);
             print_explanation(&responder, &request(asked), scheme(asked)).await
         })
     });
@@ -90,7 +89,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
             terminal::out(format_args!("request   rejected: {}", error.rule()));
             terminal::out(format_args!(
                 "response\n{}",
-                indented(&exchange::refuse(
+                indented(&exchange::error_response(
                     &responder.services,
                     Method::Unknown,
                     error.status(),
@@ -111,9 +110,9 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
     match print_plan(responder, host, &head) {
         Responding::Server | Responding::Nothing => {
             print_authorizers(responder, host, &head);
-            let ends = Ends { client: Peer::Unix, via: Via::Nothing, local: None };
-            let request = Request { head: &head, ends };
-            let response = responder.respond_unguarded(request).await;
+            let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None };
+            let request = Request { head: &head, connection };
+            let response = responder.respond_without_authorizers(request).await;
             terminal::out(format_args!("response\n{}", indented(&response)));
         }
         Responding::Script => {

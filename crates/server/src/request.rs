@@ -13,12 +13,12 @@ use crate::peer::Peer;
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub head: &'a Head<'a>,
-    pub ends: Ends,
+    pub connection: ConnectionInfo,
 }
 
 /// Who has made a request, how it has come, and our end of the connection that it came by.
 #[derive(Debug, Clone, Copy)]
-pub struct Ends {
+pub struct ConnectionInfo {
     pub client: Peer,
     pub via: Via,
     pub local: Option<SocketAddr>,

@@ -26,7 +26,7 @@ pub struct Response {
     /// Where in the block it begins, where the connection has written the head in another way.
     pub start: usize,
     /// The rule that the request has broken. Its connection closes: where the next one begins is not sure.
-    pub broken: Option<&'static Rule>,
+    pub broken_rule: Option<&'static Rule>,
 }
 
 /// What follows the block.
@@ -54,20 +54,20 @@ pub struct FilePart {
 }
 
 /// What comes of asking a stream for more.
-pub type NextPiece<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
+pub type NextChunk<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
 
 /// A body that is made piece by piece, on demand.
 pub trait BodyStream {
     /// The next piece, never empty; `None` at the end. Errors: the body cannot be completed.
-    fn next<'a>(&'a mut self, services: &'a Services) -> NextPiece<'a>;
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a>;
 
     /// Why a response ends before its body does, for the log.
-    fn why_cut(&self) -> &'static str {
+    fn abort_reason(&self) -> &'static str {
         "content could not be made"
     }
 
     /// What can be sent together with the head.
-    fn ready(&mut self) -> Vec<u8> {
+    fn take_buffered(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
@@ -79,9 +79,9 @@ pub trait BodyStream {
 
 impl Body {
     /// What makes it, while it is sent.
-    pub fn source(&mut self) -> Option<&mut dyn BodyStream> {
+    pub fn stream(&mut self) -> Option<&mut dyn BodyStream> {
         match self {
-            Body::Stream(source) | Body::Sized(source, _) => Some(&mut **source),
+            Body::Stream(stream) | Body::Sized(stream, _) => Some(&mut **stream),
             Body::Nothing | Body::File(_) | Body::Parts(_) => None,
         }
     }
@@ -91,7 +91,7 @@ impl Response {
     /// The whole block and nothing behind it.
     pub fn from_head(head: impl Into<Rc<ResponseHead>>) -> Response {
         let head = head.into();
-        Response { end: head.bytes().len(), head, body: Body::Nothing, start: 0, broken: None }
+        Response { end: head.bytes().len(), head, body: Body::Nothing, start: 0, broken_rule: None }
     }
 
     pub fn status(&self) -> Status {

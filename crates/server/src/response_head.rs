@@ -14,13 +14,13 @@ use crate::services::Services;
 pub struct HeadWriter<'a> {
     builder: Builder,
     rules: &'a [HeaderRule],
-    page: Page,
+    origin: PageOrigin,
 }
 
 /// Whose page is behind the head?
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Page {
-    OfTheSite,
+enum PageOrigin {
+    Site,
     /// Built in, with a policy of its own in place of the site's, which may forbid its style.
     BuiltIn,
 }
@@ -33,13 +33,14 @@ const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection",
 impl<'a> HeadWriter<'a> {
     /// `route` is `None` where a request was refused before it had one.
     pub fn new(services: &Services, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
-        HeadWriter::of(&services.site, &services.clock, route, status)
+        HeadWriter::for_site(&services.site, &services.clock, route, status)
     }
 
     /// As `new`, where there are no services yet.
-    pub fn of(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+    pub fn for_site(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
         let rules = route.map_or(&[][..], |r| &r.headers);
-        let head = HeadWriter { builder: Builder::new(status, &clock.date()), rules, page: Page::OfTheSite };
+        let head =
+            HeadWriter { builder: Builder::new(status, &clock.date()), rules, origin: PageOrigin::Site };
         match &site.server_header {
             Some(name) => head.field("Server", name),
             None => head,
@@ -60,7 +61,7 @@ impl<'a> HeadWriter<'a> {
     /// The `Content-Security-Policy` of a built-in page.
     pub fn policy(mut self, value: &str) -> HeadWriter<'a> {
         self.builder = self.builder.field(POLICY, value);
-        self.page = Page::BuiltIn;
+        self.origin = PageOrigin::BuiltIn;
         self
     }
 
@@ -82,7 +83,7 @@ impl<'a> HeadWriter<'a> {
         for rule in self.rules {
             if let HeaderRule::Set(name, value) = rule
                 && !is_framing(name)
-                && !(self.page == Page::BuiltIn && name.eq_ignore_ascii_case(POLICY))
+                && !(self.origin == PageOrigin::BuiltIn && name.eq_ignore_ascii_case(POLICY))
             {
                 builder = builder.field(name, value);
             }
@@ -99,30 +100,30 @@ fn is_framing(name: &str) -> bool {
     FRAMING.iter().any(|f| f.eq_ignore_ascii_case(name))
 }
 
-/// A block that is sent again and again, with the `Date` of the second.
-pub struct Dated {
-    block: RefCell<Rc<ResponseHead>>,
+/// A head that is sent again and again, with the `Date` of the second.
+pub struct DatedHead {
+    head: RefCell<Rc<ResponseHead>>,
     second: Cell<i64>,
 }
 
-impl Dated {
-    /// Of a block that was written in this second.
-    pub fn new(block: ResponseHead, clock: &Clock) -> Dated {
-        Dated { block: RefCell::new(Rc::new(block)), second: Cell::new(clock.now()) }
+impl DatedHead {
+    /// Of a head that was written in this second.
+    pub fn new(head: ResponseHead, clock: &Clock) -> DatedHead {
+        DatedHead { head: RefCell::new(Rc::new(head)), second: Cell::new(clock.now()) }
     }
 
     #[inline]
-    pub fn at(&self, clock: &Clock) -> Rc<ResponseHead> {
+    pub fn get(&self, clock: &Clock) -> Rc<ResponseHead> {
         if self.second.get() != clock.now() {
             self.second.set(clock.now());
             // Copies only if an answer with the old date is still on its way.
-            Rc::make_mut(&mut self.block.borrow_mut()).set_date(&clock.date());
+            Rc::make_mut(&mut self.head.borrow_mut()).set_date(&clock.date());
         }
-        self.block.borrow().clone()
+        self.head.borrow().clone()
     }
 
     /// With whatever date it has.
-    pub fn block(&self) -> Ref<'_, ResponseHead> {
-        Ref::map(self.block.borrow(), Rc::as_ref)
+    pub fn head(&self) -> Ref<'_, ResponseHead> {
+        Ref::map(self.head.borrow(), Rc::as_ref)
     }
 }

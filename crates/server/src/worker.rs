@@ -114,7 +114,7 @@ pub fn build(
     pools: Vec<Channel>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
     let (services, closing) = Services::new(site);
-    let mut responder = Responder::of_files(services.clone(), roots);
+    let mut responder = Responder::without_upstreams(services.clone(), roots);
     let upstreams = &mut responder.upstreams;
     upstreams.spawner = spawner.map(Spawner::new).transpose()?;
     let open = |(channel, application)| Pool::new(channel, application);

@@ -30,7 +30,7 @@ use crate::ipc::{Channel, InheritedConnection};
 use crate::peer::Family;
 use crate::peer::Peer;
 use crate::response::Response;
-use crate::response_head::Dated;
+use crate::response_head::DatedHead;
 use crate::semaphore::Permit;
 use crate::services::Services;
 use crate::stats::{Count, Snapshot};
@@ -49,7 +49,7 @@ pub struct Connections {
     pub acceptor: Acceptor,
     pub table: Rc<ConnectionTable>,
     /// The response to a client for which there is no room.
-    no_room: Dated,
+    at_capacity: DatedHead,
     going: Cell<Going>,
     /// Connections on their way to the process that serves from now on.
     handoffs: RefCell<VecDeque<InheritedConnection>>,
@@ -79,7 +79,7 @@ impl Connections {
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
-            no_room: Dated::new(fixed::no_room(site, &services.clock), &services.clock),
+            at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
             going: Cell::new(Going::On),
             handoffs: RefCell::default(),
             handoff_added: Notify::new(),
@@ -194,7 +194,7 @@ impl Connections {
     /// Gives a connection for which there is no room a task, too, in which it is told so.
     pub fn reject(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Permit) {
         let Some((_, peer)) = Peer::of(&fd) else { return };
-        let response = Response::from_head(self.no_room.at(&self.services.clock));
+        let response = Response::from_head(self.at_capacity.get(&self.services.clock));
         let mut http = Http1::new(peer, 0);
         http.began = self.services.access_time();
         let start = task::Start::Refusal(place, response);

@@ -270,7 +270,7 @@ impl Http1 {
         let last = limit != 0 && self.requests + 1 >= limit;
         let closes = last
             || reading == Reading::Unread
-            || response.broken.is_some()
+            || response.broken_rule.is_some()
             || connections.closes_connections()
             || (head.version == Version::Http10 && response.is_streamed());
         match (head.persistence, head.version) {
@@ -303,7 +303,7 @@ impl Http1 {
             began: self.began,
         };
         connections.services.access.record(&mut batch.records, &asked, response.logged(line.len()));
-        if let Some(rule) = response.broken {
+        if let Some(rule) = response.broken_rule {
             batch.records.name_rule(rule);
         }
         batch.push(response, persistence, version, line);
@@ -321,7 +321,8 @@ impl Http1 {
         self.is_from_its_peer();
         let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
         let method = if is_head { Method::Head } else { Method::Unknown };
-        let response = exchange::refuse(&connections.services, method, error.status(), Some(error.rule()));
+        let response =
+            exchange::error_response(&connections.services, method, error.status(), Some(error.rule()));
         self.push(connections, response, None, Persistence::LingeringClose, batch);
     }
 
@@ -368,7 +369,7 @@ impl Http1 {
             head
         });
         let method = head.map_or(Method::Unknown, |h| h.method);
-        let response = exchange::refuse(&connections.services, method, status, None);
+        let response = exchange::error_response(&connections.services, method, status, None);
         self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }
@@ -382,7 +383,7 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        let response = exchange::refuse(
+        let response = exchange::error_response(
             &self.connections.services,
             Method::Unknown,
             Status::INTERNAL_SERVER_ERROR,

@@ -446,7 +446,7 @@ mod tests {
         runtime.unwrap().block_on(async {
             let site = Site::folder(std::env::temp_dir(), Vec::new());
             let (services, _closing) = Services::new(site);
-            let responder = Responder::of_files(services, Default::default());
+            let responder = Responder::without_upstreams(services, Default::default());
             let connections = Rc::new(Connections::new(responder).unwrap());
             let (mut one, mut other) = (connection(&connections), connection(&connections));
             // While it holds what visits borrow.

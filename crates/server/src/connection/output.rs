@@ -205,7 +205,7 @@ pub enum Sent {
     All,
     /// Enough for this turn.
     Slice,
-    /// What there was; the body's source is to be asked for more.
+    /// What there was; the body's stream has the rest.
     Piece,
     /// What comes next is on a disk, and not in memory.
     Cold,
@@ -235,8 +235,8 @@ impl Output {
     /// Puts what a script has written with its head behind the head, so that both leave at once.
     pub fn gather(&mut self) {
         let Some(response) = &mut self.response else { return };
-        let Some(source) = response.body.source() else { return };
-        let piece = source.ready();
+        let Some(stream) = response.body.stream() else { return };
+        let piece = stream.take_buffered();
         if !piece.is_empty() {
             self.out.extend_from_slice(response.bytes());
             response.start = response.end;
@@ -246,20 +246,20 @@ impl Output {
 
     /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
     pub fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.response.as_mut().and_then(|response| response.body.source()) {
-            Some(source) => source.poll_request_body(cx),
+        match self.response.as_mut().and_then(|response| response.body.stream()) {
+            Some(stream) => stream.poll_request_body(cx),
             None => Poll::Ready(()),
         }
     }
 
-    /// Asks the body's source for more, once all there was has been sent. Errors: why there is none, for the
+    /// Takes the next chunk of the body's stream, once everything before it has been sent. Errors: why there is none, for the
     /// log.
     pub async fn next_piece(&mut self, services: &Services) -> Result<(), &'static str> {
         let Some(response) = &mut self.response else { return Ok(()) };
-        let Some(source) = response.body.source() else { return Ok(()) };
-        let why = source.why_cut();
-        let piece = source.next(services).await.map_err(|_| why)?;
-        // The head has been sent; what is left of the response is its source.
+        let Some(stream) = response.body.stream() else { return Ok(()) };
+        let why = stream.abort_reason();
+        let piece = stream.next(services).await.map_err(|_| why)?;
+        // The head has been sent; what is left of the response is its stream.
         (response.start, response.end) = (0, 0);
         self.out.clear();
         self.at = 0;

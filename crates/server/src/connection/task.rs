@@ -20,7 +20,7 @@ use super::stream::Stream;
 use super::transport::{Broken, Transport};
 use super::{Event, Phase, TableEntry};
 use crate::connection::Connections;
-use crate::request::Ends;
+use crate::request::ConnectionInfo;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
@@ -182,9 +182,10 @@ impl Task {
         };
         self.transport.begin_body(&head);
         self.http.find_client(&self.connections, &mut head);
-        let ends = Ends { client: self.http.client, via: self.http.via, local: self.transport.local() };
+        let connection =
+            ConnectionInfo { client: self.http.client, via: self.http.via, local: self.transport.local() };
         let body = RequestBody::Stream(self.transport.clone());
-        let request = Request { head: &head, ends };
+        let request = Request { head: &head, connection };
         let response = Box::pin(self.connections.responder.respond(request, body));
         let response = self.unless_broken(response).await?;
         self.http.current = None;

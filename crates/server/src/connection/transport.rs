@@ -268,11 +268,11 @@ impl ReadBody for Transport {
         self.body.borrow().length
     }
 
-    fn taken(&self) -> u64 {
+    fn bytes_read(&self) -> u64 {
         self.body.borrow().taken
     }
 
-    fn is_awaited(&self) -> bool {
+    fn awaits_continue(&self) -> bool {
         self.body.borrow().is_awaited
     }
 
@@ -290,7 +290,7 @@ impl ReadBody for Transport {
                 let mut buffered = self.buffered.borrow_mut();
                 let (used, progress) = rest
                     .take(&buffered, limit, |data| content.extend_from_slice(data))
-                    .map_err(BodyError::Refused)?;
+                    .map_err(BodyError::Rejected)?;
                 buffered.drain(..used);
                 *taken += content.len() as u64;
                 if matches!(progress, Progress::Through) {

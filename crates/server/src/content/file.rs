@@ -20,7 +20,7 @@ use crate::services::Services;
 #[inline]
 pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
     let form = &entry.forms[chosen];
-    let block = form.answer.at(&services.clock);
+    let block = form.answer.get(&services.clock);
     let body = match &form.content {
         Content::InBlock => Body::Nothing,
         Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
@@ -70,7 +70,7 @@ pub fn parts(
     let form = &entry.forms[chosen];
     let size = entry.size(chosen);
     let boundary = services.boundary();
-    let block = form.answer.block();
+    let block = form.answer.head();
     let content_type = block.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = content_type.and_then(|(_, value)| std::str::from_utf8(value).ok());
     let mut pieces = VecDeque::with_capacity(2 * wanted.len() + 1);
@@ -89,7 +89,7 @@ pub fn parts(
 }
 
 /// The file as the page of an error: its content under another status.
-pub fn as_page_of(
+pub fn error_page(
     services: &Services,
     route: &Route,
     status: Status,
@@ -118,7 +118,7 @@ impl Form {
                 Part::File(FilePart { file: file.clone(), at: wanted.from, left: wanted.len })
             }
             Content::InBlock => {
-                let block = self.answer.block();
+                let block = self.answer.head();
                 let end = wanted.from + wanted.len;
                 Part::Bytes(block.body()[wanted.from as usize..end as usize].to_vec())
             }
@@ -148,7 +148,7 @@ impl Entry {
 
 /// The fields of the full answer that `keep` names.
 fn copy_fields<'a>(mut head: HeadWriter<'a>, form: &Form, keep: impl Fn(&str) -> bool) -> HeadWriter<'a> {
-    for (name, value) in form.answer.block().fields() {
+    for (name, value) in form.answer.head().fields() {
         if keep(name) {
             head = head.field(name, value);
         }

@@ -14,11 +14,11 @@ use crate::services::Services;
 
 /// A status with its built-in page.
 pub fn status(services: &Services, route: Option<&Route>, status: Status) -> Response {
-    refusal(services, route, status, None)
+    rejection(services, route, status, None)
 }
 
 /// As `status`, with the rule that the request has broken.
-pub fn refusal(
+pub fn rejection(
     services: &Services,
     route: Option<&Route>,
     status: Status,
@@ -30,13 +30,13 @@ pub fn refusal(
         Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
         _ => head,
     };
-    Response { broken: rule, ..finish(head, status, || error_page::error(status, rule)) }
+    Response { broken_rule: rule, ..finish(head, status, || error_page::error(status, rule)) }
 }
 
 /// The answer where there is no room for a connection.
-pub fn no_room(site: &Site, clock: &Clock) -> ResponseHead {
+pub fn at_capacity(site: &Site, clock: &Clock) -> ResponseHead {
     let status = Status::SERVICE_UNAVAILABLE;
-    let head = HeadWriter::of(site, clock, None, status).field("Retry-After", "1");
+    let head = HeadWriter::for_site(site, clock, None, status).field("Retry-After", "1");
     with_page(head, &error_page::error(status, None))
 }
 

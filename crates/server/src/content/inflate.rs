@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use crate::disk::{Stream, Work};
 use crate::files::open::OpenFile;
-use crate::response::{BodyStream, NextPiece};
+use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 use crate::sys::calls;
 
@@ -29,7 +29,7 @@ enum State {
 }
 
 impl BodyStream for Inflate {
-    fn next<'a>(&'a mut self, services: &'a Services) -> NextPiece<'a> {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(self.next_piece(services))
     }
 }

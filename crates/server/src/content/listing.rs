@@ -20,8 +20,8 @@ use crate::disk::{Device, Stream, Work};
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::look::Stamp;
 use crate::files::{Files, ListingPage};
-use crate::response::{Body, BodyStream, NextPiece, Response};
-use crate::response_head::Dated;
+use crate::response::{Body, BodyStream, NextChunk, Response};
+use crate::response_head::DatedHead;
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 use crate::sys::calls;
@@ -56,7 +56,7 @@ pub struct Pieces {
 }
 
 impl BodyStream for Pieces {
-    fn next<'a>(&'a mut self, services: &'a Services) -> NextPiece<'a> {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(self.next_piece(services))
     }
 }
@@ -86,7 +86,7 @@ impl Pieces {
 pub fn kept(files: &Files, wanted: &Wanted, now: i64) -> Option<Response> {
     let services = &files.services;
     let page = files.listing(wanted.host, &key(wanted), &wanted.folder, now)?;
-    Some(conditioned(services, wanted, Response::from_head(page.answer.at(&services.clock))))
+    Some(conditioned(services, wanted, Response::from_head(page.answer.get(&services.clock))))
 }
 
 /// Reads and renders.
@@ -134,8 +134,8 @@ async fn make(files: &Files, wanted: &Wanted) -> Response {
     match looked {
         Ok(Ok((page, None))) => {
             let block = head(services, route, wanted.format).length(page.len() as u64).finish_with(&page);
-            let answer = Dated::new(block, &services.clock);
-            let response = Response::from_head(answer.at(&services.clock));
+            let answer = DatedHead::new(block, &services.clock);
+            let response = Response::from_head(answer.get(&services.clock));
             let page = ListingPage { answer, folder: wanted.folder, made: now };
             files.keep_listing(wanted.host, &key(wanted), Rc::new(page));
             response

@@ -28,7 +28,7 @@ use tokio::task::AbortHandle;
 
 use crate::disk::{Busy, Device, Work};
 use crate::log;
-use crate::response_head::Dated;
+use crate::response_head::DatedHead;
 use crate::services::Services;
 use crate::stats::Count;
 use beneath::{OpenError, Wait};
@@ -50,7 +50,7 @@ pub struct Entry {
 /// A representation, ready to be served.
 pub struct Form {
     /// The head of the full answer, with a small body behind it.
-    pub answer: Dated,
+    pub answer: DatedHead,
     pub content: Content,
 }
 
@@ -65,7 +65,7 @@ pub enum Content {
 
 /// A rendered listing, valid while its folder has this stamp.
 pub struct ListingPage {
-    pub answer: Dated,
+    pub answer: DatedHead,
     pub folder: Stamp,
     pub made: i64,
 }
@@ -214,7 +214,7 @@ impl Files {
     }
 
     pub fn keep_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
-        let bytes = page.answer.block().bytes().len();
+        let bytes = page.answer.head().bytes().len();
         self.table.borrow_mut().insert(host as u32, key, Cached::Listing(page), bytes, 0);
     }
 
@@ -420,7 +420,7 @@ impl Entry {
     /// Bytes and descriptors that keeping it costs.
     fn cost(&self) -> (usize, usize) {
         let bytes =
-            self.forms.iter().map(|f| f.answer.block().bytes().len() + size_of::<Form>()).sum::<usize>();
+            self.forms.iter().map(|f| f.answer.head().bytes().len() + size_of::<Form>()).sum::<usize>();
         let descriptors = self.forms.iter().filter(|f| !matches!(f.content, Content::InBlock)).count();
         (bytes + size_of::<Entry>(), descriptors)
     }

@@ -15,7 +15,7 @@ use taipan_http::target::SafePath;
 use super::look::{Stamp, Variant};
 use super::open::OpenFile;
 use super::{Content, Form};
-use crate::response_head::{Dated, HeadWriter};
+use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 
 /// Makes representations, and their full answers, of what was found. `path` is the request's.
@@ -124,7 +124,7 @@ impl Shared<'_> {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,
         };
-        Form { answer: Dated::new(head.finish_with(body), &self.services.clock), content }
+        Form { answer: DatedHead::new(head.finish_with(body), &self.services.clock), content }
     }
 }
 

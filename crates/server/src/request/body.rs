@@ -21,12 +21,12 @@ pub enum Length {
 }
 
 /// It is malformed, or too large: the status of the response, and the rule that is broken.
-pub type Refused = (Status, &'static Rule);
+pub type Rejection = (Status, &'static Rule);
 
 /// Why a body cannot be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
-    Refused(Refused),
+    Rejected(Rejection),
     /// The client has gone, or is too slow.
     Broken,
 }
@@ -36,10 +36,10 @@ pub trait ReadBody {
     fn length(&self) -> Length;
 
     /// Content bytes that have been read.
-    fn taken(&self) -> u64;
+    fn bytes_read(&self) -> u64;
 
     /// Does the client send it only when it is asked to (RFC 9110 §10.1.1)? Reading asks.
-    fn is_awaited(&self) -> bool;
+    fn awaits_continue(&self) -> bool;
 
     /// The next bytes, never none; `None` at the end. Beyond `limit` bytes in all it is refused.
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>>;
@@ -61,10 +61,10 @@ impl RequestBody {
     }
 
     /// Is nothing of it gone?
-    pub fn is_whole(&self) -> bool {
+    pub fn is_unread(&self) -> bool {
         match self {
             RequestBody::None => true,
-            RequestBody::Stream(body) => body.taken() == 0,
+            RequestBody::Stream(body) => body.bytes_read() == 0,
         }
     }
 
@@ -77,20 +77,20 @@ impl RequestBody {
 
     /// The next bytes, never none; `None` at the end. Errors: it is malformed, or larger than `limit`. Waits for
     /// ever where the client has gone: its connection ends this.
-    pub async fn read(&self, limit: u64) -> Result<Option<Vec<u8>>, Refused> {
+    pub async fn read(&self, limit: u64) -> Result<Option<Vec<u8>>, Rejection> {
         poll_fn(|cx| match ready!(self.poll_read(cx, limit)) {
             Ok(piece) => Poll::Ready(Ok(piece)),
-            Err(BodyError::Refused(refused)) => Poll::Ready(Err(refused)),
+            Err(BodyError::Rejected(rejection)) => Poll::Ready(Err(rejection)),
             Err(BodyError::Broken) => Poll::Pending,
         })
         .await
     }
 
-    /// Throws away what nothing has taken, unless the client still waits to be asked for it: all of it, or what
-    /// has come. Errors: it is malformed, or larger than `limit`.
-    pub async fn discard(&self, limit: u64, how_far: HowFar) -> Result<(), Refused> {
+    /// Discards a body of which nothing has been read, unless the client waits for 100 (Continue). Errors: it is
+    /// malformed, or larger than `limit`.
+    pub async fn discard(&self, limit: u64, how_far: Discard) -> Result<(), Rejection> {
         let RequestBody::Stream(body) = self else { return Ok(()) };
-        if body.is_awaited() || body.taken() > 0 {
+        if body.awaits_continue() || body.bytes_read() > 0 {
             return Ok(());
         }
         if matches!(body.length(), Length::Sized(bytes) if bytes > limit) {
@@ -101,7 +101,7 @@ impl RequestBody {
             Ok(())
         });
         poll_fn(|cx| match all.as_mut().poll(cx) {
-            Poll::Pending if how_far == HowFar::WhatHasCome => Poll::Ready(Ok(())),
+            Poll::Pending if how_far == Discard::Received => Poll::Ready(Ok(())),
             discarded => discarded,
         })
         .await
@@ -110,7 +110,7 @@ impl RequestBody {
 
 /// How much of a body is thrown away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HowFar {
-    WhatHasCome,
-    ToItsEnd,
+pub enum Discard {
+    Received,
+    ToTheEnd,
 }

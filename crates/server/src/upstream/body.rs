@@ -11,7 +11,7 @@ use taipan_http::head::Persistence;
 use super::exchange::{Exchange, Kind};
 use super::head::UpstreamHead;
 use crate::log;
-use crate::response::{BodyStream, NextPiece};
+use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::stats::Count;
@@ -49,18 +49,18 @@ const APPLICATION_CUT: &str = "application ended early";
 pub(super) const TOO_LONG: &str = "wrote more than its Content-Length says; that is left out";
 
 impl BodyStream for UpstreamBody {
-    fn next<'a>(&'a mut self, _: &'a Services) -> NextPiece<'a> {
+    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
         Box::pin(self.next_bytes())
     }
 
-    fn why_cut(&self) -> &'static str {
+    fn abort_reason(&self) -> &'static str {
         match self.exchange.kind {
             Kind::Application => APPLICATION_CUT,
             Kind::Script => SCRIPT_CUT,
         }
     }
 
-    fn ready(&mut self) -> Vec<u8> {
+    fn take_buffered(&mut self) -> Vec<u8> {
         match self.framed.rest {
             Rest::Sized(_) | Rest::Open => {
                 let raw = std::mem::take(&mut self.received);
@@ -123,7 +123,7 @@ impl UpstreamBody {
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
         let Exchange { who, what, .. } = &self.exchange;
         log::error(format_args!("{who}: the answer of {what} is incomplete: {why}"));
-        io::Error::other(self.why_cut())
+        io::Error::other(self.abort_reason())
     }
 }
 

@@ -16,7 +16,7 @@ use taipan_http::target::normalized;
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::pool::PooledConnection;
-use crate::request::Ends;
+use crate::request::ConnectionInfo;
 use crate::services::Services;
 use crate::spawner::Exit;
 
@@ -99,7 +99,12 @@ impl Transport for Http {
 
 /// The head of the request, whose body has `length` bytes. The client is named by this server alone. A name with an
 /// underscore is left out, because programs take it for the same name with a hyphen.
-pub fn request_head(head: &Head<'_>, ends: Ends, length: Option<u64>, persistence: Persistence) -> Vec<u8> {
+pub fn request_head(
+    head: &Head<'_>,
+    connection: ConnectionInfo,
+    length: Option<u64>,
+    persistence: Persistence,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let path = normalized(head.target.path().unwrap_or("*"));
     put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
@@ -107,10 +112,10 @@ pub fn request_head(head: &Head<'_>, ends: Ends, length: Option<u64>, persistenc
         put(&mut out, &[b"?", query.as_bytes()]);
     }
     put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
-    let connection = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+    let options = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     for field in head.fields {
-        let is_named = || connection().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
-        let is_claim = match ends.via {
+        let is_named = || options().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
+        let is_claim = match connection.via {
             Via::Nothing => forwarded::is_claim(field.name),
             Via::TrustedProxy => forwarded::is_interpreted(field.name),
         };
@@ -122,7 +127,7 @@ pub fn request_head(head: &Head<'_>, ends: Ends, length: Option<u64>, persistenc
     // RFC 9110 §7.6.3, behind those of other proxies.
     let received = head.version.as_str().trim_start_matches("HTTP/");
     put(&mut out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
-    if let Some(ip) = ends.client.ip() {
+    if let Some(ip) = connection.client.ip() {
         out.extend_from_slice(b"X-Forwarded-For: ");
         write_ip(ip, &mut out);
         out.extend_from_slice(b"\r\n");

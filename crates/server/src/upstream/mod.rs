@@ -43,7 +43,7 @@ use self::transport::{Retry, Reuse, Transport};
 use crate::log;
 use crate::pool::{Checkout, Pool, PoolError};
 use crate::request::Request;
-use crate::request::body::{Length, Refused, RequestBody};
+use crate::request::body::{Length, Rejection, RequestBody};
 use crate::response::Response;
 use crate::services::Services;
 use crate::spawner::Spawner;
@@ -73,7 +73,7 @@ pub enum Outcome {
     /// There is no response. The error log has the reason.
     Failed(Status),
     /// The request's body is malformed or too large.
-    Refused(Refused),
+    Rejected(Rejection),
 }
 
 /// A file that is sent in place of the body.
@@ -90,9 +90,9 @@ impl From<Status> for Outcome {
     }
 }
 
-impl From<Refused> for Outcome {
-    fn from(refused: Refused) -> Outcome {
-        Outcome::Refused(refused)
+impl From<Rejection> for Outcome {
+    fn from(rejection: Rejection) -> Outcome {
+        Outcome::Rejected(rejection)
     }
 }
 
@@ -129,7 +129,7 @@ async fn try_forward(
         Length::Sized(bytes) => (None, Some(bytes)),
         Length::None => (None, None),
     };
-    let request = handler.request(services, request.head, request.ends, length, variables)?;
+    let request = handler.request(services, request.head, request.connection, length, variables)?;
     match &request.message {
         Message::Program(program) => {
             forward_to_script(upstreams, handler, &request, program, body, spooled).await
@@ -216,7 +216,7 @@ async fn forward_to_application(
                 }
             }
             // The application has not processed it.
-            Retry::Alone if (spooled.is_some() || body.is_whole()) && !was_alone => was_alone = true,
+            Retry::Alone if (spooled.is_some() || body.is_unread()) && !was_alone => was_alone = true,
             _ => return Err(report(services, request, &failure).into()),
         }
     }

@@ -24,7 +24,7 @@ use taipan_http::target::normalized;
 use super::{http, scgi};
 use crate::log;
 use crate::peer::Peer;
-use crate::request::Ends;
+use crate::request::ConnectionInfo;
 use crate::services::Services;
 use crate::spawner::SpawnRequest;
 use crate::spawner::message::block;
@@ -152,7 +152,7 @@ impl Handler {
         &self,
         services: &Services,
         head: &Head<'_>,
-        ends: Ends,
+        connection: ConnectionInfo,
         length: Option<u64>,
         variables: &Additions,
     ) -> Result<UpstreamRequest, Status> {
@@ -170,8 +170,8 @@ impl Handler {
         let script = &script;
         // The client has announced an empty body.
         let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
-        let who: Rc<str> = who(head, ends.client).into();
-        let environment = || self.environment(services, head, ends, length, script, &who);
+        let who: Rc<str> = who(head, connection.client).into();
+        let environment = || self.environment(services, head, connection, length, script, &who);
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
         let message = match upstream.map(|upstream| upstream.protocol) {
             None => Message::Program(self.program(services, script, head, &environment()?)?),
@@ -183,7 +183,7 @@ impl Handler {
             Some(Protocol::Http) => {
                 let closes = upstream.is_some_and(|upstream| upstream.keep.is_zero());
                 let persistence = if closes { Persistence::Close } else { Persistence::KeepAlive };
-                Message::Http(http::request_head(head, ends, length, persistence))
+                Message::Http(http::request_head(head, connection, length, persistence))
             }
         };
         let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
@@ -199,7 +199,7 @@ impl Handler {
         &self,
         services: &Services,
         head: &Head<'_>,
-        ends: Ends,
+        connection: ConnectionInfo,
         body: Option<u64>,
         script: &Script,
         who: &str,
@@ -209,7 +209,7 @@ impl Handler {
         let (name, port) = host_and_port(authority);
         let own_name =
             host.names.iter().find(|name| !name.starts_with('*')).map_or("localhost", String::as_str);
-        let server_port = match (ends.via, ends.local) {
+        let server_port = match (connection.via, connection.local) {
             (Via::Nothing, Some(local)) => local.port(),
             // The port that the client knows is the proxy's, or is not known.
             _ => port.unwrap_or(head.scheme.default_port()),
@@ -238,9 +238,9 @@ impl Handler {
             server_name: if name.is_empty() { own_name } else { name },
             server_port,
             software: SOFTWARE,
-            server: ends.local,
-            remote: ends.client.ip(),
-            remote_port: ends.client.port(),
+            server: connection.local,
+            remote: connection.client.ip(),
+            remote_port: connection.client.port(),
             script_name: &script_name,
             path_info: self.path_info(),
             path_translated: translated.as_os_str().as_bytes(),
@@ -249,7 +249,7 @@ impl Handler {
             body,
             fields: head.fields,
             credentials: script.credentials,
-            claims: match ends.via {
+            claims: match connection.via {
                 Via::Nothing => Claims::Withheld,
                 Via::TrustedProxy => Claims::Passed,
             },

@@ -156,11 +156,11 @@ impl ReadBody for SpoolReader {
         Length::Sized(self.body.length)
     }
 
-    fn taken(&self) -> u64 {
+    fn bytes_read(&self) -> u64 {
         self.at.get()
     }
 
-    fn is_awaited(&self) -> bool {
+    fn awaits_continue(&self) -> bool {
         false
     }
 

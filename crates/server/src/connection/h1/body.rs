@@ -6,7 +6,7 @@ use taipan_http::framing::Framing;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 
-use crate::request::body::Refused;
+use crate::request::body::Rejection;
 
 /// How much of a body is still to come.
 pub enum Rest {
@@ -39,7 +39,7 @@ impl Rest {
         input: &[u8],
         limit: u64,
         mut content: impl FnMut(&[u8]),
-    ) -> Result<(usize, Progress), Refused> {
+    ) -> Result<(usize, Progress), Rejection> {
         match self {
             Rest::Done => Ok((0, Progress::Through)),
             Rest::Sized(left) => {
