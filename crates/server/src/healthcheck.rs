@@ -1,10 +1,14 @@
 //! `taipan healthcheck URL`: sends one request, for containers that have no curl.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::terminal;
 
@@ -35,7 +39,7 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
     if let Some(rest) = url.strip_prefix("unix:") {
         let (socket, path) = rest.split_once(":/").map_or((rest, String::new()), |(s, p)| (s, p.to_owned()));
         let stream = UnixStream::connect(socket)?;
-        return get(Deadline { stream, until }, "localhost", &format!("/{path}"));
+        return get(Deadline::new(stream, until), "localhost", &format!("/{path}"));
     }
     let rest = url.strip_prefix("http://").ok_or_else(|| {
         io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path")
@@ -48,10 +52,10 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
         .next()
         .ok_or_else(|| io::Error::other("no such host"))?;
     let stream = TcpStream::connect_timeout(&address, timeout)?;
-    get(Deadline { stream, until }, authority, path)
+    get(Deadline::new(stream, until), authority, path)
 }
 
-fn get(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result<u16> {
+fn get(mut stream: Deadline, authority: &str, path: &str) -> io::Result<u16> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: taipan-healthcheck\r\nConnection: close\r\n\r\n"
     );
@@ -64,53 +68,39 @@ fn get(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result
     code.ok_or_else(|| read.err().unwrap_or_else(|| io::Error::other("the response is not HTTP")))
 }
 
-/// A stream with one deadline for all of its reads and writes together.
-struct Deadline<S> {
-    stream: S,
+/// A socket with one deadline for all of its reads and writes together.
+struct Deadline {
+    socket: File,
     until: Instant,
 }
 
-trait Timed {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
-}
-
-impl Timed for TcpStream {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))?;
-        self.set_write_timeout(Some(timeout))
+impl Deadline {
+    fn new(socket: impl Into<OwnedFd>, until: Instant) -> Deadline {
+        Deadline { socket: File::from(socket.into()), until }
     }
-}
 
-impl Timed for UnixStream {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))?;
-        self.set_write_timeout(Some(timeout))
-    }
-}
-
-impl<S: Timed> Deadline<S> {
-    fn set_remaining_timeout(&self) -> io::Result<()> {
+    fn set_timeout(&self, which: Timeout) -> io::Result<()> {
         match self.until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::Error::new(io::ErrorKind::TimedOut, "no response in time")),
-            left => self.stream.set_timeout(left),
+            left => Ok(set_socket_timeout(&self.socket, which, Some(left))?),
         }
     }
 }
 
-impl<S: Timed + Read> Read for Deadline<S> {
+impl Read for Deadline {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.set_remaining_timeout()?;
-        self.stream.read(buf)
+        self.set_timeout(Timeout::Recv)?;
+        self.socket.read(buf)
     }
 }
 
-impl<S: Timed + Write> Write for Deadline<S> {
+impl Write for Deadline {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.set_remaining_timeout()?;
-        self.stream.write(buf)
+        self.set_timeout(Timeout::Send)?;
+        self.socket.write(buf)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        Ok(())
     }
 }
