@@ -278,15 +278,15 @@ fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
     client.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     rows.check("POST", outcome(&mut client), "502".to_owned());
     rows.check("a cut one", get(&server, "cut"), "cut".to_owned());
-    server.wait_for_line("the answer of the application \"app\" is incomplete", TIMEOUT);
+    server.wait_for_line("the response of the application \"app\" is incomplete", TIMEOUT);
     let errors = server.stderr();
-    rows.check(&errors, errors.matches("did not answer").count(), 1);
+    rows.check(&errors, errors.matches("did not respond").count(), 1);
     rows.holds(
         &errors,
         "it is POST",
-        errors.contains("\"POST /app/post\": the application \"app\" did not answer"),
+        errors.contains("\"POST /app/post\": the application \"app\" did not respond"),
     );
-    let again = "\"GET /app/new\": the application \"app\" gave nothing on a new connection";
+    let again = "\"GET /app/new\": the application \"app\" sent nothing on a new connection";
     rows.holds(&errors, "the request was retried", errors.contains(again));
     rows.holds(&errors, "a kept connection causes no log line", !errors.contains("/app/kept"));
     rows.holds(&errors, "there is no script", !errors.contains("script"));

@@ -46,7 +46,7 @@ enum Rest {
 /// The access log has these words for a body that is incomplete.
 const SCRIPT_CUT: &str = "script ended early";
 const APPLICATION_CUT: &str = "application ended early";
-pub(super) const TOO_LONG: &str = "wrote more than its Content-Length says; that is left out";
+pub(super) const TOO_LONG: &str = "wrote more than its Content-Length; the excess is dropped";
 
 impl BodyStream for UpstreamBody {
     fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
@@ -103,11 +103,11 @@ impl UpstreamBody {
         match self.framed.rest {
             Rest::Open => match self.exchange.exit().await {
                 Some(Exit::Signal(_)) => Err(self.fail("it was ended by a signal")),
-                Some(Exit::OutOfMemory) => Err(self.fail("it took more memory than `cgroup_memory`")),
-                Some(Exit::Lost) => Err(self.fail("it has broken off")),
+                Some(Exit::OutOfMemory) => Err(self.fail("it used more memory than `cgroup_memory`")),
+                Some(Exit::Lost) => Err(self.fail("it broke off")),
                 Some(Exit::Code(_) | Exit::NotStarted(_)) | None => self.finish(),
             },
-            Rest::Sized(_) => Err(self.fail("it wrote less than its Content-Length says")),
+            Rest::Sized(_) => Err(self.fail("it wrote less than its Content-Length")),
             Rest::Chunked(_) => Err(self.fail("its last chunk is missing")),
             Rest::Done => self.finish(),
         }
@@ -121,8 +121,8 @@ impl UpstreamBody {
 
     fn fail(&self, why: &str) -> io::Error {
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
-        let Exchange { who, what, .. } = &self.exchange;
-        log::error(format_args!("{who}: the answer of {what} is incomplete: {why}"));
+        let Exchange { label, upstream_name, .. } = &self.exchange;
+        log::error(format_args!("{label}: the response of {upstream_name} is incomplete: {why}"));
         io::Error::other(self.abort_reason())
     }
 }

@@ -32,9 +32,9 @@ pub struct Exchange {
     transport: Box<dyn Transport>,
     pub kind: Kind,
     timeouts: Timeouts,
-    /// For the error log: the request, and the upstream.
-    pub who: Rc<str>,
-    pub what: Rc<str>,
+    /// The request, for the error log.
+    pub label: Rc<str>,
+    pub upstream_name: Rc<str>,
     began: Instant,
     /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
     waiting_since: Cell<Option<Instant>>,
@@ -157,7 +157,7 @@ impl BodySource {
 }
 
 impl Exchange {
-    /// Over a transport that has buffered or sent the head of the request.
+    /// `transport` has buffered or sent the head of the request.
     pub fn new(
         services: &Rc<Services>,
         transport: Box<dyn Transport>,
@@ -180,8 +180,8 @@ impl Exchange {
             transport,
             kind,
             timeouts,
-            who: request.who.clone(),
-            what: request.what.clone(),
+            label: request.label.clone(),
+            upstream_name: request.upstream_name.clone(),
             began,
             waiting_since: Cell::new(Some(began)),
             pump: RefCell::new(pump),
@@ -202,8 +202,8 @@ impl Exchange {
                 }
                 // Another endpoint might take as long.
                 Err(error @ (ReadError::Timeout | ReadError::Expired)) => {
-                    let Exchange { who, what, .. } = self;
-                    log::error(format_args!("{who}: {what} did not answer: {error}"));
+                    let Exchange { label, upstream_name, .. } = self;
+                    log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
                     return Err(Failure::Reported(Status::GATEWAY_TIMEOUT));
                 }
             };
@@ -211,8 +211,10 @@ impl Exchange {
                 Step::More(more) => parser = more,
                 Step::Head(head, used) => return Ok((head, bytes[used..].to_vec())),
                 Step::Rejected(error) => {
-                    let Exchange { who, what, .. } = self;
-                    log::error(format_args!("{who}: the answer of {what} cannot be read: {error}"));
+                    let Exchange { label, upstream_name, .. } = self;
+                    log::error(format_args!(
+                        "{label}: the response of {upstream_name} cannot be read: {error}"
+                    ));
                     return Err(self.fail(Status::BAD_GATEWAY));
                 }
             }
@@ -224,7 +226,7 @@ impl Exchange {
         self.read(Instant::now(), self.timeouts.idle).await
     }
 
-    /// What has been received, without waiting. `None`: more will come.
+    /// As `read_body`, without waiting. `None`: nothing has been received.
     pub fn read_ready(&self) -> Option<Result<Option<Vec<u8>>, ReadError>> {
         match self.transport.poll_read(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(read) => Some(read),
@@ -232,7 +234,7 @@ impl Exchange {
         }
     }
 
-    /// Sends what has been received of the request's body. Ready: the upstream takes no more of it.
+    /// Sends the part of the request's body that has been received. Ready: the upstream takes no more of it.
     pub fn poll_send(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut pump = self.pump.borrow_mut();
         let Some(running) = &mut *pump else {
@@ -269,7 +271,7 @@ impl Exchange {
             }
             Kind::Application => self.timeouts.idle,
         };
-        // The client does not send the rest of its body to a response that is not for it.
+        // The rest of the client's body is for the response that the client gets.
         let is_from_client = |pump: &mut Pump| matches!(pump.source, BodySource::Client(..));
         if self.pump.borrow_mut().take_if(is_from_client).is_some() {
             self.transport.abandon_body();
@@ -341,7 +343,7 @@ impl Exchange {
         match self.exit().await {
             Some(Exit::NotStarted(errno)) => {
                 let reason = io::Error::from_raw_os_error(errno);
-                log::error(format_args!("{}: cannot start the script: {reason}", self.who));
+                log::error(format_args!("{}: cannot start the script: {reason}", self.label));
                 self.fail(match errno {
                     libc::EACCES | libc::EPERM => Status::FORBIDDEN,
                     libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE => Status::SERVICE_UNAVAILABLE,
@@ -370,7 +372,7 @@ impl Exchange {
             Some(Exit::Code(0) | Exit::NotStarted(_)) | None => String::new(),
             Some(Exit::Code(code)) => format!(", exit status {code}"),
             Some(Exit::Signal(signal)) => format!(", ended by signal {signal}"),
-            Some(Exit::OutOfMemory) => ", killed: it took more memory than `cgroup_memory`".to_owned(),
+            Some(Exit::OutOfMemory) => ", killed: it used more memory than `cgroup_memory`".to_owned(),
             Some(Exit::Lost) => ", and the spawner has gone".to_owned(),
         }
     }

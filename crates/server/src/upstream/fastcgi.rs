@@ -44,7 +44,7 @@ enum Path {
 
 /// What has been received.
 struct Response {
-    who: Rc<str>,
+    label: Rc<str>,
     /// `None`: the response has not ended.
     exit: Option<Exit>,
     status: ProtocolStatus,
@@ -64,11 +64,11 @@ impl FastCgi {
         checkout: Checkout,
         role: Role,
         environment: &Environment,
-        who: &Rc<str>,
+        label: &Rc<str>,
     ) -> FastCgi {
         let limits = &services.site.scripts;
         let mut response = Response {
-            who: who.clone(),
+            label: label.clone(),
             exit: None,
             status: ProtocolStatus::Complete,
             errors: Lines::new(limits.stderr_line, limits.stderr_lines),
@@ -114,7 +114,7 @@ impl FastCgi {
                 response.has_excess |= has_excess;
                 match data.end {
                     Some(StreamEnd::Broken(Some(error))) => {
-                        log::error(format_args!("{}: {error}", response.who));
+                        log::error(format_args!("{}: {error}", response.label));
                         response.exit = Some(Exit::Lost);
                         Poll::Ready(Err(ReadError::Failed(io::ErrorKind::InvalidData)))
                     }
@@ -162,8 +162,8 @@ fn decode(bytes: &[u8], client: Option<&mut Client>) -> (StreamData, bool) {
 impl Response {
     /// Logs errors, and gives the bytes of the response. `None`: there are none, and more will come.
     fn on_data(&mut self, data: StreamData) -> Option<Option<Vec<u8>>> {
-        let Response { who, errors, .. } = self;
-        let log = |line: &str| log::error(format_args!("{who}: {line}"));
+        let Response { label, errors, .. } = self;
+        let log = |line: &str| log::error(format_args!("{label}: {line}"));
         if !data.stderr.is_empty() {
             errors.receive(&data.stderr, Instant::now(), log);
         }

@@ -116,7 +116,7 @@ async fn try_forward(
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let (spooled, length) = match body.length() {
-        // An upstream is told the length before the body.
+        // An upstream needs the length before the body.
         Length::Unknown => {
             let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
             let spooled = spool::receive(services, spawner, body, handler.max_body).await?;
@@ -208,10 +208,10 @@ async fn forward_to_application(
                 // A reused connection may have been closed in the meantime. A new one has failed.
                 if connection == Reuse::New {
                     is_repeatable = false;
-                    let UpstreamRequest { who, what, .. } = request;
+                    let UpstreamRequest { label, upstream_name, .. } = request;
                     let why = &failure.why;
                     log::warn(format_args!(
-                        "{who}: {what} gave nothing on a new connection ({why}); asked again"
+                        "{label}: {upstream_name} sent nothing on a new connection ({why}); the request is repeated"
                     ));
                 }
             }
@@ -231,7 +231,7 @@ fn open(
 ) -> Result<Box<dyn Transport>, Status> {
     Ok(match (&request.message, checkout) {
         (Message::FastCgi(role, environment), checkout) => {
-            Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.who))
+            Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.label))
         }
         (Message::Scgi(head), Checkout::Exclusive(connection)) => {
             Box::new(Scgi::new(services, connection, head))
@@ -260,14 +260,14 @@ async fn receive(
 
 /// Gives the status of the response.
 fn report(services: &Services, request: &UpstreamRequest, failure: &NoResponse) -> Status {
-    let UpstreamRequest { who, what, .. } = request;
-    log::error(format_args!("{who}: {what} did not answer: {}", failure.why));
+    let UpstreamRequest { label, upstream_name, .. } = request;
+    log::error(format_args!("{label}: {upstream_name} did not respond: {}", failure.why));
     services.counts.add(Count::ScriptsFailed, 1);
     failure.status
 }
 
 fn rejected(services: &Services, request: &UpstreamRequest, upstream: &Upstream, error: PoolError) -> Status {
-    log::error(format_args!("{}: {upstream} cannot be asked: {}", request.who, error.why()));
+    log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
     services.counts.add(Count::ScriptsRefused, 1);
     match error {
         PoolError::Unreachable => Status::BAD_GATEWAY,

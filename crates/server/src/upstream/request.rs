@@ -75,9 +75,9 @@ pub struct UpstreamRequest {
     pub wanted: Wanted,
     pub repeats: Repeats,
     /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
-    pub who: Rc<str>,
+    pub label: Rc<str>,
     /// The upstream: `the script`, or `the application "app"`.
-    pub what: Rc<str>,
+    pub upstream_name: Rc<str>,
 }
 
 /// All but the body, by protocol.
@@ -170,8 +170,8 @@ impl Handler {
         let script = &script;
         // The client has announced an empty body.
         let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
-        let who: Rc<str> = who(head, connection.client).into();
-        let environment = || self.environment(services, head, connection, length, script, &who);
+        let label: Rc<str> = label(head, connection.client).into();
+        let environment = || self.environment(services, head, connection, length, script, &label);
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
         let message = match upstream.map(|upstream| upstream.protocol) {
             None => Message::Program(self.program(services, script, head, &environment()?)?),
@@ -191,8 +191,9 @@ impl Handler {
             "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "PROPFIND" | "REPORT" => Repeats::Yes,
             _ => Repeats::No,
         };
-        let what = upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
-        Ok(UpstreamRequest { message, wanted, repeats, who, what })
+        let upstream_name =
+            upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
+        Ok(UpstreamRequest { message, wanted, repeats, label, upstream_name })
     }
 
     fn environment(
@@ -202,7 +203,7 @@ impl Handler {
         connection: ConnectionInfo,
         body: Option<u64>,
         script: &Script,
-        who: &str,
+        label: &str,
     ) -> Result<Environment, Status> {
         let host = services.site.hosts.at(self.host);
         let authority = std::str::from_utf8(head.authority).unwrap_or_default();
@@ -255,7 +256,7 @@ impl Handler {
             },
         };
         environment(&request, &script.environment, Limits::default()).map_err(|error| {
-            log::warn(format_args!("{who}: {error}"));
+            log::warn(format_args!("{label}: {error}"));
             error.status()
         })
     }
@@ -318,17 +319,17 @@ fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<Upstr
     additions
 }
 
-/// The request, for a line of the error log.
-pub fn who(head: &Head<'_>, client: Peer) -> String {
-    let mut who = Vec::with_capacity(128);
+/// `192.0.2.7 "GET /cgi-bin/a.cgi"`.
+pub fn label(head: &Head<'_>, client: Peer) -> String {
+    let mut label = Vec::with_capacity(128);
     match client.ip() {
-        Some(ip) => write_ip(ip, &mut who),
-        None => who.extend_from_slice(b"unix"),
+        Some(ip) => write_ip(ip, &mut label),
+        None => label.extend_from_slice(b"unix"),
     }
     for part in [" \"", head.token, " ", head.target.path().unwrap_or("*"), "\""] {
-        who.extend_from_slice(part.as_bytes());
+        label.extend_from_slice(part.as_bytes());
     }
-    String::from_utf8(who).unwrap_or_default()
+    String::from_utf8(label).unwrap_or_default()
 }
 
 fn c_string(path: &Path) -> Option<CString> {

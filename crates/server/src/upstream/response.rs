@@ -75,7 +75,7 @@ pub async fn of(
     match head.framing {
         Framing::Sized(length) if body.len() as u64 >= length => {
             if body.len() as u64 > length {
-                log::warn(format_args!("{}: {} {TOO_LONG}", exchange.who, exchange.what));
+                log::warn(format_args!("{}: {} {TOO_LONG}", exchange.label, exchange.upstream_name));
                 exchange.finish(Persistence::Close);
             } else {
                 exchange.finish(head.persistence);
@@ -89,9 +89,9 @@ pub async fn of(
         }
         Framing::None if is_ready(&exchange, &mut body) => match exchange.exit().await {
             exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                let Exchange { who, what, .. } = &exchange;
+                let Exchange { label, upstream_name, .. } = &exchange;
                 let how = exchange.describe(exit);
-                log::error(format_args!("{who}: {what} has not ended its answer by itself{how}"));
+                log::error(format_args!("{label}: {upstream_name} did not complete its response{how}"));
                 services.counts.add(Count::ScriptsFailed, 1);
                 Outcome::Failed(Status::BAD_GATEWAY)
             }

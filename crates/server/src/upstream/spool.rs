@@ -83,8 +83,8 @@ pub async fn receive(
             Err(NoSpace::TooLarge) => return Err(Status::CONTENT_TOO_LARGE.into()),
             Err(NoSpace::Taken) => {
                 log::error(format_args!(
-                    "a chunked body has no room in {folder}: others take the {spool_bytes} bytes that all may take \
-                     together; raise `spool_bytes` in [scripts], or lower `max_body`"
+                    "no space in {folder} for a chunked body: other bodies use the {spool_bytes} bytes of all; raise \
+                     `spool_bytes` in [scripts], or lower `max_body`"
                 ));
                 services.counts.add(Count::ScriptsRefused, 1);
                 return Err(Status::SERVICE_UNAVAILABLE.into());

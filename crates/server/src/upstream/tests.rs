@@ -1,5 +1,4 @@
-//! What a client sees of scripts: whole exchanges, with real programs, over a connection of a worker. The
-//! spawner is a thread here.
+//! Whole exchanges with scripts, which are real programs, over a connection of a worker. The spawner is a thread here.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -25,8 +24,8 @@ use crate::spawner::groups::{self, Settings};
 use crate::stats::Count;
 use crate::worker;
 
-/// Longer than a slow machine takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a slow machine needs.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder that is removed when dropped.
 struct Folder(PathBuf);
@@ -75,7 +74,7 @@ fn site(folder: &Path) -> Site {
     site
 }
 
-/// A worker that serves connections, as long as the test takes.
+/// Runs a worker for the time of a test.
 fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>) -> F) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.unwrap().block_on(async {
@@ -91,8 +90,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
         let spawner = connections.responder.upstreams.spawner.clone().unwrap();
         let listening = tokio::task::spawn_local(spawner.receive_events());
         let serving = tokio::task::spawn_local(idle::serve(connections.clone()));
-        let done =
-            tokio::time::timeout(PATIENCE, test(connections.clone())).await.expect("it comes to an end");
+        let done = tokio::time::timeout(TIMEOUT, test(connections.clone())).await.expect("the test ends");
         listening.abort();
         serving.abort();
         _ = (listening.await, serving.await);
@@ -110,24 +108,23 @@ fn connect(connections: &Connections) -> UnixStream {
 }
 
 /// Sends `request`, and reads until the connection ends.
-async fn ask(connections: &Connections, request: &[u8]) -> String {
+async fn exchange(connections: &Connections, request: &[u8]) -> String {
     let (mut client, request) = (connect(connections), request.to_vec());
-    let asked = tokio::task::spawn_blocking(move || {
+    let response = tokio::task::spawn_blocking(move || {
         let mut writer = client.try_clone().unwrap();
         let sending = std::thread::spawn(move || _ = writer.write_all(&request));
-        let mut answer = Vec::new();
-        _ = client.read_to_end(&mut answer);
+        let mut response = Vec::new();
+        _ = client.read_to_end(&mut response);
         _ = client.shutdown(Shutdown::Both);
         sending.join().unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
+        String::from_utf8_lossy(&response).into_owned()
     });
-    asked.await.unwrap()
+    response.await.unwrap()
 }
 
-/// `200 OK|A: b|body`: an answer without what every one of them has. A body that breaks off ends with
-/// `(cut)`.
-fn read(answer: &str) -> String {
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, "(no head)"));
+/// `200 OK|A: b|body`: a response without the fields that all have. An incomplete body ends with `(cut)`.
+fn read(response: &str) -> String {
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, "(no head)"));
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")).unwrap_or("(no status)");
     let own =
@@ -147,15 +144,16 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// What a script of this text answers to a GET.
+/// Checks the response to a GET of a script.
 fn check(text: &str, expected: &str) {
     let folder = Folder::new();
     folder.script("a.cgi", text);
-    let answer = serve(site(&folder.0), |connections| async move { ask(&connections, &get("/a.cgi")).await });
-    assert_eq!(read(&answer), expected, "{text}");
+    let response =
+        serve(site(&folder.0), |connections| async move { exchange(&connections, &get("/a.cgi")).await });
+    assert_eq!(read(&response), expected, "{text}");
 }
 
-/// Chunks joined; `(cut)` behind them where the last is missing.
+/// Joins chunks. `(cut)` follows them where the last is missing.
 fn unchunk(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {
@@ -170,7 +168,7 @@ fn unchunk(mut body: &str) -> String {
 }
 
 #[test]
-fn what_a_script_writes_is_the_answer() {
+fn sends_the_output_of_a_script_as_the_response() {
     check("printf 'Content-Type: text/plain\n\nhello'", "200 OK|Content-Type: text/plain|hello");
     check("printf 'A: b\r\n\r\n'; sleep 0.1; printf 'a\nb'; sleep 0.1; echo", "200 OK|A: b|a\nb\n");
     check("printf 'Status: 404 Gone\nX: y\n\nno'", "404 Not Found|X: y|no");
@@ -184,7 +182,7 @@ fn what_a_script_writes_is_the_answer() {
 }
 
 #[test]
-fn what_is_no_answer_is_the_scripts_fault() {
+fn answers_502_to_output_that_is_no_response() {
     check("exit 3", "502 Bad Gateway|(page)");
     check("kill -9 $$", "502 Bad Gateway|(page)");
     check("echo hello", "502 Bad Gateway|(page)");
@@ -193,22 +191,22 @@ fn what_is_no_answer_is_the_scripts_fault() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_can_be_told() {
+fn cuts_the_response_when_the_output_is_incomplete() {
     check("printf 'A: b\n\nhello'; sleep 0.1; kill -9 $$", "200 OK|A: b|hello(cut)");
     check("printf 'Content-Length: 9\n\nhello'", "200 OK||hello(cut)");
     check("printf 'Transfer-Encoding: chunked\n\n5\r\nhello\r\n'", "200 OK||hello(cut)");
 }
 
-/// What the script of this text answers to a request.
-async fn answer(connections: &Connections, folder: &Folder, text: &str, request: &str) -> String {
+/// The response of a script to a request.
+async fn response(connections: &Connections, folder: &Folder, text: &str, request: &str) -> String {
     folder.script("a.cgi", text);
-    read(&ask(connections, request.as_bytes()).await)
+    read(&exchange(connections, request.as_bytes()).await)
 }
 
 const CAT: &str = "printf 'A: %s\n\n' \"$CONTENT_LENGTH\"; cat";
 
 #[test]
-fn a_body_reaches_its_script() {
+fn writes_the_body_to_the_script() {
     let folder = Folder::new();
     let big = "x".repeat(1_000_000);
     serve(site(&folder.0), |connections| async move {
@@ -218,56 +216,56 @@ fn a_body_reaches_its_script() {
         let sized = |body: &str| post(&format!("Content-Length: {}", body.len()), body);
         let expected = |length: usize, body: &str| format!("200 OK|A: {length}|{body}");
         for body in ["hello", "", &big] {
-            let found = answer(&connections, &folder, CAT, &sized(body)).await;
+            let found = response(&connections, &folder, CAT, &sized(body)).await;
             assert!(found == expected(body.len(), body), "{} bytes: {:.200}", body.len(), found);
         }
         let chunks = "5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
         let chunked = post("Transfer-Encoding: chunked", chunks);
-        assert_eq!(answer(&connections, &folder, CAT, &chunked).await, expected(6, "hello!"));
+        assert_eq!(response(&connections, &folder, CAT, &chunked).await, expected(6, "hello!"));
         let chunks = format!("{:x}\r\n{big}\r\n0\r\n\r\n", big.len());
         let chunked = post("Transfer-Encoding: chunked", &chunks);
-        assert!(answer(&connections, &folder, CAT, &chunked).await == expected(big.len(), &big));
+        assert!(response(&connections, &folder, CAT, &chunked).await == expected(big.len(), &big));
         let malformed = post("Transfer-Encoding: chunked", "x\r\n");
-        assert_eq!(answer(&connections, &folder, CAT, &malformed).await, "400 Bad Request|(page)");
+        assert_eq!(response(&connections, &folder, CAT, &malformed).await, "400 Bad Request|(page)");
         let too_large = post("Content-Length: 1048577", &big);
-        assert_eq!(answer(&connections, &folder, CAT, &too_large).await, "413 Content Too Large|(page)");
+        assert_eq!(response(&connections, &folder, CAT, &too_large).await, "413 Content Too Large|(page)");
         let chunks = format!("{:x}\r\n{big}\r\n", big.len()).repeat(2);
         let too_large = post("Transfer-Encoding: chunked", &chunks);
-        assert_eq!(answer(&connections, &folder, CAT, &too_large).await, "413 Content Too Large|(page)");
-        // One that does not read it does not keep its answer back.
+        assert_eq!(response(&connections, &folder, CAT, &too_large).await, "413 Content Too Large|(page)");
+        // A script that does not read the body.
         let deaf = "printf 'A: b\n\nhello'";
-        assert_eq!(answer(&connections, &folder, deaf, &sized(&big)).await, "200 OK|A: b|hello");
-        // Nor does one that writes much before it reads.
+        assert_eq!(response(&connections, &folder, deaf, &sized(&big)).await, "200 OK|A: b|hello");
+        // A script that writes much before it reads.
         let late = "printf 'A: b\n\n'; head -c 500000 /dev/zero | tr '\\0' y; cat";
-        let found = answer(&connections, &folder, late, &sized(&big)).await;
+        let found = response(&connections, &folder, late, &sized(&big)).await;
         assert!(found == format!("200 OK|A: b|{}{big}", "y".repeat(500_000)), "{:.200}", found);
     });
 }
 
 #[test]
-fn a_client_that_waits_is_told_to_send() {
+fn sends_100_continue_to_a_client_that_expects_it() {
     let folder = Folder::new();
     serve(site(&folder.0), |connections| async move {
         let request = "POST /a.cgi HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\
             Expect: 100-continue\r\nContent-Length: 5\r\n\r\n";
         folder.script("a.cgi", CAT);
         let mut client = connect(&connections);
-        let asked = tokio::task::spawn_blocking(move || {
+        let response = tokio::task::spawn_blocking(move || {
             client.write_all(request.as_bytes()).unwrap();
-            let mut told = [0; 25];
-            client.read_exact(&mut told).unwrap();
-            assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+            let mut interim = [0; 25];
+            client.read_exact(&mut interim).unwrap();
+            assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
             client.write_all(b"hello").unwrap();
-            let mut answer = Vec::new();
-            client.read_to_end(&mut answer).unwrap();
-            String::from_utf8(answer).unwrap()
+            let mut response = Vec::new();
+            client.read_to_end(&mut response).unwrap();
+            String::from_utf8(response).unwrap()
         });
-        assert_eq!(read(&asked.await.unwrap()), "200 OK|A: 5|hello");
+        assert_eq!(read(&response.await.unwrap()), "200 OK|A: 5|hello");
     });
 }
 
 #[test]
-fn a_connection_goes_on_after_a_script() {
+fn keeps_the_connection_after_a_script() {
     let folder = Folder::new();
     serve(site(&folder.0), |connections| async move {
         folder.script("a.cgi", "read x; printf 'Content-Length: 6\n\n%s\n' \"$x\"");
@@ -275,15 +273,16 @@ fn a_connection_goes_on_after_a_script() {
         let post = "POST /a.cgi HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nhello\n";
         let last = "GET /b.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
         let file = "GET /b.txt HTTP/1.1\r\nHost: h\r\n\r\n";
-        let answers = ask(&connections, [file, post, post, file, post, last].concat().as_bytes()).await;
+        let responses =
+            exchange(&connections, [file, post, post, file, post, last].concat().as_bytes()).await;
         let bodies: Vec<_> =
-            answers.split("HTTP/1.1 200 OK").map(|one| one.rsplit("\r\n\r\n").next().unwrap()).collect();
+            responses.split("HTTP/1.1 200 OK").map(|one| one.rsplit("\r\n\r\n").next().unwrap()).collect();
         assert_eq!(bodies, ["", "file", "hello\n", "hello\n", "file", "hello\n", "file"]);
     });
 }
 
 #[test]
-fn a_script_may_lead_elsewhere() {
+fn follows_internal_redirects() {
     let folder = Folder::new();
     serve(site(&folder.0), |connections| async move {
         std::fs::write(folder.0.join("b.txt"), "file").unwrap();
@@ -291,23 +290,23 @@ fn a_script_may_lead_elsewhere() {
         folder.script("loop.cgi", "printf 'Location: /loop.cgi\n\n'");
         let post = "POST /a.cgi HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\n\r\nxy";
         let to = |target: &str| format!("read x; printf 'Location: {target}\n\n'");
-        let found = answer(&connections, &folder, &to("/query.cgi?a=b"), post).await;
+        let found = response(&connections, &folder, &to("/query.cgi?a=b"), post).await;
         assert_eq!(found, "200 OK|A: GET|a=b");
-        let found = answer(&connections, &folder, &to("/missing"), post).await;
+        let found = response(&connections, &folder, &to("/missing"), post).await;
         assert_eq!(found, "404 Not Found|(page)");
-        assert_eq!(answer(&connections, &folder, &to("/loop.cgi"), post).await, "502 Bad Gateway|(page)");
-        let found = answer(&connections, &folder, &to("/b.txt"), post).await;
+        assert_eq!(response(&connections, &folder, &to("/loop.cgi"), post).await, "502 Bad Gateway|(page)");
+        let found = response(&connections, &folder, &to("/b.txt"), post).await;
         assert!(found.starts_with("200 OK|Content-Type: text/plain") && found.ends_with("|file"), "{found}");
     });
 }
 
 #[test]
-fn head_is_answered_without_content() {
+fn sends_no_content_in_a_response_to_head() {
     let folder = Folder::new();
     serve(site(&folder.0), |connections| async move {
         folder.script("a.cgi", "printf 'A: %s\nContent-Length: 5\n\nhello' $REQUEST_METHOD");
         let head = "HEAD /a.cgi HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-        let found = ask(&connections, head.as_bytes()).await;
+        let found = exchange(&connections, head.as_bytes()).await;
         assert!(
             found.contains("\r\nA: HEAD\r\nContent-Length: 5\r\n") && found.ends_with("\r\n\r\n"),
             "{found}"
@@ -316,7 +315,7 @@ fn head_is_answered_without_content() {
 }
 
 #[test]
-fn what_takes_too_long_is_ended() {
+fn ends_scripts_at_their_timeouts() {
     let folder = Folder::new();
     let mut site = site(&folder.0);
     site.scripts.first_byte = Duration::from_secs(2);
@@ -324,12 +323,12 @@ fn what_takes_too_long_is_ended() {
     site.scripts.total = Duration::from_secs(4);
     serve(site, |connections| async move {
         let get = "GET /a.cgi HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-        let found = answer(&connections, &folder, "exec sleep 60", get).await;
+        let found = response(&connections, &folder, "exec sleep 60", get).await;
         assert_eq!(found, "504 Gateway Timeout|(page)");
-        let found = answer(&connections, &folder, "printf 'A: b\n\nx'; exec sleep 60", get).await;
+        let found = response(&connections, &folder, "printf 'A: b\n\nx'; exec sleep 60", get).await;
         assert_eq!(found, "200 OK|A: b|x(cut)");
         let drip = "printf 'A: b\n\n'; while :; do printf y; sleep 0.1; done";
-        let found = answer(&connections, &folder, drip, get).await;
+        let found = response(&connections, &folder, drip, get).await;
         assert!(found.starts_with("200 OK|A: b|y") && found.ends_with("y(cut)"), "{found}");
         while connections.responder.upstreams.concurrency.running() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -340,7 +339,7 @@ fn what_takes_too_long_is_ended() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_its_script_with_it() {
+fn ends_a_script_when_its_client_disconnects() {
     let folder = Folder::new();
     serve(site(&folder.0), |connections| async move {
         let get = "GET /a.cgi HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -366,15 +365,16 @@ fn a_client_that_leaves_takes_its_script_with_it() {
 }
 
 #[test]
-fn when_too_many_run_others_wait_and_more_are_refused() {
+fn queues_requests_beyond_the_limit_and_rejects_those_beyond_the_queue() {
     let folder = Folder::new();
     let mut site = site(&folder.0);
     (site.scripts.processes, site.scripts.queue) = (1, 1);
     serve(site, |connections| async move {
         folder.script("a.cgi", "printf 'A: b\n\n'; sleep 0.5; printf x");
         let get = get("/a.cgi");
-        let asks = [ask(&connections, &get), ask(&connections, &get), ask(&connections, &get)];
-        let [one, two, three] = asks;
+        let exchanges =
+            [exchange(&connections, &get), exchange(&connections, &get), exchange(&connections, &get)];
+        let [one, two, three] = exchanges;
         let (one, two, three) = tokio::join!(one, two, three);
         let mut found = [read(&one), read(&two), read(&three)];
         found.sort();
@@ -383,7 +383,7 @@ fn when_too_many_run_others_wait_and_more_are_refused() {
 }
 
 #[test]
-fn a_file_may_be_sent_in_place_of_the_output() {
+fn sends_the_file_that_a_script_names() {
     let folder = Folder::new();
     let private = Folder::new();
     std::fs::write(private.0.join("a b"), "secret").unwrap();
@@ -400,7 +400,7 @@ fn a_file_may_be_sent_in_place_of_the_output() {
             ("/etc/passwd".to_owned(), "403 Forbidden|(page)"),
         ] {
             let text = format!("printf 'A: b\nX-Sendfile: {name}\n\nignored'");
-            assert_eq!(answer(&connections, &folder, &text, get).await, expected, "{name}");
+            assert_eq!(response(&connections, &folder, &text, get).await, expected, "{name}");
         }
     });
 }

@@ -95,7 +95,7 @@ pub async fn start(
 ) -> Result<Script, Status> {
     let failed = |error: io::Error| {
         services.counts.add(Count::ScriptsFailed, 1);
-        log::error(format_args!("{}: cannot start the script: {error}", request.who));
+        log::error(format_args!("{}: cannot start the script: {error}", request.label));
         match error.kind() {
             io::ErrorKind::InvalidInput => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => Status::SERVICE_UNAVAILABLE,
@@ -123,12 +123,12 @@ pub async fn start(
         changed: Notify::new(),
         reader: Cell::new(None),
     });
-    let who = request.who.clone();
+    let label = request.label.clone();
     if let Some(stderr) = stderr {
-        let errors = Errors::new(stderr, who.clone(), &services.site.scripts);
+        let errors = Errors::new(stderr, label.clone(), &services.site.scripts);
         let held = Some((permit, space));
         let monitor =
-            Monitor { services: services.clone(), shared: shared.clone(), child, errors, who, held };
+            Monitor { services: services.clone(), shared: shared.clone(), child, errors, label, held };
         spawn_local(monitor.run());
     }
     Ok(Script { services: services.clone(), shared, timer: RefCell::default() })
@@ -259,14 +259,14 @@ struct Monitor {
     shared: Rc<Shared>,
     child: Child,
     errors: Errors,
-    who: Rc<str>,
+    label: Rc<str>,
     /// Until the script has exited: it runs, and has the file of its body open.
     held: Option<(ScriptPermit, Option<SpoolSpace>)>,
 }
 
 impl Monitor {
     async fn run(mut self) {
-        let Monitor { services, shared, child, errors, who, held } = &mut self;
+        let Monitor { services, shared, child, errors, label, held } = &mut self;
         let mut expiry = pin!(sleep_until(Instant::now() + services.site.scripts.total));
         loop {
             let change = shared.changed.notified();
@@ -290,7 +290,10 @@ impl Monitor {
                 () = change => {}
                 () = &mut expiry, if matches!(goal, Goal::Respond | Goal::Finish) => {
                     services.counts.add(Count::ScriptsLate, 1);
-                    log::warn(format_args!("{who}: the script has run for as long as it may, and is ended"));
+                    let total = services.site.scripts.total;
+                    log::warn(format_args!(
+                        "{label}: the script has run for {total:?}, the `total` of [scripts], and is terminated"
+                    ));
                     shared.goal.set(Goal::Expire);
                     shared.wake_reader();
                 }
