@@ -79,7 +79,7 @@ pub struct KillTimer {
 impl KillTimer {
     const REPEAT: Duration = Duration::from_secs(2);
 
-    /// The child has been asked to end, and has `grace` for that.
+    /// The child has got SIGTERM or its like, and has `grace` to end.
     pub fn start(now: Instant, grace: Duration) -> KillTimer {
         KillTimer { due: now + grace }
     }

@@ -1,4 +1,4 @@
-//! The requests of one worker that wait for a connection, and what the worker has asked its pool for. The worker
+//! The requests of one worker that wait for a connection, and the connections that it has requested from its pool. The worker
 //! acquires a connection for each request that waits, but any connection may go to any of them: the first that is free
 //! serves the first that waits. Pure: knows neither sockets nor clocks.
 
@@ -10,7 +10,7 @@ use crate::admission::{AdmissionQueue, Ticket};
 /// `G` is how a waiting request is granted its connection.
 pub struct Acquisitions<G> {
     waiting: AdmissionQueue<Waiter<G>>,
-    /// What the pool has been asked for and has not answered, the oldest first.
+    /// Acquisitions that the pool has neither leased nor rejected, the oldest first.
     requested: VecDeque<Ticket>,
 }
 

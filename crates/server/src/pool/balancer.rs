@@ -18,7 +18,7 @@ use crate::supervisor::{KillTimer, RestartLimit};
 const STARTUP_CHECK: Duration = Duration::from_millis(20);
 /// How long a request waits for an idle connection of another worker, before a process is started for it.
 const RECALL_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often the other workers are asked for an idle connection.
+/// How often idle connections are recalled from the other workers.
 const RECALL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a request is kept away from the process that has just failed it: the process may be about to end.
 const AVOID: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ pub enum Action {
         number: u64,
         why: PoolError,
     },
-    /// Ask a worker for its idle connections: for one, or for all of an endpoint that retires.
+    /// Recall idle connections from a worker: one, or all of an endpoint that retires.
     Recall {
         worker: WorkerId,
         endpoint: Option<EndpointId>,
@@ -111,8 +111,8 @@ struct Waiter {
     tried: Vec<EndpointId>,
     since: Instant,
     recalled: Option<Instant>,
-    /// Workers that may have an idle connection: they were asked, and have not said that they have none.
-    asked: Vec<WorkerId>,
+    /// Workers that may have an idle connection: a recall was sent to them, and they have not sent `NothingIdle`.
+    recalled_from: Vec<WorkerId>,
 }
 
 impl Balancer {
@@ -149,7 +149,7 @@ impl Balancer {
     pub fn on_request(&mut self, worker: WorkerId, request: PoolRequest, now: Instant) {
         match request {
             PoolRequest::Acquire { number, avoid } => {
-                let (tried, asked) = (Vec::new(), Vec::new());
+                let (tried, recalled_from) = (Vec::new(), Vec::new());
                 _ = self.queue.push(Waiter {
                     worker,
                     number,
@@ -157,7 +157,7 @@ impl Balancer {
                     tried,
                     since: now,
                     recalled: None,
-                    asked,
+                    recalled_from,
                 });
             }
             PoolRequest::Cancel { number } => {
@@ -165,7 +165,7 @@ impl Balancer {
             }
             PoolRequest::NothingIdle => {
                 if let Some(first) = self.queue.first_mut() {
-                    first.asked.retain(|asked| *asked != worker);
+                    first.recalled_from.retain(|other| *other != worker);
                 }
             }
             PoolRequest::Return { lease, requests, idle, outcome } => {
@@ -389,17 +389,17 @@ impl Balancer {
         }
     }
 
-    /// Asks the other workers for idle connections. Returns whether one may still come in time.
+    /// Recalls idle connections from the other workers. Returns whether one may still come in time.
     fn recall_idle(&mut self, now: Instant) -> bool {
         let Some(first) = self.queue.first_mut() else { return false };
         if first.recalled.is_none_or(|at| at + RECALL_INTERVAL <= now) {
             let others: BTreeSet<WorkerId> = self.leases.values().map(|(_, worker)| *worker).collect();
             first.recalled = Some(now);
-            first.asked = others.into_iter().filter(|other| *other != first.worker).collect();
+            first.recalled_from = others.into_iter().filter(|other| *other != first.worker).collect();
             let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint: None };
-            self.actions.extend(first.asked.iter().map(recall));
+            self.actions.extend(first.recalled_from.iter().map(recall));
         }
-        !first.asked.is_empty() && now < first.since + RECALL_TIMEOUT
+        !first.recalled_from.is_empty() && now < first.since + RECALL_TIMEOUT
     }
 
     fn reject_first(&mut self, why: PoolError) {
@@ -453,7 +453,7 @@ impl Balancer {
         retired.into_iter().for_each(|id| self.recall_endpoint(id));
     }
 
-    /// Asks the workers for their idle connections to an endpoint that takes no more requests.
+    /// Recalls all idle connections to an endpoint that takes no more requests.
     fn recall_endpoint(&mut self, id: EndpointId) {
         let of_endpoint = self.leases.values().filter(|(endpoint, _)| *endpoint == id);
         let workers: BTreeSet<WorkerId> = of_endpoint.map(|(_, worker)| *worker).collect();

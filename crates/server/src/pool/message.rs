@@ -13,11 +13,11 @@ pub type EndpointId = u64;
 /// From a worker to a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolRequest {
-    /// Asks for a connection to the endpoint with the fewest requests, but not to `avoid` if there is another.
+    /// Requests a connection to the endpoint with the fewest requests, but not to `avoid` if there is another.
     Acquire { number: u64, avoid: Option<EndpointId> },
     /// Takes back `Acquire`.
     Cancel { number: u64 },
-    /// Answers `Recall`: no connection is idle. The worker returns the next one that is.
+    /// The response to `Recall` if no connection is idle. The worker returns the next one that is.
     NothingIdle,
     /// A connection is closed, after so many requests. It was idle for so long.
     Return { lease: u64, requests: u64, idle: Duration, outcome: LeaseOutcome },
@@ -42,8 +42,8 @@ pub enum PoolEvent {
         number: u64,
         why: PoolError,
     },
-    /// Asks for an idle connection, because another worker waits. With an endpoint: asks for all idle connections to
-    /// it, because it takes no more requests.
+    /// Requests an idle connection back, because another worker waits. With an endpoint: requests all idle connections
+    /// to it, because it takes no more requests.
     Recall {
         endpoint: Option<EndpointId>,
     },

@@ -104,7 +104,7 @@ pub struct Pool {
     /// The most requests at a time on one connection. 1 as soon as the application has rejected a second one.
     multiplex: Cell<u16>,
     shared: RefCell<Vec<Rc<SharedConnection>>>,
-    /// Has the pool asked for a connection that was not idle?
+    /// Was there a recall while no connection was idle?
     recalled: Cell<bool>,
     /// Endpoints that take no further request.
     retired: RefCell<VecDeque<EndpointId>>,

@@ -97,7 +97,7 @@ pub enum StreamEnd {
 }
 
 impl SharedConnection {
-    /// Asks the application for its capabilities, once per connection.
+    /// Queries the capabilities of the application, once per connection.
     pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
         let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.requests > 0));
@@ -231,7 +231,7 @@ impl SharedConnection {
                     client.set_concurrency(found.requests.map_or(u16::MAX, |limit| limit.min(1024) as u16));
                     continue;
                 }
-                // It need not be asked again.
+                // The application cannot multiplex on other connections either.
                 Event::Capabilities(_) | Event::Unknown(_) => {
                     self.pool.multiplex.set(1);
                     continue;
@@ -282,15 +282,15 @@ impl SharedConnection {
         if self.reserved.get() > 0 || !self.inboxes.borrow().is_empty() {
             return;
         }
-        let mut place = self.connection.borrow_mut();
-        let Some(PooledConnection { fastcgi: Some(client), .. }) = &*place else { return };
+        let mut slot = self.connection.borrow_mut();
+        let Some(PooledConnection { fastcgi: Some(client), .. }) = &*slot else { return };
         let mut unsent = self.unsent.borrow_mut();
         let is_reusable = client.closed().is_ok() && !unsent.is_closed;
         if is_reusable && !unsent.bytes.is_empty() {
             return;
         }
-        let Some(connection) = place.take() else { return };
-        drop(place);
+        let Some(connection) = slot.take() else { return };
+        drop(slot);
         self.remove_from_pool();
         self.wake_driver();
         if is_reusable {

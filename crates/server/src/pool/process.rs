@@ -134,7 +134,7 @@ impl PoolProcess {
         let mut master = Some(sys::watch(master, Interest::READABLE)?);
         loop {
             let now = Instant::now();
-            // Each action answers a request, starts or ends a process, or marks an endpoint, so there is a last one.
+            // Bounded: each action ends a wait, starts or ends a process, or marks an endpoint.
             while let Some(action) = self.balancer.next(now) {
                 self.perform(action);
             }
