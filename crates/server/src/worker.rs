@@ -155,10 +155,10 @@ async fn serve(
                 Some(WorkerCommand::HandOver { successor, closed }) => {
                     connections.set_successor(successor);
                     if !connections.is_leaving() {
-                        left = Box::pin(connections.clone().hand_over(closed));
+                        left = Box::pin(connections.clone().hand_off(closed));
                     }
                 }
-                Some(WorkerCommand::Admit(connection)) => connections.admit(connection),
+                Some(WorkerCommand::Admit(connection)) => connections.inherit(connection),
                 // The main thread may have given up waiting.
                 Some(WorkerCommand::Count(response)) => _ = response.send(connections.snapshot()),
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
@@ -174,7 +174,7 @@ async fn serve(
 async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         if connections.table.is_empty() && connections.idle.is_empty() {
-            connections.table.taken().await;
+            connections.table.added().await;
         }
         let due = Instant::now() + clock::TICK;
         tokio::time::sleep_until(due).await;

@@ -11,7 +11,6 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,10 +20,10 @@ use tokio::time::Instant;
 
 use crate::connection::Connections;
 use crate::connection::client::Client;
+use crate::connection::stream::Socket;
 use crate::connection::{ConnectionState, Leaving, idle};
 use crate::listen::Listener;
 use crate::log;
-use crate::peer::Family;
 use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
@@ -206,7 +205,8 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         for _ in 0..ACCEPTS_PER_TURN {
             match listener.accept() {
                 Ok((fd, peer)) => {
-                    receive(&connections, fd, listener.family(), Client::enter(peer), &mut backlog).await
+                    let socket = Socket::new(fd, listener.family());
+                    receive(&connections, socket, Client::admit(peer), &mut backlog).await
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready.clear_ready();
@@ -225,8 +225,9 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
     // Clients that have connected before are served, or handed off.
     for _ in 0..LAST_ACCEPTS {
         let Ok((fd, peer)) = listener.accept() else { break };
+        let socket = Socket::new(fd, listener.family());
         connections.services.counts.add(Count::Accepted, 1);
-        connections.rest(fd, listener.family(), Client::known(peer), 0, connections.services.clock.ticks());
+        connections.keep(socket, Client::known(peer), 0, connections.services.clock.ticks());
     }
     drop(listener);
     acceptor.listeners.set(acceptor.listeners.get() - 1);
@@ -237,30 +238,29 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
 /// Serves a new connection, or rejects it. One may wait here for capacity, the others wait in the kernel.
 async fn receive(
     connections: &Rc<Connections>,
-    fd: OwnedFd,
-    family: Family,
+    socket: Socket,
     client: Option<Client>,
     backlog: &mut Backlog<'_>,
 ) {
     connections.services.counts.add(Count::Accepted, 1);
     let Some(client) = client else {
         connections.services.counts.add(Count::PerClient, 1);
-        return reject(connections, fd, family).await;
+        return reject(connections, socket).await;
     };
     match connections.acceptor.capacity(connections, backlog).await {
-        Ok(()) => idle::visit_new(connections, fd, family, client),
+        Ok(()) => idle::visit_new(connections, socket, client),
         Err(Full) => {
             connections.services.counts.add(Count::Refused, 1);
-            reject(connections, fd, family).await;
+            reject(connections, socket).await;
         }
     }
 }
 
 /// Answers the one request that the connection may make with 503. The request is read first: some clients take a
 /// response that they have not asked for as a fault.
-async fn reject(connections: &Rc<Connections>, fd: OwnedFd, family: Family) {
+async fn reject(connections: &Rc<Connections>, socket: Socket) {
     let Some(permit) = connections.acceptor.rejection(connections).await else { return };
-    connections.reject(fd, family, permit);
+    connections.reject(socket, permit);
 }
 
 /// Errors of one connection (accept(2), RETURN VALUE): the next one can be accepted all the same.

@@ -35,7 +35,7 @@ pub fn limit_connections(limit: usize, proxies: &Proxies) {
 
 impl Client {
     /// `None`: it has as many connections as it may.
-    pub fn enter(peer: Peer) -> Option<Client> {
+    pub fn admit(peer: Peer) -> Option<Client> {
         let is_welcome = match (CENSUS.get(), peer.ip()) {
             (Some(census), Some(ip)) => census.enter(ip, census.limit),
             _ => true,

@@ -1,11 +1,9 @@
-//! All connections of a worker, and how it goes on with them: those at rest, those with a task, those that are
-//! accepted, and those that go to another process.
+//! All connections of a worker: the idle ones, those with a task, and those that are handed off to another process.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,19 +13,19 @@ use tokio::io::Interest;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
 
+use super::acceptor::Acceptor;
 use super::client::Client;
 use super::h1::{Http1, Next};
 use super::idle::IdleSet;
 use super::output::Output;
-use super::stream::{self, Stream};
-use super::task::{self, Task};
-use super::{ConnectionTable, Deadlines, Phase};
+use super::stream::{Socket, Stream};
+use super::table::ConnectionTable;
+use super::task::{Start, Task};
+use super::{Deadlines, Phase};
 use crate::clock::Ticks;
-use crate::connection::acceptor::Acceptor;
 use crate::content::fixed;
 use crate::exchange::Responder;
 use crate::ipc::{Channel, InheritedConnection};
-use crate::peer::Family;
 use crate::peer::Peer;
 use crate::response::Response;
 use crate::response_head::DatedHead;
@@ -37,9 +35,9 @@ use crate::stats::{Count, Snapshot};
 use crate::{log, sys};
 
 /// Why a request ends whose connection cannot have a task, for the log.
-const NO_ROOM: &str = "server out of memory";
-/// How long connections wait for a successor of one that has ended.
-const HEIR_PATIENCE: Duration = Duration::from_secs(5);
+const NO_MEMORY: &str = "server out of memory";
+/// How long idle connections wait for another successor when theirs has ended.
+const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Connections {
     pub services: Rc<Services>,
@@ -48,29 +46,30 @@ pub struct Connections {
     pub idle: IdleSet,
     pub acceptor: Acceptor,
     pub table: Rc<ConnectionTable>,
-    /// The response to a client for which there is no room.
+    /// The response to a client when the worker is at capacity.
     at_capacity: DatedHead,
-    going: Cell<Going>,
-    /// Connections on their way to the process that serves from now on.
+    mode: Cell<Mode>,
+    /// Idle connections that are on their way to the successor.
     handoffs: RefCell<VecDeque<InheritedConnection>>,
     handoff_added: Notify,
-    /// The process that they go to, until it has been taken up.
+    /// The process that they go to, until `serve_handoffs` takes it.
     successor: RefCell<Option<Channel>>,
-    new_heir: Notify,
+    successor_set: Notify,
 }
 
-/// How a worker goes on.
+/// What becomes of a connection behind a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Going {
-    On,
-    /// Every answer is its connection's last.
-    Home,
-    /// A connection that has been answered goes to another process.
-    Elsewhere,
+enum Mode {
+    /// It stays, and the worker accepts more.
+    Serving,
+    /// It closes.
+    Closing,
+    /// It is handed off to another process.
+    HandingOff,
 }
 
 impl Connections {
-    /// Within the worker's runtime.
+    /// To be called within the worker's runtime.
     pub fn new(responder: Responder) -> io::Result<Connections> {
         let services = responder.services.clone();
         let site = &services.site;
@@ -80,29 +79,29 @@ impl Connections {
             acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
-            going: Cell::new(Going::On),
+            mode: Cell::new(Mode::Serving),
             handoffs: RefCell::default(),
             handoff_added: Notify::new(),
             successor: RefCell::default(),
-            new_heir: Notify::new(),
+            successor_set: Notify::new(),
             services,
             responder,
         })
     }
 
-    /// Is every answer its connection's last: because the worker leaves, or because others wait for room?
+    /// True where every connection closes behind its response: the worker shuts down, or clients wait for capacity.
     #[inline]
     pub fn closes_connections(&self) -> bool {
-        self.going.get() == Going::Home || self.acceptor.is_at_capacity()
+        self.mode.get() == Mode::Closing || self.acceptor.is_at_capacity()
     }
 
-    /// Does the worker accept no more?
+    /// True when the worker accepts no more.
     #[inline]
     pub fn is_leaving(&self) -> bool {
-        self.going.get() != Going::On
+        self.mode.get() != Mode::Serving
     }
 
-    /// Writes the log lines of an answer that has left, or failed, and takes its buffers back.
+    /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
     #[inline]
     pub fn finish(&self, output: Output, ended: Option<&str>) {
         self.services.counts.add(Count::Bytes, output.sent());
@@ -110,67 +109,62 @@ impl Connections {
         self.services.scratch.borrow_mut().take_back(output.into_buffers());
     }
 
-    /// A connection between two requests, which has been silent since then, goes to the idle set, until the next
-    /// one; or, when the worker leaves, to the process that serves from now on, if there is one.
-    pub fn rest(&self, fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) {
-        match self.going.get() {
-            Going::On => {
-                if let Err(error) = self.idle.insert(fd, family, client, requests, since) {
-                    log::error(format_args!("cannot take a connection in: {error}"));
+    /// Keeps a connection between two requests in the idle set, or hands it off, or closes it, as the worker's mode
+    /// says. It has been idle `since` then.
+    pub fn keep(&self, socket: Socket, client: Client, requests: u32, since: Ticks) {
+        match self.mode.get() {
+            Mode::Serving => {
+                if let Err(error) = self.idle.insert(socket, client, requests, since) {
+                    log::error(format_args!("cannot keep a connection: {error}"));
                 }
                 self.table.wake_clock();
             }
-            Going::Home => {}
-            Going::Elsewhere => {
-                self.handoffs.borrow_mut().push_back(InheritedConnection { fd, requests });
+            Mode::Closing => {}
+            Mode::HandingOff => {
+                let connection = InheritedConnection { fd: socket.into_fd(), requests };
+                self.handoffs.borrow_mut().push_back(connection);
                 self.handoff_added.notify_one();
             }
         }
     }
 
-    /// A connection that is over, but for what its client has yet to take.
-    pub fn drain(&self, fd: OwnedFd, family: Family, client: Client) {
-        // When the worker leaves, or the insertion fails, the kernel is left to send the rest.
-        if self.going.get() == Going::On {
-            _ = self.idle.drain(fd, family, client, self.services.clock.ticks());
+    /// Keeps a connection that is over until its client has taken the last response.
+    pub fn drain(&self, socket: Socket, client: Client) {
+        // When the worker shuts down, or the insertion fails, the kernel sends the rest.
+        if self.mode.get() == Mode::Serving {
+            _ = self.idle.drain(socket, client, self.services.clock.ticks());
             self.table.wake_clock();
         }
     }
 
-    /// A connection that an earlier process has begun with. Its clients are not turned away.
-    pub fn admit(&self, connection: InheritedConnection) {
+    /// Takes over an idle connection of the predecessor, also above the limits.
+    pub fn inherit(&self, connection: InheritedConnection) {
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
         self.services.counts.add(Count::Inherited, 1);
         if self.is_full() {
             self.evict();
         }
-        self.rest(
-            connection.fd,
-            family,
-            Client::known(peer),
-            connection.requests,
-            self.services.clock.ticks(),
-        );
+        let socket = Socket::new(connection.fd, family);
+        self.keep(socket, Client::known(peer), connection.requests, self.services.clock.ticks());
     }
 
-    /// Gives a connection of the idle set, which has to wait, a task of its own.
+    /// Gives a connection a task of its own, because it has to wait.
     pub fn give_task(
         self: &Rc<Connections>,
-        fd: OwnedFd,
-        family: Family,
+        socket: Socket,
         client: Client,
         mut http: Http1,
         input: Vec<u8>,
-        start: task::Start,
+        start: Start,
     ) {
-        if matches!(&start, task::Start::Next(Next::Send(output)) if output.ends_with_connection()) {
-            stream::reset_when_closed(&fd);
+        if matches!(&start, Start::Next(Next::Send(output)) if output.ends_with_connection()) {
+            socket.reset_when_closed();
         }
-        match Stream::adopt(fd, family) {
+        match Stream::register(socket) {
             Ok(stream) => {
-                let is_rejected = matches!(&start, task::Start::Refusal(..));
-                let phase = if is_rejected { Phase::Refused } else { Phase::Idle };
-                let entry = self.table.take(phase, self.services.clock.ticks());
+                let is_rejected = matches!(&start, Start::Reject(..));
+                let phase = if is_rejected { Phase::Rejected } else { Phase::Idle };
+                let entry = self.table.insert(phase, self.services.clock.ticks());
                 if is_rejected {
                     self.acceptor.rejects(&entry.state);
                 }
@@ -179,52 +173,50 @@ impl Connections {
                 spawn_local(serving);
             }
             Err(error) => {
-                log::error(format_args!("cannot go on with a connection: {error}"));
+                log::error(format_args!("cannot register a connection: {error}"));
                 match start {
-                    task::Start::Next(Next::Send(output)) => self.finish(output, Some(NO_ROOM)),
-                    task::Start::Input | task::Start::Next(_) => {
-                        http.break_off(self, &input, Status::SERVICE_UNAVAILABLE, NO_ROOM)
+                    Start::Next(Next::Send(output)) => self.finish(output, Some(NO_MEMORY)),
+                    Start::Input | Start::Next(_) => {
+                        http.break_off(self, &input, Status::SERVICE_UNAVAILABLE, NO_MEMORY)
                     }
-                    task::Start::Linger | task::Start::Refusal(..) => {}
+                    Start::Linger | Start::Reject(..) => {}
                 }
             }
         }
     }
 
-    /// Gives a connection for which there is no room a task, too, in which it is told so.
-    pub fn reject(self: &Rc<Connections>, fd: OwnedFd, family: Family, place: Permit) {
-        let Some((_, peer)) = Peer::of(&fd) else { return };
+    /// Gives a connection above the worker's capacity a task that rejects its first request.
+    pub fn reject(self: &Rc<Connections>, socket: Socket, permit: Permit) {
+        let Some((_, peer)) = Peer::of(socket.as_fd()) else { return };
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
         let mut http = Http1::new(peer, 0);
         http.began = self.services.access_time();
-        let start = task::Start::Refusal(place, response);
-        self.give_task(fd, family, Client::known(peer), http, Vec::new(), start);
+        self.give_task(socket, Client::known(peer), http, Vec::new(), Start::Reject(permit, response));
     }
 
-    /// Closes the connection that has been silent longest. `false`: none has been silent long enough.
+    /// Closes the connection that has been idle longest. `false`: none has been idle long enough.
     pub fn evict(&self) -> bool {
         let evicted = self.idle.evict(self.services.clock.ticks());
         self.services.counts.add(Count::Evicted, u64::from(evicted));
         evicted
     }
 
-    /// Has the connection with the slowest client leave, which takes it a turn of the loop. `false`: none is slower
+    /// Notifies the connection with the slowest client to close, in the next turn of the loop. `false`: none is slower
     /// than the least rate.
     pub fn evict_slowest(&self) -> bool {
         self.table.evict_slowest(&self.deadlines, self.services.clock.ticks())
     }
 
-    /// Are all connections taken?
     pub fn is_full(&self) -> bool {
         self.connections() >= self.services.site.limits.connections
     }
 
-    /// Those that count against the limit.
+    /// Connections that count against the limit.
     pub fn connections(&self) -> usize {
         self.table.len() + self.idle.len() - self.acceptor.rejections()
     }
 
-    /// A place has become free, if a client waits for one.
+    /// Called when an idle connection has closed.
     #[inline]
     pub fn on_closed(&self) {
         if self.acceptor.is_at_capacity() {
@@ -232,17 +224,15 @@ impl Connections {
         }
     }
 
-    /// Waits until a place may have become free.
+    /// Waits until a connection or a listener ends.
     pub async fn ended(&self) {
         self.table.ended().await;
     }
 
-    /// Somebody has left, or a door is closed.
     pub fn notify_ended(&self) {
         self.table.notify_ended();
     }
 
-    /// What is true of them now, and what has been counted.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.services.counts.snapshot();
         snapshot.idle = self.table.idle() as u64;
@@ -255,78 +245,79 @@ impl Connections {
         snapshot
     }
 
+    /// Closes idle connections, and finishes the others.
     pub async fn leave(self: Rc<Connections>) {
-        self.go(Going::Home);
+        self.set_mode(Mode::Closing);
         self.idle.close_all();
-        self.table.send_idle_home();
+        self.table.park_idle();
         self.finish_within(self.services.site.timeouts.shutdown).await;
     }
 
     pub fn set_successor(&self, successor: Channel) {
         *self.successor.borrow_mut() = Some(successor);
-        self.new_heir.notify_one();
+        self.successor_set.notify_one();
     }
 
-    pub async fn hand_over(self: Rc<Connections>, closed: oneshot::Sender<()>) {
-        self.go(Going::Elsewhere);
-        for (fd, family, client, requests) in self.idle.take_all() {
-            self.rest(fd, family, client, requests, self.services.clock.ticks());
+    /// Hands idle connections off to the successor, and finishes the others. Sends `closed` when no listener is open.
+    pub async fn hand_off(self: Rc<Connections>, closed: oneshot::Sender<()>) {
+        self.set_mode(Mode::HandingOff);
+        for (socket, client, requests) in self.idle.take_all() {
+            self.keep(socket, client, requests, self.services.clock.ticks());
         }
-        self.table.send_idle_home();
-        let acceptor = async {
+        self.table.park_idle();
+        let listeners = async {
             while self.acceptor.is_accepting() {
                 self.table.ended().await;
             }
-            // Whoever has asked may have stopped waiting.
+            // Fails only when the main thread no longer waits for it.
             _ = closed.send(());
         };
-        let everybody = async {
+        let connections = async {
             tokio::select! {
                 () = self.finish_within(self.services.site.timeouts.reload) => {}
-                // Nobody is there to hand anything over to: those who are idle are closed.
-                () = self.see_off() => self.clone().leave().await,
+                // Without a successor, idle connections are closed.
+                () = self.serve_handoffs() => self.clone().leave().await,
             }
         };
-        tokio::join!(acceptor, everybody);
+        tokio::join!(listeners, connections);
     }
 
-    fn go(&self, going: Going) {
-        self.going.set(going);
+    fn set_mode(&self, mode: Mode) {
+        self.mode.set(mode);
         self.acceptor.close();
     }
 
     async fn finish_within(&self, time: Duration) {
-        let everybody = async {
+        let all = async {
             while !self.table.is_empty() || !self.handoffs.borrow().is_empty() || self.acceptor.is_accepting()
             {
                 self.table.ended().await;
             }
         };
-        if tokio::time::timeout(time, everybody).await.is_err() {
+        if tokio::time::timeout(time, all).await.is_err() {
             log::warn(format_args!("not finished in time: connections: {}", self.table.len()));
         }
     }
 
-    /// Sends those who rest to the process that serves from now on, or to the one that serves after it.
-    /// Ends when there is none.
-    async fn see_off(&self) {
-        while tokio::time::timeout(HEIR_PATIENCE, self.heir_comes()).await.is_ok() {
+    /// Sends idle connections to the successor, or to the one that replaces it. Returns when there is none.
+    async fn serve_handoffs(&self) {
+        while tokio::time::timeout(SUCCESSOR_TIMEOUT, self.wait_for_successor()).await.is_ok() {
             let Some(successor) = self.successor.borrow_mut().take() else { continue };
             tokio::select! {
-                // It has ended. If it has been replaced, there is another one soon.
+                // The successor has ended. The master may be replacing it.
                 _ = self.send_handoffs(successor) => {}
-                () = self.heir_comes() => {}
+                () = self.wait_for_successor() => {}
             }
         }
     }
 
-    async fn heir_comes(&self) {
+    async fn wait_for_successor(&self) {
         while self.successor.borrow().is_none() {
-            self.new_heir.notified().await;
+            self.successor_set.notified().await;
         }
     }
 
-    /// Ends only with an error.
+    /// Returns only with an error.
     async fn send_handoffs(&self, successor: Channel) -> io::Result<Infallible> {
         let successor = sys::watch(successor, Interest::WRITABLE)?;
         loop {
@@ -335,7 +326,7 @@ impl Connections {
                 self.handoff_added.notified().await;
                 continue;
             }
-            // It is among the handoffs until it is sent, so that the worker does not end before.
+            // It stays in the queue until it is sent, so that the worker does not end before.
             let send = |successor: &Channel| {
                 self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
             };

@@ -9,14 +9,13 @@
 use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use slab::Slab;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,7 +24,7 @@ use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
-use super::stream::{self, Bare};
+use super::stream::Socket;
 use super::task::Start;
 use super::{Deadlines, EVICT_AFTER, Phase};
 use crate::clock::Ticks;
@@ -55,8 +54,7 @@ pub struct IdleSet {
 }
 
 struct IdleConnection {
-    fd: OwnedFd,
-    family: Family,
+    socket: Socket,
     requests: u32,
     state: State,
     /// When it was accepted, or last sent something.
@@ -94,8 +92,8 @@ impl Visit {
 }
 
 impl IdleConnection {
-    fn new(fd: OwnedFd, family: Family, client: Client, requests: u32, since: Ticks) -> IdleConnection {
-        IdleConnection { fd, family, requests, state: State::Open, since, unsent: None, client }
+    fn new(socket: Socket, client: Client, requests: u32, since: Ticks) -> IdleConnection {
+        IdleConnection { socket, requests, state: State::Open, since, unsent: None, client }
     }
 
     /// The phase that has a deadline, and what counts it when it passes.
@@ -109,7 +107,7 @@ impl IdleConnection {
 
     /// From now on it stays only until its client has taken all.
     fn drain(&mut self, now: Ticks) {
-        stream::shut_down(&self.fd);
+        self.socket.shut_down();
         self.state = State::Draining;
         self.since = now;
         self.unsent = None;
@@ -118,7 +116,7 @@ impl IdleConnection {
     /// True while the client takes what the kernel still has of a response, at the least rate or faster. Then the
     /// connection counts as idle only from now on.
     fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
-        let unsent = sys::unsent(self.fd.as_fd()).unwrap_or(0);
+        let unsent = self.socket.unacknowledged();
         let taken = self.unsent.map(|before| before.saturating_sub(unsent));
         self.since = now;
         self.unsent = Some(unsent);
@@ -134,20 +132,13 @@ impl IdleSet {
     }
 
     /// Adds a connection, until its next request comes or its deadline passes.
-    pub fn insert(
-        &self,
-        fd: OwnedFd,
-        family: Family,
-        client: Client,
-        requests: u32,
-        since: Ticks,
-    ) -> io::Result<()> {
-        self.register(IdleConnection::new(fd, family, client, requests, since))
+    pub fn insert(&self, socket: Socket, client: Client, requests: u32, since: Ticks) -> io::Result<()> {
+        self.register(IdleConnection::new(socket, client, requests, since))
     }
 
     /// Adds a connection that is over, until its client has closed it, or takes too little.
-    pub fn drain(&self, fd: OwnedFd, family: Family, client: Client, now: Ticks) -> io::Result<()> {
-        let mut connection = IdleConnection::new(fd, family, client, 0, now);
+    pub fn drain(&self, socket: Socket, client: Client, now: Ticks) -> io::Result<()> {
+        let mut connection = IdleConnection::new(socket, client, 0, now);
         connection.drain(now);
         self.register(connection)
     }
@@ -162,7 +153,7 @@ impl IdleSet {
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What has already come is
         // reported at once.
         let events = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        calls::epoll_add(self.epoll.get_ref(), &connection.fd, data, events)?;
+        calls::epoll_add(self.epoll.get_ref(), connection.socket.as_fd(), data, events)?;
         entry.insert(connection);
         Ok(())
     }
@@ -178,7 +169,7 @@ impl IdleSet {
                 counts.add(count, 1);
                 // The kernel is not to hold what the client did not take in time.
                 if connection.unsent.is_some_and(|unsent| unsent > 0) {
-                    stream::reset_when_closed(&connection.fd);
+                    connection.socket.reset_when_closed();
                 }
             }
             stays
@@ -204,18 +195,18 @@ impl IdleSet {
     }
 
     /// Takes out all connections that may have another request. The others are closed.
-    pub fn take_all(&self) -> Vec<(OwnedFd, Family, Client, u32)> {
+    pub fn take_all(&self) -> Vec<(Socket, Client, u32)> {
         let entries = std::mem::take(&mut *self.entries.borrow_mut());
         let out = |(_, connection): (usize, IdleConnection)| {
-            self.unregister(&connection.fd);
-            (connection.fd, connection.family, connection.client, connection.requests)
+            self.unregister(&connection.socket);
+            (connection.socket, connection.client, connection.requests)
         };
         entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
     }
 
-    fn unregister(&self, fd: &OwnedFd) {
+    fn unregister(&self, socket: &Socket) {
         // Fails only for a descriptor that is not registered.
-        _ = epoll::delete(self.epoll.get_ref(), fd);
+        _ = epoll::delete(self.epoll.get_ref(), socket.as_fd());
     }
 
     pub fn close_all(&self) {
@@ -284,7 +275,7 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
         Visit::NeedsTask(task) => {
             let connection = entries.remove(key);
             drop(entries);
-            connections.idle.unregister(&connection.fd);
+            connections.idle.unregister(&connection.socket);
             give_task(connections, connection, *task);
         }
     }
@@ -292,16 +283,16 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
 
 /// Visits a connection that was just accepted. It is registered only if it stays: one that closes behind its first
 /// response never is.
-pub fn visit_new(connections: &Rc<Connections>, fd: OwnedFd, family: Family, client: Client) {
-    let mut connection = IdleConnection::new(fd, family, client, 0, connections.services.clock.ticks());
+pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) {
+    let mut connection = IdleConnection::new(socket, client, 0, connections.services.clock.ticks());
     let visit = catch_unwind(AssertUnwindSafe(|| receive(connections, &mut connection, EventFlags::empty())));
     match visit {
         Ok(Visit::Stay) if connection.state == State::Draining => {
-            connections.drain(connection.fd, family, connection.client);
+            connections.drain(connection.socket, connection.client);
         }
         Ok(Visit::Stay) => {
-            let IdleConnection { fd, client, requests, since, .. } = connection;
-            connections.rest(fd, family, client, requests, since);
+            let IdleConnection { socket, client, requests, since, .. } = connection;
+            connections.keep(socket, client, requests, since);
         }
         Ok(Visit::Close) => {}
         Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
@@ -314,7 +305,7 @@ fn give_task(
     connection: IdleConnection,
     (http, start, input): (Http1, Start, Vec<u8>),
 ) {
-    connections.give_task(connection.fd, connection.family, connection.client, http, input, start);
+    connections.give_task(connection.socket, connection.client, http, input, start);
 }
 
 /// Reads what has come, answers it, and sends, as far as nothing has to wait.
@@ -324,7 +315,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         let read = {
             let scratch = &mut *connections.services.scratch.borrow_mut();
             let space = scratch.space_behind(&[]);
-            calls::recv(&connection.fd, &mut *space, RecvFlags::DONTWAIT).map(|n| (n, n == space.len()))
+            connection.socket.receive(space).map(|n| (n, n == space.len()))
         };
         let (have, is_full) = match read {
             Ok((0, _)) => return Visit::Close,
@@ -347,7 +338,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             },
             next => return Visit::needs_task(http, Start::Next(next), input(connections, used..have)),
         }
-        if !is_full && !flags.intersects(MORE_TO_READ) && connection.family == Family::Tcp {
+        if !is_full && !flags.intersects(MORE_TO_READ) && connection.socket.family() == Family::Tcp {
             return Visit::Stay;
         }
     }
@@ -377,7 +368,7 @@ fn send(
     let mut way = LogGuard::new(&connections.services, &mut output);
     let mut slices = 1;
     let sent = loop {
-        match way.send(&Bare(connection.fd.as_fd()), connections.services.clock.now()) {
+        match way.send(&connection.socket, connections.services.clock.now()) {
             Ok(Sent::Slice) if slices < SLICES_PER_TURN => slices += 1,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
@@ -398,9 +389,7 @@ fn send(
     connections.finish(output, why);
     match persistence {
         _ if why.is_some() => Visit::Close,
-        Persistence::Close
-            if length > KEPT && sys::unsent(connection.fd.as_fd()).is_ok_and(|unsent| unsent > KEPT) =>
-        {
+        Persistence::Close if length > KEPT && connection.socket.unacknowledged() > KEPT => {
             connection.drain(connections.services.clock.ticks());
             Visit::Stay
         }
@@ -435,7 +424,7 @@ mod tests {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let client_of = Client::known(Peer::Unix);
-        connections.idle.insert(server.into(), Family::Unix, client_of, 0, 0).unwrap();
+        connections.idle.insert(Socket::new(server.into(), Family::Unix), client_of, 0, 0).unwrap();
         client
     }
 

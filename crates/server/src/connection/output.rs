@@ -2,20 +2,18 @@
 
 use std::io;
 use std::mem::take;
-use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
 use site::memory;
 use taipan_http::head::Version;
 
-use super::stream::{self, More, Wire};
+use super::stream::{More, SendStream};
 use crate::disk::Work;
 use crate::files::beneath::Wait;
 use crate::files::look;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
-use crate::sys::calls;
 
 /// Pipelined answers are gathered up to this many bytes per write.
 const GATHER: usize = memory::BATCH as usize;
@@ -215,7 +213,7 @@ impl Output {
     /// Sends what the socket takes, of a file one slice, in this second, `now`. `WouldBlock`: call again
     /// when it takes more.
     #[inline]
-    pub fn send(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
+    pub fn send(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
         self.send_bytes(stream)?;
         let Some(response) = &mut self.response else { return Ok(Sent::All) };
         match &mut response.body {
@@ -347,7 +345,7 @@ impl Output {
     }
 
     #[inline]
-    fn send_bytes(&mut self, stream: &impl Wire) -> io::Result<()> {
+    fn send_bytes(&mut self, stream: &impl SendStream) -> io::Result<()> {
         let block = self.response.as_ref().map_or(&[][..], Response::bytes);
         let follows = match self.response.as_ref().map(|r| &r.body) {
             Some(Body::File(part)) if part.left > 0 => More::Follows,
@@ -361,14 +359,14 @@ impl Output {
                 None => (&self.out[self.at..], More::Follows),
                 Some(at) => (&block[at..], follows),
             };
-            let sent = stream.try_write(|fd| stream::send(fd, rest, more))?;
+            let sent = stream.try_send(rest, more)?;
             self.at += sent;
             self.sent += sent as u64;
         }
         Ok(())
     }
 
-    fn send_parts(&mut self, stream: &impl Wire, now: i64) -> io::Result<Sent> {
+    fn send_parts(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
         let Some(Response { body: Body::Parts(parts), .. }) = &mut self.response else {
             return Ok(Sent::All);
         };
@@ -381,7 +379,7 @@ impl Output {
                     other => return Ok(other),
                 },
                 Part::Bytes(bytes) => {
-                    let n = stream.try_write(|fd| stream::send(fd, bytes, more))?;
+                    let n = stream.try_send(bytes, more)?;
                     self.sent += n as u64;
                     bytes.drain(..n);
                     if !bytes.is_empty() {
@@ -395,7 +393,7 @@ impl Output {
 }
 
 /// Sends one slice.
-fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut u64, now: i64) -> io::Result<Sent> {
+fn send_file(stream: &impl SendStream, part: &mut FilePart, gone: &mut u64, now: i64) -> io::Result<Sent> {
     if part.left == 0 {
         return Ok(Sent::All);
     }
@@ -408,10 +406,10 @@ fn send_file(stream: &impl Wire, part: &mut FilePart, gone: &mut u64, now: i64) 
     if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
         return Err(io::Error::other(CHANGED));
     }
-    let send = |fd: BorrowedFd<'_>| Ok(calls::sendfile(fd, &part.file.fd, &mut part.at, slice as usize)?);
-    let n = match stream.try_write(send) {
-        Err(error) if is_unable(&error) => return Ok(Sent::Cold),
-        result => result?,
+    let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize) {
+        None => return Ok(Sent::Cold),
+        Some(Err(error)) if is_unable(&error) => return Ok(Sent::Cold),
+        Some(sent) => sent?,
     };
     if n == 0 {
         return Err(io::Error::other(CHANGED));
@@ -428,7 +426,7 @@ fn is_unable(error: &io::Error) -> bool {
 
 /// How much of `left` to send next, when `gone` bytes have left. A slice ends where a segment does: one
 /// that does not leaves a segment that is nearly empty, and costs a packet and its acknowledgement.
-fn slice(stream: &impl Wire, gone: u64, left: u64) -> u64 {
+fn slice(stream: &impl SendStream, gone: u64, left: u64) -> u64 {
     if left <= SLICE {
         return left;
     }

@@ -17,8 +17,9 @@ use super::idle;
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
+use super::table::TableEntry;
 use super::transport::{Broken, Transport};
-use super::{Event, Phase, TableEntry};
+use super::{Event, Phase};
 use crate::connection::Connections;
 use crate::request::ConnectionInfo;
 use crate::request::Request;
@@ -39,7 +40,7 @@ pub enum Start {
     /// The last answer has been sent.
     Linger,
     /// There is no room: one request is read, and refused with this.
-    Refusal(Permit, Response),
+    Reject(Permit, Response),
 }
 
 /// Why a request ends whose connection had to make room, for the log.
@@ -120,7 +121,7 @@ impl Task {
                 self.transport.buffered.borrow_mut().clear();
                 return Ok(End::Linger);
             }
-            Start::Refusal(place, response) => {
+            Start::Reject(place, response) => {
                 self.place = Some(place);
                 return self.refuse(&response).await;
             }
@@ -221,11 +222,11 @@ impl Task {
         self.write_on(&mut output);
         let ends_with_connection = output.ends_with_connection();
         if ends_with_connection {
-            self.transport.stream.borrow().reset();
+            self.transport.stream.borrow().reset_when_closed();
         }
         let sent = self.send(&mut output).await;
         if ends_with_connection && sent.is_ok() {
-            self.transport.stream.borrow().end_well();
+            self.transport.stream.borrow().close_normally();
         }
         if sent.is_ok() {
             self.transport.enter(Phase::Idle);
@@ -238,7 +239,7 @@ impl Task {
                 self.transport.buffered.take();
                 // What the client did not take in time is not kept for it in the kernel, either.
                 if matches!(broken, Broken::Late | Broken::Evicted) {
-                    self.transport.stream.borrow().reset();
+                    self.transport.stream.borrow().reset_when_closed();
                 }
                 Err(broken)
             }
@@ -339,7 +340,7 @@ impl Task {
             match self.http.refuse_next(&self.connections, &input, response) {
                 Some(output) => {
                     self.write(output).await?;
-                    self.linger_in(Phase::Refused).await;
+                    self.linger_in(Phase::Rejected).await;
                     return Ok(End::Close);
                 }
                 None => _ = self.transport.buffered.replace(input),
@@ -370,7 +371,7 @@ impl Task {
             Phase::Head => (Count::LateHead, "request too slow"),
             Phase::Body => (Count::LateBody, "request too slow"),
             Phase::Write => (Count::LateWrite, "client too slow"),
-            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Refused => {
+            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => {
                 (Count::LateIdle, "request too slow")
             }
         };
@@ -427,20 +428,18 @@ impl Task {
     /// Closes, unless the client has yet to take much: that needs no task.
     fn drain(self) {
         let Task { transport, client, connections, .. } = self;
-        let (family, unacknowledged) = (transport.family(), transport.stream.borrow().unacknowledged());
-        if unacknowledged > idle::KEPT
-            && let Some((fd, _)) = transport.into_fd()
+        if transport.stream.borrow().unacknowledged() > idle::KEPT
+            && let Some((socket, _)) = transport.into_socket()
         {
-            connections.drain(fd, family, client);
+            connections.drain(socket, client);
         }
     }
 
     fn park(self) {
         let Task { transport, client, connections, http, .. } = self;
-        let family = transport.family();
         // A connection that cannot be parked is closed: it was idle.
-        if let Some((fd, since)) = transport.into_fd() {
-            connections.rest(fd, family, client, http.requests, since);
+        if let Some((socket, since)) = transport.into_socket() {
+            connections.keep(socket, client, http.requests, since);
         }
     }
 }

@@ -4,24 +4,21 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use rustix::net::RecvFlags;
 use taipan_http::head::Head;
 use taipan_http::response::CONTINUE;
 
 use super::h1::body::{Progress, Rest};
-use super::stream::{self, More, Stream, Wire};
-use super::{Event, Phase, TableEntry};
+use super::stream::{More, SendStream, Socket, Stream};
+use super::table::TableEntry;
+use super::{Event, Phase};
 use crate::buffer::append;
 use crate::clock::Ticks;
 use crate::connection::Connections;
-use crate::peer::Family;
 use crate::request::body::{BodyError, Length, ReadBody};
-use crate::sys::calls;
 
 /// Bytes that may be unread while a response is being made, or waits; then no more is read.
 const READ_AHEAD: usize = 16 * 1024;
@@ -98,14 +95,10 @@ impl Transport {
         *self.local.get_or_init(|| self.stream.borrow().local())
     }
 
-    pub fn family(&self) -> Family {
-        self.stream.borrow().family()
-    }
-
-    /// The bare socket. `None`: something else still has the transport.
-    pub fn into_fd(self: Rc<Transport>) -> Option<(OwnedFd, Ticks)> {
+    /// The bare socket, and since when it is idle. `None`: the stream has none, or something else still has the transport.
+    pub fn into_socket(self: Rc<Transport>) -> Option<(Socket, Ticks)> {
         let Transport { stream, entry, .. } = Rc::into_inner(self)?;
-        Some((stream.into_inner().into_fd().ok()?, entry.state.since()))
+        Some((stream.into_inner().into_socket()?, entry.state.since()))
     }
 
     pub fn enter(&self, phase: Phase) {
@@ -172,7 +165,7 @@ impl Transport {
         stream.shut_down();
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
         for _ in 0..LAST_READS {
-            if !calls::recv(&*stream, scratch.space(), RecvFlags::DONTWAIT).is_ok_and(|n| n > 0) {
+            if !stream.receive_at_once(scratch.space()).is_ok_and(|n| n > 0) {
                 break;
             }
         }
@@ -250,7 +243,7 @@ impl Transport {
         let mut body = self.body.borrow_mut();
         let stream = self.stream.borrow();
         while !body.interim.is_empty() {
-            match stream.try_write(|fd| stream::send(fd, body.interim, More::Nothing)) {
+            match stream.try_send(body.interim, More::Nothing) {
                 Ok(n) => body.interim = &body.interim[n..],
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     ready!(stream.poll_write_ready(cx)).map_err(|_| Broken::Gone)?;

@@ -16,6 +16,7 @@ use site::route::{Pattern, Routes};
 use crate::connection::Connections;
 use crate::connection::client::Client;
 use crate::connection::idle;
+use crate::connection::stream::Socket;
 use crate::files::roots::OpenRoots;
 use crate::ipc::Channel;
 use crate::peer::Family;
@@ -103,7 +104,10 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
 fn connect(connections: &Connections) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    connections.idle.insert(server.into(), Family::Unix, Client::known(Peer::Unix), 0, 0).unwrap();
+    connections
+        .idle
+        .insert(Socket::new(server.into(), Family::Unix), Client::known(Peer::Unix), 0, 0)
+        .unwrap();
     client
 }
 
