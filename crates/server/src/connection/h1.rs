@@ -12,7 +12,8 @@ use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
 use taipan_http::status::Status;
 use taipan_http::target::TargetError;
 
-use super::output::{self, Batch, Output, Persistence};
+use super::batch::{Batch, connection_line};
+use super::output::{Output, Persistence, why_dropped};
 use crate::connection::Connections;
 use crate::exchange;
 use crate::log::access::{LoggedRequest, Records};
@@ -76,7 +77,7 @@ impl Http1 {
         let mut batch = Batch::new(&connections.services, scratch.lend());
         let input = &scratch.buffer[..have];
         let (mut used, mut next) = (0, Next::Read);
-        while batch.has_room() {
+        while batch.accepts_more() {
             match self.step(connections, &input[used..], &mut batch) {
                 Step::Answered(bytes) => used += bytes,
                 Step::Stop(stop) => {
@@ -293,7 +294,7 @@ impl Http1 {
         self.requests = self.requests.saturating_add(1);
         connections.services.counts.add_response(response.status());
         let version = head.map_or(Version::Http11, |h| h.version);
-        let line = output::connection_line(&response, persistence, version);
+        let line = connection_line(&response, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
         let asked = LoggedRequest {
             client: self.client,
@@ -391,6 +392,6 @@ impl Drop for Unanswered<'_> {
         );
         let mut records = Records::default();
         self.connections.services.access.record(&mut records, &self.asked, response.logged(0));
-        self.connections.services.access.write(&records, 0, Some(output::why_dropped()));
+        self.connections.services.access.write(&records, 0, Some(why_dropped()));
     }
 }

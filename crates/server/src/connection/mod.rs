@@ -14,6 +14,8 @@ pub mod idle;
 
 pub mod h1;
 
+mod batch;
+
 pub mod output;
 
 mod log_guard;

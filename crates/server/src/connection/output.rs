@@ -1,11 +1,10 @@
-//! Answers on their way out over HTTP/1.1: what was gathered, one response behind it, and how far it got.
+//! What is being sent over HTTP/1.1: bytes that a batch has gathered, one response behind them, and how much of both
+//! has been sent. Knows nothing of requests.
 
 use std::io;
-use std::mem::take;
 use std::task::{Context, Poll};
 
 use site::memory;
-use taipan_http::head::Version;
 
 use super::stream::{More, SendStream};
 use crate::disk::Work;
@@ -15,8 +14,6 @@ use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
 
-/// Pipelined answers are gathered up to this many bytes per write.
-const GATHER: usize = memory::BATCH as usize;
 /// The most that one `sendfile` is asked for. Measured: with more, the pages and buffers of ten connections fall out of
 /// the cache; with less, there are too many calls.
 const SLICE: u64 = 128 * 1024;
@@ -47,7 +44,7 @@ impl Persistence {
 
 /// How the end of a body of unknown length is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
+pub enum Coding {
     Chunked,
     /// By closing, for HTTP/1.0.
     None,
@@ -63,122 +60,6 @@ impl Coding {
                 out.extend_from_slice(taipan_http::chunked::CRLF);
             }
         }
-    }
-}
-
-/// The line that the head still needs, to say how the connection goes on and how the body ends.
-#[inline]
-pub fn connection_line(response: &Response, persistence: Persistence, version: Version) -> &'static [u8] {
-    match (coding(response, version), persistence) {
-        (Coding::None, Persistence::KeepAlive) => b"",
-        (Coding::None, Persistence::KeepAliveHttp10) => b"Connection: keep-alive\r\n",
-        (Coding::None, Persistence::Close | Persistence::LingeringClose) => b"Connection: close\r\n",
-        (Coding::Chunked, Persistence::Close | Persistence::LingeringClose) => {
-            b"Transfer-Encoding: chunked\r\nConnection: close\r\n"
-        }
-        (Coding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
-    }
-}
-
-fn coding(response: &Response, version: Version) -> Coding {
-    match version {
-        Version::Http11 if response.is_streamed() => Coding::Chunked,
-        _ => Coding::None,
-    }
-}
-
-/// Requests answered together in one write.
-pub struct Batch<'a> {
-    services: &'a Services,
-    out: Vec<u8>,
-    response: Option<Response>,
-    coding: Coding,
-    pub records: Records,
-    persistence: Persistence,
-}
-
-impl<'a> Batch<'a> {
-    /// With buffers lent by the services.
-    pub fn new(services: &'a Services, (out, records): (Vec<u8>, Records)) -> Batch<'a> {
-        Batch {
-            services,
-            out,
-            response: None,
-            coding: Coding::None,
-            records,
-            persistence: Persistence::KeepAlive,
-        }
-    }
-
-    /// Adds an answer, with the `line` that `connection_line` gave for it. A lone one without a line,
-    /// the usual case, is sent straight from its block; only others are copied together.
-    #[inline]
-    pub fn push(&mut self, mut response: Response, persistence: Persistence, version: Version, line: &[u8]) {
-        if let Some(before) = self.response.take() {
-            // At once for the whole batch, and never for more.
-            self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
-            self.out.extend_from_slice(before.bytes());
-        }
-        self.persistence = persistence;
-        self.coding = coding(&response, version);
-        if !line.is_empty() {
-            response.head.write_with(line, &mut self.out);
-            response.start = response.head.head_len();
-        }
-        self.response = Some(response);
-    }
-
-    /// May another answer go with this write? All but the last are copied together.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        self.response.as_ref().is_none_or(|response| self.takes(response))
-            && !self.persistence.closes()
-            && !self.records.are_full()
-    }
-
-    /// Does an answer fit behind those that have been copied together?
-    #[inline]
-    fn takes(&self, response: &Response) -> bool {
-        matches!(response.body, Body::Nothing) && self.out.len() + response.bytes().len() <= GATHER
-    }
-
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.response.is_none()
-    }
-
-    #[inline]
-    pub fn finish(mut self) -> Output {
-        // With anything gathered, a small response goes out in the same write.
-        if !self.out.is_empty()
-            && let Some(response) = &self.response
-            && self.takes(response)
-        {
-            self.out.extend_from_slice(response.bytes());
-            self.response = None;
-        }
-        Output {
-            out: take(&mut self.out),
-            response: self.response.take(),
-            at: 0,
-            sent: 0,
-            taken: None,
-            coding: self.coding,
-            records: take(&mut self.records),
-            persistence: self.persistence,
-        }
-    }
-
-    /// The buffers of what is not to be sent.
-    pub fn into_buffers(mut self) -> (Vec<u8>, Records) {
-        (take(&mut self.out), take(&mut self.records))
-    }
-}
-
-impl Drop for Batch<'_> {
-    /// Writes the lines of what nobody has taken on, which happens only when the next answer panics.
-    fn drop(&mut self) {
-        self.services.access.write(&self.records, 0, Some(why_dropped()));
     }
 }
 
@@ -210,6 +91,18 @@ pub enum Sent {
 }
 
 impl Output {
+    /// Sends `out`, then `response`.
+    #[inline]
+    pub fn new(
+        out: Vec<u8>,
+        response: Option<Response>,
+        coding: Coding,
+        records: Records,
+        persistence: Persistence,
+    ) -> Output {
+        Output { out, response, at: 0, sent: 0, taken: None, coding, records, persistence }
+    }
+
     /// Sends what the socket takes, of a file one slice, in this second, `now`. `WouldBlock`: call again
     /// when it takes more.
     #[inline]
