@@ -19,6 +19,7 @@ use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
 use crate::peer::Peer;
+use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, Response};
 use crate::services::Services;
@@ -36,7 +37,10 @@ pub fn explain(asked: &Explain) -> ExitCode {
     let result = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
-            let responder = Responder::without_upstreams(Services::new(site).0, roots);
+            let responder = Responder {
+                has_authorizers: false,
+                ..Responder::without_upstreams(Services::new(site).0, roots)
+            };
             print_explanation(&responder, &request(asked), scheme(asked)).await
         })
     });
@@ -112,7 +116,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
             print_authorizers(responder, host, &head);
             let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None };
             let request = Request { head: &head, connection };
-            let response = responder.respond_without_authorizers(request).await;
+            let response = responder.respond(request, RequestBody::None).await;
             terminal::out(format_args!("response\n{}", indented(&response)));
         }
         Responding::Script => {
@@ -126,7 +130,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
 fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    for (_, id) in exchange::authorizers(services, host, &path, services.route(host, &path)) {
+    for id in exchange::authorizers(services.site.hosts.at(host), &path, services.route(host, &path)) {
         let name = responder.services.site.upstreams.get(id).map_or("", |application| &application.name);
         terminal::out(format_args!("first     the authorizer \"{name}\", which explain does not call"));
     }

@@ -1,5 +1,6 @@
-//! Files: preparing what a look found so that it can be sent at once, and sending as much of it as was
-//! decided.
+//! Responses made of files: a whole file, parts of one, 304, and error pages.
+//!
+//! Knows nothing of paths, nor of the conditions of a request: `site::decide` has decided.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,6 @@ use crate::services::Services;
 #[inline]
 pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
     let form = &entry.forms[chosen];
-    let block = form.answer.get(&services.clock);
     let body = match &form.content {
         Content::InBlock => Body::Nothing,
         Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
@@ -28,14 +28,14 @@ pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
             return fixed::status(services, None, Status::SERVICE_UNAVAILABLE);
         }
         Content::Inflated(file) => match services.disk.stream(file.stamp.device) {
-            Some(place) => Body::Stream(Box::new(Inflate::new(file.clone(), place))),
+            Some(permit) => Body::Stream(Box::new(Inflate::new(file.clone(), permit))),
             None => return fixed::status(services, None, Status::SERVICE_UNAVAILABLE),
         },
     };
-    Response { body, ..Response::from_head(block) }
+    Response { body, ..Response::from_head(form.answer.get(&services.clock)) }
 }
 
-/// 304, with the fields that a 200 would have had and that caches keep (RFC 9110 §15.4.5).
+/// 304, with those fields of the 200 response that caches need (RFC 9110 §15.4.5).
 pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: usize) -> Response {
     let kept = ["etag", "last-modified", "cache-control", "expires", "vary", "content-location"];
     let head = copy_fields(
@@ -47,16 +47,12 @@ pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: u
 }
 
 /// 206 with one range.
-pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, wanted: ByteRange) -> Response {
+pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, range: ByteRange) -> Response {
     let form = &entry.forms[chosen];
-    let size = entry.size(chosen);
-    let head =
-        copy_fields(HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT), form, is_of_the_file);
-    let head = head.field("Content-Range", range::content_range(wanted, size)).length(wanted.len);
-    match form.part(wanted) {
-        Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
-        Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
-    }
+    let head = HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT);
+    let head = copy_fields(head, form, describes_file)
+        .field("Content-Range", range::content_range(range, entry.size(chosen)));
+    with_content(head, form, range)
 }
 
 /// 206 with several ranges, as `multipart/byteranges` (RFC 9110 §15.3.7.2).
@@ -65,88 +61,82 @@ pub fn parts(
     route: &Route,
     entry: &Entry,
     chosen: usize,
-    wanted: &[ByteRange],
+    ranges: &[ByteRange],
 ) -> Response {
     let form = &entry.forms[chosen];
     let size = entry.size(chosen);
     let boundary = services.boundary();
-    let block = form.answer.head();
-    let content_type = block.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let full = form.answer.head();
+    let content_type = full.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = content_type.and_then(|(_, value)| std::str::from_utf8(value).ok());
-    let mut pieces = VecDeque::with_capacity(2 * wanted.len() + 1);
-    for &one in wanted {
-        pieces.push_back(Part::Bytes(range::part_head(&boundary, content_type, one, size).into_bytes()));
-        pieces.push_back(form.part(one));
+    let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
+    for &range in ranges {
+        parts.push_back(Part::Bytes(range::part_head(&boundary, content_type, range, size).into_bytes()));
+        parts.push_back(form.part(range));
     }
-    pieces.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
-    let length = pieces.iter().map(Part::length).sum();
+    parts.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
+    let length = parts.iter().map(Part::length).sum();
     let head = HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT);
     let head =
-        copy_fields(head, form, |name| is_of_the_file(name) && !name.eq_ignore_ascii_case("content-type"));
-    let head =
-        head.field("Content-Type", format!("multipart/byteranges; boundary={boundary}")).length(length);
-    Response { body: Body::Parts(pieces), ..Response::from_head(head.finish()) }
+        copy_fields(head, form, |name| describes_file(name) && !name.eq_ignore_ascii_case("content-type"))
+            .field("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
+            .length(length);
+    Response { body: Body::Parts(parts), ..Response::from_head(head.finish()) }
 }
 
-/// The file as the page of an error: its content under another status.
-pub fn error_page(
-    services: &Services,
-    route: &Route,
-    status: Status,
-    entry: &Entry,
-    chosen: usize,
-) -> Response {
-    let form = &entry.forms[chosen];
-    let whole = ByteRange { from: 0, len: entry.size(chosen) };
-    let head = HeadWriter::new(services, Some(route), status);
-    let head = match status {
-        Status::METHOD_NOT_ALLOWED => head.field("Allow", site::decide::ALLOW),
-        Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
-        _ => head,
-    };
-    let head = copy_fields(head, form, |name| name.eq_ignore_ascii_case("content-type")).length(whole.len);
-    match form.part(whole) {
+/// The file as an error page. The built-in page, if the file has no representation without a content coding and of a
+/// known size.
+pub fn error_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Response {
+    let Some(plain) = entry.plain() else { return fixed::status(services, Some(route), status) };
+    let form = &entry.forms[plain];
+    let head = fixed::error_head(services, Some(route), status);
+    let head = copy_fields(head, form, |name| name.eq_ignore_ascii_case("content-type"));
+    with_content(head, form, ByteRange { from: 0, len: entry.size(plain) })
+}
+
+fn with_content(head: HeadWriter<'_>, form: &Form, range: ByteRange) -> Response {
+    let head = head.length(range.len);
+    match form.part(range) {
         Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
         Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
     }
 }
 
 impl Form {
-    fn part(&self, wanted: ByteRange) -> Part {
+    fn part(&self, range: ByteRange) -> Part {
         match &self.content {
             Content::File(file) | Content::Inflated(file) => {
-                Part::File(FilePart { file: file.clone(), at: wanted.from, left: wanted.len })
+                Part::File(FilePart { file: file.clone(), at: range.from, left: range.len })
             }
             Content::InBlock => {
-                let block = self.answer.head();
-                let end = wanted.from + wanted.len;
-                Part::Bytes(block.body()[wanted.from as usize..end as usize].to_vec())
+                let end = range.from + range.len;
+                Part::Bytes(self.answer.head().body()[range.from as usize..end as usize].to_vec())
             }
         }
     }
 }
 
 impl Entry {
-    /// Bytes of a representation; 0 where they are not known.
+    /// Bytes of a representation. 0 if the size is unknown.
     pub fn size(&self, chosen: usize) -> u64 {
         match &self.resource {
-            Resource::File(forms) => forms[chosen].size.unwrap_or(0),
+            Resource::File(representations) => representations[chosen].size.unwrap_or(0),
             _ => 0,
         }
     }
 
-    /// The representation without coding, of known size.
-    pub fn plain(&self) -> Option<usize> {
+    /// The representation without a content coding, if its size is known.
+    fn plain(&self) -> Option<usize> {
         match &self.resource {
-            Resource::File(forms) => {
-                forms.iter().position(|f| f.coding == Coding::Identity && f.size.is_some())
+            Resource::File(representations) => {
+                representations.iter().position(|one| one.coding == Coding::Identity && one.size.is_some())
             }
             _ => None,
         }
     }
 }
 
-/// The fields of the full answer that `keep` names.
+/// Adds those fields of the 200 response that `keep` selects.
 fn copy_fields<'a>(mut head: HeadWriter<'a>, form: &Form, keep: impl Fn(&str) -> bool) -> HeadWriter<'a> {
     for (name, value) in form.answer.head().fields() {
         if keep(name) {
@@ -156,7 +146,8 @@ fn copy_fields<'a>(mut head: HeadWriter<'a>, form: &Form, keep: impl Fn(&str) ->
     head
 }
 
-fn is_of_the_file(name: &str) -> bool {
+/// Whether a field of the 200 response belongs into 206, too.
+fn describes_file(name: &str) -> bool {
     let other = ["date", "server", "content-length", "accept-ranges"];
     !other.iter().any(|o| o.eq_ignore_ascii_case(name))
 }

@@ -1,4 +1,4 @@
-//! Answers that need no file: redirects, refusals with their short built-in page, and OPTIONS.
+//! Responses that need no file: redirects and errors with a short built-in page, and the response to OPTIONS.
 
 use site::decide::ALLOW;
 use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -24,35 +24,40 @@ pub fn rejection(
     status: Status,
     rule: Option<&'static Rule>,
 ) -> Response {
-    let head = HeadWriter::new(services, route, status);
-    let head = match status {
-        Status::METHOD_NOT_ALLOWED => head.field("Allow", ALLOW),
-        Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
-        _ => head,
-    };
+    let head = error_head(services, route, status);
     Response { broken_rule: rule, ..finish(head, status, || error_page::error(status, rule)) }
 }
 
-/// The answer where there is no room for a connection.
+/// With the fields that the status requires.
+pub fn error_head<'a>(services: &Services, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+    let head = HeadWriter::new(services, route, status);
+    match status {
+        Status::METHOD_NOT_ALLOWED => head.field("Allow", ALLOW),
+        Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
+        _ => head,
+    }
+}
+
+/// The response to the one request of a connection for which there is no capacity.
 pub fn at_capacity(site: &Site, clock: &Clock) -> ResponseHead {
     let status = Status::SERVICE_UNAVAILABLE;
     let head = HeadWriter::for_site(site, clock, None, status).field("Retry-After", "1");
     with_page(head, &error_page::error(status, None))
 }
 
-/// A redirect, with a page for those who do not follow it by themselves.
+/// A redirect, with a page for clients that do not follow it.
 pub fn redirect(services: &Services, route: Option<&Route>, status: Status, location: &str) -> Response {
     let head = HeadWriter::new(services, route, status).field("Location", location);
     finish(head, status, || error_page::redirect(status, location))
 }
 
-/// The answer to OPTIONS: what may be done, and nothing else.
+/// The response to OPTIONS: the methods that files take.
 pub fn options(services: &Services, route: Option<&Route>) -> Response {
     let head = HeadWriter::new(services, route, Status::NO_CONTENT);
     Response::from_head(head.field("Allow", ALLOW).finish())
 }
 
-/// The range does not exist (RFC 9110 §15.5.17).
+/// 416 (RFC 9110 §15.5.17). `size`: bytes of the representation.
 pub fn unsatisfiable(services: &Services, route: Option<&Route>, size: u64) -> Response {
     let status = Status::RANGE_NOT_SATISFIABLE;
     let head = HeadWriter::new(services, route, status);

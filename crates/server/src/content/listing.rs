@@ -33,7 +33,7 @@ const PART_OF_CACHE: usize = 8;
 const MAX_NAMES: u64 = 1_000_000;
 
 /// What is to be listed, and how.
-pub struct Wanted {
+pub struct Query {
     pub host: usize,
     /// Of the request, decoded.
     pub path: SafePath<'static>,
@@ -48,57 +48,57 @@ pub struct Wanted {
 }
 
 /// The rest of a listing that is made while it is sent.
-pub struct Pieces {
+pub struct ListingStream {
     ready: Vec<u8>,
     render: Option<Renderer>,
     device: Device,
     _place: Stream,
 }
 
-impl BodyStream for Pieces {
+impl BodyStream for ListingStream {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
-        Box::pin(self.next_piece(services))
+        Box::pin(self.next_chunk(services))
     }
 }
 
-impl Pieces {
-    async fn next_piece(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
+impl ListingStream {
+    async fn next_chunk(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
         if !self.ready.is_empty() {
             return Ok(Some(std::mem::take(&mut self.ready)));
         }
         let Some(mut render) = self.render.take() else { return Ok(None) };
         let work = move || {
-            let mut piece = Vec::new();
-            let progress = render.render(&mut piece);
-            (render, piece, progress)
+            let mut chunk = Vec::new();
+            let progress = render.render(&mut chunk);
+            (render, chunk, progress)
         };
-        let (render, piece, progress) = services
+        let (render, chunk, progress) = services
             .disk
             .run(self.device, Work::Listing, work)
             .await
             .map_err(|_| io::Error::other("no helper thread"))?;
         self.render = (progress == Progress::More).then_some(render);
-        Ok((!piece.is_empty()).then_some(piece))
+        Ok((!chunk.is_empty()).then_some(chunk))
     }
 }
 
 /// The listing, if one is kept that still holds.
-pub fn kept(files: &Files, wanted: &Wanted, now: i64) -> Option<Response> {
+pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
     let services = &files.services;
-    let page = files.listing(wanted.host, &key(wanted), &wanted.folder, now)?;
-    Some(conditioned(services, wanted, Response::from_head(page.answer.get(&services.clock))))
+    let page = files.listing(query.host, &key(query), &query.folder, now)?;
+    Some(conditioned(services, query, Response::from_head(page.answer.get(&services.clock))))
 }
 
 /// Reads and renders.
-pub async fn list(files: &Files, wanted: Wanted) -> Response {
-    let response = make(files, &wanted).await;
-    conditioned(&files.services, &wanted, response)
+pub async fn list(files: &Files, query: Query) -> Response {
+    let response = make(files, &query).await;
+    conditioned(&files.services, &query, response)
 }
 
 /// The listing, or what the preconditions have in its place.
-fn conditioned(services: &Services, wanted: &Wanted, response: Response) -> Response {
-    let route = services.route(wanted.host, &wanted.path);
-    match wanted.preconditions {
+fn conditioned(services: &Services, query: &Query, response: Response) -> Response {
+    let route = services.route(query.host, &query.path);
+    match query.preconditions {
         Verdict::NotModified if response.status() == Status::OK => {
             let head = HeadWriter::new(services, Some(route), Status::NOT_MODIFIED);
             Response::from_head(head.field("Vary", "Accept").finish())
@@ -110,50 +110,51 @@ fn conditioned(services: &Services, wanted: &Wanted, response: Response) -> Resp
     }
 }
 
-async fn make(files: &Files, wanted: &Wanted) -> Response {
+async fn make(files: &Files, query: &Query) -> Response {
     let services = &files.services;
-    let route = services.route(wanted.host, &wanted.path);
+    let route = services.route(query.host, &query.path);
     let job = Job {
-        root: wanted.root.clone(),
-        below: wanted.below.clone(),
-        title: format!("/{}", wanted.path.as_str()),
-        order: wanted.order,
-        format: wanted.format,
+        root: query.root.clone(),
+        below: query.below.clone(),
+        title: format!("/{}", query.path.as_str()),
+        order: query.order,
+        format: query.format,
         symlinks: route.files.symlinks,
         dotfiles: route.files.dotfiles,
         limit: services.site.limits.listing_entries,
         keep: services.site.cache.bytes / PART_OF_CACHE,
-        device: wanted.folder.device,
+        device: query.folder.device,
     };
-    let Ok(_admitted) = services.disk.admit(wanted.folder.device) else {
+    let Ok(_admitted) = services.disk.admit(query.folder.device) else {
         return fixed::status(services, Some(route), Status::SERVICE_UNAVAILABLE);
     };
-    let look = services.disk.run(wanted.folder.device, Work::Listing, move || job.run());
+    let look = services.disk.run(query.folder.device, Work::Listing, move || job.run());
     let looked = services.disk.wait(look).await.and_then(|looked| looked);
     let now = services.clock.read();
     match looked {
         Ok(Ok((page, None))) => {
-            let block = head(services, route, wanted.format).length(page.len() as u64).finish_with(&page);
+            let block = head(services, route, query.format).length(page.len() as u64).finish_with(&page);
             let answer = DatedHead::new(block, &services.clock);
             let response = Response::from_head(answer.get(&services.clock));
-            let page = ListingPage { answer, folder: wanted.folder, made: now };
-            files.keep_listing(wanted.host, &key(wanted), Rc::new(page));
+            let page = ListingPage { answer, folder: query.folder, made: now };
+            files.keep_listing(query.host, &key(query), Rc::new(page));
             response
         }
         Ok(Ok((ready, render))) => {
-            let Some(place) = services.disk.stream(wanted.folder.device) else {
+            let Some(place) = services.disk.stream(query.folder.device) else {
                 return fixed::status(services, Some(route), Status::SERVICE_UNAVAILABLE);
             };
-            let source = Box::new(Pieces { ready, render, device: wanted.folder.device, _place: place });
+            let source =
+                Box::new(ListingStream { ready, render, device: query.folder.device, _place: place });
             Response {
                 body: Body::Stream(source),
-                ..Response::from_head(head(services, route, wanted.format).finish())
+                ..Response::from_head(head(services, route, query.format).finish())
             }
         }
         Ok(Err(OpenError::Denied)) => fixed::status(services, Some(route), Status::FORBIDDEN),
         Ok(Err(OpenError::Missing)) => fixed::status(services, Some(route), Status::NOT_FOUND),
         Ok(Err(OpenError::Local(errno))) => {
-            let status = files.trouble(wanted.path.as_str(), errno);
+            let status = files.trouble(query.path.as_str(), errno);
             fixed::status(services, Some(route), status)
         }
         Ok(Err(OpenError::WouldWait)) => fixed::status(services, Some(route), Status::INTERNAL_SERVER_ERROR),
@@ -172,8 +173,8 @@ fn head<'a>(services: &Services, route: &'a Route, format: Format) -> HeadWriter
 }
 
 /// No path has a NUL, so this key is no file's.
-fn key(wanted: &Wanted) -> String {
-    format!("{}\0{:?}{:?}{:?}", wanted.path.as_str(), wanted.order.key, wanted.order.direction, wanted.format)
+fn key(query: &Query) -> String {
+    format!("{}\0{:?}{:?}{:?}", query.path.as_str(), query.order.key, query.order.direction, query.format)
 }
 
 /// What a helper thread does.

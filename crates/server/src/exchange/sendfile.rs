@@ -23,7 +23,7 @@ impl Exchange<'_> {
     /// The file that a script has named, if it is beneath one of the folders that scripts may name.
     pub(super) async fn sendfile(&self, route: &Route, wanted: &Sendfile) -> Response {
         match self.find_sendfile(route, wanted).await {
-            Ok(response) => self.finish(response),
+            Ok(response) => response,
             Err(status) => self.status(route, status).await,
         }
     }

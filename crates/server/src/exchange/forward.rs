@@ -1,0 +1,118 @@
+//! Scripts and applications: forwarding a request to one, and doing what its response says.
+
+use site::plan::FallbackVariables;
+use site::route::RouteId;
+use taipan_http::fields::is_name;
+use taipan_http::head::{FieldStore, Head, Method, parse};
+use taipan_http::status::Status;
+
+use super::Exchange;
+use crate::log;
+use crate::request::Request;
+use crate::request::body::RequestBody;
+use crate::response::Response;
+use crate::upstream::{self, Handler, HandlerKind, Outcome};
+
+/// Internal redirects of one request. RFC 3875 leaves the number to the server.
+const MAX_INTERNAL_REDIRECTS: usize = 10;
+
+/// Fields of a request that describe its body.
+const BODY_FIELDS: [&str; 4] = ["content-length", "content-type", "transfer-encoding", "expect"];
+
+impl Exchange<'_> {
+    pub(super) async fn forward(
+        &mut self,
+        request: Request<'_>,
+        id: RouteId,
+        kind: HandlerKind,
+        fallback: Option<&FallbackVariables>,
+    ) -> Response {
+        let route = self.route_at(id);
+        // The route of a script may be another one than that of the path.
+        for &authorizer in &route.authorizers {
+            if let Err(response) = self.call_authorizer(request, id, authorizer).await {
+                return response;
+            }
+        }
+        // A script would send the fields that proxies have added back to the client (RFC 9110 §9.3.8).
+        if self.head.method == Method::Trace {
+            return self.status(route, Status::METHOD_NOT_ALLOWED).await;
+        }
+        if self.services.sheds_cold() {
+            return self.status(route, Status::SERVICE_UNAVAILABLE).await;
+        }
+        let query = fallback.and_then(|variables| variables.query.clone());
+        let handler = Handler { host: self.host, route: id, kind, query, max_body: route.max_body };
+        self.max_body = route.max_body;
+        let body = std::mem::replace(&mut self.body, RequestBody::None);
+        let outcome =
+            upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await;
+        self.on_outcome(request, &handler, outcome).await
+    }
+
+    pub(super) async fn on_outcome(
+        &mut self,
+        request: Request<'_>,
+        handler: &Handler,
+        outcome: Outcome,
+    ) -> Response {
+        let route = self.route_at(handler.route);
+        match outcome {
+            Outcome::Response(response) => response,
+            Outcome::Sendfile(file) => self.sendfile(route, &file).await,
+            Outcome::InternalRedirect(target) => {
+                Box::pin(self.redirect_internally(request, handler, &target)).await
+            }
+            Outcome::Rejected((status, rule)) => self.reject(route, status, Some(rule)).await,
+            Outcome::Failed(status) => self.status(route, status).await,
+            Outcome::Authorized(..) => self.status(route, Status::BAD_GATEWAY).await,
+        }
+    }
+
+    /// Responds as if the request were a GET of `target` (RFC 3875 §6.2.2).
+    async fn redirect_internally(
+        &mut self,
+        request: Request<'_>,
+        handler: &Handler,
+        target: &str,
+    ) -> Response {
+        let (script, shown) = (handler.name(), target.escape_default());
+        let route = self.route_at(handler.route);
+        if self.internal_redirects == MAX_INTERNAL_REDIRECTS {
+            log::error(format_args!(
+                "{script}: too many internal redirects ({MAX_INTERNAL_REDIRECTS}), last to {shown}"
+            ));
+            return self.status(route, Status::BAD_GATEWAY).await;
+        }
+        let bytes = redirected_head(self.head, target);
+        let mut store = Box::new(FieldStore::new());
+        let Ok(Some((head, _))) = parse(&bytes, &mut store, &self.services.site.limits.head) else {
+            log::error(format_args!("{script}: {shown} is not a path that an internal redirect can lead to"));
+            return self.status(route, Status::BAD_GATEWAY).await;
+        };
+        // The authority and the scheme may come from fields of a trusted proxy.
+        let head = Head { authority: self.head.authority, scheme: self.head.scheme, ..head };
+        let mut exchange = Exchange {
+            internal_redirects: self.internal_redirects + 1,
+            authorized_by: std::mem::take(&mut self.authorized_by),
+            variables: std::mem::take(&mut self.variables),
+            ..Exchange::new(self.responder, self.host, &head)
+        };
+        exchange.respond(Request { head: &head, ..request }).await
+    }
+}
+
+/// The head of a request for `target`, with the fields of `head` that do not describe its body.
+fn redirected_head(head: &Head<'_>, target: &str) -> Vec<u8> {
+    let method = if head.method == Method::Head { "HEAD" } else { "GET" };
+    let mut bytes = format!("{method} {target} {}\r\n", head.version.as_str()).into_bytes();
+    for field in head.fields {
+        if !BODY_FIELDS.iter().any(|name| is_name(field.name, name)) {
+            for part in [field.name, b": ", field.value, b"\r\n"] {
+                bytes.extend_from_slice(part);
+            }
+        }
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
