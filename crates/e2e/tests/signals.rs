@@ -27,7 +27,9 @@ fn sigterm_finishes_running_requests_and_exits_with_0() {
     for workers in [1, 2] {
         let content = Random::new(1).bytes(LONG);
         let site = Site::new().file("long", &content).file("a.txt", "a");
-        let mut server = site.config(&format!("workers = {workers}")).start();
+        // So that the silent client is accepted at once.
+        let config = format!("workers = {workers}\n[timeouts]\ndefer_accept = \"0s\"");
+        let mut server = site.config(&config).start();
         let downloads: Vec<Client> = (0..3).map(|_| server.begin_download("/long")).collect();
         let mut half = server.connect();
         half.send("GET /a.txt HTTP/1.1\r\nHo");
