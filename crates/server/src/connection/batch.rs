@@ -1,4 +1,6 @@
-//! The responses to pipelined requests, gathered for one write. Knows nothing of sockets.
+//! The responses to pipelined requests, gathered for one write.
+//!
+//! Knows nothing of sockets.
 
 use std::mem::take;
 
@@ -41,7 +43,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn push(&mut self, mut response: Response, persistence: Persistence, version: Version, line: &[u8]) {
         if let Some(before) = self.response.take() {
-            // At once for the whole batch, and never for more.
+            // One allocation for the whole batch.
             self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
             self.out.extend_from_slice(before.bytes());
         }

@@ -177,7 +177,7 @@ impl Connections {
                 match start {
                     Start::Next(Next::Send(output)) => self.finish(output, Some(NO_MEMORY)),
                     Start::Input | Start::Next(_) => {
-                        http.break_off(self, &input, Status::SERVICE_UNAVAILABLE, NO_MEMORY)
+                        http.log_aborted(self, &input, Status::SERVICE_UNAVAILABLE, NO_MEMORY)
                     }
                     Start::Linger | Start::Reject(..) => {}
                 }

@@ -1,7 +1,6 @@
-//! HTTP/1.x without a socket: bytes become requests, and those that can be answered at once become responses
-//! in one write.
+//! HTTP/1.x without a socket: it parses requests from bytes, and gathers the responses of the fast path for one write.
 //!
-//! Between two requests it owns no buffer: what has come is the caller's.
+//! Owns no buffer between two requests: the input is the caller's.
 
 pub mod body;
 
@@ -20,46 +19,46 @@ use crate::log::access::{LoggedRequest, Records};
 use crate::peer::Peer;
 use crate::response::Response;
 
-/// Where a connection stands.
+/// The state of HTTP/1.x on one connection.
 pub struct Http1 {
     peer: Peer,
-    /// Who has made the request at hand, and how it has come: from the peer, unless that is a trusted proxy.
+    /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
-    /// Requests answered so far.
+    /// Responses so far.
     pub requests: u32,
-    /// When the first byte of the request at hand came.
+    /// When the first byte of the present request came.
     pub began: u64,
-    /// The head of the request that `exchange::respond` answers.
+    /// The head of the request that `Responder::respond` is responding to.
     pub current: Option<Rc<[u8]>>,
 }
 
-/// What came of looking at the input.
+/// The result of `Http1::answer`.
 pub struct Answered {
     /// Bytes of the input that are used up.
     pub used: usize,
     pub next: Next,
 }
 
-/// What is to be done after looking at the input.
+/// What the connection does next.
 pub enum Next {
-    /// Read more: what is there is no whole request.
+    /// It reads more: the input is no whole request.
     Read,
     Send(Output),
-    /// The next request, whose head has so many bytes, has to wait for something, or has a body.
+    /// It responds to the next request in a task, because that has to wait, or has a body. Its head has so many bytes.
     Respond(usize),
 }
 
-/// Has all of a request been read when it is answered?
+/// Whether all of a request has been read when its response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    Through,
+    Complete,
     Unread,
 }
 
 /// One step through the input.
 enum Step {
-    /// So many bytes have been answered.
+    /// The response to a request of so many bytes is in the batch.
     Answered(usize),
     Stop(Next),
 }
@@ -69,7 +68,7 @@ impl Http1 {
         Http1 { peer, client: peer, via: Via::Nothing, requests, began: 0, current: None }
     }
 
-    /// Answers as many requests from the first `have` bytes of the worker's buffer as fit into one write.
+    /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write.
     #[inline]
     pub fn answer(&mut self, connections: &Rc<Connections>, have: usize) -> Answered {
         connections.services.clock.read();
@@ -90,11 +89,11 @@ impl Http1 {
             scratch.take_back(batch.into_buffers());
             return Answered { used, next };
         }
-        // What stopped this is looked at again when the batch has been sent.
+        // The request that stopped this is parsed again when the batch is sent.
         Answered { used, next: Next::Send(batch.finish()) }
     }
 
-    /// What is sent for the response that `exchange::respond` gave.
+    /// The output for a response of `Responder::respond`.
     pub fn output(
         &mut self,
         connections: &Connections,
@@ -103,14 +102,14 @@ impl Http1 {
         is_body_read: bool,
     ) -> Output {
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
-        let reading = if is_body_read { Reading::Through } else { Reading::Unread };
+        let reading = if is_body_read { Reading::Complete } else { Reading::Unread };
         let persistence = self.persistence(connections, head, &response, reading);
         self.push(connections, response, Some(head), persistence, &mut batch);
         batch.finish()
     }
 
-    /// Answers the request at the start of `input` with `response` if it is whole, and so ends the connection.
-    pub fn refuse_next(
+    /// Rejects the request at the start of `input` with `response`, if it is whole. The connection closes.
+    pub fn reject_next(
         &mut self,
         connections: &Connections,
         input: &[u8],
@@ -130,15 +129,15 @@ impl Http1 {
                 let response = if head.method == Method::Head { response.without_body() } else { response };
                 self.push(connections, response, Some(&head), Persistence::LingeringClose, &mut batch);
             }
-            Err(error) => self.refuse_head(connections, error, input, &mut batch),
+            Err(error) => self.reject_head(connections, error, input, &mut batch),
         }
         Some(batch.finish())
     }
 
-    /// Refuses the request at hand as it is with `response`. One that has not begun has no line in the log.
-    pub fn refuse_unread(&mut self, connections: &Connections, input: &[u8], response: &Response) -> Output {
+    /// Rejects an incomplete request with `response`. One that has not begun has no line in the log.
+    pub fn reject_unread(&mut self, connections: &Connections, input: &[u8], response: &Response) -> Output {
         connections.services.clock.read();
-        self.is_from_its_peer();
+        self.reset_client();
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
         let response = Response::from_head(response.head.clone());
         let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
@@ -149,7 +148,7 @@ impl Http1 {
         batch.finish()
     }
 
-    /// The answer to a request that took too long, with why; `None` if none had begun.
+    /// The response to a request that took too long. `None`: no request had begun.
     pub fn time_out(
         &mut self,
         connections: &Connections,
@@ -162,9 +161,8 @@ impl Http1 {
         Some(batch.finish())
     }
 
-    /// Writes the log line of a request that broke off before it was whole, or answered. Nobody is sent its
-    /// `status`.
-    pub fn break_off(&mut self, connections: &Connections, input: &[u8], status: Status, why: &str) {
+    /// Writes the log line of a request that ended before it was whole, or answered. The `status` is only logged.
+    pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: &str) {
         if let Some(batch) = self.incomplete(connections, input, status) {
             let (out, records) = batch.into_buffers();
             connections.services.access.write(&records, 0, Some(why));
@@ -186,7 +184,7 @@ impl Http1 {
     }
 
     /// A request that has `used` bytes.
-    // Always: as a function of its own it costs every request a copy of what it returns.
+    // As a function of its own it costs every request a copy of what it returns.
     #[inline(always)]
     fn request(
         &mut self,
@@ -200,7 +198,7 @@ impl Http1 {
         }
         match self.fast(connections, head) {
             Some(response) => {
-                let persistence = self.persistence(connections, head, &response, Reading::Through);
+                let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
                 Step::Answered(used)
             }
@@ -208,8 +206,8 @@ impl Http1 {
         }
     }
 
-    /// Takes a step through input that could not be read, if it can be once what clients send raw is
-    /// percent-encoded; otherwise refuses it. From here on, the target is as if it had been sent so.
+    /// Takes a step through input whose target holds bytes that have to be percent-encoded, as some clients send it. They
+    /// are encoded here. Any other input is rejected.
     #[cold]
     #[inline(never)]
     fn step_escaped(
@@ -237,11 +235,11 @@ impl Http1 {
                 }
             }
         };
-        self.refuse_head(connections, error, input, batch);
+        self.reject_head(connections, error, input, batch);
         Step::Answered(input.len())
     }
 
-    /// Has one request answered, which has its line even if that panics.
+    /// Responds from the fast path. The request has its log line even if that panics.
     #[inline]
     fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Response> {
         let host = connections.services.site.hosts.find(head.authority);
@@ -252,13 +250,13 @@ impl Http1 {
             time: connections.services.clock.now(),
             began: self.began,
         };
-        let unanswered = Unanswered { connections, asked };
+        let guard = PanicGuard { connections, asked };
         let answer = connections.responder.fast(host, head);
-        std::mem::forget(unanswered);
+        std::mem::forget(guard);
         answer
     }
 
-    /// How the connection goes on after this answer.
+    /// Whether the connection stays open behind this response.
     #[inline]
     fn persistence(
         &self,
@@ -310,16 +308,16 @@ impl Http1 {
         batch.push(response, persistence, version, line);
     }
 
-    /// An answer to a head that is none, after which the connection closes: where the next request begins
-    /// is not known. Even so, one that begins as HEAD does gets no content.
-    fn refuse_head(
+    /// Rejects a malformed head. The connection closes, because the beginning of the next request is not known. A request
+    /// that begins as HEAD does gets no content.
+    fn reject_head(
         &mut self,
         connections: &Connections,
         error: HeadError,
         input: &[u8],
         batch: &mut Batch<'_>,
     ) {
-        self.is_from_its_peer();
+        self.reset_client();
         let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
         let method = if is_head { Method::Head } else { Method::Unknown };
         let response =
@@ -327,13 +325,13 @@ impl Http1 {
         self.push(connections, response, None, Persistence::LingeringClose, batch);
     }
 
-    /// Notes who has made the request at hand, and gives its head the scheme and the host that it was made with.
+    /// Finds the client of the present request, and sets scheme and host of its head, as a trusted proxy reports them.
     #[inline]
     pub fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
         if connections.services.site.trusted_proxies.is_empty() {
             return;
         }
-        self.is_from_its_peer();
+        self.reset_client();
         if let Some(origin) = connections.services.site.trusted_proxies.origin(self.peer.ip(), head) {
             (head.scheme, head.authority) = (origin.scheme, origin.authority);
             self.via = Via::TrustedProxy;
@@ -341,13 +339,12 @@ impl Http1 {
         }
     }
 
-    /// Nothing says of the request at hand that another has made it. Those before it on the connection may have had
-    /// other clients.
-    fn is_from_its_peer(&mut self) {
+    /// The peer is the client. Earlier requests on the connection may have had others.
+    fn reset_client(&mut self) {
         (self.client, self.via) = (self.peer, Via::Nothing);
     }
 
-    /// The answer to a request of which only a part is here, or which was given up.
+    /// The response to a request that is incomplete, or was aborted.
     fn incomplete<'w>(
         &mut self,
         connections: &'w Connections,
@@ -355,12 +352,12 @@ impl Http1 {
         status: Status,
     ) -> Option<Batch<'w>> {
         let current = self.current.take();
-        // An empty line that nothing follows is no request (RFC 9112 §2.2).
+        // An empty line is no request (RFC 9112 §2.2).
         if current.is_none() && input.trim_ascii_start().is_empty() {
             return None;
         }
         connections.services.clock.read();
-        self.is_from_its_peer();
+        self.reset_client();
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
         let mut store = FieldStore::new();
         let bytes = current.as_deref().unwrap_or(input);
@@ -376,13 +373,13 @@ impl Http1 {
     }
 }
 
-/// A request that is being answered; dropped only when that panics.
-struct Unanswered<'a> {
+/// Logs a request of the fast path when it is dropped, which only a panic does.
+struct PanicGuard<'a> {
     connections: &'a Connections,
     asked: LoggedRequest<'a>,
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         let response = exchange::error_response(
             &self.connections.services,

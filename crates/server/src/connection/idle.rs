@@ -365,19 +365,19 @@ fn send(
     mut output: Output,
     left: Range<usize>,
 ) -> Visit {
-    let mut way = LogGuard::new(&connections.services, &mut output);
+    let mut guard = LogGuard::new(&connections.services, &mut output);
     let mut slices = 1;
     let sent = loop {
-        match way.send(&connection.socket, connections.services.clock.now()) {
+        match guard.send(&connection.socket, connections.services.clock.now()) {
             Ok(Sent::Slice) if slices < SLICES_PER_TURN => slices += 1,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
         }
     };
-    way.arrive();
+    guard.disarm();
     let why = match sent {
         Ok(Sent::All) => None,
-        Ok(Sent::Slice | Sent::Piece | Sent::Cold) => {
+        Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory) => {
             return Visit::needs_task(http, Start::Next(Next::Send(output)), input(connections, left));
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

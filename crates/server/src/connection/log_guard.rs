@@ -1,12 +1,11 @@
-//! The way of an answer out, from its first byte to its last: whatever ends it, its requests have their lines
-//! in the log.
+//! A guard around output while it is sent: every request has its line in the log, whatever ends the sending.
 
 use std::ops::{Deref, DerefMut};
 
 use super::output::{Output, why_dropped};
 use crate::services::Services;
 
-/// An answer on its way, whose log lines are written whatever becomes of it.
+/// Writes the log lines of `output` when it is dropped, which only a panic or the end of the server does.
 pub struct LogGuard<'a> {
     services: &'a Services,
     output: &'a mut Output,
@@ -17,8 +16,8 @@ impl<'a> LogGuard<'a> {
         LogGuard { services, output }
     }
 
-    /// It is no longer on its way: whoever has it writes its lines.
-    pub fn arrive(self) {
+    /// The caller writes the log lines.
+    pub fn disarm(self) {
         std::mem::forget(self);
     }
 }

@@ -1,5 +1,7 @@
 //! What is being sent over HTTP/1.1: bytes that a batch has gathered, one response behind them, and how much of both
-//! has been sent. Knows nothing of requests.
+//! has been sent.
+//!
+//! Knows nothing of requests.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -20,8 +22,9 @@ const SLICE: u64 = 128 * 1024;
 /// Slices that a connection may send in one turn of the loop.
 pub const SLICES_PER_TURN: usize = 8;
 
-/// What is not in memory is read by this much: it stays with the connection until the client has taken it.
-const COLD: u64 = memory::RESPONSE;
+/// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has taken
+/// them.
+const READ_SIZE: u64 = memory::RESPONSE;
 
 /// Whether the connection stays open behind a response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,48 +49,47 @@ impl Persistence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     Chunked,
-    /// By closing, for HTTP/1.0.
+    /// By closing the connection, for HTTP/1.0.
     None,
 }
 
 impl Coding {
-    fn write(self, piece: Vec<u8>, out: &mut Vec<u8>) {
+    fn write(self, chunk: Vec<u8>, out: &mut Vec<u8>) {
         match self {
-            Coding::None => out.extend_from_slice(&piece),
+            Coding::None => out.extend_from_slice(&chunk),
             Coding::Chunked => {
-                taipan_http::chunked::write_size_line(piece.len(), out);
-                out.extend_from_slice(&piece);
+                taipan_http::chunked::write_size_line(chunk.len(), out);
+                out.extend_from_slice(&chunk);
                 out.extend_from_slice(taipan_http::chunked::CRLF);
             }
         }
     }
 }
 
-/// Bytes on their way out.
 pub struct Output {
     out: Vec<u8>,
     response: Option<Response>,
-    /// How far into `out` and the block behind it.
+    /// Bytes sent of `out` and of the response head behind it.
     at: usize,
-    /// Everything that has left.
+    /// All bytes sent.
     sent: u64,
-    /// What the client had taken when it was last weighed, counted from the first byte of this answer:
-    /// below 0 as long as earlier ones are on their way.
+    /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative while
+    /// earlier output is still in flight.
     taken: Option<i64>,
     coding: Coding,
     pub records: Records,
     pub persistence: Persistence,
 }
 
-/// How far one turn of sending came.
+/// How far `Output::send` came.
 pub enum Sent {
     All,
-    /// Enough for this turn.
+    /// One slice is sent, and there are more.
     Slice,
-    /// What there was; the body's stream has the rest.
-    Piece,
-    /// What comes next is on a disk, and not in memory.
-    Cold,
+    /// All there was is sent, and the body's stream has more.
+    NeedsBody,
+    /// The next bytes of a file are on its disk, and not in memory.
+    NotInMemory,
 }
 
 impl Output {
@@ -103,8 +105,8 @@ impl Output {
         Output { out, response, at: 0, sent: 0, taken: None, coding, records, persistence }
     }
 
-    /// Sends what the socket takes, of a file one slice, in this second, `now`. `WouldBlock`: call again
-    /// when it takes more.
+    /// Sends what the stream takes, and at most one slice of a file. `now` is the present second. Errors: `WouldBlock`
+    /// when the stream takes no more.
     #[inline]
     pub fn send(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
         self.send_bytes(stream)?;
@@ -113,29 +115,29 @@ impl Output {
             Body::Nothing => Ok(Sent::All),
             Body::File(part) => send_file(stream, part, &mut self.sent, now),
             Body::Parts(_) => self.send_parts(stream, now),
-            Body::Stream(_) | Body::Sized(..) => Ok(Sent::Piece),
+            Body::Stream(_) | Body::Sized(..) => Ok(Sent::NeedsBody),
         }
     }
 
-    /// Does only the end of the connection tell the client that it has all of it? Then the connection must
-    /// not end as if it had, where it has not (RFC 9112 §8).
+    /// True where the end of the connection is the end of the body. Then an incomplete response must end with a reset
+    /// (RFC 9112 §8).
     pub fn ends_with_connection(&self) -> bool {
         self.coding == Coding::None && self.response.as_ref().is_some_and(Response::is_streamed)
     }
 
-    /// Puts what a script has written with its head behind the head, so that both leave at once.
+    /// Adds what the body's stream has buffered to the head, so that both are sent in one write.
     pub fn gather(&mut self) {
         let Some(response) = &mut self.response else { return };
         let Some(stream) = response.body.stream() else { return };
-        let piece = stream.take_buffered();
-        if !piece.is_empty() {
+        let chunk = stream.take_buffered();
+        if !chunk.is_empty() {
             self.out.extend_from_slice(response.bytes());
             response.start = response.end;
-            self.coding.write(piece, &mut self.out);
+            self.coding.write(chunk, &mut self.out);
         }
     }
 
-    /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
+    /// Passes the request's body to the script or upstream. Ready: it takes no more.
     pub fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.response.as_mut().and_then(|response| response.body.stream()) {
             Some(stream) => stream.poll_request_body(cx),
@@ -143,20 +145,19 @@ impl Output {
         }
     }
 
-    /// Takes the next chunk of the body's stream, once everything before it has been sent. Errors: why there is none, for the
-    /// log.
-    pub async fn next_piece(&mut self, services: &Services) -> Result<(), &'static str> {
+    /// Takes the next chunk of the body's stream, when all before it is sent. Errors: the reason for the log.
+    pub async fn next_chunk(&mut self, services: &Services) -> Result<(), &'static str> {
         let Some(response) = &mut self.response else { return Ok(()) };
         let Some(stream) = response.body.stream() else { return Ok(()) };
         let why = stream.abort_reason();
-        let piece = stream.next(services).await.map_err(|_| why)?;
+        let chunk = stream.next(services).await.map_err(|_| why)?;
         // The head has been sent; what is left of the response is its stream.
         (response.start, response.end) = (0, 0);
         self.out.clear();
         self.at = 0;
-        match (piece, self.coding) {
-            (Some(piece), Coding::None) => self.out = piece,
-            (Some(piece), Coding::Chunked) => Coding::Chunked.write(piece, &mut self.out),
+        match (chunk, self.coding) {
+            (Some(chunk), Coding::None) => self.out = chunk,
+            (Some(chunk), Coding::Chunked) => Coding::Chunked.write(chunk, &mut self.out),
             (None, Coding::Chunked) => {
                 self.out.extend_from_slice(taipan_http::chunked::LAST_CHUNK);
                 self.response = None;
@@ -166,8 +167,8 @@ impl Output {
         Ok(())
     }
 
-    /// Reads what comes next from its disk, on a helper thread; it is sent from memory then.
-    pub async fn read_cold(&mut self, services: &Services) -> Result<(), &'static str> {
+    /// Reads the next bytes of a file from its disk, on a helper thread. They are sent from memory.
+    pub async fn read_from_disk(&mut self, services: &Services) -> Result<(), &'static str> {
         let Some(Response { start, end, body, .. }) = &mut self.response else { return Ok(()) };
         let part = match body {
             Body::File(part) => part,
@@ -177,7 +178,7 @@ impl Output {
             },
             Body::Nothing | Body::Stream(_) | Body::Sized(..) => return Ok(()),
         };
-        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(COLD));
+        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(READ_SIZE));
         let device = part.file.stamp.device;
         let look = move || look::read(&fd, at, length as usize, Wait::Allowed);
         let read =
@@ -201,38 +202,38 @@ impl Output {
         Ok(())
     }
 
-    /// Bytes that have left, for the log.
+    /// Bytes sent, for the log.
     #[inline]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Notes how much the client has had by now, of this and of earlier answers.
-    pub fn mark(&mut self, unacknowledged: u64) {
+    /// Notes how much the client has taken by now.
+    pub fn mark_taken(&mut self, unacknowledged: u64) {
         self.taken = Some(self.sent as i64 - unacknowledged as i64);
     }
 
-    /// As `mark`, if that was not done since the client is waited for.
-    pub fn mark_once(&mut self, unacknowledged: impl FnOnce() -> u64) {
+    /// As `mark_taken`, if the client was not yet awaited.
+    pub fn mark_taken_once(&mut self, unacknowledged: impl FnOnce() -> u64) {
         if self.taken.is_none() {
-            self.mark(unacknowledged());
+            self.mark_taken(unacknowledged());
         }
     }
 
-    /// From now on it is the client that is waited for, if it has to be.
-    pub fn unmark(&mut self) {
+    /// The client is not awaited any more.
+    pub fn unmark_taken(&mut self) {
         self.taken = None;
     }
 
-    /// How much more the client has had since the mark, which is set anew.
+    /// Bytes that the client has taken since this was last noted.
     pub fn taken(&mut self, unacknowledged: u64) -> u64 {
         let before = self.taken;
-        self.mark(unacknowledged);
+        self.mark_taken(unacknowledged);
         let more = self.taken.zip(before).map_or(0, |(now, before)| now - before);
         more.max(0) as u64
     }
 
-    /// The buffers, to be lent again.
+    /// The buffers, for the next batch.
     pub fn into_buffers(self) -> (Vec<u8>, Records) {
         (self.out, self.records)
     }
@@ -286,60 +287,60 @@ impl Output {
 }
 
 /// Sends one slice.
-fn send_file(stream: &impl SendStream, part: &mut FilePart, gone: &mut u64, now: i64) -> io::Result<Sent> {
+fn send_file(stream: &impl SendStream, part: &mut FilePart, sent: &mut u64, now: i64) -> io::Result<Sent> {
     if part.left == 0 {
         return Ok(Sent::All);
     }
-    let slice = slice(stream, *gone, part.left);
+    let slice = slice(stream, *sent, part.left);
     if !part.file.is_in_memory(part.at, part.at + slice, now) {
-        return Ok(Sent::Cold);
+        return Ok(Sent::NotInMemory);
     }
-    // Before the last bytes leave, the file must still be the one that the head describes; if it is
-    // not, the answer ends short, and the client can tell.
+    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the response
+    // ends short, and the client can tell.
     if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
         return Err(io::Error::other(CHANGED));
     }
     let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize) {
-        None => return Ok(Sent::Cold),
-        Some(Err(error)) if is_unable(&error) => return Ok(Sent::Cold),
+        None => return Ok(Sent::NotInMemory),
+        Some(Err(error)) if is_unable(&error) => return Ok(Sent::NotInMemory),
         Some(sent) => sent?,
     };
     if n == 0 {
         return Err(io::Error::other(CHANGED));
     }
-    *gone += n as u64;
+    *sent += n as u64;
     part.left -= n as u64;
     Ok(if part.left == 0 { Sent::All } else { Sent::Slice })
 }
 
-/// Not every file system can send by itself; what it cannot send can still be read.
+/// True for a file system that cannot send, but can be read.
 fn is_unable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
-/// How much of `left` to send next, when `gone` bytes have left. A slice ends where a segment does: one
-/// that does not leaves a segment that is nearly empty, and costs a packet and its acknowledgement.
-fn slice(stream: &impl SendStream, gone: u64, left: u64) -> u64 {
+/// How much of `left` to send next, when `sent` bytes are sent. A slice ends at the end of a segment: otherwise the last
+/// segment is nearly empty, and costs a packet and its acknowledgement.
+fn slice(stream: &impl SendStream, sent: u64, left: u64) -> u64 {
     if left <= SLICE {
         return left;
     }
-    // Asked anew each time: it grows with the window.
+    // Read each time: it grows with the window.
     let segment = stream.segment();
-    let end = (gone + SLICE) / segment * segment;
-    if end > gone { end - gone } else { SLICE }
+    let end = (sent + SLICE) / segment * segment;
+    if end > sent { end - sent } else { SLICE }
 }
 
-/// Why answers end short of their length, for the log.
+/// Why responses end short of their length, for the log.
 pub const CLIENT_CLOSED: &str = "client closed";
 const CHANGED: &str = "file changed while it was sent";
 pub const UNREADABLE: &str = "content could not be read";
 
-/// The answer panicked, or the server stopped: why one that nobody finished ends.
+/// Why a response was dropped before its end, for the log.
 pub fn why_dropped() -> &'static str {
     if std::thread::panicking() { "the response failed" } else { "server stopped" }
 }
 
-/// Why sending failed: the only errors that are not the socket's are ours, and those of a disk.
+/// Why sending failed, for the log. Errors that are not the client's are a disk's, or `CHANGED`.
 pub fn why(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EIO | libc::ESTALE) => UNREADABLE,

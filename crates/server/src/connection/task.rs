@@ -1,6 +1,6 @@
-//! A connection that has to wait: for the rest of a request, for what its response needs, or for its client to
-//! take that. It has a task of its own, a state, and a deadline for whatever it waits for. As soon as it has
-//! answered a request without waiting, it goes back to the idle set.
+//! The task of a connection that waits: for the rest of a request, for what its response needs, or for its client to
+//! take the response. Whatever it waits for has a deadline. When it has answered a request without waiting, it goes back
+//! to the idle set.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,7 +18,7 @@ use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
 use super::table::TableEntry;
-use super::transport::{Broken, Transport};
+use super::transport::{Interruption, Transport};
 use super::{Event, Phase};
 use crate::connection::Connections;
 use crate::request::ConnectionInfo;
@@ -28,22 +28,22 @@ use crate::response::Response;
 use crate::semaphore::Permit;
 use crate::stats::Count;
 
-/// What a lingering connection may still send before it is closed all the same.
+/// Bytes that a client may still send after the last response. Then the connection is closed.
 const LINGER_BYTES: usize = 1024 * 1024;
 
-/// Where a task takes over.
+/// Where a task begins.
 pub enum Start {
-    /// There may be more in `rest`.
+    /// With the input, which may hold more requests.
     Input,
-    /// What the idle set could not do without waiting.
+    /// With what the idle set could not finish without waiting.
     Next(Next),
-    /// The last answer has been sent.
+    /// Behind the last response.
     Linger,
-    /// There is no room: one request is read, and refused with this.
+    /// At capacity: one request is read, and gets this response.
     Reject(Permit, Response),
 }
 
-/// Why a request ends whose connection had to make room, for the log.
+/// Why a request ends whose connection was closed for another, for the log.
 const EVICTED: &str = "too slow while others waited";
 
 pub struct Task {
@@ -51,10 +51,10 @@ pub struct Task {
     client: Client,
     connections: Rc<Connections>,
     http: Http1,
-    /// Did the request at hand have to wait for anything?
+    /// Whether the present request had to wait.
     waited: Waited,
-    /// Held to the end, where there is no room for the connection.
-    place: Option<Permit>,
+    /// Held to the end by a connection that is being rejected.
+    permit: Option<Permit>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +66,16 @@ enum Waited {
 /// How a connection leaves its task.
 enum End {
     Close,
-    /// Our last answer is sent, and the client will send no more.
-    Leave,
-    /// Our last answer is sent, but the client may still be sending.
+    /// The last response is sent, and the client sends no more.
+    Drain,
+    /// The last response is sent, but the client may still be sending.
     Linger,
-    /// Nothing is going on.
+    /// It is idle.
     Park,
 }
 
 impl Task {
-    /// Of a connection of which `input` has come and is not used up.
+    /// For a connection whose `input` has come and is not used up.
     pub fn new(
         stream: Stream,
         client: Client,
@@ -85,7 +85,7 @@ impl Task {
         input: Vec<u8>,
     ) -> Task {
         let transport = Rc::new(Transport::new(connections.clone(), stream, entry, input));
-        Task { transport, client, connections, http, waited: Waited::Yes, place: None }
+        Task { transport, client, connections, http, waited: Waited::Yes, permit: None }
     }
 
     /// Serves until the connection ends or goes back to the idle set.
@@ -94,18 +94,18 @@ impl Task {
         let task = &mut *serving.0;
         let end = match task.run(start).await {
             Ok(end) => end,
-            Err(Broken::Park) => End::Park,
-            Err(Broken::Late) => task.too_late().await,
-            Err(Broken::Evicted) => task.evicted().await,
-            Err(Broken::Ended | Broken::Gone) => {
-                task.break_off(Status::BAD_REQUEST, output::CLIENT_CLOSED);
+            Err(Interruption::Park) => End::Park,
+            Err(Interruption::TimedOut) => task.on_timeout().await,
+            Err(Interruption::Evicted) => task.on_evicted().await,
+            Err(Interruption::EndOfInput | Interruption::Failed) => {
+                task.log_aborted(Status::BAD_REQUEST, output::CLIENT_CLOSED);
                 End::Close
             }
         };
         std::mem::forget(serving);
         match end {
             End::Close => {}
-            End::Leave => self.drain(),
+            End::Drain => self.drain(),
             End::Linger => {
                 self.linger().await;
                 self.drain();
@@ -114,16 +114,16 @@ impl Task {
         }
     }
 
-    async fn run(&mut self, start: Start) -> Result<End, Broken> {
+    async fn run(&mut self, start: Start) -> Result<End, Interruption> {
         let mut begun = match start {
             Start::Linger => {
-                // What came behind the last request comes too late.
+                // Input behind the last request is ignored.
                 self.transport.buffered.borrow_mut().clear();
                 return Ok(End::Linger);
             }
-            Start::Reject(place, response) => {
-                self.place = Some(place);
-                return self.refuse(&response).await;
+            Start::Reject(permit, response) => {
+                self.permit = Some(permit);
+                return self.reject(&response).await;
             }
             Start::Input => None,
             Start::Next(next) => Some(next),
@@ -141,7 +141,7 @@ impl Task {
                         self.transport.receive().await?;
                         self.http.began = self.connections.services.access_time();
                     }
-                    self.answer()
+                    self.read_requests()
                 }
             };
             let output = match next {
@@ -159,9 +159,9 @@ impl Task {
         }
     }
 
-    /// Looks at the input, in the worker's buffer, which others have used meanwhile.
-    fn answer(&mut self) -> Next {
-        // Should an answer panic, the requests in it have had theirs.
+    /// Reads requests from the input, in the worker's buffer, which other connections have used meanwhile.
+    fn read_requests(&mut self) -> Next {
+        // Taken out: if a request panics, its input is not read again.
         let mut buffered = self.transport.buffered.take();
         self.connections.services.scratch.borrow_mut().space_behind(&buffered);
         let Answered { used, next } = self.http.answer(&self.connections, buffered.len());
@@ -171,7 +171,7 @@ impl Task {
     }
 
     /// Answers the request whose head is the next `bytes` bytes.
-    async fn respond(&mut self, bytes: usize) -> Result<Output, Broken> {
+    async fn respond(&mut self, bytes: usize) -> Result<Output, Interruption> {
         self.waited = Waited::Yes;
         let bytes = self.transport.take(bytes);
         let bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
@@ -179,7 +179,7 @@ impl Task {
         let mut store = Box::new(FieldStore::new());
         let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.connections.services.site.limits.head)
         else {
-            return Err(Broken::Gone);
+            return Err(Interruption::Failed);
         };
         self.transport.begin_body(&head);
         self.http.find_client(&self.connections, &mut head);
@@ -188,27 +188,27 @@ impl Task {
         let body = RequestBody::Stream(self.transport.clone());
         let request = Request { head: &head, connection };
         let response = Box::pin(self.connections.responder.respond(request, body));
-        let response = self.unless_broken(response).await?;
+        let response = self.unless_interrupted(response).await?;
         self.http.current = None;
         Ok(self.http.output(&self.connections, &head, response, self.transport.is_body_read()))
     }
 
-    /// Waits for what is being made, unless the client leaves: then nothing wants it any more.
-    async fn unless_broken<T>(&self, made: impl Future<Output = T>) -> Result<T, Broken> {
-        // One piece of code for whatever is waited for: what waits can do without the speed.
-        let watch: Pin<Box<dyn Future<Output = Broken>>> = Box::pin(self.transport.watch());
+    /// Awaits `made`, unless the client closes, is too slow, or is evicted.
+    async fn unless_interrupted<T>(&self, made: impl Future<Output = T>) -> Result<T, Interruption> {
+        // Boxed, so that its code is not copied for every kind of future: what waits does not need the speed.
+        let watch: Pin<Box<dyn Future<Output = Interruption>>> = Box::pin(self.transport.watch());
         tokio::select! {
             biased;
             made = made => Ok(made),
             broken = watch => {
-                let has_left = matches!(broken, Broken::Ended | Broken::Gone);
+                let has_left = matches!(broken, Interruption::EndOfInput | Interruption::Failed);
                 self.connections.services.counts.add(Count::Left, u64::from(has_left));
                 Err(broken)
             }
         }
     }
 
-    /// More of a head is waited for.
+    /// The rest of a head is awaited.
     fn wait_for_head(&mut self) {
         self.waited = Waited::Yes;
         if self.transport.entry.state.phase() != Phase::Head {
@@ -216,10 +216,10 @@ impl Task {
         }
     }
 
-    /// Sends all of it and writes its log lines. `Some`: it was the last.
-    async fn write(&mut self, mut output: Output) -> Result<Option<End>, Broken> {
+    /// Sends all of `output` and writes its log lines. `Some`: it was the last.
+    async fn write(&mut self, mut output: Output) -> Result<Option<End>, Interruption> {
         output.gather();
-        self.write_on(&mut output);
+        self.begin_write(&mut output);
         let ends_with_connection = output.ends_with_connection();
         if ends_with_connection {
             self.transport.stream.borrow().reset_when_closed();
@@ -237,26 +237,26 @@ impl Task {
         match (sent, persistence) {
             (Err((broken, _)), _) => {
                 self.transport.buffered.take();
-                // What the client did not take in time is not kept for it in the kernel, either.
-                if matches!(broken, Broken::Late | Broken::Evicted) {
+                // The kernel is not to hold what the client did not take in time.
+                if matches!(broken, Interruption::TimedOut | Interruption::Evicted) {
                     self.transport.stream.borrow().reset_when_closed();
                 }
                 Err(broken)
             }
             (Ok(()), Persistence::KeepAlive | Persistence::KeepAliveHttp10) => Ok(None),
-            (Ok(()), Persistence::Close) => Ok(Some(End::Leave)),
+            (Ok(()), Persistence::Close) => Ok(Some(End::Drain)),
             (Ok(()), Persistence::LingeringClose) => Ok(Some(End::Linger)),
         }
     }
 
-    /// From now on it is the client that is waited for.
-    fn write_on(&self, output: &mut Output) {
+    /// From now on the client is awaited.
+    fn begin_write(&self, output: &mut Output) {
         self.transport.enter(Phase::Write);
-        output.unmark();
+        output.unmark_taken();
     }
 
-    async fn send(&mut self, output: &mut Output) -> Result<(), (Broken, &'static str)> {
-        // One log line per request, also when this task is dropped or panics in the middle.
+    async fn send(&mut self, output: &mut Output) -> Result<(), (Interruption, &'static str)> {
+        // Every request has its log line, also when this task is dropped or panics.
         let connections = self.connections.clone();
         let mut output = LogGuard::new(&connections.services, output);
         let mut slices = 0;
@@ -270,44 +270,46 @@ impl Task {
                         tokio::task::yield_now().await;
                     }
                 }
-                Ok(Sent::Piece) => {
-                    if let Err(why) = self.wait_for_content(output.next_piece(&connections.services)).await {
+                Ok(Sent::NeedsBody) => {
+                    if let Err(why) = self.wait_for_content(output.next_chunk(&connections.services)).await {
                         break Err(why);
                     }
-                    self.write_on(&mut output);
+                    self.begin_write(&mut output);
                 }
-                Ok(Sent::Cold) => {
-                    if let Err(why) = self.wait_for_content(output.read_cold(&connections.services)).await {
+                Ok(Sent::NotInMemory) => {
+                    if let Err(why) =
+                        self.wait_for_content(output.read_from_disk(&connections.services)).await
+                    {
                         break Err(why);
                     }
-                    self.write_on(&mut output);
+                    self.begin_write(&mut output);
                 }
                 Err(why) => break Err(why),
             }
         };
-        output.arrive();
+        output.disarm();
         result
     }
 
     async fn wait_for_content(
         &mut self,
         content: impl Future<Output = Result<(), &'static str>>,
-    ) -> Result<(), (Broken, &'static str)> {
+    ) -> Result<(), (Interruption, &'static str)> {
         self.waited = Waited::Yes;
-        match self.unless_broken(pin!(content)).await {
+        match self.unless_interrupted(pin!(content)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(why)) => Err((Broken::Gone, why)),
-            Err(Broken::Evicted) => Err((Broken::Evicted, EVICTED)),
+            Ok(Err(why)) => Err((Interruption::Failed, why)),
+            Err(Interruption::Evicted) => Err((Interruption::Evicted, EVICTED)),
             Err(broken) => Err((broken, output::CLIENT_CLOSED)),
         }
     }
 
-    /// Sends what the socket takes. The request's body goes on meanwhile, if there is any of it left: a
-    /// client may read only when it has sent all.
-    async fn send_some(&mut self, output: &mut Output) -> Result<Sent, (Broken, &'static str)> {
+    /// Sends what the stream takes. The rest of the request's body is read meanwhile: a client may read only when it has
+    /// sent all.
+    async fn send_some(&mut self, output: &mut Output) -> Result<Sent, (Interruption, &'static str)> {
         let Task { transport, connections, waited, .. } = self;
         poll_fn(|cx| {
-            // Whatever is the matter with the body, the response is sent as far as the client takes it.
+            // The response is sent even where the body cannot be read.
             if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
                 _ = transport.poll_discard(cx);
             }
@@ -316,20 +318,20 @@ impl Task {
         .await
     }
 
-    /// Reads one request, however far it gets in the time of lingering, and answers that there is no room. Where
-    /// others are to be refused, it is answered as it is, and does not linger.
-    async fn refuse(&mut self, response: &Response) -> Result<End, Broken> {
+    /// Reads one request and rejects it with `response`. When the deadline passes, or another connection is to be
+    /// rejected, it is rejected as far as it has come, and the connection does not linger.
+    async fn reject(&mut self, response: &Response) -> Result<End, Interruption> {
         loop {
             match self.transport.receive().await {
                 Ok(()) => {}
-                Err(Broken::Late) if !self.transport.has_input() => return Ok(End::Close),
-                Err(Broken::Late | Broken::Evicted) => {
-                    // It may have come by now, all of it.
+                Err(Interruption::TimedOut) if !self.transport.has_input() => return Ok(End::Close),
+                Err(Interruption::TimedOut | Interruption::Evicted) => {
+                    // The rest may have come by now.
                     self.transport.receive_at_once();
                     let input = self.transport.buffered.take();
-                    let output = self.http.refuse_next(&self.connections, &input, response);
+                    let output = self.http.reject_next(&self.connections, &input, response);
                     let output = output
-                        .unwrap_or_else(|| self.http.refuse_unread(&self.connections, &input, response));
+                        .unwrap_or_else(|| self.http.reject_unread(&self.connections, &input, response));
                     self.write(output).await?;
                     self.transport.close_at_once();
                     return Ok(End::Close);
@@ -337,7 +339,7 @@ impl Task {
                 Err(broken) => return Err(broken),
             }
             let input = self.transport.buffered.take();
-            match self.http.refuse_next(&self.connections, &input, response) {
+            match self.http.reject_next(&self.connections, &input, response) {
                 Some(output) => {
                     self.write(output).await?;
                     self.linger_in(Phase::Rejected).await;
@@ -348,10 +350,9 @@ impl Task {
         }
     }
 
-    /// Others need the place of this connection, which has been too slow: with 408 where a request had begun, and
-    /// an answer is cut off.
-    async fn evicted(&mut self) -> End {
-        if self.place.is_some() {
+    /// Closes the connection for another one, because its client has been too slow: with 408 where a request had begun.
+    async fn on_evicted(&mut self) -> End {
+        if self.permit.is_some() {
             return End::Close;
         }
         self.connections.services.counts.add(Count::EvictedSlow, 1);
@@ -365,8 +366,8 @@ impl Task {
         End::Close
     }
 
-    /// Without a word, if no request had begun; with 408, if it is the client that was too slow.
-    async fn too_late(&mut self) -> End {
+    /// Responds with 408 if the client was too slow with a request. Without one, the connection just closes.
+    async fn on_timeout(&mut self) -> End {
         let (count, why) = match self.transport.entry.state.phase() {
             Phase::Head => (Count::LateHead, "request too slow"),
             Phase::Body => (Count::LateBody, "request too slow"),
@@ -385,14 +386,14 @@ impl Task {
         }
     }
 
-    /// Writes the log line of a request that has begun and will not be answered.
-    fn break_off(&mut self, status: Status, why: &str) {
+    /// Writes the log line of a request that has begun and gets no response.
+    fn log_aborted(&mut self, status: Status, why: &str) {
         let input = self.transport.buffered.take();
-        self.http.break_off(&self.connections, &input, status, why);
+        self.http.log_aborted(&self.connections, &input, status, why);
     }
 
-    /// Closing over unread input would send a reset, which may destroy our last bytes on their way
-    /// (RFC 9112 §9.6): so the client is told that there is no more, and read until it has closed.
+    /// Closing with unread input would send a reset, which may destroy the last bytes of the response (RFC 9112 §9.6). So
+    /// an end is sent, and input is read until the client has closed.
     async fn linger(&mut self) {
         self.connections
             .acceptor
@@ -403,17 +404,17 @@ impl Task {
 
     async fn linger_in(&mut self, phase: Phase) {
         self.transport.stream.borrow().shut_down();
-        if let Err(Broken::Evicted) = self.read_out(phase).await {
-            self.connections.services.counts.add(Count::Evicted, u64::from(self.place.is_none()));
+        if let Err(Interruption::Evicted) = self.discard_input(phase).await {
+            self.connections.services.counts.add(Count::Evicted, u64::from(self.permit.is_none()));
             self.transport.close_at_once();
         }
     }
 
-    /// Reads what is not wanted, until the client closes. What is left of a body has a limit, and a least rate.
-    async fn read_out(&mut self, phase: Phase) -> Result<(), Broken> {
+    /// Reads and drops input until the client closes. The rest of a body has a limit, and a least rate.
+    async fn discard_input(&mut self, phase: Phase) -> Result<(), Interruption> {
         if !self.transport.is_body_read() {
             let discard = poll_fn(|cx| self.transport.poll_discard(cx));
-            self.unless_broken(pin!(discard)).await?;
+            self.unless_interrupted(pin!(discard)).await?;
         }
         self.transport.buffered.take();
         self.transport.enter(phase);
@@ -425,7 +426,7 @@ impl Task {
         Ok(())
     }
 
-    /// Closes, unless the client has yet to take much: that needs no task.
+    /// Closes, or leaves the connection to the idle set while the client has yet to take much.
     fn drain(self) {
         let Task { transport, client, connections, .. } = self;
         if transport.stream.borrow().unacknowledged() > idle::KEPT
@@ -437,36 +438,36 @@ impl Task {
 
     fn park(self) {
         let Task { transport, client, connections, http, .. } = self;
-        // A connection that cannot be parked is closed: it was idle.
+        // Fails where the stream has no socket; then the connection closes.
         if let Some((socket, since)) = transport.into_socket() {
             connections.keep(socket, client, http.requests, since);
         }
     }
 }
 
-/// Sends what the socket takes now; waits, with a deadline, when it takes nothing.
+/// Sends what the stream takes now. Pending, with a deadline, when it takes nothing.
 fn poll_send(
     cx: &mut Context<'_>,
     transport: &Transport,
     connections: &Connections,
     waited: &mut Waited,
     output: &mut Output,
-) -> Poll<Result<Sent, (Broken, &'static str)>> {
+) -> Poll<Result<Sent, (Interruption, &'static str)>> {
     let state = &transport.entry.state;
     let stream = &*transport.stream.borrow();
     loop {
         if let Some(event) = state.take_event(cx.waker()) {
             let now = connections.services.clock.ticks();
-            // A client that sends its body is not idle, either: that is counted already.
+            // Bytes of the request's body count as well; the transport has counted them.
             state.measure(output.taken(stream.unacknowledged()), now);
             match event {
                 Event::Measure | Event::Park => {}
-                Event::Evict => return Poll::Ready(Err((Broken::Evicted, EVICTED))),
+                Event::Evict => return Poll::Ready(Err((Interruption::Evicted, EVICTED))),
                 Event::CheckRate if connections.deadlines.is_enough(Phase::Write, state.window()) => {
                     state.enter(Phase::Write, now);
                 }
                 Event::CheckRate | Event::TimeOut => {
-                    return Poll::Ready(Err((Broken::Late, "client too slow")));
+                    return Poll::Ready(Err((Interruption::TimedOut, "client too slow")));
                 }
             }
         }
@@ -475,21 +476,21 @@ fn poll_send(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 *waited = Waited::Yes;
-                output.mark_once(|| stream.unacknowledged());
+                output.mark_taken_once(|| stream.unacknowledged());
                 if ready!(stream.poll_write_ready(cx)).is_err() {
-                    return Poll::Ready(Err((Broken::Gone, output::CLIENT_CLOSED)));
+                    return Poll::Ready(Err((Interruption::Failed, output::CLIENT_CLOSED)));
                 }
             }
-            Err(error) => return Poll::Ready(Err((Broken::Gone, output::why(&error)))),
+            Err(error) => return Poll::Ready(Err((Interruption::Failed, output::why(&error)))),
         }
     }
 }
 
-/// A request under way; dropped only by a panic, or because the server stops. Then it writes the log line.
+/// A running request. It is dropped only by a panic, or when the server stops, and then writes the log line.
 struct Serving<'a>(&'a mut Task);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        self.0.break_off(Status::INTERNAL_SERVER_ERROR, output::why_dropped());
+        self.0.log_aborted(Status::INTERNAL_SERVER_ERROR, output::why_dropped());
     }
 }

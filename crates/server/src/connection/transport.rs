@@ -1,5 +1,5 @@
-//! The transport of a connection that has a task: its stream, what has come and is not used up, its deadline,
-//! and the body of the request at hand, which its consumer pulls.
+//! The transport of a connection that has a task: its stream, its input, its deadline, and the body of the present
+//! request, which its consumer pulls.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use taipan_http::head::Head;
 use taipan_http::response::CONTINUE;
 
-use super::h1::body::{Progress, Rest};
+use super::h1::body::{Progress, Remaining};
 use super::stream::{More, SendStream, Socket, Stream};
 use super::table::TableEntry;
 use super::{Event, Phase};
@@ -20,23 +20,23 @@ use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::request::body::{BodyError, Length, ReadBody};
 
-/// Bytes that may be unread while a response is being made, or waits; then no more is read.
+/// Bytes of input that are kept while a response is being made. Then no more is read.
 const READ_AHEAD: usize = 16 * 1024;
-/// Full buffers of input that are thrown away before a connection is closed at once.
+/// Full buffers of input that are dropped before a connection is closed at once.
 const LAST_READS: usize = 16;
-/// How long a client that has closed its side is taken to wait for a response that has to be made.
+/// How long a response is still made for a client that has closed its side.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
 
-/// Why the connection cannot go on.
+/// Why a task stops waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum Interruption {
     /// The client has closed its side.
-    Ended,
+    EndOfInput,
     /// The connection failed.
-    Gone,
+    Failed,
     /// A deadline passed.
-    Late,
-    /// Another connection needs the place.
+    TimedOut,
+    /// The connection is closed for another one.
     Evicted,
     Park,
 }
@@ -45,30 +45,30 @@ pub struct Transport {
     connections: Rc<Connections>,
     pub stream: RefCell<Stream>,
     pub entry: TableEntry,
-    /// What has come and is not used up.
+    /// Input that is not used up.
     pub buffered: RefCell<Vec<u8>>,
     body: RefCell<Incoming>,
-    /// Is it the client that the body's consumer waits for?
+    /// True while the body's consumer waits for the client.
     reads_body: Cell<bool>,
-    /// What has kept the body from being read on.
-    broken: Cell<Option<Broken>>,
+    /// Why the body could not be read on.
+    broken: Cell<Option<Interruption>>,
     local: OnceCell<Option<SocketAddr>>,
 }
 
-/// The body of the request at hand.
+/// The body of the present request.
 struct Incoming {
     length: Length,
-    rest: Rest,
+    rest: Remaining,
     taken: u64,
-    /// Does the client send it only when it is asked for, unless it has begun all the same?
+    /// The client expects `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     is_awaited: bool,
-    /// What is still to be sent of `100 Continue` before any of it comes.
+    /// What is still to be sent of `100 Continue`.
     interim: &'static [u8],
 }
 
 impl Incoming {
     const NONE: Incoming =
-        Incoming { length: Length::None, rest: Rest::Done, taken: 0, is_awaited: false, interim: b"" };
+        Incoming { length: Length::None, rest: Remaining::Done, taken: 0, is_awaited: false, interim: b"" };
 }
 
 impl Transport {
@@ -90,7 +90,7 @@ impl Transport {
         }
     }
 
-    /// The server's end.
+    /// The server's address.
     pub fn local(&self) -> Option<SocketAddr> {
         *self.local.get_or_init(|| self.stream.borrow().local())
     }
@@ -109,32 +109,32 @@ impl Transport {
         !self.buffered.borrow().is_empty()
     }
 
-    /// The head of the next request, which has `bytes` bytes.
+    /// Takes the head of the next request, which has `bytes` bytes.
     pub fn take(&self, bytes: usize) -> Rc<[u8]> {
         self.buffered.borrow_mut().drain(..bytes).collect()
     }
 
-    /// Behind `head` comes its body.
+    /// The body of the request with this head comes next.
     pub fn begin_body(&self, head: &Head<'_>) {
-        let rest = Rest::of(head.framing);
+        let rest = Remaining::of(head.framing);
         let length = match rest {
-            Rest::Done => Length::None,
-            Rest::Sized(bytes) => Length::Sized(bytes),
-            Rest::Chunked { .. } => Length::Unknown,
+            Remaining::Done => Length::None,
+            Remaining::Sized(bytes) => Length::Sized(bytes),
+            Remaining::Chunked { .. } => Length::Unknown,
         };
         let is_awaited = head.expects_continue;
-        // A client that has begun to send does not wait.
+        // A client that has begun to send the body does not wait.
         let interim = if is_awaited && !self.has_input() { CONTINUE } else { b"" };
         self.reads_body.set(false);
         *self.body.borrow_mut() = Incoming { length, rest, taken: 0, is_awaited, interim };
     }
 
-    /// Has all of the body come?
+    /// True when all of the body has been read.
     pub fn is_body_read(&self) -> bool {
-        matches!(self.body.borrow().rest, Rest::Done)
+        matches!(self.body.borrow().rest, Remaining::Done)
     }
 
-    /// Throws away what comes of the body, which nothing wants any more.
+    /// Reads the rest of the body and drops it.
     pub fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.body.borrow().is_awaited {
             return Poll::Ready(());
@@ -143,8 +143,8 @@ impl Transport {
         Poll::Ready(())
     }
 
-    /// Reads what comes, behind what is there.
-    pub async fn receive(&self) -> Result<(), Broken> {
+    /// Waits for more input.
+    pub async fn receive(&self) -> Result<(), Interruption> {
         poll_fn(|cx| {
             self.poll_events(cx)?;
             self.poll_receive(cx)
@@ -152,14 +152,14 @@ impl Transport {
         .await
     }
 
-    /// Reads what there is, without waiting.
+    /// Reads input that has come, without waiting.
     pub fn receive_at_once(&self) {
-        // Whatever it is that cannot be read, the answer is the same.
+        // The connection is closed in any case.
         _ = self.poll_receive(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// What has come and is not read would have the connection reset when it is closed (RFC 9112 §9.6). What comes
-    /// later is not waited for.
+    /// Sends an end and drops the input that has come: unread, it would reset the connection when it is closed (RFC 9112
+    /// §9.6). Later input is not awaited.
     pub fn close_at_once(&self) {
         let stream = self.stream.borrow();
         stream.shut_down();
@@ -171,24 +171,23 @@ impl Transport {
         }
     }
 
-    /// Waits until the response at hand is not wanted any more: the client has left, or is too slow. Reads
-    /// ahead meanwhile, as far as there is room. A client that has only closed its side may still be waiting
-    /// for the response, but not for long.
-    pub async fn watch(&self) -> Broken {
+    /// Waits until the response is not wanted any more: the client has closed, or is too slow, or is evicted. Reads input
+    /// meanwhile, up to a limit. A client that has closed only its side still gets a response that is soon made.
+    pub async fn watch(&self) -> Interruption {
         match poll_fn(|cx| self.poll_watch(cx)).await {
-            Broken::Ended if self.is_body_read() => {
+            Interruption::EndOfInput if self.is_body_read() => {
                 tokio::time::sleep(HALF_CLOSED).await;
-                Broken::Gone
+                Interruption::Failed
             }
             broken => broken,
         }
     }
 
-    fn poll_watch(&self, cx: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_watch(&self, cx: &mut Context<'_>) -> Poll<Interruption> {
         if let Some(broken) = self.broken.take() {
             return Poll::Ready(broken);
         }
-        // The consumer of the body has been asked before this.
+        // The consumer of the body was polled before this.
         let phase = if self.reads_body.get() { Phase::Body } else { Phase::Respond };
         if self.entry.state.phase() != phase {
             self.enter(phase);
@@ -204,14 +203,14 @@ impl Transport {
         Poll::Pending
     }
 
-    /// What the worker asks for, done if this phase can do it.
-    fn poll_events(&self, cx: &mut Context<'_>) -> Result<(), Broken> {
+    /// Handles the event that the worker has notified, if there is one.
+    fn poll_events(&self, cx: &mut Context<'_>) -> Result<(), Interruption> {
         let state = &self.entry.state;
         match state.take_event(cx.waker()) {
             None => Ok(()),
-            Some(Event::Park) => Err(Broken::Park),
-            Some(Event::TimeOut) => Err(Broken::Late),
-            Some(Event::Evict) => Err(Broken::Evicted),
+            Some(Event::Park) => Err(Interruption::Park),
+            Some(Event::TimeOut) => Err(Interruption::TimedOut),
+            Some(Event::Evict) => Err(Interruption::Evicted),
             Some(Event::Measure) => {
                 state.measure(0, self.connections.services.clock.ticks());
                 Ok(())
@@ -220,36 +219,36 @@ impl Transport {
                 self.enter(state.phase());
                 Ok(())
             }
-            Some(Event::CheckRate) => Err(Broken::Late),
+            Some(Event::CheckRate) => Err(Interruption::TimedOut),
         }
     }
 
-    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
         let mut buffered = self.buffered.borrow_mut();
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
         let space = scratch.space_behind(&buffered);
         let came = match ready!(self.stream.borrow_mut().poll_receive(cx, space)) {
-            Ok(0) => return Poll::Ready(Err(Broken::Ended)),
+            Ok(0) => return Poll::Ready(Err(Interruption::EndOfInput)),
             Ok(n) => &space[..n],
-            Err(_) => return Poll::Ready(Err(Broken::Gone)),
+            Err(_) => return Poll::Ready(Err(Interruption::Failed)),
         };
         self.entry.state.moved(came.len() as u64);
         append(&mut buffered, came);
         Poll::Ready(Ok(()))
     }
 
-    /// Tells a client that waits for it to send its body.
-    fn poll_invite(&self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    /// Sends `100 Continue` to a client that expects it.
+    fn poll_continue(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
         let mut body = self.body.borrow_mut();
         let stream = self.stream.borrow();
         while !body.interim.is_empty() {
             match stream.try_send(body.interim, More::Nothing) {
                 Ok(n) => body.interim = &body.interim[n..],
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    ready!(stream.poll_write_ready(cx)).map_err(|_| Broken::Gone)?;
+                    ready!(stream.poll_write_ready(cx)).map_err(|_| Interruption::Failed)?;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return Poll::Ready(Err(Broken::Gone)),
+                Err(_) => return Poll::Ready(Err(Interruption::Failed)),
             }
         }
         Poll::Ready(Ok(()))
@@ -274,9 +273,9 @@ impl ReadBody for Transport {
             self.broken.set(Some(broken));
             BodyError::Broken
         };
-        // Bounded by the runtime's budget, which every wait for a descriptor uses up.
+        // Bounded by the runtime's budget, which every read uses up.
         loop {
-            ready!(self.poll_invite(cx)).map_err(broken)?;
+            ready!(self.poll_continue(cx)).map_err(broken)?;
             let mut content = Vec::new();
             let progress = {
                 let Incoming { rest, taken, .. } = &mut *self.body.borrow_mut();
@@ -286,12 +285,12 @@ impl ReadBody for Transport {
                     .map_err(BodyError::Rejected)?;
                 buffered.drain(..used);
                 *taken += content.len() as u64;
-                if matches!(progress, Progress::Through) {
-                    *rest = Rest::Done;
+                if matches!(progress, Progress::Complete) {
+                    *rest = Remaining::Done;
                 }
                 progress
             };
-            if !content.is_empty() || matches!(progress, Progress::Through) {
+            if !content.is_empty() || matches!(progress, Progress::Complete) {
                 self.reads_body.set(false);
                 return Poll::Ready(Ok((!content.is_empty()).then_some(content)));
             }

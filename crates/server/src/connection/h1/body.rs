@@ -1,5 +1,4 @@
-//! A request's body on its way in, for whoever throws it away or takes it: how much of it there is in the
-//! bytes that have come, and how much is still to come.
+//! The framing of a request's body: what of the received bytes belongs to it, and how much is still to come.
 
 use taipan_http::chunked::{self, Event};
 use taipan_http::framing::Framing;
@@ -9,7 +8,7 @@ use taipan_http::status::Status;
 use crate::request::body::Rejection;
 
 /// How much of a body is still to come.
-pub enum Rest {
+pub enum Remaining {
     Sized(u64),
     Chunked { decoder: Box<chunked::Decoder>, seen: u64 },
     Done,
@@ -17,23 +16,23 @@ pub enum Rest {
 
 pub enum Progress {
     More,
-    Through,
+    Complete,
 }
 
-impl Rest {
-    pub fn of(framing: Framing) -> Rest {
+impl Remaining {
+    pub fn of(framing: Framing) -> Remaining {
         match framing {
-            Framing::None | Framing::Sized(0) => Rest::Done,
-            Framing::Sized(bytes) => Rest::Sized(bytes),
-            Framing::Chunked => Rest::Chunked {
+            Framing::None | Framing::Sized(0) => Remaining::Done,
+            Framing::Sized(bytes) => Remaining::Sized(bytes),
+            Framing::Chunked => Remaining::Chunked {
                 decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())),
                 seen: 0,
             },
         }
     }
 
-    /// Gives what of `input` is content to `content`, and says how much of it belongs to the body. Errors: it is
-    /// malformed, or larger than `limit`.
+    /// Passes the content in `input` to `content`, and returns how many bytes belong to the body. Errors: it is malformed,
+    /// or larger than `limit`.
     pub fn take(
         &mut self,
         input: &[u8],
@@ -41,14 +40,14 @@ impl Rest {
         mut content: impl FnMut(&[u8]),
     ) -> Result<(usize, Progress), Rejection> {
         match self {
-            Rest::Done => Ok((0, Progress::Through)),
-            Rest::Sized(left) => {
+            Remaining::Done => Ok((0, Progress::Complete)),
+            Remaining::Sized(left) => {
                 let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                 *left -= n as u64;
                 content(&input[..n]);
-                Ok((n, if *left == 0 { Progress::Through } else { Progress::More }))
+                Ok((n, if *left == 0 { Progress::Complete } else { Progress::More }))
             }
-            Rest::Chunked { decoder, seen } => {
+            Remaining::Chunked { decoder, seen } => {
                 let mut used = 0;
                 loop {
                     let (n, event) = decoder.next(&input[used..]).map_err(|e| (e.status(), e.rule()))?;
@@ -62,7 +61,7 @@ impl Rest {
                     }
                     match event {
                         Event::NeedMore => return Ok((used, Progress::More)),
-                        Event::End => return Ok((used, Progress::Through)),
+                        Event::End => return Ok((used, Progress::Complete)),
                         Event::Data(data) => content(data),
                     }
                 }
