@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use site::proxies::Via;
 use taipan_http::digits::{write_ip, write_number};
@@ -18,7 +18,6 @@ use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::pool::PooledConnection;
 use crate::request::ConnectionInfo;
 use crate::services::Services;
-use crate::spawner::Exit;
 
 /// In `Via`.
 const NAME: &str = "taipan";
@@ -57,10 +56,7 @@ impl Transport for Http {
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.connection.poll_flush(cx))?;
-        self.connection.push(bytes);
-        _ = self.connection.poll_flush(cx)?;
-        Poll::Ready(Ok(bytes.len()))
+        self.connection.poll_write(cx, bytes)
     }
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -78,10 +74,6 @@ impl Transport for Http {
 
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
         self.connection.poll_read(cx)
-    }
-
-    fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
-        Poll::Ready(None)
     }
 
     fn retry(&self) -> Retry {

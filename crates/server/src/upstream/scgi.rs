@@ -3,7 +3,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use script::environment::Environment;
 use taipan_http::head::Persistence;
@@ -11,7 +11,6 @@ use taipan_http::head::Persistence;
 use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::pool::PooledConnection;
 use crate::services::Services;
-use crate::spawner::Exit;
 
 pub struct Scgi(Connection);
 
@@ -35,14 +34,7 @@ impl Transport for Scgi {
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.0.poll_flush(cx))?;
-        self.0.push(bytes);
-        _ = self.0.poll_flush(cx)?;
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_flush(cx)
+        self.0.poll_write(cx, bytes)
     }
 
     fn is_connected(&self) -> bool {
@@ -51,10 +43,6 @@ impl Transport for Scgi {
 
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
         self.0.poll_read(cx)
-    }
-
-    fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
-        Poll::Ready(None)
     }
 
     fn retry(&self) -> Retry {

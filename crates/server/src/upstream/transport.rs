@@ -29,13 +29,17 @@ pub trait Transport {
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Ends the body. Ready: all of it has been sent.
-    fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_ready(cx)
+    }
 
     /// The rest of the body will not be written.
     fn abandon_body(&self) {}
 
     /// The upstream has received the head of the request.
-    fn is_connected(&self) -> bool;
+    fn is_connected(&self) -> bool {
+        true
+    }
 
     /// The grammar of the response's head.
     fn head_parser(&self) -> HeadParser {
@@ -46,7 +50,9 @@ pub trait Transport {
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>>;
 
     /// How the upstream has ended its response, as far as it is known soon.
-    fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<Option<Exit>>;
+    fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
+        Poll::Ready(None)
+    }
 
     /// The reason with which the upstream has rejected the request itself.
     fn rejection(&self) -> Option<(Status, String)> {
@@ -54,7 +60,9 @@ pub trait Transport {
     }
 
     /// Whether the request can be repeated, as no response has come.
-    fn retry(&self) -> Retry;
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
 
     /// No more of the response is read. With `KeepAlive` all of it has been.
     fn finish(&self, persistence: Persistence);
@@ -147,7 +155,7 @@ impl Connection {
         self.out.borrow().bytes.is_empty()
     }
 
-    pub fn push(&self, bytes: &[u8]) {
+    fn push(&self, bytes: &[u8]) {
         self.out.borrow_mut().bytes.extend_from_slice(bytes);
     }
 
@@ -168,6 +176,14 @@ impl Connection {
         bytes.clear();
         *sent = 0;
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes all of `bytes`, when all that was pushed has been sent.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_flush(cx))?;
+        self.push(bytes);
+        _ = self.poll_flush(cx)?;
+        Poll::Ready(Ok(bytes.len()))
     }
 
     /// Receives into the buffer of the worker, so that a waiting request holds none. No bytes: the end.

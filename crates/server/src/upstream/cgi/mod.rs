@@ -26,7 +26,7 @@ use self::script_io::{PipeEnd, ScriptIo, output_pipes, pipes};
 use super::concurrency::ScriptPermit;
 use super::request::{Program, UpstreamRequest};
 use super::spool::{SpoolSpace, SpooledBody};
-use super::transport::{ReadError, Retry, Transport};
+use super::transport::{ReadError, Transport};
 use crate::log::stderr::Errors;
 use crate::services::Services;
 use crate::spawner::{Child, Exit, Spawner};
@@ -207,10 +207,6 @@ impl Transport for Script {
         self.shared.io.borrow_mut().stdin = None;
     }
 
-    fn is_connected(&self) -> bool {
-        true
-    }
-
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
         if self.shared.goal.get() == Goal::Expire {
             return Poll::Ready(Err(ReadError::Expired));
@@ -234,10 +230,6 @@ impl Transport for Script {
             ready!(self.poll_timer(cx, EXIT_TIMEOUT));
         }
         Poll::Ready(exit)
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
     }
 
     fn finish(&self, _: Persistence) {
