@@ -4,36 +4,50 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use site::model::Scripts;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::{log, sys};
 
 /// Bytes of one read.
 const READ: usize = 4096;
+/// A script that ends sooner has its errors read once, at its end: watching the pipe costs more than that read.
+const WATCH_DELAY: Duration = Duration::from_millis(50);
 /// Reads in `take_all`: a descendant of the script may still write.
 const READS: usize = 16;
 
 /// The reading end of an error stream.
 pub struct Errors {
-    pipe: Option<AsyncFd<OwnedFd>>,
+    pipe: Pipe,
+    started: Instant,
     lines: Lines,
     source: Rc<str>,
 }
 
+enum Pipe {
+    Unwatched(OwnedFd),
+    Watched(AsyncFd<OwnedFd>),
+    Closed,
+}
+
 impl Errors {
-    /// Must be called within the worker's runtime.
     pub fn new(pipe: OwnedFd, source: Rc<str>, limits: &Scripts) -> Errors {
         let lines = Lines::new(limits.stderr_line, limits.stderr_lines);
-        Errors { pipe: sys::watch(pipe, Interest::READABLE).ok(), lines, source }
+        Errors { pipe: Pipe::Unwatched(pipe), started: Instant::now(), lines, source }
     }
 
-    /// Waits for output and logs it. After the end of the stream, the future is pending for ever.
+    /// Waits for output and logs it, within the worker's runtime. After the end of the stream, the future is pending
+    /// for ever.
     pub async fn take(&mut self) {
-        let Some(pipe) = &self.pipe else { return std::future::pending().await };
+        if let Pipe::Unwatched(_) = &self.pipe {
+            sleep_until(self.started + WATCH_DELAY).await;
+            self.watch();
+        }
+        let Pipe::Watched(pipe) = &self.pipe else { return std::future::pending().await };
         match pipe.readable().await {
             Ok(mut ready) => {
                 let mut bytes = [0; READ];
@@ -52,8 +66,12 @@ impl Errors {
     pub fn take_all(&mut self) {
         let mut bytes = [0; READ];
         for _ in 0..READS {
-            let Some(pipe) = &self.pipe else { break };
-            match rustix::io::read(pipe.get_ref(), &mut bytes) {
+            let pipe = match &self.pipe {
+                Pipe::Unwatched(pipe) => pipe,
+                Pipe::Watched(pipe) => pipe.get_ref(),
+                Pipe::Closed => break,
+            };
+            match rustix::io::read(pipe, &mut bytes) {
                 Ok(n) if n > 0 => self.log(&bytes[..n]),
                 _ => break,
             }
@@ -61,8 +79,16 @@ impl Errors {
         self.finish();
     }
 
+    fn watch(&mut self) {
+        if let Pipe::Unwatched(pipe) = std::mem::replace(&mut self.pipe, Pipe::Closed)
+            && let Ok(pipe) = sys::watch(pipe, Interest::READABLE)
+        {
+            self.pipe = Pipe::Watched(pipe);
+        }
+    }
+
     fn close(&mut self) {
-        self.pipe = None;
+        self.pipe = Pipe::Closed;
         self.finish();
     }
 
