@@ -33,7 +33,7 @@ use taipan_http::target::{SafePath, encode_path};
 pub use self::authorize::authorizers;
 use crate::content::{file, fixed, listing};
 use crate::files::roots::{OpenRoots, Roots};
-use crate::files::{self, DiskLookup, Entry, Files, Lookup, script};
+use crate::files::{DiskLookup, Entry, Files, Probe, script};
 use crate::request::Request;
 use crate::request::body::{Discard, RequestBody};
 use crate::response::Response;
@@ -355,9 +355,9 @@ impl<'a> Exchange<'a> {
                         Resolution::Response(fixed::options(self.services, Some(route)))
                     }
                     (None, _) => match self.probe(path, &planned) {
-                        Lookup::Hit(entry) => self.serve(path, &entry, fallback),
-                        Lookup::Failed(status) => Resolution::Status(route, status),
-                        Lookup::WouldWait(lookup) => return Err(Box::new(lookup)),
+                        Probe::Hit(entry) => self.serve(path, &entry, fallback),
+                        Probe::Failed(status) => Resolution::Status(route, status),
+                        Probe::WouldWait(lookup) => return Err(Box::new(lookup)),
                     },
                 }
             }
@@ -460,25 +460,19 @@ impl<'a> Exchange<'a> {
     /// What is at `path`. Errors: the status of the response.
     async fn find(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Result<Rc<Entry>, Status> {
         match self.probe(path, planned) {
-            Lookup::Hit(entry) => Ok(entry),
-            Lookup::Failed(status) => Err(status),
-            Lookup::WouldWait(lookup) => self.wait(lookup).await,
+            Probe::Hit(entry) => Ok(entry),
+            Probe::Failed(status) => Err(status),
+            Probe::WouldWait(lookup) => self.wait(lookup).await,
         }
     }
 
     /// What is at `path`, if the cache has it or the kernel has it in memory.
-    fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Lookup {
+    fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Probe {
         if let Some(entry) = self.responder.files.get(self.host, path.as_str(), self.now) {
-            return Lookup::Hit(entry);
+            return Probe::Hit(entry);
         }
-        let wanted = files::Wanted {
-            root: planned.root,
-            below: planned.below(),
-            rules: planned.rules,
-            index: &planned.index,
-        };
-        let found = self.responder.files.probe(self.host, path, &wanted, self.now);
-        if !matches!(found, Lookup::WouldWait(_)) {
+        let found = self.responder.files.probe(self.host, path, planned, self.now);
+        if !matches!(found, Probe::WouldWait(_)) {
             self.services.counts.add(Count::CacheMisses, 1);
         }
         found

@@ -14,7 +14,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use crate::exchange::{self, Responder};
 use crate::files::beneath::Wait;
-use crate::files::look::{Found, Query, look};
+use crate::files::lookup::{Lookup, Query};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
@@ -224,19 +224,19 @@ fn print_planned(
                 index: planned.index.to_vec(),
                 ..Query::new(root, below, planned.rules, responder.services.site.cache.file)
             };
-            match look(&query, &[], Wait::Allowed) {
-                Ok(Some(found)) => {
-                    print_found(&found);
-                    let is_absent = match found {
-                        Found::Missing => true,
-                        Found::Folder(_) => asked.is_folder() && planned.rules.listing == Listing::Off,
-                        Found::Denied | Found::File { .. } => false,
+            match query.lookup(Wait::Allowed) {
+                Ok(lookup) => {
+                    print_lookup(&lookup);
+                    let is_absent = match lookup {
+                        Lookup::Missing => true,
+                        Lookup::Folder(_) => asked.is_folder() && planned.rules.listing == Listing::Off,
+                        Lookup::Denied | Lookup::File { .. } => false,
                     };
                     if is_absent {
                         return Responding::Nothing;
                     }
                 }
-                other => terminal::out(format_args!("found     {other:?}")),
+                Err(error) => terminal::out(format_args!("found     {error:?}")),
             }
         }
     }
@@ -253,7 +253,7 @@ fn print_walk(
 ) -> Option<Verdict> {
     let host = responder.services.site.hosts.at(host);
     let query = script::Query::new(&responder.files, walk, responder.services.clock.now()).ok()?;
-    let verdict = query.look(Wait::Allowed).ok()?;
+    let verdict = query.verdict(Wait::Allowed).ok()?;
     if walk.path != *asked && verdict != Verdict::NoScript {
         terminal::out(format_args!("rewritten {}", walk.path));
     }
@@ -325,14 +325,14 @@ fn print_run(site: &Site, host: &Host, step: &Step) {
     }
 }
 
-fn print_found(found: &Found) {
-    match found {
-        Found::Missing => terminal::out(format_args!("found     nothing")),
-        Found::Denied => terminal::out(format_args!(
+fn print_lookup(lookup: &Lookup) {
+    match lookup {
+        Lookup::Missing => terminal::out(format_args!("found     nothing")),
+        Lookup::Denied => terminal::out(format_args!(
             "found     a file that may not be served: permissions, a link, or no regular file"
         )),
-        Found::Folder(_) => terminal::out(format_args!("found     a folder without an index")),
-        Found::File { name, variants } => {
+        Lookup::Folder(_) => terminal::out(format_args!("found     a folder without an index")),
+        Lookup::File { name, variants } => {
             for variant in variants {
                 terminal::out(format_args!(
                     "found     {name}: {} bytes, coding {}",

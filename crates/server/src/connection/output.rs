@@ -11,7 +11,7 @@ use site::memory;
 use super::stream::{More, SendStream};
 use crate::disk::Work;
 use crate::files::beneath::Wait;
-use crate::files::look;
+use crate::files::open;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
@@ -180,15 +180,15 @@ impl Output {
         };
         let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(READ_SIZE));
         let device = part.file.stamp.device;
-        let look = move || look::read(&fd, at, length as usize, Wait::Allowed);
+        let read = move || open::read(&fd, at, length as usize, Wait::Allowed);
         let read =
-            services.disk.wait(services.disk.run(device, Work::File, look)).await.and_then(|read| read);
+            services.disk.wait(services.disk.run(device, Work::File, read)).await.and_then(|read| read);
         let bytes = match read {
             Ok(Ok(Some(bytes))) => bytes,
             Ok(Ok(None)) => return Err(UNREADABLE),
             Ok(Err(_)) | Err(_) => return Err(UNREADABLE),
         };
-        if length == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
+        if length == part.left && !part.file.is_unchanged() {
             return Err(UNREADABLE);
         }
         (part.at, part.left) = (at + length, part.left - length);
@@ -297,7 +297,7 @@ fn send_file(stream: &impl SendStream, part: &mut FilePart, sent: &mut u64, now:
     }
     // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the response
     // ends short, and the client can tell.
-    if slice == part.left && !look::unchanged(&part.file.fd, &part.file.stamp) {
+    if slice == part.left && !part.file.is_unchanged() {
         return Err(io::Error::other(CHANGED));
     }
     let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize) {

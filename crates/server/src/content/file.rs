@@ -12,7 +12,7 @@ use taipan_http::status::Status;
 
 use super::fixed;
 use super::inflate::Inflate;
-use crate::files::{Content, Entry, Form};
+use crate::files::{Content, Entry, PreparedRepresentation};
 use crate::response::{Body, FilePart, Part, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -20,9 +20,9 @@ use crate::services::Services;
 /// The whole representation.
 #[inline]
 pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
-    let form = &entry.forms[chosen];
-    let body = match &form.content {
-        Content::InBlock => Body::Nothing,
+    let prepared = &entry.prepared[chosen];
+    let body = match &prepared.content {
+        Content::Inline => Body::Nothing,
         Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
         Content::Inflated(_) if services.sheds_cold() => {
             return fixed::status(services, None, Status::SERVICE_UNAVAILABLE);
@@ -32,7 +32,7 @@ pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
             None => return fixed::status(services, None, Status::SERVICE_UNAVAILABLE),
         },
     };
-    Response { body, ..Response::from_head(form.answer.get(&services.clock)) }
+    Response { body, ..Response::from_head(prepared.response.get(&services.clock)) }
 }
 
 /// 304, with those fields of the 200 response that caches need (RFC 9110 §15.4.5).
@@ -40,7 +40,7 @@ pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: u
     let kept = ["etag", "last-modified", "cache-control", "expires", "vary", "content-location"];
     let head = copy_fields(
         HeadWriter::new(services, Some(route), Status::NOT_MODIFIED),
-        &entry.forms[chosen],
+        &entry.prepared[chosen],
         |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)),
     );
     Response::from_head(head.finish())
@@ -48,11 +48,11 @@ pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: u
 
 /// 206 with one range.
 pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, range: ByteRange) -> Response {
-    let form = &entry.forms[chosen];
+    let prepared = &entry.prepared[chosen];
     let head = HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT);
-    let head = copy_fields(head, form, describes_file)
+    let head = copy_fields(head, prepared, describes_file)
         .field("Content-Range", range::content_range(range, entry.size(chosen)));
-    with_content(head, form, range)
+    with_content(head, prepared, range)
 }
 
 /// 206 with several ranges, as `multipart/byteranges` (RFC 9110 §15.3.7.2).
@@ -63,24 +63,25 @@ pub fn parts(
     chosen: usize,
     ranges: &[ByteRange],
 ) -> Response {
-    let form = &entry.forms[chosen];
+    let prepared = &entry.prepared[chosen];
     let size = entry.size(chosen);
     let boundary = services.boundary();
-    let full = form.answer.head();
+    let full = prepared.response.head();
     let content_type = full.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = content_type.and_then(|(_, value)| std::str::from_utf8(value).ok());
     let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
     for &range in ranges {
         parts.push_back(Part::Bytes(range::part_head(&boundary, content_type, range, size).into_bytes()));
-        parts.push_back(form.part(range));
+        parts.push_back(prepared.part(range));
     }
     parts.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
     let length = parts.iter().map(Part::length).sum();
     let head = HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT);
-    let head =
-        copy_fields(head, form, |name| describes_file(name) && !name.eq_ignore_ascii_case("content-type"))
-            .field("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
-            .length(length);
+    let head = copy_fields(head, prepared, |name| {
+        describes_file(name) && !name.eq_ignore_ascii_case("content-type")
+    })
+    .field("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
+    .length(length);
     Response { body: Body::Parts(parts), ..Response::from_head(head.finish()) }
 }
 
@@ -88,29 +89,29 @@ pub fn parts(
 /// known size.
 pub fn error_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Response {
     let Some(plain) = entry.plain() else { return fixed::status(services, Some(route), status) };
-    let form = &entry.forms[plain];
+    let prepared = &entry.prepared[plain];
     let head = fixed::error_head(services, Some(route), status);
-    let head = copy_fields(head, form, |name| name.eq_ignore_ascii_case("content-type"));
-    with_content(head, form, ByteRange { from: 0, len: entry.size(plain) })
+    let head = copy_fields(head, prepared, |name| name.eq_ignore_ascii_case("content-type"));
+    with_content(head, prepared, ByteRange { from: 0, len: entry.size(plain) })
 }
 
-fn with_content(head: HeadWriter<'_>, form: &Form, range: ByteRange) -> Response {
+fn with_content(head: HeadWriter<'_>, prepared: &PreparedRepresentation, range: ByteRange) -> Response {
     let head = head.length(range.len);
-    match form.part(range) {
+    match prepared.part(range) {
         Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
         Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
     }
 }
 
-impl Form {
+impl PreparedRepresentation {
     fn part(&self, range: ByteRange) -> Part {
         match &self.content {
             Content::File(file) | Content::Inflated(file) => {
                 Part::File(FilePart { file: file.clone(), at: range.from, left: range.len })
             }
-            Content::InBlock => {
+            Content::Inline => {
                 let end = range.from + range.len;
-                Part::Bytes(self.answer.head().body()[range.from as usize..end as usize].to_vec())
+                Part::Bytes(self.response.head().body()[range.from as usize..end as usize].to_vec())
             }
         }
     }
@@ -137,8 +138,12 @@ impl Entry {
 }
 
 /// Adds those fields of the 200 response that `keep` selects.
-fn copy_fields<'a>(mut head: HeadWriter<'a>, form: &Form, keep: impl Fn(&str) -> bool) -> HeadWriter<'a> {
-    for (name, value) in form.answer.head().fields() {
+fn copy_fields<'a>(
+    mut head: HeadWriter<'a>,
+    prepared: &PreparedRepresentation,
+    keep: impl Fn(&str) -> bool,
+) -> HeadWriter<'a> {
+    for (name, value) in prepared.response.head().fields() {
         if keep(name) {
             head = head.field(name, value);
         }

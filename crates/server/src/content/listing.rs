@@ -18,7 +18,7 @@ use taipan_http::target::SafePath;
 use super::fixed;
 use crate::disk::{Device, Stream, Work};
 use crate::files::beneath::{self, OpenError, Root, Wait};
-use crate::files::look::Stamp;
+use crate::files::open::Stamp;
 use crate::files::{Files, ListingPage};
 use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::response_head::DatedHead;
@@ -86,7 +86,7 @@ impl ListingStream {
 pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
     let services = &files.services;
     let page = files.listing(query.host, &key(query), &query.folder, now)?;
-    Some(conditioned(services, query, Response::from_head(page.answer.get(&services.clock))))
+    Some(conditioned(services, query, Response::from_head(page.response.get(&services.clock))))
 }
 
 /// Reads and renders.
@@ -134,10 +134,10 @@ async fn make(files: &Files, query: &Query) -> Response {
     match looked {
         Ok(Ok((page, None))) => {
             let block = head(services, route, query.format).length(page.len() as u64).finish_with(&page);
-            let answer = DatedHead::new(block, &services.clock);
-            let response = Response::from_head(answer.get(&services.clock));
-            let page = ListingPage { answer, folder: query.folder, made: now };
-            files.keep_listing(query.host, &key(query), Rc::new(page));
+            let head = DatedHead::new(block, &services.clock);
+            let response = Response::from_head(head.get(&services.clock));
+            let page = ListingPage { response: head, folder: query.folder, rendered_at: now };
+            files.insert_listing(query.host, &key(query), Rc::new(page));
             response
         }
         Ok(Ok((ready, render))) => {
@@ -154,7 +154,7 @@ async fn make(files: &Files, query: &Query) -> Response {
         Ok(Err(OpenError::Denied)) => fixed::status(services, Some(route), Status::FORBIDDEN),
         Ok(Err(OpenError::Missing)) => fixed::status(services, Some(route), Status::NOT_FOUND),
         Ok(Err(OpenError::Local(errno))) => {
-            let status = files.trouble(query.path.as_str(), errno);
+            let status = files.report_errno(query.path.as_str(), errno);
             fixed::status(services, Some(route), status)
         }
         Ok(Err(OpenError::WouldWait)) => fixed::status(services, Some(route), Status::INTERNAL_SERVER_ERROR),

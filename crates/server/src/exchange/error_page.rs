@@ -8,7 +8,7 @@ use taipan_http::target::SafePath;
 
 use super::Exchange;
 use crate::content::{file, fixed};
-use crate::files::Lookup;
+use crate::files::Probe;
 use crate::response::Response;
 
 impl<'a> Exchange<'a> {
@@ -20,9 +20,9 @@ impl<'a> Exchange<'a> {
     pub(super) fn status_fast(&self, route: &Route, status: Status) -> Option<Response> {
         let lookup = self.error_page(route, status).map(|(path, planned)| self.probe(path, &planned));
         match lookup {
-            Some(Lookup::Hit(entry)) => Some(file::error_page(self.services, route, status, &entry)),
-            Some(Lookup::WouldWait(_)) => None,
-            Some(Lookup::Failed(_)) | None => Some(fixed::status(self.services, Some(route), status)),
+            Some(Probe::Hit(entry)) => Some(file::error_page(self.services, route, status, &entry)),
+            Some(Probe::WouldWait(_)) => None,
+            Some(Probe::Failed(_)) | None => Some(fixed::status(self.services, Some(route), status)),
         }
     }
 

@@ -10,7 +10,7 @@ use taipan_http::target::SafePath;
 use super::Exchange;
 use crate::disk::Work;
 use crate::files::beneath::{OpenError, Root, Wait};
-use crate::files::look::{self, Found, Query};
+use crate::files::lookup::{Lookup, Query};
 use crate::files::open::OpenFile;
 use crate::files::roots::Roots;
 use crate::log;
@@ -38,18 +38,19 @@ impl Exchange<'_> {
             return Err(Status::FORBIDDEN);
         };
         let query = query(Roots::get(&self.responder.files, folder, self.now)?, below, route);
-        let found = match look::look(&query, &[], Wait::Never) {
+        let result = match query.lookup(Wait::Never) {
             Err(OpenError::WouldWait) => {
-                let device = look::device(&query);
-                let look = move || look::look(&query, &[], Wait::Allowed);
+                let device = query.device();
                 let busy = |_| Status::SERVICE_UNAVAILABLE;
                 let _admitted = services.disk.admit(device).map_err(busy)?;
-                let looked = services.disk.wait(services.disk.run(device, Work::File, look)).await;
-                looked.map_err(busy)?.map_err(busy)?
+                let lookup = move || query.lookup(Wait::Allowed);
+                let result = services.disk.wait(services.disk.run(device, Work::File, lookup)).await;
+                result.map_err(busy)?.map_err(busy)?
             }
-            found => found,
+            result => result,
         };
-        of_found(services, route, wanted, found.map_err(|_| Status::INTERNAL_SERVER_ERROR)?)
+        let lookup = result.map_err(|_| Status::INTERNAL_SERVER_ERROR)?;
+        response(services, route, wanted, lookup)
     }
 
     /// The longest folder of the configuration that the path is beneath, and the path beneath it.
@@ -67,16 +68,16 @@ fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
     Query { index: Vec::new(), precompressed: Vec::new(), gunzip: false, ..query }
 }
 
-fn of_found(
+fn response(
     services: &Services,
     route: &Route,
     wanted: &Sendfile,
-    found: Option<Found>,
+    lookup: Lookup,
 ) -> Result<Response, Status> {
-    let variant = match found {
-        Some(Found::File { mut variants, .. }) => variants.pop().ok_or(Status::NOT_FOUND)?,
-        Some(Found::Missing) | None => return Err(Status::NOT_FOUND),
-        Some(Found::Folder(_) | Found::Denied) => return Err(Status::FORBIDDEN),
+    let variant = match lookup {
+        Lookup::File { mut variants, .. } => variants.pop().ok_or(Status::NOT_FOUND)?,
+        Lookup::Missing => return Err(Status::NOT_FOUND),
+        Lookup::Folder(_) | Lookup::Denied => return Err(Status::FORBIDDEN),
     };
     let mut head = HeadWriter::new(services, Some(route), wanted.status);
     for (name, value) in &wanted.fields {

@@ -1,11 +1,12 @@
-//! The open-file cache of one worker: under each path what was found there, with its head ready to be
-//! sent, and the whole body when it is small. An entry is compared with the disk at most once per
-//! configured interval, a miss is remembered briefly, and what was used longest ago is forgotten first.
+//! The open-file cache of a worker. It has an entry for each path: what was found there, the rendered response head, and
+//! the whole body if it is small. An entry is compared with the disk at most once per configured interval. A missing path
+//! is cached too. The least recently used entry is evicted first.
 //!
 //! Knows nothing of requests.
 
 pub mod beneath;
-pub mod look;
+mod disk_lookup;
+pub mod lookup;
 pub mod open;
 mod prepare;
 pub mod roots;
@@ -14,156 +15,111 @@ pub mod table;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use site::decide::Resource;
 use site::model::CacheLimits;
+use site::plan::FilesPlan;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
-use crate::disk::{Busy, Device, Work};
+use crate::disk::Busy;
 use crate::log;
 use crate::response_head::DatedHead;
 use crate::services::Services;
 use crate::stats::Count;
 use beneath::{OpenError, Wait};
-use look::{Found, Query, Stamp, look};
-use open::OpenFile;
+use disk_lookup::Pending;
+use lookup::{Lookup, Query};
+use open::{OpenFile, Stamp};
 use roots::{OpenRoots, Roots};
 use table::{Cost, Table};
 
-/// What stands under a path, ready to be served.
+pub use disk_lookup::DiskLookup;
+
+/// What is at a path, ready to be sent.
 pub struct Entry {
     pub resource: Resource,
-    /// How each representation of `resource` is served.
-    pub forms: Vec<Form>,
+    /// One for each representation of `resource`.
+    pub prepared: Vec<PreparedRepresentation>,
     stamps: Vec<Stamp>,
-    /// The second in which the disk was last asked.
-    checked: Cell<i64>,
+    /// The second of the last comparison with the disk.
+    checked_at: Cell<i64>,
 }
 
-/// A representation, ready to be served.
-pub struct Form {
-    /// The head of the full answer, with a small body behind it.
-    pub answer: DatedHead,
+pub struct PreparedRepresentation {
+    /// The head of the full response, followed by a small body.
+    pub response: DatedHead,
     pub content: Content,
 }
 
-/// Where the body of a representation comes from.
+/// Where the body of a representation is.
 pub enum Content {
-    /// It stands in the block.
-    InBlock,
+    /// Behind the head.
+    Inline,
     File(Rc<OpenFile>),
-    /// A gzip file that is inflated while it is sent.
+    /// In a gzip file that is inflated while it is sent.
     Inflated(Rc<OpenFile>),
 }
 
-/// A rendered listing, valid while its folder has this stamp.
+/// A rendered listing. It is valid while its folder has this stamp, and for `LISTING_SECONDS`.
 pub struct ListingPage {
-    pub answer: DatedHead,
+    pub response: DatedHead,
     pub folder: Stamp,
-    pub made: i64,
+    pub rendered_at: i64,
 }
+
+/// The sizes and times of the files in a folder may change without changing the stamp of the folder.
+const LISTING_SECONDS: i64 = 10;
+
+/// The result of a probe.
+pub enum Probe {
+    Hit(Rc<Entry>),
+    /// The lookup may wait for a disk.
+    WouldWait(DiskLookup),
+    Failed(Status),
+}
+
+/// The host and the path of an entry.
+type Key = (usize, SafePath<'static>);
 
 enum Cached {
     Entry(Rc<Entry>),
     Listing(Rc<ListingPage>),
 }
 
-/// What a probe gives.
-pub enum Lookup {
-    Hit(Rc<Entry>),
-    /// The disk has to be asked, and may wait.
-    WouldWait(DiskLookup),
-    Failed(Status),
-}
-
-/// A lookup that has to ask the disk.
-pub struct DiskLookup {
-    files: Rc<Files>,
-    key: (usize, SafePath<'static>),
-    query: Query,
-    known: Option<Rc<Entry>>,
-}
-
-struct Pending {
-    device: Device,
-    result: RefCell<Option<Result<Rc<Entry>, Status>>>,
-    done: Notify,
-    /// How many wait for it. When the last of them does not want it any more, it is given up.
-    waiting: Cell<usize>,
-    given_up: Cell<bool>,
-    looking: RefCell<Option<AbortHandle>>,
-}
-
-impl Pending {
-    fn new(device: Device) -> Pending {
-        Pending {
-            device,
-            result: RefCell::default(),
-            done: Notify::new(),
-            waiting: Cell::default(),
-            given_up: Cell::default(),
-            looking: RefCell::default(),
-        }
-    }
-}
-
-/// A look-up from its beginning to its end, whichever that is.
-struct UnderWay {
-    files: Rc<Files>,
-    key: (usize, SafePath<'static>),
-    pending: Rc<Pending>,
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let mut all = self.files.pending.borrow_mut();
-        // One that was given up may have been begun anew.
-        if all.get(&self.key).is_some_and(|look| Rc::ptr_eq(look, &self.pending)) {
-            all.remove(&self.key);
-        }
-        // Without a result it has failed, or nobody waits.
-        self.pending.result.borrow_mut().get_or_insert(Err(Status::INTERNAL_SERVER_ERROR));
-        self.pending.done.notify_waiters();
-    }
-}
-
 pub struct Files {
     pub services: Rc<Services>,
     table: RefCell<Table<Cached>>,
     roots: Roots,
-    pending: RefCell<HashMap<(usize, SafePath<'static>), Rc<Pending>>>,
-    check: i64,
-    missing: i64,
+    pending: RefCell<HashMap<Key, Rc<Pending>>>,
+    check_seconds: i64,
+    missing_seconds: i64,
     keep_up_to: u64,
-    /// The second in which it was last said that too many requests wait.
-    complained: Cell<i64>,
+    /// The second of the last warning that too many requests wait.
+    warned_at: Cell<i64>,
 }
 
 impl Files {
     pub fn new(services: Rc<Services>, roots: OpenRoots) -> Rc<Files> {
         let CacheLimits { entries, descriptors, bytes, file, check, missing } = services.site.cache;
-        let check = whole_seconds(check);
+        let check_seconds = whole_seconds(check);
         let now = services.clock.now();
         Rc::new(Files {
             services,
             table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
-            roots: Roots::new(&roots, check, now),
+            roots: Roots::new(&roots, check_seconds, now),
             pending: RefCell::default(),
-            check,
-            missing: whole_seconds(missing),
+            check_seconds,
+            missing_seconds: whole_seconds(missing),
             keep_up_to: file,
-            complained: Cell::new(0),
+            warned_at: Cell::new(0),
         })
     }
 
-    /// What is known about a path and need not be compared with the disk yet.
+    /// The entry of a path, if it need not be compared with the disk yet.
     #[inline]
     pub fn get(&self, host: usize, path: &str, now: i64) -> Option<Rc<Entry>> {
         match self.table.borrow_mut().get(host as u32, path) {
@@ -172,261 +128,161 @@ impl Files {
         }
     }
 
-    /// What stands under `path` of `host`, as far as the kernel has it in memory.
+    /// Looks up `path` of `host`, without waiting for a disk.
     pub fn probe(
         self: &Rc<Files>,
         host: usize,
         path: &SafePath<'_>,
-        wanted: &Wanted<'_>,
+        planned: &FilesPlan<'_, '_>,
         now: i64,
-    ) -> Lookup {
-        let root = match Roots::get(self, wanted.root, now) {
+    ) -> Probe {
+        let root = match Roots::get(self, planned.root, now) {
             Ok(root) => root,
-            Err(status) => return Lookup::Failed(status),
+            Err(status) => return Probe::Failed(status),
         };
-        let index = wanted.index.to_vec();
-        let below = wanted.below.clone().into_owned();
-        let query = Query { index, ..Query::new(root, below, wanted.rules, self.keep_up_to) };
-        let known = self.known(host, path.as_str());
-        let stamps = known.as_ref().map_or(&[][..], |e| &e.stamps);
-        match look(&query, stamps, Wait::Never) {
-            Ok(found) => Lookup::Hit(self.settle(host, path, known, found, now)),
-            Err(OpenError::Local(errno)) => match self.make_do(path.as_str(), known, errno, now) {
-                Ok(entry) => Lookup::Hit(entry),
-                Err(status) => Lookup::Failed(status),
-            },
-            Err(_) if self.services.sheds_cold() => Lookup::Failed(Status::SERVICE_UNAVAILABLE),
-            Err(_) => {
-                let key = (host, path.clone().into_owned());
-                Lookup::WouldWait(DiskLookup { files: self.clone(), key, query, known })
+        let index = planned.index.to_vec();
+        let below = planned.below().into_owned();
+        let query = Query { index, ..Query::new(root, below, planned.rules, self.keep_up_to) };
+        let cached = self.cached(host, path.as_str());
+        let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
+        match query.lookup_if_changed(stamps, Wait::Never) {
+            Err(OpenError::WouldWait) if self.services.sheds_cold() => {
+                Probe::Failed(Status::SERVICE_UNAVAILABLE)
             }
+            Err(OpenError::WouldWait) => {
+                let key = (host, path.clone().into_owned());
+                Probe::WouldWait(DiskLookup { files: self.clone(), key, query, cached })
+            }
+            result => match self.update(host, path, cached, result, now) {
+                Ok(entry) => Probe::Hit(entry),
+                Err(status) => Probe::Failed(status),
+            },
         }
     }
 
-    /// A rendered listing of the folder as `folder` shows it.
+    /// The cached listing of a folder that has the stamp `folder`.
     pub fn listing(&self, host: usize, key: &str, folder: &Stamp, now: i64) -> Option<Rc<ListingPage>> {
         match self.table.borrow_mut().get(host as u32, key) {
-            Some(Cached::Listing(page)) if page.folder == *folder && now - page.made < LISTING_AGE => {
+            Some(Cached::Listing(page))
+                if page.folder == *folder && now - page.rendered_at < LISTING_SECONDS =>
+            {
                 Some(page.clone())
             }
             _ => None,
         }
     }
 
-    pub fn keep_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
-        let bytes = page.answer.head().bytes().len();
+    pub fn insert_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
+        let bytes = page.response.head().bytes().len();
         self.table.borrow_mut().insert(host as u32, key, Cached::Listing(page), bytes, 0);
     }
 
     fn is_fresh(&self, entry: &Entry, now: i64) -> bool {
-        let age = now - entry.checked.get();
+        let age = now - entry.checked_at.get();
         match entry.resource {
-            Resource::Missing => (0..self.missing).contains(&age),
-            _ => (0..self.check).contains(&age),
+            Resource::Missing => (0..self.missing_seconds).contains(&age),
+            _ => (0..self.check_seconds).contains(&age),
         }
     }
 
-    fn known(&self, host: usize, path: &str) -> Option<Rc<Entry>> {
+    /// The entry of a path, fresh or not.
+    fn cached(&self, host: usize, path: &str) -> Option<Rc<Entry>> {
         match self.table.borrow_mut().get(host as u32, path) {
             Some(Cached::Entry(entry)) => Some(entry.clone()),
             _ => None,
         }
     }
 
-    /// Takes what a look found into the table.
-    fn settle(
+    /// Updates the cache by the result of a lookup. Errors: the status of the response.
+    fn update(
         &self,
         host: usize,
         path: &SafePath<'_>,
-        known: Option<Rc<Entry>>,
-        found: Option<Found>,
-        now: i64,
-    ) -> Rc<Entry> {
-        let Some(found) = found else {
-            // Nothing has changed, so there is something known.
-            let entry = known.unwrap_or_else(|| Rc::new(Entry::empty(Resource::Missing, now)));
-            entry.checked.set(now);
-            return entry;
-        };
-        let entry = Rc::new(Entry::of(&self.services, host, path, found, now));
-        let (bytes, descriptors) = entry.cost();
-        self.table.borrow_mut().insert(
-            host as u32,
-            path.as_str(),
-            Cached::Entry(entry.clone()),
-            bytes,
-            descriptors,
-        );
-        entry
-    }
-
-    /// What was known is served on where there is no descriptor or no memory to look at it again: it costs
-    /// neither.
-    fn make_do(
-        &self,
-        path: &str,
-        known: Option<Rc<Entry>>,
-        errno: Errno,
+        cached: Option<Rc<Entry>>,
+        result: Result<Option<Lookup>, OpenError>,
         now: i64,
     ) -> Result<Rc<Entry>, Status> {
-        match known {
-            Some(entry) if is_shortage(errno) => {
-                entry.checked.set(now);
+        match (result, cached) {
+            (Ok(Some(lookup)), _) => {
+                let entry = Rc::new(Entry::new(&self.services, host, path, lookup, now));
+                let (bytes, descriptors) = entry.cost();
+                let cached = Cached::Entry(entry.clone());
+                self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
                 Ok(entry)
             }
-            _ => Err(self.trouble(path, errno)),
+            (Ok(None), Some(entry)) => {
+                entry.checked_at.set(now);
+                Ok(entry)
+            }
+            // Sending the old entry needs neither a descriptor nor memory.
+            (Err(OpenError::Local(errno)), Some(entry)) if is_shortage(errno) => {
+                entry.checked_at.set(now);
+                Ok(entry)
+            }
+            (Err(OpenError::Local(errno)), _) => Err(self.report_errno(path.as_str(), errno)),
+            (Ok(None) | Err(_), _) => Err(Status::INTERNAL_SERVER_ERROR),
         }
     }
 
-    /// Tells of an error that is neither the client's nor the file's, and says what the client is told.
-    pub fn trouble(&self, path: &str, errno: Errno) -> Status {
+    /// Logs an error that neither the client nor the file caused, and returns the status of the response.
+    pub fn report_errno(&self, path: &str, errno: Errno) -> Status {
         log::error(format_args!("cannot open /{path}: {errno}"));
         if is_shortage(errno) { Status::SERVICE_UNAVAILABLE } else { Status::INTERNAL_SERVER_ERROR }
     }
 
-    fn busy(&self, path: &str, busy: Busy) -> Status {
+    /// Logs and counts that the disk was busy, and returns the status of the response.
+    fn report_busy(&self, path: &str, busy: Busy) -> Status {
         self.services.counts.add(Count::LateDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
-        // Once a second at most: there may be thousands.
+        // At most once a second, because thousands of requests may wait.
         let now = self.services.clock.now();
-        if matches!(busy, Busy::Full | Busy::Shed) && self.complained.replace(now) == now {
+        if matches!(busy, Busy::Full | Busy::Shed) && self.warned_at.replace(now) == now {
             return Status::SERVICE_UNAVAILABLE;
         }
         let why = match busy {
             Busy::Full | Busy::Shed => "too many requests wait for its disk",
             Busy::Late => "the disk did not answer in time",
-            Busy::Failed => "the look-up failed",
+            Busy::Failed => "the lookup failed",
         };
         log::warn(format_args!("/{path}: {why}"));
         Status::SERVICE_UNAVAILABLE
     }
 }
 
-/// Where to look for a path.
-pub struct Wanted<'a> {
-    pub root: &'a Path,
-    pub below: SafePath<'a>,
-    pub rules: &'a site::model::FileRules,
-    /// In place of those of the rules.
-    pub index: &'a [String],
-}
-
-/// Seconds after which a listing is made anew even if its folder has not changed: the sizes and times
-/// of the files in it may have.
-const LISTING_AGE: i64 = 10;
-
-impl DiskLookup {
-    /// Asks the disk on a helper thread; all that look for the same path wait for one lookup. Errors: the
-    /// status to answer with.
-    pub async fn find(self) -> Result<Rc<Entry>, Status> {
-        let (files, path) = (self.files.clone(), self.key.1.clone());
-        let found = self.find_or_leave().await;
-        found.unwrap_or_else(|busy| Err(files.busy(path.as_str(), busy)))
-    }
-
-    async fn find_or_leave(self) -> Result<Result<Rc<Entry>, Status>, Busy> {
-        let files = self.files.clone();
-        let disk = &files.services.disk;
-        let under_way = files.pending.borrow().get(&self.key).filter(|p| !p.given_up.get()).cloned();
-        let device = under_way.as_ref().map_or_else(|| look::device(&self.query), |pending| pending.device);
-        let _admitted = disk.admit(device)?;
-        let pending = under_way.unwrap_or_else(|| self.begin(device));
-        let _waiting = Waiting::of(&pending);
-        let result = async {
-            loop {
-                let done = pending.done.notified();
-                if let Some(result) = &*pending.result.borrow() {
-                    return result.clone();
-                }
-                done.await;
-            }
-        };
-        disk.wait(result).await
-    }
-
-    /// Begins a lookup that others may join.
-    fn begin(self, device: Device) -> Rc<Pending> {
-        let DiskLookup { files, key, query, known } = self;
-        let pending = Rc::new(Pending::new(device));
-        files.pending.borrow_mut().insert(key.clone(), pending.clone());
-        let under_way = UnderWay { files: files.clone(), key, pending: pending.clone() };
-        let looking = tokio::task::spawn_local(async move {
-            let UnderWay { files, key: (host, path), pending } = &under_way;
-            let stamps = known.as_ref().map_or(Vec::new(), |e| e.stamps.clone());
-            let look = move || look(&query, &stamps, Wait::Allowed);
-            let looked = files.services.disk.run(device, Work::File, look).await;
-            let now = files.services.clock.read();
-            let result = match looked {
-                Ok(Ok(found)) => Ok(files.settle(*host, path, known, found, now)),
-                Ok(Err(OpenError::Local(errno))) => files.make_do(path.as_str(), known, errno, now),
-                Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-                Err(busy) => Err(files.busy(path.as_str(), busy)),
-            };
-            *pending.result.borrow_mut() = Some(result);
-        });
-        *pending.looking.borrow_mut() = Some(looking.abort_handle());
-        pending
-    }
-}
-
-/// A request that waits for a lookup.
-struct Waiting(Rc<Pending>);
-
-impl Waiting {
-    fn of(look: &Rc<Pending>) -> Waiting {
-        look.waiting.set(look.waiting.get() + 1);
-        Waiting(look.clone())
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let look = &self.0;
-        look.waiting.set(look.waiting.get() - 1);
-        if look.waiting.get() == 0
-            && look.result.borrow().is_none()
-            && let Some(looking) = &*look.looking.borrow()
-        {
-            look.given_up.set(true);
-            looking.abort();
-        }
-    }
-}
-
 impl Entry {
-    /// What a look found, made ready to be served.
-    fn of(services: &Services, host: usize, path: &SafePath<'_>, found: Found, now: i64) -> Entry {
-        match found {
-            Found::Missing => Entry::empty(Resource::Missing, now),
-            Found::Denied => Entry::empty(Resource::Denied, now),
-            Found::Folder(stamp) => Entry { stamps: vec![stamp], ..Entry::empty(Resource::Folder, now) },
-            Found::File { name, variants } => {
-                let stamps = variants.iter().map(|v| v.stamp).collect();
-                let ready = prepare::prepare(services, host, path, &name, variants);
-                let (representations, forms) = ready.into_iter().unzip();
-                Entry { resource: Resource::File(representations), forms, stamps, checked: Cell::new(now) }
+    fn new(services: &Services, host: usize, path: &SafePath<'_>, lookup: Lookup, now: i64) -> Entry {
+        match lookup {
+            Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
+            Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
+            Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
+            Lookup::File { name, variants } => {
+                let stamps = variants.iter().map(|variant| variant.stamp).collect();
+                let prepared = prepare::prepare(services, host, path, &name, variants);
+                let (representations, prepared) = prepared.into_iter().unzip();
+                let resource = Resource::File(representations);
+                Entry { resource, prepared, stamps, checked_at: Cell::new(now) }
             }
         }
     }
 
-    fn empty(resource: Resource, now: i64) -> Entry {
-        Entry { resource, forms: Vec::new(), stamps: Vec::new(), checked: Cell::new(now) }
+    fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
+        Entry { resource, prepared: Vec::new(), stamps, checked_at: Cell::new(now) }
     }
 
-    /// The folder's own stamp, if it is one.
+    /// `None`: it is not a folder.
     pub fn folder_stamp(&self) -> Option<Stamp> {
         matches!(self.resource, Resource::Folder).then(|| self.stamps.first().copied()).flatten()
     }
 
-    /// Bytes and descriptors that keeping it costs.
+    /// Its bytes and its descriptors.
     fn cost(&self) -> (usize, usize) {
-        let bytes =
-            self.forms.iter().map(|f| f.answer.head().bytes().len() + size_of::<Form>()).sum::<usize>();
-        let descriptors = self.forms.iter().filter(|f| !matches!(f.content, Content::InBlock)).count();
+        let size = |one: &PreparedRepresentation| one.response.head().bytes().len() + size_of_val(one);
+        let bytes = self.prepared.iter().map(size).sum::<usize>();
+        let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
         (bytes + size_of::<Entry>(), descriptors)
     }
 }
 
-/// Does it pass when others have what they need?
+/// Whether the error ends when other programs or requests release what they use.
 fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }

@@ -1,25 +1,47 @@
-//! Open files that are being sent, and what of them is in memory.
+//! Open files: what identifies their state, which of their bytes are in memory, and reading them.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::look::{self, Stamp};
-use crate::disk::Disk;
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
-/// A file that stays open for as long as it is being sent.
+use super::beneath::{OpenError, Wait};
+use crate::disk::{Device, Disk};
+use crate::sys::calls;
+
+/// The state of a file or folder. When it changes, so does its stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub device: Device,
+    pub inode: u64,
+    pub size: u64,
+    /// Nanoseconds since 1970.
+    pub modified: i128,
+    /// When the inode changed: its permissions, its owner or its number of links. Nanoseconds since 1970.
+    pub changed: i128,
+}
+
+impl Stamp {
+    pub fn modified_seconds(&self) -> i64 {
+        self.modified.div_euclid(1_000_000_000) as i64
+    }
+}
+
+/// A file that stays open while it is sent.
 pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
-    /// What it was when its head was written.
+    /// Its stamp when the response head was written.
     pub stamp: Stamp,
-    warm: Cell<Warm>,
+    in_memory: Cell<InMemory>,
     disk: Rc<Disk>,
 }
 
-/// A run of bytes that was found to be in memory in this second.
+/// The range of bytes that was found in memory in this second.
 #[derive(Clone, Copy, Default)]
-struct Warm {
+struct InMemory {
     second: i64,
     from: u64,
     to: u64,
@@ -27,36 +49,97 @@ struct Warm {
 
 impl OpenFile {
     pub fn new(fd: OwnedFd, stamp: Stamp, disk: Rc<Disk>) -> OpenFile {
-        OpenFile { fd: Arc::new(fd), stamp, warm: Cell::default(), disk }
+        OpenFile { fd: Arc::new(fd), stamp, in_memory: Cell::default(), disk }
     }
 
-    /// Can the bytes from `at` to `end` be sent without waiting for a disk? The kernel is asked once a
-    /// second, and about the first and the last byte: it reads ahead, and forgets, in long runs.
+    /// Whether the bytes from `at` to `end` can be sent without waiting for a disk. Only the first and the last byte are
+    /// tested, once a second, because the kernel reads ahead and evicts in long runs.
     pub fn is_in_memory(&self, at: u64, end: u64, now: i64) -> bool {
-        let mut warm = self.warm.get();
-        if warm.second != now || !(warm.from..=warm.to).contains(&at) {
-            if !look::is_in_memory(&self.fd, at) {
+        let mut known = self.in_memory.get();
+        if known.second != now || !(known.from..=known.to).contains(&at) {
+            if !is_in_memory(&self.fd, at) {
                 return false;
             }
-            warm = Warm { second: now, from: at, to: at };
+            known = InMemory { second: now, from: at, to: at };
         }
-        if end > warm.to {
-            if !look::is_in_memory(&self.fd, end - 1) {
+        if end > known.to {
+            if !is_in_memory(&self.fd, end - 1) {
                 return false;
             }
-            warm.to = end;
+            known.to = end;
         }
-        self.warm.set(warm);
+        self.in_memory.set(known);
         true
+    }
+
+    /// Whether the first `stamp.size` bytes are still those of the stamp. A file that only grew is unchanged.
+    pub fn is_unchanged(&self) -> bool {
+        let stamp = &self.stamp;
+        // The worker's loop calls this, so it must not wait for the disk.
+        stat(&self.fd, Wait::Never).is_ok_and(|(_, now)| {
+            now.size > stamp.size || (now.size == stamp.size && now.modified == stamp.modified)
+        })
     }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // Where there is no disk of this machine's behind a file, closing may wait for another machine, or
-        // for a program.
-        if self.stamp.device.0 == 0 {
+        if !is_on_disk(self.stamp.device) {
             self.disk.close(self.stamp.device, self.fd.clone());
         }
     }
+}
+
+/// Whether the file system is on a disk of this machine. If it is not (its major number is 0), opening or closing a file
+/// may wait for another machine or for a program.
+pub fn is_on_disk(device: Device) -> bool {
+    device.0 != 0
+}
+
+/// The flag of statx(2) with which a network file system responds from memory.
+pub fn sync_flag(wait: Wait) -> AtFlags {
+    match wait {
+        Wait::Never => AtFlags::STATX_DONT_SYNC,
+        Wait::Allowed => AtFlags::empty(),
+    }
+}
+
+pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
+    let st = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))?;
+    let stamp = Stamp {
+        device: (st.stx_dev_major, st.stx_dev_minor),
+        inode: st.stx_ino,
+        size: st.stx_size,
+        modified: nanoseconds(st.stx_mtime.tv_sec, st.stx_mtime.tv_nsec),
+        changed: nanoseconds(st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec),
+    };
+    Ok((FileType::from_raw_mode(st.stx_mode.into()), stamp))
+}
+
+/// `length` bytes from `at`. `None`: the file has become shorter.
+pub fn read(fd: &OwnedFd, at: u64, length: usize, wait: Wait) -> Result<Option<Vec<u8>>, OpenError> {
+    let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match calls::preadv2(fd, &mut bytes[filled..], at + filled as u64, flags) {
+            Ok(0) => return Ok(None),
+            Ok(n) => filled += n,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::Never => return Err(OpenError::WouldWait),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Some(bytes))
+}
+
+/// Whether the byte at `at` is in memory. `false` also where the file system does not support the question.
+fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
+    let mut byte = [0; 1];
+    let read = retry_on_intr(|| calls::preadv2(fd, &mut byte, at, ReadWriteFlags::NOWAIT));
+    !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
+}
+
+fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
 }

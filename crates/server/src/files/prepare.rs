@@ -1,5 +1,4 @@
-//! Preparing what a look found so that it can be sent at once: its representations, and the heads of their full
-//! responses.
+//! Prepares the result of a lookup: the representations of a file, and the heads of their full responses.
 
 use std::io::Read;
 use std::rc::Rc;
@@ -12,45 +11,44 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::look::{Stamp, Variant};
-use super::open::OpenFile;
-use super::{Content, Form};
+use super::lookup::Variant;
+use super::open::{OpenFile, Stamp};
+use super::{Content, PreparedRepresentation};
 use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 
-/// Makes representations, and their full answers, of what was found. `path` is the request's.
+/// `path` is the path of the request.
 pub fn prepare(
     services: &Services,
     host: usize,
     path: &SafePath<'_>,
     name: &str,
     variants: Vec<Variant>,
-) -> Vec<(Representation, Form)> {
+) -> Vec<(Representation, PreparedRepresentation)> {
     let route = services.route(host, path);
     let types = &route.files.types;
-    // An encoded file asked for by its own name is what its name says, with no coding.
-    let only_gzip = variants.first().is_some_and(|v| v.coding != Coding::Identity);
+    let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
     let shared = Shared {
         services,
         route,
         content_type: types.lookup(name),
         cache_control: services.cache_control(host, path),
-        varies: variants.len() > 1 || only_gzip,
+        varies: variants.len() > 1 || is_gzip_only,
     };
-    let mut ready = Vec::with_capacity(variants.len() + 1);
+    let mut prepared = Vec::with_capacity(variants.len() + 1);
     for Variant { stamp, coding, fd, body } in variants {
         let file = fd.map(|fd| Rc::new(OpenFile::new(fd, stamp, services.disk.clone())));
-        let found = Found { stamp, file, body };
-        if only_gzip {
-            ready.push(shared.inflated(&found));
+        let source = Source { stamp, file, body };
+        if is_gzip_only {
+            prepared.push(shared.inflated(&source));
         }
-        ready.push(shared.form(found, coding));
+        prepared.push(shared.unchanged(source, coding));
     }
-    ready
+    prepared
 }
 
-/// One of the files that were found.
-struct Found {
+/// The file of one or two representations.
+struct Source {
     stamp: Stamp,
     file: Option<Rc<OpenFile>>,
     body: Option<Vec<u8>>,
@@ -66,39 +64,47 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    fn form(&self, found: Found, coding: Coding) -> (Representation, Form) {
-        let representation = self.representation(&found, coding, Some(found.stamp.size), "");
+    /// The file as it is.
+    fn unchanged(&self, source: Source, coding: Coding) -> (Representation, PreparedRepresentation) {
+        let representation = self.representation(&source, coding, Some(source.stamp.size), "");
         let limit = self.services.site.cache.file;
-        let kept = found.body.as_deref().filter(|body| body.len() as u64 <= limit);
-        let content = match (kept, found.file) {
+        let body = source.body.as_deref().filter(|body| body.len() as u64 <= limit);
+        let content = match (body, source.file) {
             (None, Some(file)) => Content::File(file),
-            _ => Content::InBlock,
+            _ => Content::Inline,
         };
-        let form = self.finish(&representation, kept.unwrap_or_default(), content);
-        (representation, form)
+        let prepared = self.finish(&representation, body.unwrap_or_default(), content);
+        (representation, prepared)
     }
 
-    /// The plain form of a file of which only the gzip form is there.
-    fn inflated(&self, gzip: &Found) -> (Representation, Form) {
+    /// The representation without coding of a file that exists only as gzip.
+    fn inflated(&self, gzip: &Source) -> (Representation, PreparedRepresentation) {
         let limit = memory::RESPONSE.max(self.services.site.cache.file);
-        let plain = gzip.body.as_ref().and_then(|body| small(body, limit));
+        let plain = gzip.body.as_ref().and_then(|body| inflate(body, limit));
         let size = plain.as_ref().map(|body| body.len() as u64);
         let representation = self.representation(gzip, Coding::Identity, size, "-inflated");
         let content = match (&plain, &gzip.file) {
             (None, Some(file)) => Content::Inflated(file.clone()),
-            _ => Content::InBlock,
+            _ => Content::Inline,
         };
-        let form = self.finish(&representation, &plain.unwrap_or_default(), content);
-        (representation, form)
+        let prepared = self.finish(&representation, &plain.unwrap_or_default(), content);
+        (representation, prepared)
     }
 
-    fn representation(&self, found: &Found, coding: Coding, size: Option<u64>, mark: &str) -> Representation {
-        let stamp = &found.stamp;
-        let etag = match (self.route.files.etag, &found.body) {
+    /// `suffix` ends the entity tag.
+    fn representation(
+        &self,
+        source: &Source,
+        coding: Coding,
+        size: Option<u64>,
+        suffix: &str,
+    ) -> Representation {
+        let stamp = &source.stamp;
+        let etag = match (self.route.files.etag, &source.body) {
             (EtagFrom::Off, _) => None,
-            (EtagFrom::Content, Some(body)) => Some(content_etag(body, mark)),
+            (EtagFrom::Content, Some(body)) => Some(content_etag(body, suffix)),
             (EtagFrom::Stat | EtagFrom::Content, _) => {
-                Some(format!("\"{:x}-{:x}-{:x}{mark}\"", stamp.inode, stamp.size, stamp.modified))
+                Some(format!("\"{:x}-{:x}-{:x}{suffix}\"", stamp.inode, stamp.size, stamp.modified))
             }
         };
         Representation {
@@ -109,33 +115,37 @@ impl Shared<'_> {
         }
     }
 
-    fn finish(&self, of: &Representation, body: &[u8], content: Content) -> Form {
+    fn finish(
+        &self,
+        representation: &Representation,
+        body: &[u8],
+        content: Content,
+    ) -> PreparedRepresentation {
+        let Representation { coding, size, etag, modified } = representation;
         let head = HeadWriter::new(self.services, Some(self.route), Status::OK)
             .field("Content-Type", self.content_type)
-            .optional(
-                "Last-Modified",
-                of.modified.map(|t| self.services.past(t)).map(taipan_http::date::format),
-            )
-            .optional("ETag", of.etag.as_deref())
+            .optional("Last-Modified", modified.map(|t| self.services.past(t)).map(taipan_http::date::format))
+            .optional("ETag", etag.as_deref())
             .optional("Cache-Control", self.cache_control)
-            .optional("Content-Encoding", (of.coding != Coding::Identity).then(|| of.coding.as_str()))
+            .optional("Content-Encoding", (*coding != Coding::Identity).then(|| coding.as_str()))
             .optional("Vary", self.varies.then_some("Accept-Encoding"));
-        let head = match of.size {
+        let head = match *size {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,
         };
-        Form { answer: DatedHead::new(head.finish_with(body), &self.services.clock), content }
+        let response = DatedHead::new(head.finish_with(body), &self.services.clock);
+        PreparedRepresentation { response, content }
     }
 }
 
-/// All of a small gzip file, if it inflates to at most `limit` bytes.
-pub fn small(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
+/// `None`: it inflates to more than `limit` bytes, or is not gzip.
+fn inflate(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
     let read = MultiGzDecoder::new(gzip).take(limit + 1).read_to_end(&mut plain);
     (read.is_ok() && plain.len() as u64 <= limit).then_some(plain)
 }
 
-/// 128 bits over the content, the same on every machine.
-fn content_etag(body: &[u8], mark: &str) -> String {
-    format!("\"{:032x}{mark}\"", twox_hash::XxHash3_128::oneshot(body))
+/// A hash of 128 bits, so that machines with the same files have the same entity tags.
+fn content_etag(body: &[u8], suffix: &str) -> String {
+    format!("\"{:032x}{suffix}\"", twox_hash::XxHash3_128::oneshot(body))
 }

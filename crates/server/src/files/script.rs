@@ -1,7 +1,7 @@
-//! One walk for a script: what stands at each of its steps. As every look, it is made in the loop as long
-//! as the kernel answers from memory, and once more on a helper thread when it would have to wait.
+//! Finds the script of a path: inspects each step of a walk. As a lookup, it runs in the worker's loop if the kernel can
+//! respond from memory, and else on a helper thread.
 //!
-//! Knows nothing of requests, and opens nothing for reading: whoever runs a script opens it.
+//! Knows nothing of requests and opens nothing for reading.
 
 use std::rc::Rc;
 
@@ -12,54 +12,52 @@ use taipan_http::status::Status;
 
 use super::Files;
 use super::beneath::{self, OpenError, Root, Wait};
+use super::open::sync_flag;
 use super::roots::Roots;
 use crate::disk::Work;
 
-/// A walk, and the root of each step.
+/// A walk, with the root of each step.
 #[derive(Debug, Clone)]
 pub struct Query {
     walk: Walk,
     roots: Vec<Root>,
 }
 
-/// Where `walk` ends. Errors: the status to answer with.
+/// Errors: the status of the response.
 pub async fn find(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Verdict, Status> {
     let path = walk.path.as_str();
     let query = Query::new(files, walk, now)?;
-    let found = match query.look(Wait::Never) {
-        Err(OpenError::Local(errno)) => return Err(files.trouble(path, errno)),
-        Err(_) if files.services.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
-        Err(_) => {
+    let result = match query.verdict(Wait::Never) {
+        Err(OpenError::WouldWait) if files.services.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
+        Err(OpenError::WouldWait) => {
+            let disk = &files.services.disk;
             let device = query.roots.first().map_or((0, 0), |root| root.device);
-            let look = files.services.disk.run(device, Work::File, move || query.look(Wait::Allowed));
-            match files.services.disk.admit(device) {
-                Ok(_admitted) => files.services.disk.wait(look).await.and_then(|looked| looked),
-                Err(busy) => Err(busy),
-            }
+            let busy = |busy| files.report_busy(path, busy);
+            let _admitted = disk.admit(device).map_err(busy)?;
+            let verdict = disk.run(device, Work::File, move || query.verdict(Wait::Allowed));
+            disk.wait(verdict).await.and_then(|result| result).map_err(busy)?
         }
-        Ok(verdict) => return Ok(verdict),
+        result => result,
     };
-    match found {
-        Ok(Ok(verdict)) => Ok(verdict),
-        Ok(Err(OpenError::Local(errno))) => Err(files.trouble(path, errno)),
-        Ok(Err(_)) => Err(Status::INTERNAL_SERVER_ERROR),
-        Err(busy) => Err(files.busy(path, busy)),
-    }
+    result.map_err(|error| match error {
+        OpenError::Local(errno) => files.report_errno(path, errno),
+        _ => Status::INTERNAL_SERVER_ERROR,
+    })
 }
 
 impl Query {
-    /// Errors: the status where a root is not to be had.
+    /// Errors: the status of the response if a root is not open.
     pub fn new(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Query, Status> {
         let roots = walk.steps.iter().map(|step| Roots::get(files, &step.root, now));
         Ok(Query { walk: walk.clone(), roots: roots.collect::<Result<_, _>>()? })
     }
 
-    pub fn look(&self, wait: Wait) -> Result<Verdict, OpenError> {
+    pub fn verdict(&self, wait: Wait) -> Result<Verdict, OpenError> {
         let root = |step: &Step| {
             let at = self.walk.steps.iter().position(|other| other.root == step.root);
             at.and_then(|at| self.roots.get(at))
         };
-        self.walk.verdict(|step| match root(step).map(|root| stands(root, step, wait)) {
+        self.walk.verdict(|step| match root(step).map(|root| inspect(root, step, wait)) {
             None | Some(Err(OpenError::Missing)) => Ok(FileKind::Missing),
             Some(Err(OpenError::Denied)) => Ok(FileKind::Other),
             Some(result) => result,
@@ -67,11 +65,10 @@ impl Query {
     }
 }
 
-fn stands(root: &Root, step: &Step, wait: Wait) -> Result<FileKind, OpenError> {
+fn inspect(root: &Root, step: &Step, wait: Wait) -> Result<FileKind, OpenError> {
     let fd = beneath::open(root, &step.below, step.symlinks, OFlags::PATH, wait)?;
-    let sync = if wait == Wait::Never { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
-    let seen = fs::statx(&fd, "", AtFlags::EMPTY_PATH | sync, StatxFlags::TYPE | StatxFlags::MODE)?;
-    let mode = u32::from(seen.stx_mode);
+    let flags = AtFlags::EMPTY_PATH | sync_flag(wait);
+    let mode = u32::from(fs::statx(&fd, "", flags, StatxFlags::TYPE | StatxFlags::MODE)?.stx_mode);
     Ok(match FileType::from_raw_mode(mode) {
         FileType::RegularFile if mode & step.permission_bits() != 0 => FileKind::Script,
         FileType::RegularFile => FileKind::NotExecutable,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use site::model::{Action, FileRules, Site};
+use site::model::{Action, Site};
 use site::route::RouteId;
 use taipan_http::target::SafePath;
 
@@ -13,7 +13,7 @@ use super::TIMEOUT;
 use super::fixture::UNCHANGED;
 use crate::files::roots::OpenRoots;
 use crate::files::roots::Roots;
-use crate::files::{Entry, Files, Lookup, Wanted};
+use crate::files::{Entry, Files, Probe};
 use crate::services::Services;
 use crate::sys::faulty::plan::{self, Call, Case, Fault, Which};
 
@@ -35,7 +35,7 @@ pub fn all(site: &Site) {
         }
         for errno in SHORTAGES {
             let case = Case { call: None, which: Which::First(100), fault: Fault::Errno(errno) };
-            a_file(&files, root, Case { call: Some(Call::Openat2), ..case }).await;
+            a_file(&files, Case { call: Some(Call::Openat2), ..case }).await;
         }
     });
 }
@@ -57,22 +57,21 @@ async fn a_root(files: &Rc<Files>, root: &Path, case: Case) {
     assert!(Roots::get(files, root, files.services.clock.now()).is_ok(), "{case}: afterwards");
 }
 
-async fn a_file(files: &Rc<Files>, root: &Path, case: Case) {
-    let before = find(files, root).await.expect("it is there");
+async fn a_file(files: &Rc<Files>, case: Case) {
+    let before = find(files).await.expect("it is there");
     plan::arm(Some(case));
-    let after = find(files, root).await;
+    let after = find(files).await;
     assert!(plan::disarm() > 0, "{case}: it happened");
     assert!(after.is_some_and(|after| Rc::ptr_eq(&after, &before)), "{case}");
 }
 
 /// Looks the file up, through the cache.
-async fn find(files: &Rc<Files>, root: &Path) -> Option<Rc<Entry>> {
+async fn find(files: &Rc<Files>) -> Option<Rc<Entry>> {
     let path = SafePath::parse("/small").unwrap();
-    let rules = FileRules::default();
-    let wanted = Wanted { root, below: path.clone(), rules: &rules, index: &rules.index };
-    match files.probe(0, &path, &wanted, files.services.clock.read()) {
-        Lookup::Hit(entry) => Some(entry),
-        Lookup::WouldWait(lookup) => lookup.find().await.ok(),
-        Lookup::Failed(_) => None,
+    let planned = site::plan::plan(files.services.site.hosts.at(0), path.clone()).files()?;
+    match files.probe(0, &path, &planned, files.services.clock.read()) {
+        Probe::Hit(entry) => Some(entry),
+        Probe::WouldWait(lookup) => lookup.find().await.ok(),
+        Probe::Failed(_) => None,
     }
 }

@@ -1,0 +1,125 @@
+//! Lookups that wait for a disk. They run on helper threads, and the requests for one path share one lookup.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use taipan_http::status::Status;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::beneath::Wait;
+use super::lookup::Query;
+use super::{Entry, Files, Key};
+use crate::disk::{Busy, Device, Work};
+
+/// A lookup that may wait for a disk.
+pub struct DiskLookup {
+    pub(super) files: Rc<Files>,
+    pub(super) key: Key,
+    pub(super) query: Query,
+    pub(super) cached: Option<Rc<Entry>>,
+}
+
+/// A lookup for which requests wait.
+#[derive(Default)]
+pub(super) struct Pending {
+    device: Device,
+    result: RefCell<Option<Result<Rc<Entry>, Status>>>,
+    done: Notify,
+    /// The number of requests that wait. When the last of them is dropped, the lookup is cancelled.
+    waiters: Cell<usize>,
+    is_cancelled: Cell<bool>,
+    task: RefCell<Option<AbortHandle>>,
+}
+
+impl DiskLookup {
+    /// Errors: the status of the response.
+    pub async fn find(self) -> Result<Rc<Entry>, Status> {
+        let (files, path) = (self.files.clone(), self.key.1.clone());
+        let found = self.join_or_start().await;
+        found.unwrap_or_else(|busy| Err(files.report_busy(path.as_str(), busy)))
+    }
+
+    async fn join_or_start(self) -> Result<Result<Rc<Entry>, Status>, Busy> {
+        let files = self.files.clone();
+        let disk = &files.services.disk;
+        let running = files.pending.borrow().get(&self.key).filter(|p| !p.is_cancelled.get()).cloned();
+        let device = running.as_ref().map_or_else(|| self.query.device(), |pending| pending.device);
+        let _admitted = disk.admit(device)?;
+        let pending = running.unwrap_or_else(|| self.start(device));
+        let _waiter = Waiter::new(&pending);
+        let result = async {
+            loop {
+                let done = pending.done.notified();
+                if let Some(result) = &*pending.result.borrow() {
+                    return result.clone();
+                }
+                done.await;
+            }
+        };
+        disk.wait(result).await
+    }
+
+    fn start(self, device: Device) -> Rc<Pending> {
+        let DiskLookup { files, key, query, cached } = self;
+        let pending = Rc::new(Pending { device, ..Pending::default() });
+        files.pending.borrow_mut().insert(key.clone(), pending.clone());
+        let guard = LookupGuard { files, key, pending: pending.clone() };
+        let task = tokio::task::spawn_local(async move {
+            let LookupGuard { files, key: (host, path), pending } = &guard;
+            let stamps = cached.as_ref().map_or(Vec::new(), |entry| entry.stamps.clone());
+            let lookup = move || query.lookup_if_changed(&stamps, Wait::Allowed);
+            let result = match files.services.disk.run(device, Work::File, lookup).await {
+                Ok(result) => files.update(*host, path, cached, result, files.services.clock.read()),
+                Err(busy) => Err(files.report_busy(path.as_str(), busy)),
+            };
+            *pending.result.borrow_mut() = Some(result);
+        });
+        *pending.task.borrow_mut() = Some(task.abort_handle());
+        pending
+    }
+}
+
+/// Ends a pending lookup when its task completes, is aborted or panics.
+struct LookupGuard {
+    files: Rc<Files>,
+    key: Key,
+    pending: Rc<Pending>,
+}
+
+impl Drop for LookupGuard {
+    fn drop(&mut self) {
+        let mut all = self.files.pending.borrow_mut();
+        // Another lookup of the same path may have started since this one was cancelled.
+        if all.get(&self.key).is_some_and(|pending| Rc::ptr_eq(pending, &self.pending)) {
+            all.remove(&self.key);
+        }
+        // Without a result, the task panicked, or no request waits.
+        self.pending.result.borrow_mut().get_or_insert(Err(Status::INTERNAL_SERVER_ERROR));
+        self.pending.done.notify_waiters();
+    }
+}
+
+/// A request that waits for a lookup.
+struct Waiter(Rc<Pending>);
+
+impl Waiter {
+    fn new(pending: &Rc<Pending>) -> Waiter {
+        pending.waiters.update(|n| n + 1);
+        Waiter(pending.clone())
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let pending = &self.0;
+        pending.waiters.update(|n| n - 1);
+        if pending.waiters.get() == 0
+            && pending.result.borrow().is_none()
+            && let Some(task) = &*pending.task.borrow()
+        {
+            pending.is_cancelled.set(true);
+            task.abort();
+        }
+    }
+}
