@@ -1,5 +1,5 @@
-//! What a spawner starts at all: the programs that the site has, as the accounts that it names for them, with
-//! the variables that a request gives them. A worker asks for nothing else, unless it has been taken over.
+//! What a spawner starts at all: the programs of the site, as the accounts that the site names for them, with the
+//! variables of a request. Only a worker that an attacker controls requests anything else.
 //!
 //! Knows nothing of how a program is started.
 
@@ -12,24 +12,23 @@ use site::model::{Account, Action, Interpreter, Script, Site};
 use super::{SpawnRequest, message};
 use crate::privilege::Credentials;
 
-/// What may be started as each account, by its name in the configuration; the empty one is the server's own.
+/// The rules of each account, by its name in the configuration. The empty name is the server's own account.
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist(HashMap<Vec<u8>, AccountRules>);
 
-/// Of one account. Paths, variables and programs, as bytes of their own: what is asked for is compared with
-/// them.
+/// What may be started as one account: the exact bytes of paths and variables.
 #[derive(Debug, Clone, Default)]
 struct AccountRules {
     /// `None`: those of the spawner.
     credentials: Option<Credentials>,
     interpreters: HashSet<Vec<u8>>,
-    /// That scripts are in, without a slash at the end.
+    /// Folders of scripts, without a slash at the end.
     folders: HashSet<Vec<u8>>,
     /// `NAME=VALUE`, as configured.
     additions: HashSet<Vec<u8>>,
 }
 
-/// The variables of a request (RFC 3875 §4.1, and those that have been added since), beside its fields.
+/// The variables of a request (RFC 3875 §4.1, and later additions), besides its fields.
 const VARIABLES: [&str; 24] = [
     "AUTH_TYPE",
     "CONTENT_LENGTH",
@@ -56,11 +55,11 @@ const VARIABLES: [&str; 24] = [
     "SERVER_PROTOCOL",
     "SERVER_SOFTWARE",
 ];
-/// Where php-cgi reads which file it is to run.
+/// php-cgi runs the file that this variable names.
 const FILE: &[u8] = b"SCRIPT_FILENAME=";
 
 impl Allowlist {
-    /// Of a site as it is called within its `chroot`. `credentials` are those of each account.
+    /// Of a site with the paths within its `chroot`. `credentials` are those of each account.
     pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Allowlist {
         let mut allowlist = Allowlist::default();
         for (route, script) in site.program_routes() {
@@ -75,7 +74,8 @@ impl Allowlist {
         allowlist
     }
 
-    /// The credentials to start it with; `None` in it: those of the spawner. `None`: it is not to be started.
+    /// The credentials to start the program with; an inner `None`: those of the spawner. `None`: the program must not
+    /// be started.
     pub fn credentials_for(&self, request: &SpawnRequest<'_>) -> Option<Option<&Credentials>> {
         let rules = self.0.get(request.account.to_bytes())?;
         rules.permits(request).then_some(rules.credentials.as_ref())

@@ -1,4 +1,4 @@
-//! The spawner as a process: who it is, and a thread for each channel.
+//! The spawner as a process: its account and privileges, and a thread for each channel.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,25 +20,24 @@ use crate::{sandbox, sys, terminal};
 
 /// Signals have numbers up to this.
 const LAST_SIGNAL: i32 = 64;
-/// Bytes. The stack on which programs begin is not among them.
+/// Bytes. The launcher has a stack of its own.
 const STACK: usize = 128 * 1024;
-/// Behind 0, 1 and 2.
+/// Behind the standard streams.
 const FIRST_OTHER: u32 = 3;
 const FAILED: u8 = 1;
 
-/// What a spawner begins with.
 pub struct Beginning {
-    /// Of each worker.
+    /// One to each worker.
     pub channels: Vec<Channel>,
     pub settings: Settings,
     pub allowlist: Allowlist,
-    /// Of which each worker gets as many. `None`: scripts are where this process is.
+    /// Each worker has an equal share. `None`: scripts are in the control group of this process.
     pub cgroups: Option<Vec<Cgroup>>,
     pub chroot: Option<PathBuf>,
-    /// `None`: it stays who it is.
+    /// `None`: it keeps its account.
     pub identity: Option<Identity>,
     pub privileges: Privileges,
-    /// Capabilities that it keeps, to start scripts as other accounts and to end them.
+    /// Capabilities that it keeps, to start and to end scripts of other accounts.
     pub keeps: CapabilitySet,
 }
 
@@ -59,7 +58,7 @@ impl Beginning {
             None => own.as_ref(),
             Some(account) => scripts.iter().find(|(name, _)| name == account)?.1.as_ref(),
         };
-        // Where it keeps capabilities, its own programs must be rid of them, too.
+        // Where the spawner keeps capabilities, scripts of its own account must drop them, too.
         let allowlist = Allowlist::of(&inside, |account| {
             of_account(account).filter(|_| !keeps.is_empty()).map(Identity::credentials)
         });
@@ -68,7 +67,7 @@ impl Beginning {
     }
 }
 
-/// May a program get privileges by its file (set-user-ID, capabilities)?
+/// Whether the file of a program gives it privileges (set-user-ID, capabilities).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privileges {
     /// As without a sandbox.
@@ -82,12 +81,11 @@ impl Privileges {
     }
 }
 
-/// Starts programs until every channel has ended, and gives the exit code. To be called while there is
-/// one thread only.
+/// Starts programs until every channel is closed, and returns the exit code. The process must have only one thread.
 pub fn run(beginning: Beginning) -> u8 {
     match begin(beginning) {
         Ok(threads) => {
-            // Each ends what it has started; one that cannot ends the process.
+            // Each thread ends its groups. A thread that fails ends the process.
             threads.into_iter().for_each(|thread| _ = thread.join());
             0
         }
@@ -108,9 +106,9 @@ pub fn settle_in(
     privileges: Privileges,
     keeps: CapabilitySet,
 ) -> Result<(), String> {
-    // A terminal signals neither this process nor programs, and is not theirs.
+    // Without a controlling terminal, no terminal sends signals to this process and its programs.
     setsid().map_err(cannot("begin a session"))?;
-    // Of ours, none is; but whoever started the program may have left it some.
+    // Ours are already; the program may have inherited others.
     _ = sys::keep_from_programs(FIRST_OTHER);
     chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
     identity.map_or(Ok(()), |identity| match keeps.is_empty() {
@@ -120,10 +118,9 @@ pub fn settle_in(
     if privileges == Privileges::None {
         sandbox::give_up_privileges(keeps).map_err(cannot("give up privileges"))?;
     }
-    // Programs are the same user, and might trace it or read its memory.
+    // Programs of the same user could otherwise trace this process or read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
-    // What is ignored here would be ignored by programs: Rust has done so with SIGPIPE, a shell may have
-    // with SIGHUP.
+    // Programs inherit ignored signals. Rust ignores SIGPIPE, and a shell may ignore SIGHUP.
     (1..=LAST_SIGNAL).for_each(sys::reset_signal);
     // The master ends this process by leaving it. Programs begin with no signal blocked.
     SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
@@ -156,7 +153,7 @@ fn start_thread(
 ) -> io::Result<thread::JoinHandle<()>> {
     let serve = move || {
         if let Err(error) = groups::serve(channel, settings, Some(allowlist), cgroups) {
-            // The master replaces it, and who was told nothing would wait for ever.
+            // The master replaces this process. Otherwise the worker would wait for events for ever.
             std::process::exit(fail(&error.to_string()).into());
         }
     };
