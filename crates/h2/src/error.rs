@@ -1,4 +1,4 @@
-//! Error codes (RFC 9113 §7), and the rules that a frame can break.
+//! Error codes (RFC 9113 §7), and the rules that a frame or a field block can break.
 
 /// A code of RST_STREAM or GOAWAY. A peer may send codes that are not in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +59,25 @@ impl FrameError {
             FrameError::BlockTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
             FrameError::InitialWindow => ErrorCode::FLOW_CONTROL_ERROR,
             _ => ErrorCode::PROTOCOL_ERROR,
+        }
+    }
+}
+
+/// What is wrong with a field block (RFC 7541).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HpackError {
+    /// The block is not valid. The table is lost, and so is the connection (§2.3.3).
+    Malformed,
+    /// More than SETTINGS_MAX_HEADER_LIST_SIZE. The table is valid: this is an error of the stream.
+    ListTooLarge,
+}
+
+impl HpackError {
+    /// COMPRESSION_ERROR ends the connection (RFC 9113 §4.3).
+    pub const fn code(self) -> ErrorCode {
+        match self {
+            HpackError::Malformed => ErrorCode::COMPRESSION_ERROR,
+            HpackError::ListTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::error::ErrorCode;
+use crate::error::HpackError;
 use crate::huffman;
 
 /// The default of SETTINGS_HEADER_TABLE_SIZE, in bytes.
@@ -14,24 +14,6 @@ const OVERHEAD: usize = 32;
 const STATIC_ENTRIES: usize = 61;
 /// The index of the newest entry of the dynamic table (§2.3.3).
 pub const FIRST_DYNAMIC: usize = STATIC_ENTRIES + 1;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HpackError {
-    /// The block is not valid. The table is lost, and so is the connection (§2.3.3).
-    Malformed,
-    /// More than SETTINGS_MAX_HEADER_LIST_SIZE. The table is valid: this is an error of the stream.
-    ListTooLarge,
-}
-
-impl HpackError {
-    /// COMPRESSION_ERROR ends the connection (RFC 9113 §4.3).
-    pub const fn code(self) -> ErrorCode {
-        match self {
-            HpackError::Malformed => ErrorCode::COMPRESSION_ERROR,
-            HpackError::ListTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 struct Entry {

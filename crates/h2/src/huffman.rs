@@ -1,7 +1,7 @@
 //! Decodes the Huffman code of HPACK (RFC 7541 §5.2 and appendix B). The code is canonical: the lengths determine the
 //! codes.
 
-use crate::hpack::HpackError;
+use crate::error::HpackError;
 
 /// Bits of the code of each byte.
 #[rustfmt::skip]

@@ -2,9 +2,9 @@
 //! every message that two parsers could give two lengths. Knows nothing of the bytes of the body.
 
 use crate::fields::{digits, exact_digits, is_token, trim_ows};
-use crate::head::Version;
 use crate::rule::rules;
 use crate::status::Status;
+use crate::version::Version;
 
 /// The body that follows a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

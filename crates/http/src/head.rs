@@ -9,6 +9,9 @@ use std::ops::BitOr;
 
 use arrayvec::ArrayVec;
 
+pub use crate::method::Method;
+pub use crate::version::Version;
+
 use crate::fields::{
     is_authority, is_name, list, target_len, target_path_len, text_len, token_len, trim_ows,
 };
@@ -28,28 +31,6 @@ const MAX_EMPTY_LINES: usize = 4;
 
 /// The first byte of a TLS connection: the type of a handshake record (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
-
-/// The methods of RFC 9110 §9.3 and RFC 5789. `Unknown` is every other token; `Head::token` is the method as sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Delete,
-    Options,
-    Trace,
-    Connect,
-    Patch,
-    Unknown,
-}
-
-/// The version in use. A request of version 1.2 to 1.9 counts as 1.1 (RFC 9110 §2.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    Http10,
-    Http11,
-}
 
 /// Whether the connection stays open after the response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -212,49 +193,6 @@ impl Default for Limits {
     /// A head of 16 KiB, 100 fields, and a target of 8 KiB.
     fn default() -> Limits {
         Limits { head: 16 * 1024, fields: 100, target: 8 * 1024 }
-    }
-}
-
-impl Method {
-    /// Methods are case-sensitive (RFC 9110 §9.1).
-    const fn from_bytes(token: &[u8]) -> Method {
-        match token {
-            b"GET" => Method::Get,
-            b"HEAD" => Method::Head,
-            b"POST" => Method::Post,
-            b"PUT" => Method::Put,
-            b"DELETE" => Method::Delete,
-            b"OPTIONS" => Method::Options,
-            b"TRACE" => Method::Trace,
-            b"CONNECT" => Method::Connect,
-            b"PATCH" => Method::Patch,
-            _ => Method::Unknown,
-        }
-    }
-
-    /// Empty for `Unknown`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-            Method::Trace => "TRACE",
-            Method::Connect => "CONNECT",
-            Method::Patch => "PATCH",
-            Method::Unknown => "",
-        }
-    }
-}
-
-impl Version {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Version::Http10 => "HTTP/1.0",
-            Version::Http11 => "HTTP/1.1",
-        }
     }
 }
 

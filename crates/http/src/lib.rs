@@ -9,7 +9,11 @@
 
 pub mod head;
 
+mod method;
+
 pub mod target;
+
+mod version;
 
 pub mod forwarded;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::fields::{host_and_port, is_authority, segment_len, target_len, target_path_len};
-use crate::head::Method;
+use crate::method::Method;
 use crate::rule::rules;
 
 /// The parts of a request target, not decoded.

@@ -338,6 +338,8 @@ impl AsRawFd for Channel {
     }
 }
 
+impl sys::OwnsFd for Channel {}
+
 impl From<OwnedFd> for Channel {
     fn from(fd: OwnedFd) -> Channel {
         Channel(fd)

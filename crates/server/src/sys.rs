@@ -17,8 +17,6 @@ use rustix::io::{Errno, FdFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::ipc::Channel;
-
 #[cfg(not(test))]
 pub use direct as calls;
 #[cfg(test)]
@@ -86,7 +84,6 @@ pub fn watch<T: OwnsFd>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
 pub trait OwnsFd: AsRawFd {}
 
 impl OwnsFd for OwnedFd {}
-impl OwnsFd for Channel {}
 
 /// Takes ownership of a descriptor that the program inherited at its start. It is closed on exec.
 pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {

@@ -6,12 +6,12 @@ mod head;
 use std::collections::VecDeque;
 
 use taipan_h2::decoder::{self, FrameDecoder};
-use taipan_h2::error::{ErrorCode, FrameError};
+use taipan_h2::error::{ErrorCode, FrameError, HpackError};
 use taipan_h2::frame::{
     ACK, DATA, DEFAULT_WINDOW, END_STREAM, MAX_PAYLOAD, MAX_WINDOW, PING, PREFACE, SETTINGS, Settings,
     write_frame, write_headers, write_reset, write_window_update,
 };
-use taipan_h2::hpack::{Decoder, HpackError, TABLE_SIZE};
+use taipan_h2::hpack::{Decoder, TABLE_SIZE};
 
 use crate::plan::{Ask, Target};
 use head::{Encoder, Fields};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::options::{Body, CloseWord, Options, OrderWord, TIME, VersionWord};
 use super::target::Url;
-use super::{Ask, Order, Pace, Plan, Protocol, Reuse, Stop, Target, TlsSettings, Way, pattern};
+use super::{Ask, Order, Pace, Plan, Protocol, Reuse, Stop, Target, TlsSettings, Way};
 use crate::shape::Closing;
-use crate::urls::{Entry, Environment, list, log};
+use crate::urls::{Entry, Environment, list, log, pattern};
 
 /// A plan, and notes to print before the run.
 #[derive(Debug)]

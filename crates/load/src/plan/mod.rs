@@ -3,8 +3,6 @@
 
 pub mod ask;
 
-pub mod pattern;
-
 pub mod target;
 
 pub mod options;

@@ -12,8 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Entry, Environment, Variables};
-use crate::plan::pattern;
+use super::{Entry, Environment, Variables, pattern};
 
 /// The most entries of one file.
 const ENTRIES_MAX: usize = 4_000_000;

@@ -5,6 +5,8 @@ pub mod list;
 
 pub mod log;
 
+pub mod pattern;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
