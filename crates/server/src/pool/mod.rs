@@ -134,6 +134,8 @@ pub struct PooledConnection {
     leased: Instant,
     /// Since when it is idle. `None`: a request uses it.
     idle: Option<Instant>,
+    /// It has been kept. A connection that came when no request waited any more has been, too.
+    was_idle: bool,
     pool: Rc<Pool>,
 }
 
@@ -242,6 +244,7 @@ impl Pool {
                     outcome: LeaseOutcome::Served,
                     leased: Instant::now(),
                     idle: None,
+                    was_idle: false,
                     pool: self.clone(),
                 };
                 self.give(connection, grant);
@@ -291,8 +294,9 @@ impl Pool {
     }
 
     fn keep(&self, mut connection: PooledConnection) {
-        if !self.keep.is_zero() && connection.requests > 0 && !self.is_lost.get() {
+        if !self.keep.is_zero() && !self.is_lost.get() {
             connection.idle = Some(Instant::now());
+            connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
             self.changed.notify_one();
         }
@@ -361,9 +365,9 @@ impl PooledConnection {
         self.lease.endpoint
     }
 
-    /// Was the connection kept from an earlier request? Then its endpoint may have closed it meanwhile.
+    /// True for a connection that was idle. Its endpoint may have closed it meanwhile.
     pub fn is_reused(&self) -> bool {
-        self.requests > 0
+        self.was_idle || self.requests > 0
     }
 
     /// The endpoint could not be reached, or has not responded.

@@ -100,7 +100,7 @@ impl SharedConnection {
     /// Queries the capabilities of the application, once per connection.
     pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
-        let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.requests > 0));
+        let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.is_reused()));
         connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
             client.set_concurrency(1);
