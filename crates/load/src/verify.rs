@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use ring::digest;
 use twox_hash::XxHash3_128;
 
-use crate::plan::{Ask, Check, GoodStatuses, Plan, Reference};
+use crate::plan::{Check, GoodStatuses, Plan, Reference, Request};
 use crate::run::Fault;
 
 /// The checksum of a body that is being read.
@@ -90,7 +90,7 @@ impl Verifier {
     ///
     /// Errors: a sentence that names the file, or the URL without one.
     pub fn new(plan: &Plan) -> Result<Verifier, String> {
-        let reference: Vec<OnceLock<ReferenceBody>> = plan.asks.iter().map(|_| OnceLock::new()).collect();
+        let reference: Vec<OnceLock<ReferenceBody>> = plan.requests.iter().map(|_| OnceLock::new()).collect();
         let kind = match &plan.check {
             Check::Nothing => Kind::Nothing,
             Check::Length => Kind::Length,
@@ -100,17 +100,17 @@ impl Verifier {
                     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let sums =
                     manifest(&text).map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
-                for (ask, reference) in plan.asks.iter().zip(&reference) {
+                for (request, reference) in plan.requests.iter().zip(&reference) {
                     let sum = sums
-                        .get(file_path(&ask.path))
-                        .ok_or_else(|| format!("{} has no sum for {}", path.display(), ask.url))?;
+                        .get(file_path(&request.path))
+                        .ok_or_else(|| format!("{} has no sum for {}", path.display(), request.url))?;
                     let _ = reference.set(ReferenceBody { length: None, digest: Some(Digest::Sha256(*sum)) });
                 }
                 Kind::Sha256
             }
             Check::Checksum(Reference::Folder(folder)) => {
-                for (ask, reference) in plan.asks.iter().zip(&reference) {
-                    let _ = reference.set(file(folder, ask)?);
+                for (request, reference) in plan.requests.iter().zip(&reference) {
+                    let _ = reference.set(file(folder, request)?);
                 }
                 Kind::Xxh3
             }
@@ -129,7 +129,7 @@ impl Verifier {
 
     /// Verifies a complete response whose framing was right.
     #[inline]
-    pub fn verify(&self, ask: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
+    pub fn verify(&self, request: u32, status: u16, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
         if !self.statuses.contains(status) {
             return Err(Fault::Status);
         }
@@ -137,12 +137,12 @@ impl Verifier {
             Kind::Nothing => Ok(()),
             // A 304 has no body.
             _ if status == 304 => Ok(()),
-            _ => self.compare(ask, length, sum),
+            _ => self.compare(request, length, sum),
         }
     }
 
-    fn compare(&self, ask: u32, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
-        let Some(reference) = self.reference.get(ask as usize) else { return Ok(()) };
+    fn compare(&self, request: u32, length: u64, sum: Option<Sum>) -> Result<(), Fault> {
+        let Some(reference) = self.reference.get(request as usize) else { return Ok(()) };
         let found = ReferenceBody { length: Some(length), digest: sum.map(Sum::finish) };
         let reference = reference.get_or_init(|| found.clone());
         if reference.length.is_some_and(|reference| reference != length) {
@@ -184,11 +184,13 @@ fn file_path(path: &str) -> &str {
     path.strip_prefix("./").unwrap_or(path).trim_start_matches('/')
 }
 
-fn file(folder: &Path, ask: &Ask) -> Result<ReferenceBody, String> {
-    let decoded =
-        decoded(file_path(&ask.path)).ok_or_else(|| format!("{} is not the path of a file", ask.url))?;
+fn file(folder: &Path, request: &Request) -> Result<ReferenceBody, String> {
+    let decoded = decoded(file_path(&request.path))
+        .ok_or_else(|| format!("{} is not the path of a file", request.url))?;
     let mut path = folder.join(&decoded);
-    if decoded.as_os_str().is_empty() || ask.path.split('?').next().is_some_and(|path| path.ends_with('/')) {
+    if decoded.as_os_str().is_empty()
+        || request.path.split('?').next().is_some_and(|path| path.ends_with('/'))
+    {
         path.push("index.html");
     }
     let read = || -> io::Result<ReferenceBody> {

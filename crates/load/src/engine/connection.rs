@@ -15,7 +15,7 @@ use super::tally::Pending;
 use super::thread_state::{First, Next, ThreadState};
 use super::transport::Transport;
 use crate::h2::Client;
-use crate::plan::{Protocol, Reuse, Scheme, Way};
+use crate::plan::{Endpoint, Protocol, Reuse, Scheme};
 use crate::run::Fault;
 use crate::shape::{Closing, RateLimiter};
 use crate::tls;
@@ -139,15 +139,15 @@ impl Connection {
             return;
         }
         // Bounded by the depth.
-        while self.has_room(state) && now >= self.paused_until {
-            let (ask, intended) = match self.deferred.pop_front() {
+        while self.accepts_request(state) && now >= self.paused_until {
+            let (request, intended) = match self.deferred.pop_front() {
                 Some(deferred) => deferred,
                 None => match state.next(now, &mut self.cursor) {
-                    Next::Start(ask, intended) => {
+                    Next::Start(request, intended) => {
                         if state.counts_starts() {
                             state.tally.started(intended);
                         }
-                        (ask, intended)
+                        (request, intended)
                     }
                     Next::Wait => {
                         self.mark_free(state);
@@ -157,19 +157,19 @@ impl Connection {
                     Next::Over => break,
                 },
             };
-            if self.socket.is_some() && state.plan.asks[ask as usize].target != self.target {
+            if self.socket.is_some() && state.plan.requests[request as usize].target != self.target {
                 if !self.pending.is_empty() {
-                    self.deferred.push_back((ask, intended));
+                    self.deferred.push_back((request, intended));
                     break;
                 }
                 self.close(state, now);
             }
-            let mut pending = Pending::new(ask, intended);
+            let mut pending = Pending::new(request, intended);
             pending.sum = state.verifier.sum();
             self.pending.push_back(pending);
             self.unsent += 1;
             if self.socket.is_none() {
-                self.target = state.plan.asks[ask as usize].target;
+                self.target = state.plan.requests[request as usize].target;
                 self.open(state, now);
             }
         }
@@ -178,18 +178,18 @@ impl Connection {
         }
     }
 
-    fn has_room(&self, state: &ThreadState<'_>) -> bool {
+    fn accepts_request(&self, state: &ThreadState<'_>) -> bool {
         let limit = match state.plan.reuse {
             Reuse::KeepAlive => u64::MAX,
             Reuse::PerRequest => 1,
             Reuse::Session(requests) => requests,
         };
-        let room = match &self.codec {
+        let capacity = match &self.codec {
             Codec::H1(_) => state.plan.protocol.depth(),
-            Codec::H2(client) => client.room().min(state.plan.protocol.depth()),
+            Codec::H2(client) => client.capacity().min(state.plan.protocol.depth()),
         };
         !matches!(self.stage, Stage::Ending | Stage::Retired)
-            && self.pending.len() < room
+            && self.pending.len() < capacity
             && self.served + (self.pending.len() as u64) < limit
     }
 
@@ -212,12 +212,12 @@ impl Connection {
         let turn = self.number.wrapping_add(self.opened);
         self.opened += 1;
         self.since = Instant::now();
-        let opened = match &target.way {
-            Way::Tcp(addresses) => {
+        let opened = match &target.endpoint {
+            Endpoint::Tcp(addresses) => {
                 let from = plan.sources.get(turn % plan.sources.len().max(1)).copied();
                 socket::tcp(&addresses[turn % addresses.len()], from, buffer)
             }
-            Way::Unix(path) => socket::unix(path, buffer),
+            Endpoint::Unix(path) => socket::unix(path, buffer),
         };
         let (socket, connected) = match opened {
             Ok(Opened::Connected(socket)) => (socket, true),
@@ -236,19 +236,19 @@ impl Connection {
 
     /// The address of the last connection attempt.
     fn address(&self, state: &ThreadState<'_>) -> String {
-        match &state.plan.targets[self.target].way {
-            Way::Tcp(addresses) => {
+        match &state.plan.targets[self.target].endpoint {
+            Endpoint::Tcp(addresses) => {
                 let turn = self.number.wrapping_add(self.opened).wrapping_sub(1);
                 addresses[turn % addresses.len()].to_string()
             }
-            Way::Unix(path) => format!("unix:{}", path.display()),
+            Endpoint::Unix(path) => format!("unix:{}", path.display()),
         }
     }
 
     fn connected(&mut self, state: &mut ThreadState<'_>, now: Instant) {
         let plan = state.plan;
         state.tally.connected(self.since, now);
-        state.first = First::Made;
+        state.first = First::Established;
         self.served = 0;
         self.since = now;
         self.reading = plan.shape.read.map(|rate| RateLimiter::new(rate, now));
@@ -402,7 +402,7 @@ impl Connection {
         fault: Fault,
         now: Instant,
     ) {
-        let url = &state.plan.asks[pending.ask as usize].url;
+        let url = &state.plan.requests[pending.request as usize].url;
         state.tally.failed(pending, fault, url, now);
         self.finished += 1;
     }
@@ -490,7 +490,7 @@ impl Connection {
         self.stage = Stage::Ending;
         self.since = now;
         // Pipelined requests that the server did not process are sent again.
-        self.deferred.extend(self.pending.drain(..).map(|pending| (pending.ask, pending.intended)));
+        self.deferred.extend(self.pending.drain(..).map(|pending| (pending.request, pending.intended)));
         self.unsent = 0;
     }
 
@@ -503,7 +503,7 @@ impl Connection {
     /// The server did not process the request: it is sent again and keeps its intended start.
     pub(super) fn retry(&mut self, at: usize) {
         if let Some(pending) = self.pending.remove(at) {
-            self.deferred.push_back((pending.ask, pending.intended));
+            self.deferred.push_back((pending.request, pending.intended));
         }
     }
 }

@@ -32,7 +32,7 @@ use connection::Connection;
 use tally::Tally;
 use thread_state::{Share, ThreadState};
 
-use crate::plan::{Arrivals, Check, Pace, Plan, Protocol, Reuse, Scheme, Way};
+use crate::plan::{Arrivals, Check, Endpoint, Pace, Plan, Protocol, Reuse, Scheme};
 use crate::run::{self, Measured, Point, Run, Server, Settings};
 use crate::tls;
 use crate::verify::Verifier;
@@ -133,7 +133,8 @@ fn gather(plan: &Plan, tallies: Vec<Tally>, begin: Instant, began: SystemTime, s
 }
 
 fn server(plan: &Plan, name: String, length: u64, tls: Option<run::Tls>) -> Server {
-    let Some((ask, target)) = plan.asks.first().and_then(|ask| Some((ask, plan.targets.get(ask.target)?)))
+    let Some((request, target)) =
+        plan.requests.first().and_then(|request| Some((request, plan.targets.get(request.target)?)))
     else {
         return Server::default();
     };
@@ -143,15 +144,15 @@ fn server(plan: &Plan, name: String, length: u64, tls: Option<run::Tls>) -> Serv
         (Protocol::Http2 { .. }, Scheme::Https) => "h2",
         (Protocol::Http2 { .. }, Scheme::Http) => "h2c",
     };
-    let host = match &target.way {
-        Way::Tcp(_) => target.host.clone(),
-        Way::Unix(path) => format!("unix:{}", path.display()),
+    let host = match &target.endpoint {
+        Endpoint::Tcp(_) => target.host.clone(),
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
     };
     Server {
         name,
         host,
         port: target.port,
-        path: ask.path.clone(),
+        path: request.path.clone(),
         length,
         protocol: protocol.to_owned(),
         tls,
@@ -159,12 +160,12 @@ fn server(plan: &Plan, name: String, length: u64, tls: Option<run::Tls>) -> Serv
 }
 
 fn settings(plan: &Plan) -> Settings {
-    let first = plan.asks.first();
+    let first = plan.requests.first();
     Settings {
-        url: first.map_or(String::new(), |ask| ask.url.clone()),
-        urls: plan.asks.len() as u64,
+        url: first.map_or(String::new(), |request| request.url.clone()),
+        urls: plan.requests.len() as u64,
         command_line: std::env::args().collect::<Vec<_>>().join(" "),
-        method: first.map_or(String::new(), |ask| ask.method.clone()),
+        method: first.map_or(String::new(), |request| request.method.clone()),
         concurrency: plan.connections as u32,
         threads: plan.threads as u32,
         depth: plan.protocol.depth() as u32,

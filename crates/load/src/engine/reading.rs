@@ -130,7 +130,7 @@ impl Connection {
     fn wanted(&self, state: &ThreadState<'_>) -> usize {
         match (&self.transport, self.pending.front()) {
             (Transport::Plain, Some(first)) if first.first_byte.is_none() && first.sum.is_none() => {
-                state.first_read_size(first.ask)
+                state.first_read_size(first.request)
             }
             _ => BUFFER,
         }
@@ -235,9 +235,9 @@ impl Connection {
             };
             let (cached_heads, tally, _, plan) = state.reading();
             let mut unknown = super::response::CachedHead::default();
-            let cached_head = cached_heads.get_mut(first.ask as usize).unwrap_or(&mut unknown);
-            let ask = &plan.asks[first.ask as usize];
-            let expected = if ask.response_has_body() { Expected::Whole } else { Expected::HeadOnly };
+            let cached_head = cached_heads.get_mut(first.request as usize).unwrap_or(&mut unknown);
+            let request = &plan.requests[first.request as usize];
+            let expected = if request.response_has_body() { Expected::Whole } else { Expected::HeadOnly };
             let result = reader.next(rest, expected, cached_head);
             if !bytes.is_empty() {
                 first.last_activity = now;
@@ -287,11 +287,11 @@ impl Connection {
     ) -> Result<(), Halt> {
         let Some(mut done) = self.pending.pop_front() else { return Ok(()) };
         state.remember_size(&done);
-        let verified = state.verifier.verify(done.ask, done.status, done.body_bytes, done.sum.take());
+        let verified = state.verifier.verify(done.request, done.status, done.body_bytes, done.sum.take());
         match framing.and(verified) {
             Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
-                let url = &state.plan.asks[done.ask as usize].url;
+                let url = &state.plan.requests[done.request as usize].url;
                 state.tally.failed(&done, fault, url, now);
             }
         }
@@ -345,7 +345,7 @@ impl Connection {
                     check_abort_limit(state.plan.shape.closing, pending.body_bytes)?;
                 }
                 h2::Event::End { .. } => self.complete_h2(state, at, now)?,
-                h2::Event::Reset { why: h2::Why::Refused, .. } => self.retry(at),
+                h2::Event::Reset { reason: h2::ResetReason::Refused, .. } => self.retry(at),
                 h2::Event::Reset { .. } => {
                     if let Some(pending) = self.pending.remove(at) {
                         let fault = if pending.status > 0 { Fault::ShortBody } else { Fault::Reset };
@@ -361,11 +361,12 @@ impl Connection {
 
     fn complete_h2(&mut self, state: &mut ThreadState<'_>, at: usize, now: Instant) -> Result<(), Halt> {
         let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
-        let verified = state.verifier.verify(done.ask, done.status, done.body_bytes, done.sum.take());
-        match framing_h2(&done, state.plan.asks[done.ask as usize].response_has_body()).and(verified) {
+        let verified = state.verifier.verify(done.request, done.status, done.body_bytes, done.sum.take());
+        match framing_h2(&done, state.plan.requests[done.request as usize].response_has_body()).and(verified)
+        {
             Ok(()) => state.tally.done(&done, now),
             Err(fault) => {
-                let url = &state.plan.asks[done.ask as usize].url;
+                let url = &state.plan.requests[done.request as usize].url;
                 state.tally.failed(&done, fault, url, now);
             }
         }

@@ -33,7 +33,7 @@ pub struct Rate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
     pub intended: Instant,
-    pub ask: Option<u32>,
+    pub request: Option<u32>,
 }
 
 impl Schedule {
@@ -68,16 +68,16 @@ impl Schedule {
                 let intended = rate.next;
                 (intended <= now).then(|| {
                     rate.advance(random);
-                    Due { intended, ask: None }
+                    Due { intended, request: None }
                 })
             }
             Schedule::Log { start, at, step } => {
                 let Pace::Replay(steps) = &plan.pace else { return None };
-                let &(after, ask) = steps.get(*at)?;
+                let &(after, request) = steps.get(*at)?;
                 let intended = *start + after;
                 (intended <= now).then(|| {
                     *at += *step;
-                    Due { intended, ask: Some(ask) }
+                    Due { intended, request: Some(request) }
                 })
             }
         }

@@ -35,13 +35,13 @@ impl Connection {
         {
             // The fast path of nearly every request: nothing is copied.
             (pending.sent, pending.last_activity) = (now, now);
-            let ask = &plan.asks[pending.ask as usize];
+            let request = &plan.requests[pending.request as usize];
             self.unsent = 0;
-            match socket::send(socket, &ask.bytes) {
+            match socket::send(socket, &request.bytes) {
                 Ok(count) => {
                     state.tally.sent(count);
-                    if count < ask.bytes.len() {
-                        self.send_queue.bytes.extend_from_slice(&ask.bytes[count..]);
+                    if count < request.bytes.len() {
+                        self.send_queue.bytes.extend_from_slice(&request.bytes[count..]);
                     }
                 }
                 Err(fault) => self.fail_connection(state, fault, now),
@@ -50,13 +50,15 @@ impl Connection {
         }
         for pending in self.pending.range_mut(first..) {
             (pending.sent, pending.last_activity) = (now, now);
-            let ask = &plan.asks[pending.ask as usize];
+            let request = &plan.requests[pending.request as usize];
             match &mut self.codec {
                 Codec::H1(_) => {
-                    self.send_queue.bytes.extend_from_slice(&ask.bytes);
-                    self.send_queue.head_end = self.send_queue.bytes.len() - ask.body.len();
+                    self.send_queue.bytes.extend_from_slice(&request.bytes);
+                    self.send_queue.head_end = self.send_queue.bytes.len() - request.body.len();
                 }
-                Codec::H2(client) => pending.stream = client.request(ask, &plan.targets[ask.target]),
+                Codec::H2(client) => {
+                    pending.stream = client.send_request(request, &plan.targets[request.target])
+                }
             }
         }
         self.unsent = 0;

@@ -8,7 +8,7 @@ use crate::verify::Sum;
 /// A request that is under way.
 #[derive(Debug)]
 pub struct Pending {
-    pub ask: u32,
+    pub request: u32,
     /// The stream of HTTP/2; 0 in HTTP/1.
     pub stream: u32,
     pub status: u16,
@@ -46,9 +46,9 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Pending {
-    pub const fn new(ask: u32, intended: Instant) -> Pending {
+    pub const fn new(request: u32, intended: Instant) -> Pending {
         Pending {
-            ask,
+            request,
             stream: 0,
             status: 0,
             intended,

@@ -58,7 +58,7 @@ pub enum First {
     /// Not known yet.
     Expected,
     /// It was established, or belongs to another thread.
-    Made,
+    Established,
     /// This address refused it.
     Refused(String),
 }
@@ -99,7 +99,7 @@ impl<'p> ThreadState<'p> {
         let mut random = Random::new(plan.seed.wrapping_add(share.index as u64));
         let schedule = Schedule::new(plan, share.index, share.start, &mut random);
         Ok(ThreadState {
-            first: if share.index == 0 { First::Expected } else { First::Made },
+            first: if share.index == 0 { First::Expected } else { First::Established },
             plan,
             verifier,
             tls,
@@ -111,11 +111,11 @@ impl<'p> ThreadState<'p> {
             buffer: vec![0; BUFFER],
             plain: vec![0; BUFFER],
             discard_buffer: vec![0; DISCARD_BUFFER],
-            picker: Picker::new(plan.asks.iter().map(|ask| ask.weight)),
+            picker: Picker::new(plan.requests.iter().map(|request| request.weight)),
             schedule,
             backlog: VecDeque::new(),
-            cached_heads: vec![CachedHead::default(); plan.asks.len().min(CACHED_MAX)],
-            sizes: vec![0; plan.asks.len()],
+            cached_heads: vec![CachedHead::default(); plan.requests.len().min(CACHED_MAX)],
+            sizes: vec![0; plan.requests.len()],
             left: share.requests,
             deadline: plan.stop.time.map(|time| begin + time),
             cursor: share.index,
@@ -135,8 +135,8 @@ impl<'p> ThreadState<'p> {
             }
             Schedule::Rate(_) | Schedule::Log { .. } => match self.backlog.pop_front() {
                 Some(due) => {
-                    let ask = due.ask.unwrap_or_else(|| self.pick(cursor));
-                    Next::Start(ask, due.intended)
+                    let request = due.request.unwrap_or_else(|| self.pick(cursor));
+                    Next::Start(request, due.intended)
                 }
                 None if self.is_over(now) => Next::Over,
                 None => Next::Wait,
@@ -209,8 +209,8 @@ impl<'p> ThreadState<'p> {
 
     /// Bytes of the first read of a response to this request.
     #[inline]
-    pub fn first_read_size(&self, ask: u32) -> usize {
-        match self.sizes.get(ask as usize) {
+    pub fn first_read_size(&self, request: u32) -> usize {
+        match self.sizes.get(request as usize) {
             Some(&size) if size > SMALL_RESPONSE => HEAD_READ,
             _ => SMALL_RESPONSE as usize,
         }
@@ -218,7 +218,7 @@ impl<'p> ThreadState<'p> {
 
     #[inline]
     pub fn remember_size(&mut self, pending: &Pending) {
-        if let Some(size) = self.sizes.get_mut(pending.ask as usize) {
+        if let Some(size) = self.sizes.get_mut(pending.request as usize) {
             *size = u32::try_from(pending.body_bytes).unwrap_or(u32::MAX);
         }
     }
@@ -252,17 +252,17 @@ impl<'p> ThreadState<'p> {
                     Reuse::Session(_) => (cursor, 1),
                     Reuse::KeepAlive | Reuse::PerRequest => (&mut self.cursor, self.plan.threads),
                 };
-                let ask = steps[*at % steps.len()];
+                let request = steps[*at % steps.len()];
                 *at += step;
-                ask
+                request
             }
         }
     }
 
     fn give_up(&mut self, due: Due, now: Instant) {
-        let ask = due.ask.unwrap_or(0);
-        let url = self.plan.asks.get(ask as usize).map_or("", |ask| &ask.url);
-        self.tally.failed(&Pending::new(ask, due.intended), Fault::Unsent, url, now);
+        let request = due.request.unwrap_or(0);
+        let url = self.plan.requests.get(request as usize).map_or("", |request| &request.url);
+        self.tally.failed(&Pending::new(request, due.intended), Fault::Unsent, url, now);
     }
 }
 

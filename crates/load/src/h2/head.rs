@@ -6,8 +6,8 @@ use taipan_h2::hpack::{
 
 use super::NotHttp2;
 
-use crate::plan::ask::USER_AGENT;
-use crate::plan::{Ask, Scheme, Target};
+use crate::plan::request::USER_AGENT;
+use crate::plan::{Request, Scheme, Target};
 
 /// The fields of a response that matter here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,23 +61,23 @@ impl Fields {
 
 impl Encoder {
     /// Appends the head of a request.
-    pub fn encode(&mut self, ask: &Ask, target: &Target, out: &mut Vec<u8>) {
+    pub fn encode(&mut self, request: &Request, target: &Target, out: &mut Vec<u8>) {
         if let Encoder::Emptied = self {
             write_table_size(out, 0);
             *self = Encoder::Without;
         }
-        match ask.method.as_str() {
+        match request.method.as_str() {
             "GET" => write_indexed(out, 2),
             "POST" => write_indexed(out, 3),
             method => write_value(out, Indexing::Without, 2, method.as_bytes()),
         }
         write_indexed(out, if target.scheme == Scheme::Http { 6 } else { 7 });
-        match ask.path.as_str() {
+        match request.path.as_str() {
             "/" => write_indexed(out, 4),
             path => write_value(out, Indexing::Without, 4, path.as_bytes()),
         }
-        let host = own(ask, "host");
-        let agent = own(ask, "user-agent");
+        let host = own(request, "host");
+        let agent = own(request, "user-agent");
         match (&self, host, agent) {
             (Encoder::Filled, None, None) => {
                 write_indexed(out, FIRST_DYNAMIC + 1);
@@ -93,10 +93,10 @@ impl Encoder {
                 write_value(out, Indexing::Without, 58, agent.unwrap_or(USER_AGENT).as_bytes());
             }
         }
-        if ask.sends_length() && !ask.has_field("content-length") {
-            write_value(out, Indexing::Without, 28, ask.body.len().to_string().as_bytes());
+        if request.sends_length() && !request.has_field("content-length") {
+            write_value(out, Indexing::Without, 28, request.body.len().to_string().as_bytes());
         }
-        for (name, value) in &ask.fields {
+        for (name, value) in &request.fields {
             let name = name.to_ascii_lowercase();
             // RFC 9113 §8.2.2: connection-specific fields are not allowed.
             if !matches!(
@@ -116,8 +116,8 @@ impl Encoder {
     }
 }
 
-fn own<'a>(ask: &'a Ask, wanted: &str) -> Option<&'a str> {
-    ask.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.as_str())
+fn own<'a>(request: &'a Request, wanted: &str) -> Option<&'a str> {
+    request.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.as_str())
 }
 
 #[cfg(test)]

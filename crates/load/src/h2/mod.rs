@@ -13,7 +13,7 @@ use taipan_h2::frame::{
 };
 use taipan_h2::hpack::{Decoder, TABLE_SIZE};
 
-use crate::plan::{Ask, Target};
+use crate::plan::{Request, Target};
 use head::{Encoder, Fields};
 
 /// The window of each stream and of the connection: the largest, because the load generator reads at once.
@@ -50,7 +50,7 @@ pub enum Event<'a> {
     /// The server has ended the stream. `Refused`: it has not processed the request.
     Reset {
         stream: u32,
-        why: Why,
+        reason: ResetReason,
     },
     /// GOAWAY: the server does not process streams above `last`.
     Leaving {
@@ -59,7 +59,7 @@ pub enum Event<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ResetReason {
     Refused,
     Other,
 }
@@ -151,7 +151,7 @@ impl Client {
     }
 
     /// The limit of concurrent streams.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         if self.is_leaving() { 0 } else { self.most_streams }
     }
 
@@ -165,14 +165,14 @@ impl Client {
     }
 
     /// Opens a stream. Returns its number.
-    pub fn request(&mut self, ask: &Ask, target: &Target) -> u32 {
+    pub fn send_request(&mut self, request: &Request, target: &Target) -> u32 {
         let stream = self.next_stream;
         self.next_stream += 2;
-        let flags = if ask.body.is_empty() { END_STREAM } else { 0 };
-        write_headers(&mut self.out, stream, flags, |out| self.encoder.encode(ask, target, out));
-        if !ask.body.is_empty() {
+        let flags = if request.body.is_empty() { END_STREAM } else { 0 };
+        write_headers(&mut self.out, stream, flags, |out| self.encoder.encode(request, target, out));
+        if !request.body.is_empty() {
             let window = self.stream_window;
-            self.uploads.push_back(Upload { stream, body: ask.body.clone(), at: 0, window });
+            self.uploads.push_back(Upload { stream, body: request.body.clone(), at: 0, window });
             self.upload();
         }
         stream
@@ -215,8 +215,9 @@ impl Client {
             decoder::Event::Headers { stream, frames } => return self.on_headers(stream, frames),
             decoder::Event::Reset { stream, code } => {
                 self.uploads.retain(|upload| upload.stream != stream);
-                let why = if code == ErrorCode::REFUSED_STREAM { Why::Refused } else { Why::Other };
-                Event::Reset { stream, why }
+                let reason =
+                    if code == ErrorCode::REFUSED_STREAM { ResetReason::Refused } else { ResetReason::Other };
+                Event::Reset { stream, reason }
             }
             decoder::Event::GoAway { last_stream, .. } => {
                 self.leaving = Leaving::Announced;
@@ -303,8 +304,8 @@ impl Client {
         for upload in &mut uploads {
             // Bounded: each pass takes part of the body.
             while upload.at < upload.body.len() {
-                let room = self.window.min(upload.window).clamp(0, MAX_PAYLOAD as i64) as usize;
-                let count = room.min(upload.body.len() - upload.at);
+                let allowed = self.window.min(upload.window).clamp(0, MAX_PAYLOAD as i64) as usize;
+                let count = allowed.min(upload.body.len() - upload.at);
                 if count == 0 {
                     break;
                 }

@@ -30,7 +30,7 @@ fn read(bytes: &[u8], size: usize) -> String {
                         }
                         Event::Body { data, .. } => out += &String::from_utf8_lossy(data),
                         Event::End { stream } => out += &format!("({stream})"),
-                        Event::Reset { stream, why } => out += &format!("<{stream} {why:?}>"),
+                        Event::Reset { stream, reason } => out += &format!("<{stream} {reason:?}>"),
                         Event::Leaving { last } => out += &format!("bye {last}"),
                     }
                 }
@@ -88,9 +88,10 @@ fn rejects_frames_that_break_a_rule() {
 #[test]
 fn sends_a_body_as_the_windows_allow() {
     let mut client = Client::new();
-    let target =
-        crate::plan::target::Url::parse("http://a/").unwrap().target_by(crate::plan::Way::Unix("".into()));
-    let ask = Ask {
+    let target = crate::plan::target::Url::parse("http://a/")
+        .unwrap()
+        .target_at(crate::plan::Endpoint::Unix("".into()));
+    let request = Request {
         url: String::new(),
         target: 0,
         method: "POST".to_owned(),
@@ -106,7 +107,7 @@ fn sends_a_body_as_the_windows_allow() {
         client.drain_into(&mut out);
         out.iter().filter(|&&byte| byte == 7).count()
     };
-    assert_eq!(client.request(&ask, &target), 1);
+    assert_eq!(client.send_request(&request, &target), 1);
     assert!((65_535..65_540).contains(&sent(&mut client)));
     let update = |stream| frame(WINDOW_UPDATE, 0, stream, &10_000u32.to_be_bytes());
     client.next(&frame(SETTINGS, 0, 0, &[])).unwrap();

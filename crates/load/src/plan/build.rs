@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::{Body, CloseWord, Options, OrderWord, TIME, VersionWord};
 use super::target::Url;
-use super::{Ask, Order, Pace, Plan, Protocol, Reuse, Stop, Target, TlsSettings, Way};
+use super::{Endpoint, Order, Pace, Plan, Protocol, Request, Reuse, Stop, Target, TlsSettings};
 use crate::shape::Closing;
 use crate::urls::{Entry, Environment, list, log, pattern};
 
@@ -48,12 +48,12 @@ pub fn build_from(
     for entry in entries {
         gathered.add(entry)?;
     }
-    let Gathered { targets, asks, steps, .. } = gathered;
-    let asks: Vec<Ask> = asks
+    let Gathered { targets, requests, steps, .. } = gathered;
+    let requests: Vec<Request> = requests
         .into_iter()
-        .map(|ask| {
-            let target = &targets[ask.target];
-            ask.with_bytes(target, protocol, reuse)
+        .map(|request| {
+            let target = &targets[request.target];
+            request.with_bytes(target, protocol, reuse)
         })
         .collect();
     let (order, pace) = schedule(options, entries, steps);
@@ -68,7 +68,7 @@ pub fn build_from(
     };
     Ok(Plan {
         targets,
-        asks,
+        requests,
         order,
         pace,
         stop,
@@ -179,7 +179,7 @@ struct Gathered<'o> {
     base: Option<Url>,
     body: Vec<u8>,
     targets: Vec<Target>,
-    asks: Vec<Ask>,
+    requests: Vec<Request>,
     steps: Vec<u32>,
     known: HashMap<(String, String, Vec<u8>), u32>,
 }
@@ -202,7 +202,7 @@ impl<'o> Gathered<'o> {
             base,
             body,
             targets: Vec::new(),
-            asks: Vec::new(),
+            requests: Vec::new(),
             steps: Vec::new(),
             known: HashMap::new(),
         })
@@ -214,7 +214,7 @@ impl<'o> Gathered<'o> {
         let method = entry.method.clone().or_else(|| self.options.method.clone());
         let method = method.unwrap_or_else(|| if body.is_empty() { "GET" } else { "POST" }.to_owned());
         let key = (method, url.text(), body);
-        let ask = match self.known.get(&key) {
+        let request = match self.known.get(&key) {
             Some(&known) => known,
             None => {
                 let (method, text, body) = key.clone();
@@ -224,7 +224,7 @@ impl<'o> Gathered<'o> {
                 if let (Some(kind), false) = (&entry.content_type, has_type) {
                     fields.push(("Content-Type".to_owned(), kind.clone()));
                 }
-                self.asks.push(Ask {
+                self.requests.push(Request {
                     url: text,
                     target,
                     method,
@@ -235,14 +235,14 @@ impl<'o> Gathered<'o> {
                     bytes: Vec::new(),
                     head_length: 0,
                 });
-                let new = (self.asks.len() - 1) as u32;
+                let new = (self.requests.len() - 1) as u32;
                 self.known.insert(key, new);
                 new
             }
         };
-        let weight = &mut self.asks[ask as usize].weight;
+        let weight = &mut self.requests[request as usize].weight;
         *weight = weight.saturating_add(entry.weight);
-        self.steps.push(ask);
+        self.steps.push(request);
         Ok(())
     }
 
@@ -260,8 +260,8 @@ impl<'o> Gathered<'o> {
             return Ok(known);
         }
         let target = match (&self.options.unix, self.options.connect_to) {
-            (Some(path), _) => url.target_by(Way::Unix(path.clone())),
-            (None, Some(address)) => url.target_by(Way::Tcp(vec![address])),
+            (Some(path), _) => url.target_at(Endpoint::Unix(path.clone())),
+            (None, Some(address)) => url.target_at(Endpoint::Tcp(vec![address])),
             (None, None) => url.target()?,
         };
         self.targets.push(target);
@@ -341,15 +341,18 @@ mod tests {
     #[test]
     fn a_list_has_weights_and_is_relative_to_the_url() {
         let plan = built(|options| options.lists = vec!["list".into()]);
-        let found: Vec<(&str, &str, u32)> =
-            plan.asks.iter().map(|ask| (ask.method.as_str(), ask.url.as_str(), ask.weight)).collect();
+        let found: Vec<(&str, &str, u32)> = plan
+            .requests
+            .iter()
+            .map(|request| (request.method.as_str(), request.url.as_str(), request.weight))
+            .collect();
         let expected = [
             ("GET", "http://127.0.0.1:1/a", 3),
             ("GET", "http://127.0.0.1:1/b", 1),
             ("POST", "http://127.0.0.1:1/b", 1),
         ];
         assert_eq!(found, expected);
-        let text = String::from_utf8(plan.asks[2].bytes.clone()).unwrap();
+        let text = String::from_utf8(plan.requests[2].bytes.clone()).unwrap();
         assert!(text.contains("Content-Type: application/x-www-form-urlencoded\r\n"), "{text}");
         assert!(text.contains("Content-Length: 3\r\n") && text.ends_with("\r\n\r\nx=1"), "{text}");
     }
@@ -374,12 +377,13 @@ mod tests {
         });
         assert_eq!(plan.order, Order::InOrder(vec![0, 1, 0]));
         let plan = built(|options| options.log = Some("log".into()));
-        assert_eq!(plan.asks.iter().map(|ask| ask.weight).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(plan.requests.iter().map(|request| request.weight).collect::<Vec<_>>(), [2, 1]);
     }
 
     #[test]
     fn a_request_head_announces_the_persistence() {
-        let head = |change: fn(&mut Options)| String::from_utf8(built(change).asks[0].bytes.clone()).unwrap();
+        let head =
+            |change: fn(&mut Options)| String::from_utf8(built(change).requests[0].bytes.clone()).unwrap();
         assert!(!head(|_| {}).contains("Connection:"));
         assert!(head(|options| options.close = Some(CloseWord::AfterEach)).contains("Connection: close\r\n"));
         let old = head(|options| options.version = VersionWord::Http10);

@@ -1,7 +1,7 @@
 //! The plan of a run as plain data: complete, valid, and with every name resolved. Knows nothing of command lines
 //! and of sending.
 
-pub mod ask;
+pub mod request;
 
 pub mod target;
 
@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use ask::Ask;
-pub use target::{Scheme, Target, Way};
+pub use request::Request;
+pub use target::{Endpoint, Scheme, Target};
 
 use crate::shape::Shape;
 
@@ -23,7 +23,7 @@ use crate::shape::Shape;
 pub struct Plan {
     pub targets: Vec<Target>,
     /// The different requests; never empty.
-    pub asks: Vec<Ask>,
+    pub requests: Vec<Request>,
     pub order: Order,
     pub pace: Pace,
     pub stop: Stop,

@@ -12,7 +12,7 @@ pub enum Scheme {
 
 /// The address of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum Endpoint {
     /// Any of these; connections use them in turn. Never empty.
     Tcp(Vec<SocketAddr>),
     Unix(PathBuf),
@@ -27,7 +27,7 @@ pub struct Target {
     pub port: u16,
     /// As in the `Host` field: with the port if it is not the default of the scheme.
     pub authority: String,
-    pub way: Way,
+    pub endpoint: Endpoint,
 }
 
 /// A parsed URL, before its host is resolved.
@@ -106,17 +106,18 @@ impl Url {
         // Only the first address family of a name is used. Otherwise a server that listens on 127.0.0.1
         // alone would refuse half of the connections, those to ::1.
         let first = addresses.first().ok_or_else(|| format!("{} has no address", self.host))?;
-        let way = addresses.iter().filter(|address| address.is_ipv4() == first.is_ipv4()).copied().collect();
-        Ok(self.target_by(Way::Tcp(way)))
+        let endpoint =
+            addresses.iter().filter(|address| address.is_ipv4() == first.is_ipv4()).copied().collect();
+        Ok(self.target_at(Endpoint::Tcp(endpoint)))
     }
 
-    pub fn target_by(&self, way: Way) -> Target {
+    pub fn target_at(&self, endpoint: Endpoint) -> Target {
         Target {
             scheme: self.scheme,
             host: self.host.clone(),
             port: self.port,
             authority: self.authority.clone(),
-            way,
+            endpoint,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::run::{Point, Run, Side, Times};
 
-use super::page::{COLUMNS, answered, asked, cells, rows};
+use super::page::{COLUMNS, cells, rows, server_line, settings_line};
 use super::plot::{Axis, Bar, Mark, Plot};
 use super::{units, warnings};
 
@@ -23,8 +23,8 @@ pub fn render(run: &Run) -> String {
     );
     out.push_str(&format!(
         "<header>\n<h1>{url}</h1>\n<p>{}</p>\n<p>{}</p>\n</header>\n",
-        escaped(&asked(run)),
-        escaped(&answered(run))
+        escaped(&settings_line(run)),
+        escaped(&server_line(run))
     ));
     for warning in warnings(run) {
         out.push_str(&format!("<p class=\"warning\" role=\"note\">{}</p>\n", escaped(&warning)));

@@ -65,14 +65,14 @@ pub fn render(run: &Run, style: Style) -> String {
 fn push_head(out: &mut String, run: &Run, style: Style) {
     let settings = &run.settings;
     out.push_str(&format!("{}\n", style.strong(&printable(&settings.url))));
-    for line in [asked(run), answered(run)] {
+    for line in [settings_line(run), server_line(run)] {
         out.push_str(&format!("{}\n", style.quiet(&line)));
     }
     out.push('\n');
 }
 
 /// The settings in words.
-pub(super) fn asked(run: &Run) -> String {
+pub(super) fn settings_line(run: &Run) -> String {
     let settings = &run.settings;
     let mut parts = Vec::new();
     if run.generators > 1 {
@@ -100,7 +100,7 @@ pub(super) fn asked(run: &Run) -> String {
 }
 
 /// The server in words.
-pub(super) fn answered(run: &Run) -> String {
+pub(super) fn server_line(run: &Run) -> String {
     let server = &run.server;
     if run.measured.statuses.total() == 0 {
         return "no answer".to_owned();

@@ -39,13 +39,13 @@ pub fn warnings(run: &Run) -> Vec<String> {
              faster than this. Add threads, or generators on other machines."
         ));
     }
-    if let Pace::Even(asked) | Pace::Poisson(asked) = run.settings.pace {
+    if let Pace::Even(intended) | Pace::Poisson(intended) = run.settings.pace {
         let reached = measured.per_second(measured.finished());
-        if measured.finished() > 0 && units::share(reached, asked) < REACHED {
+        if measured.finished() > 0 && units::share(reached, intended) < REACHED {
             out.push(format!(
                 "The rate that was asked for was not reached: {} of {} per second came to an end.",
                 units::rate(reached),
-                units::rate(asked)
+                units::rate(intended)
             ));
         }
     }

@@ -21,8 +21,8 @@ fn write(out: &mut String, run: &Run) -> std::fmt::Result {
     let measured = &run.measured;
     let settings = &run.settings;
     let faults = &measured.faults;
-    let asked = settings.stop_micros.unwrap_or(measured.micros);
-    writeln!(out, "Running {} test @ {}", SECONDS.write(asked as f64 / 1e6, 0), settings.url)?;
+    let planned = settings.stop_micros.unwrap_or(measured.micros);
+    writeln!(out, "Running {} test @ {}", SECONDS.write(planned as f64 / 1e6, 0), settings.url)?;
     writeln!(out, "  {} threads and {} connections", settings.threads, settings.concurrency)?;
     writeln!(out, "  Thread Stats{:>6}{:>11}{:>8}{:>12}", "Avg", "Stdev", "Max", "+/- Stdev")?;
     write_latency(out, &measured.total)?;

@@ -43,14 +43,14 @@ pub fn split(arguments: &RunArguments, built: &Built) -> Result<Vec<Job>, String
         return Err(format!("{count} workers need at least {count} connections and {count} requests"));
     }
     let entries: Vec<Entry> = plan
-        .asks
+        .requests
         .iter()
-        .map(|ask| Entry {
-            method: Some(ask.method.clone()),
-            body: Some(ask.body.clone()),
-            content_type: field(&ask.fields, "content-type"),
-            weight: ask.weight,
-            ..Entry::get(ask.url.clone())
+        .map(|request| Entry {
+            method: Some(request.method.clone()),
+            body: Some(request.body.clone()),
+            content_type: field(&request.fields, "content-type"),
+            weight: request.weight,
+            ..Entry::get(request.url.clone())
         })
         .collect();
     let entries = match &plan.order {
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(plans.iter().filter_map(|plan| plan.stop.requests).collect::<Vec<_>>(), [51, 50]);
         assert!(plans.iter().all(|plan| matches!(plan.pace, Pace::Open { per_second: 4.5, .. })));
         assert_ne!(plans[0].seed, plans[1].seed);
-        assert_eq!(plans[1].asks.len(), 3);
-        assert!(plans[1].asks.iter().all(|ask| ask.method == "PUT" && ask.body == b"x"));
+        assert_eq!(plans[1].requests.len(), 3);
+        assert!(plans[1].requests.iter().all(|request| request.method == "PUT" && request.body == b"x"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Protocol, Reuse, Target};
 
 /// A request that is ready to be sent any number of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct Request {
     /// The URL in full, for reports.
     pub url: String,
     /// The index of its target in the plan.
@@ -25,7 +25,7 @@ pub struct Ask {
 
 pub const USER_AGENT: &str = concat!("taipan-bench/", env!("CARGO_PKG_VERSION"));
 
-impl Ask {
+impl Request {
     /// A response to HEAD has no body, whatever its head contains (RFC 9110 §9.3.2).
     pub fn response_has_body(&self) -> bool {
         self.method != "HEAD"
@@ -37,7 +37,7 @@ impl Ask {
     }
 
     /// Makes `bytes` from the other parts.
-    pub fn with_bytes(mut self, target: &Target, protocol: Protocol, reuse: Reuse) -> Ask {
+    pub fn with_bytes(mut self, target: &Target, protocol: Protocol, reuse: Reuse) -> Request {
         let version = match protocol {
             Protocol::Http10 => "1.0",
             Protocol::Http11 { .. } | Protocol::Http2 { .. } => "1.1",
