@@ -1,4 +1,4 @@
-//! A request on its way to what answers it. Knows nothing of the protocol that it came by.
+//! A request: its head, its body and its connection. Knows nothing of the protocol by which it came.
 
 pub mod body;
 
@@ -9,17 +9,18 @@ use taipan_http::head::Head;
 
 use crate::peer::Peer;
 
-/// A request, and the connection that it came by.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub head: &'a Head<'a>,
     pub connection: ConnectionInfo,
 }
 
-/// Who has made a request, how it has come, and our end of the connection that it came by.
+/// The connection by which a request came.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionInfo {
     pub client: Peer,
+    /// Whether a trusted proxy has sent the request for the client.
     pub via: Via,
+    /// The address of the server. `None`: a Unix socket.
     pub local: Option<SocketAddr>,
 }

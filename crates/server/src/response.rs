@@ -1,6 +1,7 @@
-//! A response: its head, and what follows. It knows nothing of its client and of the protocol: the connection asks
-//! for as much of it as can be sent. A body that is made while it is sent is a stream, and a stream may be made of
-//! another one.
+//! A response: its head and its body. A body that is made while it is sent is a stream, which may transform another
+//! stream.
+//!
+//! Knows nothing of the client, nor of the protocol: the connection takes as much as it can send.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,26 +18,26 @@ use crate::files::open::OpenFile;
 use crate::log::access::LoggedResponse;
 use crate::services::Services;
 
-/// An answer: a head with, often, the whole body right behind it, and what follows.
 pub struct Response {
+    /// The head, with a small body behind it.
     pub head: Rc<ResponseHead>,
-    /// How much of the block belongs to this answer: all of it, or for HEAD only the head.
-    pub end: usize,
-    pub body: Body,
-    /// Where in the block it begins, where the connection has written the head in another way.
+    /// The part of the bytes of `head` that is sent. For HEAD, it ends before the body.
     pub start: usize,
-    /// The rule that the request has broken. Its connection closes: where the next one begins is not sure.
+    pub end: usize,
+    /// The body behind the bytes of `head`.
+    pub body: Body,
+    /// The rule that the request has broken. The connection closes, because the start of the next request is not
+    /// certain.
     pub broken_rule: Option<&'static Rule>,
 }
 
-/// What follows the block.
 pub enum Body {
     Nothing,
     File(FilePart),
     Parts(VecDeque<Part>),
-    /// Of unknown length, made while it is sent.
+    /// Of unknown length.
     Stream(Box<dyn BodyStream>),
-    /// So many bytes, made while they are sent.
+    /// Of this many bytes.
     Sized(Box<dyn BodyStream>, u64),
 }
 
@@ -53,32 +54,30 @@ pub struct FilePart {
     pub left: u64,
 }
 
-/// What comes of asking a stream for more.
 pub type NextChunk<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
 
-/// A body that is made piece by piece, on demand.
+/// A body that is made while it is sent.
 pub trait BodyStream {
-    /// The next piece, never empty; `None` at the end. Errors: the body cannot be completed.
+    /// The next chunk, never empty; `None` at the end. Errors: the body cannot be completed.
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a>;
 
-    /// Why a response ends before its body does, for the log.
+    /// Why the body is incomplete, for the log.
     fn abort_reason(&self) -> &'static str {
         "content could not be made"
     }
 
-    /// What can be sent together with the head.
+    /// The bytes that can be sent with the head.
     fn take_buffered(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Hands the request's body on to what answers. Ready: nothing takes any more of it.
+    /// Sends the request's body on to the upstream that makes the stream. Ready: the upstream takes no more of it.
     fn poll_request_body(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 }
 
 impl Body {
-    /// What makes it, while it is sent.
     pub fn stream(&mut self) -> Option<&mut dyn BodyStream> {
         match self {
             Body::Stream(stream) | Body::Sized(stream, _) => Some(&mut **stream),
@@ -88,7 +87,7 @@ impl Body {
 }
 
 impl Response {
-    /// The whole block and nothing behind it.
+    /// A response without a body behind the bytes of `head`.
     pub fn from_head(head: impl Into<Rc<ResponseHead>>) -> Response {
         let head = head.into();
         Response { end: head.bytes().len(), head, body: Body::Nothing, start: 0, broken_rule: None }
@@ -98,28 +97,30 @@ impl Response {
         self.head.status()
     }
 
-    /// The same answer to HEAD.
+    /// The response to HEAD, where this is the one to GET.
     pub fn without_body(mut self) -> Response {
         self.end = self.head.head_len();
         self.body = Body::Nothing;
         self
     }
 
+    /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]
     }
 
-    /// What its line in the log needs, where its head is longer by `line` bytes.
-    pub fn logged(&self, line: usize) -> LoggedResponse {
-        let head = (self.head.head_len() + line) as u64;
+    /// For the access log. `added`: bytes of the head that the connection adds.
+    pub fn logged(&self, added: usize) -> LoggedResponse {
+        let head = (self.head.head_len() + added) as u64;
         LoggedResponse { status: self.status(), head, length: self.content_length() }
     }
 
+    /// Whether the length of the content is unknown.
     pub fn is_streamed(&self) -> bool {
         matches!(self.body, Body::Stream(_))
     }
 
-    /// Bytes of content; `None` where they are known only when they have been sent.
+    /// Bytes of content. `None`: known only when all of it has been sent.
     #[inline]
     pub fn content_length(&self) -> Option<u64> {
         let behind = match &self.body {

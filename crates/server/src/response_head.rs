@@ -1,5 +1,5 @@
-//! Response heads as the configuration wants them: `Server` or none, and the fields that a route adds or
-//! takes away. Every head that leaves the server is written here.
+//! The heads of all responses, with the fields that the configuration demands: `Server`, and those that a route sets or
+//! removes.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
@@ -17,26 +17,26 @@ pub struct HeadWriter<'a> {
     origin: PageOrigin,
 }
 
-/// Whose page is behind the head?
+/// The origin of the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PageOrigin {
     Site,
-    /// Built in, with a policy of its own in place of the site's, which may forbid its style.
+    /// A built-in page has a policy of its own. That of the site may forbid its style.
     BuiltIn,
 }
 
 const POLICY: &str = "Content-Security-Policy";
 
-/// Fields that say how the message is framed. No configuration changes them.
-const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-range"];
+/// Fields that no configuration changes: a wrong value would break the connection or the caches.
+const FIXED: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-range"];
 
 impl<'a> HeadWriter<'a> {
-    /// `route` is `None` where a request was refused before it had one.
+    /// `route`: `None` if the request was rejected before its route was known.
     pub fn new(services: &Services, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
         HeadWriter::for_site(&services.site, &services.clock, route, status)
     }
 
-    /// As `new`, where there are no services yet.
+    /// As `new`, before there are services.
     pub fn for_site(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
         let rules = route.map_or(&[][..], |r| &r.headers);
         let head =
@@ -47,12 +47,12 @@ impl<'a> HeadWriter<'a> {
         }
     }
 
-    /// Adds a field, unless the route sets it otherwise or takes it away.
+    /// Adds a field, unless the route sets or removes it.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> HeadWriter<'a> {
         let ruled = |rule: &HeaderRule| match rule {
             HeaderRule::Set(ruled, _) | HeaderRule::Remove(ruled) => ruled.eq_ignore_ascii_case(name),
         };
-        if is_framing(name) || !self.rules.iter().any(ruled) {
+        if is_fixed(name) || !self.rules.iter().any(ruled) {
             self.builder = self.builder.field(name, value);
         }
         self
@@ -82,7 +82,7 @@ impl<'a> HeadWriter<'a> {
         let mut builder = self.builder;
         for rule in self.rules {
             if let HeaderRule::Set(name, value) = rule
-                && !is_framing(name)
+                && !is_fixed(name)
                 && !(self.origin == PageOrigin::BuiltIn && name.eq_ignore_ascii_case(POLICY))
             {
                 builder = builder.field(name, value);
@@ -96,18 +96,18 @@ impl<'a> HeadWriter<'a> {
     }
 }
 
-fn is_framing(name: &str) -> bool {
-    FRAMING.iter().any(|f| f.eq_ignore_ascii_case(name))
+fn is_fixed(name: &str) -> bool {
+    FIXED.iter().any(|f| f.eq_ignore_ascii_case(name))
 }
 
-/// A head that is sent again and again, with the `Date` of the second.
+/// A head that is sent many times, with the current `Date`.
 pub struct DatedHead {
     head: RefCell<Rc<ResponseHead>>,
     second: Cell<i64>,
 }
 
 impl DatedHead {
-    /// Of a head that was written in this second.
+    /// `head` has been written in this second.
     pub fn new(head: ResponseHead, clock: &Clock) -> DatedHead {
         DatedHead { head: RefCell::new(Rc::new(head)), second: Cell::new(clock.now()) }
     }
@@ -116,13 +116,13 @@ impl DatedHead {
     pub fn get(&self, clock: &Clock) -> Rc<ResponseHead> {
         if self.second.get() != clock.now() {
             self.second.set(clock.now());
-            // Copies only if an answer with the old date is still on its way.
+            // Copies only if a response with the old date is still being sent.
             Rc::make_mut(&mut self.head.borrow_mut()).set_date(&clock.date());
         }
         self.head.borrow().clone()
     }
 
-    /// With whatever date it has.
+    /// With the date of an earlier second, perhaps.
     pub fn head(&self) -> Ref<'_, ResponseHead> {
         Ref::map(self.head.borrow(), Rc::as_ref)
     }

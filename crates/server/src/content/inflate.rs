@@ -1,5 +1,5 @@
-//! A gzip file for those who do not accept gzip: inflated piece by piece on a helper thread, as the
-//! client takes it, so that neither a huge file nor a bomb costs more than a piece.
+//! A gzip file for a client that does not accept gzip. A helper thread inflates the next chunk when the client has
+//! taken the one before, so that no file costs more memory than one chunk.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -14,12 +14,13 @@ use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 use crate::sys::calls;
 
-const PIECE: usize = 64 * 1024;
+/// Bytes of a chunk.
+const CHUNK: usize = 64 * 1024;
 
 pub struct Inflate {
     file: Rc<OpenFile>,
     state: State,
-    _place: Stream,
+    _permit: Stream,
 }
 
 enum State {
@@ -30,39 +31,39 @@ enum State {
 
 impl BodyStream for Inflate {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
-        Box::pin(self.next_piece(services))
+        Box::pin(self.next_chunk(services))
     }
 }
 
 impl Inflate {
-    pub fn new(file: Rc<OpenFile>, place: Stream) -> Inflate {
-        Inflate { file, state: State::New, _place: place }
+    pub fn new(file: Rc<OpenFile>, permit: Stream) -> Inflate {
+        Inflate { file, state: State::New, _permit: permit }
     }
 
     /// Errors: the file is not gzip, or cannot be read.
-    async fn next_piece(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
+    async fn next_chunk(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
         let state = std::mem::replace(&mut self.state, State::Ended);
         let (fd, device) = (self.file.fd.clone(), self.file.stamp.device);
         let work = move || {
-            // A decoder reads the head of its file as soon as it is made.
+            // `new` reads the file, so it runs here.
             let mut decoder = match state {
                 State::New => Box::new(MultiGzDecoder::new(Reader { fd, at: 0 })),
                 State::Running(decoder) => decoder,
                 State::Ended => return Ok(None),
             };
-            let mut piece = Vec::with_capacity(PIECE);
-            (&mut *decoder).take(PIECE as u64).read_to_end(&mut piece)?;
-            io::Result::Ok((!piece.is_empty()).then_some((decoder, piece)))
+            let mut chunk = Vec::with_capacity(CHUNK);
+            (&mut *decoder).take(CHUNK as u64).read_to_end(&mut chunk)?;
+            io::Result::Ok((!chunk.is_empty()).then_some((decoder, chunk)))
         };
-        let made = services.disk.run(device, Work::File, work).await;
-        let made = made.map_err(|_| io::Error::other("the disk is too slow"))??;
-        let Some((decoder, piece)) = made else { return Ok(None) };
+        let done = services.disk.run(device, Work::File, work).await;
+        let done = done.map_err(|_| io::Error::other("the disk is too slow"))??;
+        let Some((decoder, chunk)) = done else { return Ok(None) };
         self.state = State::Running(decoder);
-        Ok(Some(piece))
+        Ok(Some(chunk))
     }
 }
 
-/// Reads a descriptor from a place of its own: others read the same file.
+/// Reads a descriptor at an offset of its own, for it is shared with other responses.
 struct Reader {
     fd: Arc<OwnedFd>,
     at: u64,
@@ -70,7 +71,7 @@ struct Reader {
 
 impl Read for Reader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        // The decoder gives up where it is interrupted in a head.
+        // The decoder fails if it is interrupted within a header.
         let n = rustix::io::retry_on_intr(|| calls::pread(&self.fd, &mut *buf, self.at))?;
         self.at += n as u64;
         Ok(n)

@@ -1,7 +1,8 @@
-//! Folders without an index: read and rendered on a helper thread. A listing of ordinary size is kept
-//! until its folder changes; a huge one is made while it is sent.
+//! Listings of folders without an index file. A helper thread reads and renders them. A listing of ordinary size is
+//! cached until its folder changes. A large one is rendered while it is sent.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, FileType, OFlags};
@@ -21,18 +22,18 @@ use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::open::Stamp;
 use crate::files::{Files, ListingPage};
 use crate::response::{Body, BodyStream, NextChunk, Response};
-use crate::response_head::DatedHead;
-use crate::response_head::HeadWriter;
+use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 use crate::sys::calls;
 
-/// A rendered listing up to this part of the cache is sent with its length, and kept.
-const PART_OF_CACHE: usize = 8;
+/// A listing of up to this fraction of the cache is sent with its length, and cached.
+const FRACTION_OF_CACHE: usize = 8;
 
 /// Names of one folder that are read at most, to find the first of them.
 const MAX_NAMES: u64 = 1_000_000;
 
-/// What is to be listed, and how.
+/// A request for a listing.
+#[derive(Clone)]
 pub struct Query {
     pub host: usize,
     /// Of the request, decoded.
@@ -43,16 +44,17 @@ pub struct Query {
     pub folder: Stamp,
     pub order: SortOrder,
     pub format: Format,
-    /// What those of the request make of it.
+    /// The result of the preconditions. It counts only if the listing succeeds (RFC 9110 §13.2.1).
     pub preconditions: Verdict,
 }
 
-/// The rest of a listing that is made while it is sent.
-pub struct ListingStream {
-    ready: Vec<u8>,
-    render: Option<Renderer>,
+/// A listing that is rendered while it is sent.
+struct ListingStream {
+    /// Rendered already.
+    first: Vec<u8>,
+    rest: Option<Renderer>,
     device: Device,
-    _place: Stream,
+    _permit: Stream,
 }
 
 impl BodyStream for ListingStream {
@@ -63,103 +65,84 @@ impl BodyStream for ListingStream {
 
 impl ListingStream {
     async fn next_chunk(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
-        if !self.ready.is_empty() {
-            return Ok(Some(std::mem::take(&mut self.ready)));
+        if !self.first.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.first)));
         }
-        let Some(mut render) = self.render.take() else { return Ok(None) };
+        let Some(mut renderer) = self.rest.take() else { return Ok(None) };
         let work = move || {
             let mut chunk = Vec::new();
-            let progress = render.render(&mut chunk);
-            (render, chunk, progress)
+            let progress = renderer.render(&mut chunk);
+            (renderer, chunk, progress)
         };
-        let (render, chunk, progress) = services
-            .disk
-            .run(self.device, Work::Listing, work)
-            .await
-            .map_err(|_| io::Error::other("no helper thread"))?;
-        self.render = (progress == Progress::More).then_some(render);
+        let done = services.disk.run(self.device, Work::Listing, work).await;
+        let (renderer, chunk, progress) = done.map_err(|_| io::Error::other("no helper thread"))?;
+        self.rest = (progress == Progress::More).then_some(renderer);
         Ok((!chunk.is_empty()).then_some(chunk))
     }
 }
 
-/// The listing, if one is kept that still holds.
+/// The response, if the listing is in the cache and still valid.
 pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
     let services = &files.services;
     let page = files.listing(query.host, &key(query), &query.folder, now)?;
-    Some(conditioned(services, query, Response::from_head(page.response.get(&services.clock))))
-}
-
-/// Reads and renders.
-pub async fn list(files: &Files, query: Query) -> Response {
-    let response = make(files, &query).await;
-    conditioned(&files.services, &query, response)
-}
-
-/// The listing, or what the preconditions have in its place.
-fn conditioned(services: &Services, query: &Query, response: Response) -> Response {
     let route = services.route(query.host, &query.path);
+    Some(conditional(services, route, query, Response::from_head(page.response.get(&services.clock))))
+}
+
+/// Reads and renders the listing.
+pub async fn list(files: &Files, query: Query) -> Response {
+    let services = &files.services;
+    let route = services.route(query.host, &query.path);
+    match render(files, route, &query).await {
+        Ok(response) => conditional(services, route, &query, response),
+        Err(status) => fixed::status(services, Some(route), status),
+    }
+}
+
+/// The response that the preconditions lead to.
+fn conditional(services: &Services, route: &Route, query: &Query, response: Response) -> Response {
     match query.preconditions {
-        Verdict::NotModified if response.status() == Status::OK => {
+        Verdict::Proceed => response,
+        Verdict::NotModified => {
             let head = HeadWriter::new(services, Some(route), Status::NOT_MODIFIED);
             Response::from_head(head.field("Vary", "Accept").finish())
         }
-        Verdict::PreconditionFailed if response.status() == Status::OK => {
-            fixed::status(services, Some(route), Status::PRECONDITION_FAILED)
-        }
-        _ => response,
+        Verdict::PreconditionFailed => fixed::status(services, Some(route), Status::PRECONDITION_FAILED),
     }
 }
 
-async fn make(files: &Files, query: &Query) -> Response {
+/// Errors: the status of the response.
+async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response, Status> {
     let services = &files.services;
-    let route = services.route(query.host, &query.path);
+    let device = query.folder.device;
     let job = Job {
-        root: query.root.clone(),
-        below: query.below.clone(),
-        title: format!("/{}", query.path.as_str()),
-        order: query.order,
-        format: query.format,
+        query: query.clone(),
         symlinks: route.files.symlinks,
         dotfiles: route.files.dotfiles,
         limit: services.site.limits.listing_entries,
-        keep: services.site.cache.bytes / PART_OF_CACHE,
-        device: query.folder.device,
+        first: services.site.cache.bytes / FRACTION_OF_CACHE,
     };
-    let Ok(_admitted) = services.disk.admit(query.folder.device) else {
-        return fixed::status(services, Some(route), Status::SERVICE_UNAVAILABLE);
-    };
-    let look = services.disk.run(query.folder.device, Work::Listing, move || job.run());
-    let looked = services.disk.wait(look).await.and_then(|looked| looked);
+    let busy = |_| Status::SERVICE_UNAVAILABLE;
+    let _admitted = services.disk.admit(device).map_err(busy)?;
+    let done = services.disk.wait(services.disk.run(device, Work::Listing, move || job.run())).await;
     let now = services.clock.read();
-    match looked {
-        Ok(Ok((page, None))) => {
-            let block = head(services, route, query.format).length(page.len() as u64).finish_with(&page);
-            let head = DatedHead::new(block, &services.clock);
-            let response = Response::from_head(head.get(&services.clock));
-            let page = ListingPage { response: head, folder: query.folder, rendered_at: now };
-            files.insert_listing(query.host, &key(query), Rc::new(page));
-            response
-        }
-        Ok(Ok((ready, render))) => {
-            let Some(place) = services.disk.stream(query.folder.device) else {
-                return fixed::status(services, Some(route), Status::SERVICE_UNAVAILABLE);
-            };
-            let source =
-                Box::new(ListingStream { ready, render, device: query.folder.device, _place: place });
-            Response {
-                body: Body::Stream(source),
-                ..Response::from_head(head(services, route, query.format).finish())
-            }
-        }
-        Ok(Err(OpenError::Denied)) => fixed::status(services, Some(route), Status::FORBIDDEN),
-        Ok(Err(OpenError::Missing)) => fixed::status(services, Some(route), Status::NOT_FOUND),
-        Ok(Err(OpenError::Local(errno))) => {
-            let status = files.report_errno(query.path.as_str(), errno);
-            fixed::status(services, Some(route), status)
-        }
-        Ok(Err(OpenError::WouldWait)) => fixed::status(services, Some(route), Status::INTERNAL_SERVER_ERROR),
-        Err(_) => fixed::status(services, Some(route), Status::SERVICE_UNAVAILABLE),
+    let (first, rest) = done.map_err(busy)?.map_err(busy)?.map_err(|error| match error {
+        OpenError::Denied => Status::FORBIDDEN,
+        OpenError::Missing => Status::NOT_FOUND,
+        OpenError::Local(errno) => files.report_errno(query.path.as_str(), errno),
+        OpenError::WouldWait => Status::INTERNAL_SERVER_ERROR,
+    })?;
+    let head = head(services, route, query.format);
+    if rest.is_some() {
+        let permit = services.disk.stream(device).ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let stream = Box::new(ListingStream { first, rest, device, _permit: permit });
+        return Ok(Response { body: Body::Stream(stream), ..Response::from_head(head.finish()) });
     }
+    let head = DatedHead::new(head.length(first.len() as u64).finish_with(&first), &services.clock);
+    let response = Response::from_head(head.get(&services.clock));
+    let page = ListingPage { response: head, folder: query.folder, rendered_at: now };
+    files.insert_listing(query.host, &key(query), Rc::new(page));
+    Ok(response)
 }
 
 fn head<'a>(services: &Services, route: &'a Route, format: Format) -> HeadWriter<'a> {
@@ -172,45 +155,41 @@ fn head<'a>(services: &Services, route: &'a Route, format: Format) -> HeadWriter
     }
 }
 
-/// No path has a NUL, so this key is no file's.
+/// The key in the cache. No path of a file has a NUL.
 fn key(query: &Query) -> String {
     format!("{}\0{:?}{:?}{:?}", query.path.as_str(), query.order.key, query.order.direction, query.format)
 }
 
-/// What a helper thread does.
+/// The work of a helper thread.
 struct Job {
-    root: Root,
-    below: SafePath<'static>,
-    title: String,
-    order: SortOrder,
-    format: Format,
+    query: Query,
     symlinks: Symlinks,
     dotfiles: Dotfiles,
+    /// Entries.
     limit: usize,
-    /// Bytes.
-    keep: usize,
-    /// Of the folder.
-    device: Device,
+    /// Bytes to render at first.
+    first: usize,
 }
 
 impl Job {
-    /// The first bytes, at most about `keep`, and what makes the rest if there is more.
+    /// The first bytes, and the renderer of the rest, if there is more.
     fn run(self) -> Result<(Vec<u8>, Option<Renderer>), OpenError> {
         let (entries, extent) = self.read()?;
-        let page = Page { path: self.title, entries, order: self.order, extent };
-        let mut render = Renderer::new(page, self.format);
-        let mut ready = Vec::new();
-        while render.render(&mut ready) == Progress::More {
-            if ready.len() >= self.keep {
-                return Ok((ready, Some(render)));
+        let path = format!("/{}", self.query.path.as_str());
+        let page = Page { path, entries, order: self.query.order, extent };
+        let mut renderer = Renderer::new(page, self.query.format);
+        let mut first = Vec::new();
+        while renderer.render(&mut first) == Progress::More {
+            if first.len() >= self.first {
+                return Ok((first, Some(renderer)));
             }
         }
-        Ok((ready, None))
+        Ok((first, None))
     }
 
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = beneath::open(&self.root, &self.below, self.symlinks, flags, Wait::Allowed)?;
+        let fd = beneath::open(&self.query.root, &self.query.below, self.symlinks, flags, Wait::Allowed)?;
         let mut first = FirstNames::new(self.limit);
         let mut folder = retry_on_intr(|| calls::open_folder(&fd))?;
         let mut is_read = false;
@@ -238,24 +217,23 @@ impl Job {
         Ok((entries, extent))
     }
 
-    /// `None` for what has gone meanwhile, and for a link that may not be followed. Errors: whatever else
-    /// keeps it from being looked at, for a listing must not seem whole without it.
-    fn entry(&self, folder: &std::os::fd::OwnedFd, name: String) -> Result<Option<Entry>, OpenError> {
-        let look = |flags| {
-            unless_gone(retry_on_intr(|| calls::statx(folder, &*name, flags)).map_err(OpenError::from))
+    /// `None`: the entry is left out, see `if_accessible`. Errors: the listing would be incomplete.
+    fn entry(&self, folder: &OwnedFd, name: String) -> Result<Option<Entry>, OpenError> {
+        let stat = |flags| {
+            if_accessible(retry_on_intr(|| calls::statx(folder, &*name, flags)).map_err(OpenError::from))
         };
-        // What is mounted here may be dead: of that, what the kernel knows is enough. A file system without
-        // a disk is asked again about what is its own.
-        let asked = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let Some(mut st) = look(asked | AtFlags::STATX_DONT_SYNC)? else { return Ok(None) };
-        if st.stx_dev_major == 0 && (st.stx_dev_major, st.stx_dev_minor) == self.device {
-            let Some(now) = look(asked)? else { return Ok(None) };
+        // What is mounted at the entry may not respond, so the attributes that the kernel has are enough. A file system
+        // without a disk, such as NFS, may change without the kernel: the one of the folder gives current attributes.
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let Some(mut st) = stat(flags | AtFlags::STATX_DONT_SYNC)? else { return Ok(None) };
+        if st.stx_dev_major == 0 && (st.stx_dev_major, st.stx_dev_minor) == self.query.folder.device {
+            let Some(now) = stat(flags)? else { return Ok(None) };
             st = now;
         }
         if FileType::from_raw_mode(st.stx_mode.into()) == FileType::Symlink {
-            let Some(path) = self.below.join(&name) else { return Ok(None) };
-            let target = beneath::open(&self.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
-            let Some(target) = unless_gone(target)? else { return Ok(None) };
+            let Some(path) = self.query.below.join(&name) else { return Ok(None) };
+            let target = beneath::open(&self.query.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
+            let Some(target) = if_accessible(target)? else { return Ok(None) };
             st = retry_on_intr(|| calls::statx(&target, "", AtFlags::EMPTY_PATH))?;
         }
         let kind = match FileType::from_raw_mode(st.stx_mode.into()) {
@@ -268,8 +246,9 @@ impl Job {
     }
 }
 
-/// What nobody could open is left out: it is not there, not for us, or on a file system that has left.
-fn unless_gone<T>(found: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
+/// `None`: the entry has been removed, may not be opened, or is on a file system that is not connected. A client could
+/// not open it, either.
+fn if_accessible<T>(found: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(OpenError::Missing | OpenError::Denied) => Ok(None),

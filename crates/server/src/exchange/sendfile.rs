@@ -1,4 +1,4 @@
-//! A file that a script names in place of a body (X-Sendfile, X-Accel-Redirect).
+//! A file that a script or an application sends in place of a body (X-Sendfile, X-Accel-Redirect).
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,18 +20,18 @@ use crate::services::Services;
 use crate::upstream::Sendfile;
 
 impl Exchange<'_> {
-    /// The file that a script has named, if it is beneath one of the folders that scripts may name.
-    pub(super) async fn sendfile(&self, route: &Route, wanted: &Sendfile) -> Response {
-        match self.find_sendfile(route, wanted).await {
+    pub(super) async fn sendfile(&self, route: &Route, sendfile: &Sendfile) -> Response {
+        match self.try_sendfile(route, sendfile).await {
             Ok(response) => response,
             Err(status) => self.status(route, status).await,
         }
     }
 
-    async fn find_sendfile(&self, route: &Route, wanted: &Sendfile) -> Result<Response, Status> {
+    /// Errors: the status of the response.
+    async fn try_sendfile(&self, route: &Route, sendfile: &Sendfile) -> Result<Response, Status> {
         let services = self.services;
-        let Some((folder, below)) = self.folder_of(&wanted.path) else {
-            let path = wanted.path.display();
+        let Some((folder, below)) = self.sendfile_folder(&sendfile.path) else {
+            let path = sendfile.path.display();
             let application = route.upstream().and_then(|id| services.site.upstreams.get(id));
             let what = application.map_or_else(|| "a script".to_owned(), ToString::to_string);
             log::error(format_args!("{what} names {path}, which is in no folder of \"sendfile\""));
@@ -50,11 +50,12 @@ impl Exchange<'_> {
             result => result,
         };
         let lookup = result.map_err(|_| Status::INTERNAL_SERVER_ERROR)?;
-        response(services, route, wanted, lookup)
+        response(services, route, sendfile, lookup)
     }
 
-    /// The longest folder of the configuration that the path is beneath, and the path beneath it.
-    fn folder_of(&self, path: &Path) -> Option<(&Path, SafePath<'static>)> {
+    /// The deepest folder of the setting `sendfile` that `path` is beneath, and the path beneath it. `None`: the script
+    /// may not send this file.
+    fn sendfile_folder(&self, path: &Path) -> Option<(&Path, SafePath<'static>)> {
         let folders = self.services.site.scripts.sendfile.iter();
         let beneath = folders.filter_map(|folder| Some((folder.as_path(), path.strip_prefix(folder).ok()?)));
         let (folder, below) = beneath.max_by_key(|(folder, _)| folder.as_os_str().len())?;
@@ -62,7 +63,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The file alone: neither an index nor a precompressed file, and not its content.
+/// Finds the file alone: neither an index file nor a precompressed file. Reads nothing of it.
 fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
     let query = Query::new(root, below, &route.files, 0);
     Query { index: Vec::new(), precompressed: Vec::new(), gunzip: false, ..query }
@@ -71,7 +72,7 @@ fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
 fn response(
     services: &Services,
     route: &Route,
-    wanted: &Sendfile,
+    sendfile: &Sendfile,
     lookup: Lookup,
 ) -> Result<Response, Status> {
     let variant = match lookup {
@@ -79,13 +80,13 @@ fn response(
         Lookup::Missing => return Err(Status::NOT_FOUND),
         Lookup::Folder(_) | Lookup::Denied => return Err(Status::FORBIDDEN),
     };
-    let mut head = HeadWriter::new(services, Some(route), wanted.status);
-    for (name, value) in &wanted.fields {
+    let mut head = HeadWriter::new(services, Some(route), sendfile.status);
+    for (name, value) in &sendfile.fields {
         head = head.field(name, value);
     }
     let left = variant.stamp.size;
     let response = Response::from_head(head.length(left).finish());
-    // An empty file has been read already.
+    // An empty file has no descriptor.
     let Some(fd) = variant.fd else { return Ok(response) };
     let file = Rc::new(OpenFile::new(fd, variant.stamp, services.disk.clone()));
     Ok(Response { body: Body::File(FilePart { file, at: 0, left }), ..response })

@@ -1,6 +1,6 @@
-//! The body of a request: a reader with back-pressure. Nothing of it is read before its consumer pulls.
+//! The body of a request: a reader with back-pressure. Nothing is read before the consumer reads.
 //!
-//! Knows nothing of the protocol that it comes by: a connection, or a stream of one, is behind it.
+//! Knows nothing of the protocol: a connection implements `ReadBody`.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,38 +10,36 @@ use std::task::{Context, Poll, ready};
 use taipan_http::rule::{BODY_TOO_LARGE, Rule};
 use taipan_http::status::Status;
 
-/// How long a body is.
+/// The length of a body, as its head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     None,
-    /// Bytes, of which none has been read.
+    /// Bytes.
     Sized(u64),
-    /// It is known when the body has been read to its end.
+    /// Known when the body has been read to its end.
     Unknown,
 }
 
-/// It is malformed, or too large: the status of the response, and the rule that is broken.
+/// The body is malformed or too large: the status of the response, and the broken rule.
 pub type Rejection = (Status, &'static Rule);
 
-/// Why a body cannot be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
     Rejected(Rejection),
-    /// The client has gone, or is too slow.
+    /// The client has disconnected, or is too slow.
     Broken,
 }
 
-/// Where a body comes from.
 pub trait ReadBody {
     fn length(&self) -> Length;
 
-    /// Content bytes that have been read.
+    /// Bytes of content.
     fn bytes_read(&self) -> u64;
 
-    /// Does the client send it only when it is asked to (RFC 9110 §10.1.1)? Reading asks.
+    /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110 §10.1.1). Reading sends it.
     fn awaits_continue(&self) -> bool;
 
-    /// The next bytes, never none; `None` at the end. Beyond `limit` bytes in all it is refused.
+    /// The next bytes, never empty; `None` at the end. Errors: the body is malformed, or larger than `limit`.
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>>;
 }
 
@@ -52,7 +50,6 @@ pub enum RequestBody {
 }
 
 impl RequestBody {
-    /// How long it was announced to be.
     pub fn length(&self) -> Length {
         match self {
             RequestBody::None => Length::None,
@@ -60,7 +57,7 @@ impl RequestBody {
         }
     }
 
-    /// Is nothing of it gone?
+    /// Whether nothing of it has been read.
     pub fn is_unread(&self) -> bool {
         match self {
             RequestBody::None => true,
@@ -75,20 +72,20 @@ impl RequestBody {
         }
     }
 
-    /// The next bytes, never none; `None` at the end. Errors: it is malformed, or larger than `limit`. Waits for
-    /// ever where the client has gone: its connection ends this.
+    /// The next bytes, never empty; `None` at the end. Errors: the body is malformed, or larger than `limit`. Never
+    /// returns if the client has disconnected: the connection drops the future.
     pub async fn read(&self, limit: u64) -> Result<Option<Vec<u8>>, Rejection> {
         poll_fn(|cx| match ready!(self.poll_read(cx, limit)) {
-            Ok(piece) => Poll::Ready(Ok(piece)),
+            Ok(bytes) => Poll::Ready(Ok(bytes)),
             Err(BodyError::Rejected(rejection)) => Poll::Ready(Err(rejection)),
             Err(BodyError::Broken) => Poll::Pending,
         })
         .await
     }
 
-    /// Discards a body of which nothing has been read, unless the client waits for 100 (Continue). Errors: it is
+    /// Discards a body of which nothing has been read, unless the client waits for 100 (Continue). Errors: the body is
     /// malformed, or larger than `limit`.
-    pub async fn discard(&self, limit: u64, how_far: Discard) -> Result<(), Rejection> {
+    pub async fn discard(&self, limit: u64, extent: Discard) -> Result<(), Rejection> {
         let RequestBody::Stream(body) = self else { return Ok(()) };
         if body.awaits_continue() || body.bytes_read() > 0 {
             return Ok(());
@@ -101,16 +98,17 @@ impl RequestBody {
             Ok(())
         });
         poll_fn(|cx| match all.as_mut().poll(cx) {
-            Poll::Pending if how_far == Discard::Received => Poll::Ready(Ok(())),
+            Poll::Pending if extent == Discard::Received => Poll::Ready(Ok(())),
             discarded => discarded,
         })
         .await
     }
 }
 
-/// How much of a body is thrown away.
+/// The part of a body to discard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discard {
+    /// What the client has sent so far.
     Received,
     ToTheEnd,
 }
