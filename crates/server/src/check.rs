@@ -204,7 +204,7 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
         for (path, why) in roots.problems() {
             _ = writeln!(report, "{} {}", number(path), why.replace('\n', " "));
         }
-        for path in roots.silent() {
+        for path in roots.unresponsive() {
             _ = writeln!(report, "{}", number(path));
         }
         report

@@ -89,7 +89,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     }
     // As late as possible, because a failure after this loses clients; the sandbox forbids it later.
     for socket in workers.iter().flat_map(|worker| &worker.listeners) {
-        socket.open().map_err(|e| line(format!("cannot listen: {e}")))?;
+        socket.listen().map_err(|e| line(format!("cannot listen: {e}")))?;
     }
     let active = sandbox::apply(&confinement(&site, &roots), demand(site.sandbox)).map_err(line)?;
     log::start(&site.log, sinks).map_err(line)?;
@@ -97,7 +97,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
     warning.iter().for_each(|what| log::warn(format_args!("{what}")));
-    for root in roots.silent() {
+    for root in roots.unresponsive() {
         let root = root.display();
         log::warn(format_args!("the root {root} does not respond; the next request tries again"));
     }
@@ -124,8 +124,9 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
     let leads_out = routes().any(|r| matches!(r.files.symlinks, Symlinks::Follow | Symlinks::Owner));
     // A root that hangs cannot be opened for the rule, but its parent can.
-    let silent: Vec<&Path> = roots.silent().collect();
-    let reach = |root: &'a Path| if silent.contains(&root) { root.parent().unwrap_or(root) } else { root };
+    let unresponsive: Vec<&Path> = roots.unresponsive().collect();
+    let reach =
+        |root: &'a Path| if unresponsive.contains(&root) { root.parent().unwrap_or(root) } else { root };
     let reads = match leads_out {
         true => Reads::Everywhere,
         false => Reads::Beneath(site.roots().into_iter().map(reach).collect()),
@@ -135,7 +136,7 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     // The log thread reconnects to a restarted log daemon.
     let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
     let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
-    Confinement { reads, open: roots.given(), connects, pipes }
+    Confinement { reads, open: roots.preopened(), connects, pipes }
 }
 
 /// The main thread of a serving process.

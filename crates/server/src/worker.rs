@@ -133,7 +133,7 @@ async fn serve(
     // A panic in one of these tasks ends the worker.
     let mut tasks = JoinSet::new();
     for socket in listeners {
-        tasks.spawn_local(accept(connections.clone(), socket.listen()?));
+        tasks.spawn_local(accept(connections.clone(), socket.into_listener()?));
     }
     tasks.spawn_local(run_ticks(connections.clone()));
     tasks.spawn_local(flush_access_logs(connections.clone()));

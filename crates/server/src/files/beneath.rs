@@ -1,8 +1,7 @@
-//! Opens what a path names beneath a root, and nothing else: `openat2(2)` where the kernel has it, a walk
-//! one component at a time where it has not, and where a rule needs a look at each link.
+//! Opens a path beneath a root, and nothing outside of it: with `openat2(2)`, or with a walk from component to component.
+//! The walk is for kernels without `openat2` and for rules that inspect each link.
 //!
-//! The only door to the file system for anything that a client asked for. Takes no string that was not a
-//! `SafePath`.
+//! Every path that a client requests is opened here. Takes no string that was not a `SafePath`.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,24 +17,23 @@ use taipan_http::target::SafePath;
 use crate::disk::Device;
 use crate::sys::calls;
 
-/// As `path_resolution(7)`: more links than this are a loop.
+/// More links than this are a loop, as in path_resolution(7).
 const MAX_LINKS: usize = 40;
-/// Folders that a walk holds open at once: the target of a link alone may name two thousand.
+/// The limit of folders that a walk has open. The target of a single link may name two thousand.
 const MAX_FOLDERS: usize = 256;
-/// `openat2` says EAGAIN when a rename elsewhere crossed its path, and any file system that it was interrupted;
-/// it is asked again this often.
-const RACES: usize = 8;
-/// To stand in, and to open from.
+/// How often `openat2` is called again after EAGAIN (a rename crossed its path) or EINTR.
+const ATTEMPTS: usize = 8;
+/// For a folder from which other paths are opened.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// To read from. Opening a FIFO with NONBLOCK does not wait for its writer.
+/// For reading. With NONBLOCK, opening a FIFO does not wait for a writer.
 pub const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// A folder that files are served from.
 #[derive(Debug, Clone)]
 pub struct Root {
     pub fd: Arc<OwnedFd>,
-    /// Where it really is, to recognise absolute links that lead back into it.
+    /// Without links, so that an absolute link that leads back beneath the root is recognised.
     pub path: Arc<PathBuf>,
     pub device: Device,
     inode: u64,
@@ -50,21 +48,21 @@ impl Root {
         Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
     }
 
-    /// Errors: the user of this process may not reach what is in it.
-    pub fn enter(&self) -> std::io::Result<()> {
+    /// Errors: the user of this process may not open files in the folder.
+    pub fn check_access(&self) -> std::io::Result<()> {
         Ok(accessat(&self.fd, ".", Access::EXEC_OK, AtFlags::EACCESS)?)
     }
 
-    /// Is it the same folder, at the same place?
-    pub fn is(&self, other: &Root) -> bool {
+    /// Whether both are the same folder at the same path.
+    pub fn is_same(&self, other: &Root) -> bool {
         (self.device, self.inode) == (other.device, other.inode) && self.path == other.path
     }
 }
 
-/// May the call wait for a disk?
+/// Whether a call may wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Only what the kernel has in memory; anything else is `OpenError::WouldWait`.
+    /// If the kernel cannot complete the call from memory, the call fails with `OpenError::WouldWait`.
     Never,
     Allowed,
 }
@@ -74,7 +72,7 @@ pub enum OpenError {
     Missing,
     Denied,
     WouldWait,
-    /// Neither the client's nor the file's fault: no descriptors, no memory, a broken disk.
+    /// Caused neither by the client nor by the file: no descriptors, no memory, a broken disk.
     Local(Errno),
 }
 
@@ -88,7 +86,7 @@ impl From<Errno> for OpenError {
     }
 }
 
-/// Opens `path` beneath `root` with `flags`, as far as `symlinks` lets links be followed.
+/// Opens `path` beneath `root` with `flags`, following the links that `symlinks` allows.
 pub fn open(
     root: &Root,
     path: &SafePath<'_>,
@@ -98,22 +96,26 @@ pub fn open(
 ) -> Result<OwnedFd, OpenError> {
     let name = name_of(path);
     let flags = flags | OFlags::CLOEXEC;
-    match open_at_once(root, name, symlinks, flags, wait) {
-        // Absolute links may still lead back beneath the root, and owners must be compared link by link.
-        Err(Errno::XDEV) if symlinks == Symlinks::Beneath => walk(root, name, symlinks, flags, wait),
-        Err(Errno::LOOP) if symlinks == Symlinks::Owner => walk(root, name, symlinks, flags, wait),
-        Err(Errno::NOSYS) => walk(root, name, symlinks, flags, wait),
-        // Renames went on all the time. A walk does not mind them.
-        Err(Errno::AGAIN) if wait == Wait::Allowed => walk(root, name, symlinks, flags, wait),
-        Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::Never => Err(OpenError::WouldWait),
-        Err(errno) => Err(errno.into()),
-        Ok(fd) => Ok(fd),
+    match (open_by_kernel(root, name, symlinks, flags, wait), wait) {
+        (Ok(fd), _) => return Ok(fd),
+        // The kernel does not have the path in memory, or does not know RESOLVE_CACHED.
+        (Err(Errno::AGAIN | Errno::INVAL), Wait::Never) => return Err(OpenError::WouldWait),
+        // An absolute link may lead back beneath the root.
+        (Err(Errno::XDEV), _) if symlinks == Symlinks::Beneath => {}
+        // The owner of each link is compared.
+        (Err(Errno::LOOP), _) if symlinks == Symlinks::Owner => {}
+        // Renames interrupted every attempt. They do not interrupt a walk.
+        (Err(Errno::AGAIN | Errno::NOSYS), _) => {}
+        (Err(errno), _) => return Err(errno.into()),
+    }
+    match wait {
+        Wait::Never => Err(OpenError::WouldWait),
+        Wait::Allowed => open_by_walk(root, name, symlinks, flags),
     }
 }
 
-/// Opens `path` for reading as far as the kernel has it in memory, on the device of `root` and without following the
-/// rule for links any further than one call can. Errors: `Missing` and `WouldWait` are certain; after any other, `open`
-/// may succeed.
+/// Opens `path` for reading, from memory, with one call, and only on the device of `root`. Errors: after `Denied` and
+/// `Local`, `open` may succeed.
 pub fn open_on_device(root: &Root, path: &SafePath<'_>, symlinks: Symlinks) -> Result<OwnedFd, OpenError> {
     let resolve = resolve_flags(symlinks) | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
     match calls::openat2(&root.fd, name_of(path), READ | OFlags::CLOEXEC, resolve) {
@@ -138,7 +140,7 @@ fn resolve_flags(symlinks: Symlinks) -> ResolveFlags {
     rule | ResolveFlags::NO_MAGICLINKS
 }
 
-fn open_at_once(
+fn open_by_kernel(
     root: &Root,
     name: &str,
     symlinks: Symlinks,
@@ -147,7 +149,7 @@ fn open_at_once(
 ) -> Result<OwnedFd, Errno> {
     let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
     let resolve = resolve_flags(symlinks) | cached;
-    for _ in 0..RACES {
+    for _ in 0..ATTEMPTS {
         match calls::openat2(&root.fd, name, flags, resolve) {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if wait == Wait::Allowed => {}
@@ -157,67 +159,57 @@ fn open_at_once(
     Err(Errno::AGAIN)
 }
 
-/// `open`, one component at a time.
-fn walk(
-    root: &Root,
-    name: &str,
-    symlinks: Symlinks,
-    flags: OFlags,
-    wait: Wait,
-) -> Result<OwnedFd, OpenError> {
-    if wait == Wait::Never {
-        return Err(OpenError::WouldWait);
-    }
-    let mut walk = Walk::begin(root, name, symlinks)?;
-    while let Some(part) = walk.ahead.pop() {
-        if part.as_os_str() == ".." {
+fn open_by_walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags) -> Result<OwnedFd, OpenError> {
+    let mut walk = PathWalk::new(root, name, symlinks)?;
+    while let Some(name) = walk.remaining.pop() {
+        if name.as_os_str() == ".." {
             walk.go_up()?;
         } else {
-            let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = retry_on_intr(|| calls::openat(walk.here(), &part, step))?;
+            let component = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = retry_on_intr(|| calls::openat(walk.folder(), &name, component))?;
             if kind(&fd)? == FileType::Symlink {
                 walk.follow(&fd)?;
-            } else if walk.ahead.is_empty() {
-                return walk.open_last(&part, fd, flags);
+            } else if walk.remaining.is_empty() {
+                return walk.open_last(&name, fd, flags);
             } else {
                 walk.enter(fd)?;
             }
         }
-        walk.arrive()?;
+        walk.compare_folder()?;
     }
-    // The path ended in a folder that was entered: by `..`, or because it is the root.
-    Ok(retry_on_intr(|| calls::openat(walk.here(), ".", flags))?)
+    // The last component was `..` or a link, or the path is the root.
+    Ok(retry_on_intr(|| calls::openat(walk.folder(), ".", flags))?)
 }
 
-/// A walk from folder to folder. Nothing is looked at twice by its name, for it may have been exchanged in
-/// between: a link is read, and its owner seen, by one descriptor.
-struct Walk<'a> {
+/// A walk from folder to folder. One descriptor serves both to read a link and to get its owner, because the file may be
+/// replaced between two calls that use its name.
+struct PathWalk<'a> {
     root: &'a Root,
     symlinks: Symlinks,
-    /// What is still to be walked, last component first.
-    ahead: Vec<PathBuf>,
-    /// The folders walked so far, from `start` on.
+    /// Components, last one first.
+    remaining: Vec<PathBuf>,
+    /// The folders that were entered, from `start` on.
     folders: Vec<OwnedFd>,
     start: OwnedFd,
     links: usize,
-    /// The links whose targets have not been reached yet, where those must have the same owner.
+    /// With `Symlinks::Owner`: the links whose targets have not been reached yet.
     pending: Vec<PendingLink>,
 }
 
 struct PendingLink {
     owner: u32,
-    /// As many components are ahead when its target is reached.
-    ahead: usize,
+    /// The number of remaining components when the walk is at the target.
+    remaining: usize,
 }
 
-impl Walk<'_> {
-    fn begin<'a>(root: &'a Root, name: &str, symlinks: Symlinks) -> Result<Walk<'a>, OpenError> {
+impl PathWalk<'_> {
+    fn new<'a>(root: &'a Root, name: &str, symlinks: Symlinks) -> Result<PathWalk<'a>, OpenError> {
         let start = calls::duplicate(&root.fd)?;
-        let ahead = parts(Path::new(name));
-        Ok(Walk { root, symlinks, ahead, folders: Vec::new(), start, links: 0, pending: Vec::new() })
+        let remaining = components(Path::new(name));
+        Ok(PathWalk { root, symlinks, remaining, folders: Vec::new(), start, links: 0, pending: Vec::new() })
     }
 
-    fn here(&self) -> BorrowedFd<'_> {
+    fn folder(&self) -> BorrowedFd<'_> {
         self.folders.last().map_or(self.start.as_fd(), AsFd::as_fd)
     }
 
@@ -244,60 +236,59 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Puts where the link leads in front of what is ahead. An absolute one begins anew, at the root if it
-    /// leads beneath it.
+    /// Continues at the target of the link. A confined walk follows an absolute link only if it leads beneath the root.
     fn follow(&mut self, link: &OwnedFd) -> Result<(), OpenError> {
         self.links += 1;
         if self.links > MAX_LINKS || self.symlinks == Symlinks::Never {
             return Err(OpenError::Denied);
         }
         if self.symlinks == Symlinks::Owner {
-            self.pending.push(PendingLink { owner: owner(link)?, ahead: self.ahead.len() });
+            self.pending.push(PendingLink { owner: owner(link)?, remaining: self.remaining.len() });
         }
         let target = read_link(link)?;
         if !target.is_absolute() {
-            self.ahead.extend(parts(&target));
+            self.remaining.extend(components(&target));
             return Ok(());
         }
         self.folders.clear();
         if self.is_confined() {
             let inside = target.strip_prefix(&*self.root.path).map_err(|_| OpenError::Denied)?;
             self.start = calls::duplicate(&self.root.fd)?;
-            self.ahead.extend(parts(inside));
+            self.remaining.extend(components(inside));
         } else {
             self.start = retry_on_intr(|| calls::open("/", FOLDER))?;
-            self.ahead.extend(parts(&target));
+            self.remaining.extend(components(&target));
         }
         Ok(())
     }
 
-    /// The folder here may be what links have led to.
-    fn arrive(&mut self) -> Result<(), OpenError> {
-        if self.pending.last().is_some_and(|link| link.ahead >= self.ahead.len()) {
-            self.compare_owners(self.here())?;
-            self.pending.retain(|link| link.ahead < self.ahead.len());
+    /// Compares the owner of the folder with those of the links that lead to it.
+    fn compare_folder(&mut self) -> Result<(), OpenError> {
+        if self.pending.last().is_some_and(|link| link.remaining >= self.remaining.len()) {
+            self.compare_owners(self.folder())?;
+            self.pending.retain(|link| link.remaining < self.remaining.len());
         }
         Ok(())
     }
 
-    /// Does `reached` belong to the owners of all links that lead to it?
-    fn compare_owners(&self, reached: impl AsFd) -> Result<(), OpenError> {
-        let mut leading = self.pending.iter().filter(|link| link.ahead >= self.ahead.len()).peekable();
-        if leading.peek().is_none() {
+    /// Errors: `target` has another owner than one of the links that lead to it.
+    fn compare_owners(&self, target: impl AsFd) -> Result<(), OpenError> {
+        let mut links = self.pending.iter().filter(|link| link.remaining >= self.remaining.len()).peekable();
+        if links.peek().is_none() {
             return Ok(());
         }
-        let owner = owner(reached)?;
-        if leading.any(|link| link.owner != owner) { Err(OpenError::Denied) } else { Ok(()) }
+        let owner = owner(target)?;
+        if links.any(|link| link.owner != owner) { Err(OpenError::Denied) } else { Ok(()) }
     }
 
-    /// The last component, which `found` shows not to be a link. It is opened by its name, and may have been
-    /// exchanged for another file since: what counts is the owner of what was opened.
-    fn open_last(&self, part: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
+    /// Opens the last component, which `found` shows not to be a link. Opening it by its name may open another file, which
+    /// has replaced it since, so the owner of the opened file is compared, too.
+    fn open_last(&self, name: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
         self.compare_owners(&found)?;
         if flags.contains(OFlags::PATH) {
             return Ok(found);
         }
-        let opened = retry_on_intr(|| calls::openat(self.here(), part, flags | OFlags::NOFOLLOW))?;
+        let opened = retry_on_intr(|| calls::openat(self.folder(), name, flags | OFlags::NOFOLLOW))?;
         self.compare_owners(&opened)?;
         Ok(opened)
     }
@@ -311,8 +302,8 @@ fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(retry_on_intr(|| calls::fstat(fd))?.st_mode))
 }
 
-/// The components of a path, last one first; `.` and the leading slash are dropped.
-fn parts(path: &Path) -> Vec<PathBuf> {
+/// The components of a path, last one first, without `.` and the leading slash.
+fn components(path: &Path) -> Vec<PathBuf> {
     let keep = |c: Component<'_>| match c {
         Component::Normal(name) => Some(PathBuf::from(name)),
         Component::ParentDir => Some(PathBuf::from("..")),

@@ -1,6 +1,6 @@
-//! The folders that files are served from, opened before anything is served and looked up again after a
-//! while: releases are often switched by exchanging a link. Looking up is done beside the loop, for a root
-//! may be on a disk that does not answer.
+//! Roots: the folders that files are served from. They are opened at the start, and opened again by name from time to time,
+//! because a release is often switched by replacing a link. A root may be on a disk that does not respond, so it is
+//! opened outside of the worker's loop.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -24,87 +24,60 @@ use super::beneath::Root;
 use crate::disk::{Device, Work};
 use crate::{log, privilege};
 
-/// How long a root may take to be opened at the start; it is tried again when it is asked for.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The timeout of opening a root at the start. A later request opens it again.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// All roots of a site, as they were at the start.
+/// All roots of a site at the start.
 #[derive(Clone, Default)]
 pub struct OpenRoots {
     all: Arc<HashMap<PathBuf, Opened>>,
-    /// That of `taipan DIR`, which the master has opened: by its name it may be out of reach.
-    given: Option<Root>,
+    /// The root of `taipan DIR`. The master has opened it, because the user of this process may not reach it by name.
+    preopened: Option<Root>,
 }
 
-/// What came of opening a root.
+/// The result of opening a root.
 #[derive(Debug, Clone)]
 enum Opened {
     Root(Root),
+    /// The root is not a folder, or this user may not open it.
     Failed(String),
-    /// Nobody could look: what is there is not known.
+    /// The error is not about the root: no descriptors, no memory, a broken disk.
     Unknown(String),
-    /// Its disk has not answered.
-    Silent,
+    /// The disk does not respond.
+    Unresponsive,
 }
 
 impl OpenRoots {
-    /// Opens the roots of all routes, on threads of their own: a disk that does not answer keeps nobody
-    /// from serving the others.
+    /// Opens the roots of all routes.
     pub fn of(site: &Site) -> OpenRoots {
         OpenRoots::with(site, None)
     }
 
-    /// As `of`; `given` is open already.
-    pub fn with(site: &Site, given: Option<Root>) -> OpenRoots {
-        let mut left: VecDeque<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
-        let mut opened = HashMap::new();
-        if let Some(root) = &given {
-            left.retain(|path| *path != *root.path);
-            let entered = root.enter().map(|()| root.clone());
-            opened.insert(root.path.to_path_buf(), Opened::of(entered));
+    /// As `of`, except for the root that is open already.
+    pub fn with(site: &Site, preopened: Option<Root>) -> OpenRoots {
+        let mut paths: VecDeque<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
+        let mut all = HashMap::new();
+        if let Some(root) = &preopened {
+            paths.retain(|path| *path != *root.path);
+            let result = root.check_access().map(|()| root.clone());
+            all.insert(root.path.to_path_buf(), Opened::new(result));
         }
-        while !left.is_empty() {
-            let (tell, told) = channel();
-            let paths = left.clone();
-            let open = move || {
-                for path in paths {
-                    // Nobody waits for more once one has taken too long.
-                    let root = Root::open(&path).and_then(|root| root.enter().map(|()| root));
-                    if tell.send(Opened::of(root)).is_err() {
-                        return;
-                    }
-                }
-            };
-            // Without a thread, roots are opened when they are asked for.
-            let thread = std::thread::Builder::new().name("roots".into()).stack_size(128 * 1024).spawn(open);
-            let Ok(thread) = thread else {
-                left.drain(..).for_each(|path| _ = opened.insert(path, Opened::Silent));
-                break;
-            };
-            let mut all_answered = true;
-            while all_answered && let Some(path) = left.pop_front() {
-                let root = told.recv_timeout(PATIENCE).unwrap_or(Opened::Silent);
-                all_answered = !matches!(root, Opened::Silent);
-                opened.insert(path, root);
-            }
-            if all_answered {
-                // Others may not want to find a second thread.
-                _ = thread.join();
-            }
+        while !paths.is_empty() {
+            open_on_thread(&mut paths, &mut all);
         }
-        OpenRoots { all: Arc::new(opened), given }
+        OpenRoots { all: Arc::new(all), preopened }
     }
 
-    /// Roots that are not folders, or cannot be reached: an oversight that is told before the first
-    /// request meets it.
+    /// Roots that are not folders or cannot be reached, each with a message.
     pub fn problems(&self) -> Vec<(&Path, String)> {
-        let problem = |path: &Path, opened: &Opened| match (opened, &self.given) {
+        let problem = |path: &Path, opened: &Opened| match (opened, &self.preopened) {
             (Opened::Failed(_) | Opened::Unknown(_), Some(root)) if *root.path == *path => {
-                Some(closed(path, "serve it as another user, by --user"))
+                Some(no_access(path, "serve it as another user, by --user"))
             }
             (Opened::Failed(why) | Opened::Unknown(why), _) => Some(
                 obstacle(path).unwrap_or_else(|| format!("cannot open the root {}: {why}", path.display())),
             ),
-            (Opened::Root(_) | Opened::Silent, _) => None,
+            (Opened::Root(_) | Opened::Unresponsive, _) => None,
         };
         let all = self.all.iter().map(|(path, opened)| (path.as_path(), opened));
         let mut problems: Vec<(&Path, String)> =
@@ -113,38 +86,68 @@ impl OpenRoots {
         problems
     }
 
-    /// That is open, and cannot be reached by its name for certain.
-    pub fn given(&self) -> Option<BorrowedFd<'_>> {
-        self.given.as_ref().map(|root| root.fd.as_fd())
+    /// The root that this process may not be able to open by name.
+    pub fn preopened(&self) -> Option<BorrowedFd<'_>> {
+        self.preopened.as_ref().map(|root| root.fd.as_fd())
     }
 
-    /// Roots whose disks have not answered.
-    pub fn silent(&self) -> impl Iterator<Item = &Path> {
-        self.all.iter().filter(|(_, opened)| matches!(opened, Opened::Silent)).map(|(path, _)| path.as_path())
+    /// Roots whose disks do not respond.
+    pub fn unresponsive(&self) -> impl Iterator<Item = &Path> {
+        let unresponsive = self.all.iter().filter(|(_, opened)| matches!(opened, Opened::Unresponsive));
+        unresponsive.map(|(path, _)| path.as_path())
     }
 }
 
+/// Opens roots on a new thread, in order, until one exceeds the timeout. That one is unresponsive, and so are all if no
+/// thread can be started.
+fn open_on_thread(paths: &mut VecDeque<PathBuf>, all: &mut HashMap<PathBuf, Opened>) {
+    let (sender, results) = channel();
+    let to_open = paths.clone();
+    let open = move || {
+        for path in to_open {
+            let root = Root::open(&path).and_then(|root| root.check_access().map(|()| root));
+            // Fails after a timeout.
+            if sender.send(Opened::new(root)).is_err() {
+                return;
+            }
+        }
+    };
+    let Ok(thread) = std::thread::Builder::new().name("roots".into()).stack_size(128 * 1024).spawn(open)
+    else {
+        return all.extend(paths.drain(..).map(|path| (path, Opened::Unresponsive)));
+    };
+    while let Some(path) = paths.pop_front() {
+        let Ok(opened) = results.recv_timeout(OPEN_TIMEOUT) else {
+            all.insert(path, Opened::Unresponsive);
+            return;
+        };
+        all.insert(path, opened);
+    }
+    // The sandbox does not affect a thread that started before it.
+    _ = thread.join();
+}
+
 impl Opened {
-    fn of(root: io::Result<Root>) -> Opened {
-        match root {
+    fn new(result: io::Result<Root>) -> Opened {
+        match result {
             Ok(root) => Opened::Root(root),
-            Err(error) if is_answer(&error) => Opened::Failed(error.to_string()),
+            Err(error) if is_about_path(&error) => Opened::Failed(error.to_string()),
             Err(error) => Opened::Unknown(error.to_string()),
         }
     }
 }
 
-/// What is in the way to a root, for the user of this process, in a sentence that says what to do. `None`:
-/// nothing is that can be named.
+/// A message with the reason why the user of this process cannot open a root, and what to do. `None`: the reason is not
+/// known.
 fn obstacle(root: &Path) -> Option<String> {
     let shown = root.display();
-    let mut steps: Vec<&Path> = root.ancestors().collect();
-    steps.reverse();
-    for step in steps {
-        let here = step.display();
-        let found = match step.metadata() {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && step == root => {
+    let mut folders: Vec<&Path> = root.ancestors().collect();
+    folders.reverse();
+    for folder in folders {
+        let here = folder.display();
+        let metadata = match folder.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && folder == root => {
                 return Some(format!("the root {shown} does not exist; create it"));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -152,125 +155,125 @@ fn obstacle(root: &Path) -> Option<String> {
             }
             Err(_) => return None,
         };
-        if !found.is_dir() && step == root {
+        if !metadata.is_dir() && folder == root {
             return Some(format!("the root {shown} is not a folder; name the folder that it is in"));
         }
-        if !found.is_dir() {
+        if !metadata.is_dir() {
             return Some(format!("the root {shown} does not exist, for {here} is not a folder"));
         }
-        if accessat(CWD, step, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS) {
-            let other = "move the site to where the user may go, such as /srv";
-            return Some(format!("the root {shown} cannot be reached: {}", closed(step, other)));
+        if accessat(CWD, folder, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS) {
+            let alternative = "move the site to where the user may go, such as /srv";
+            return Some(format!("the root {shown} cannot be reached: {}", no_access(folder, alternative)));
         }
     }
     None
 }
 
-/// A folder that the user of this process may not enter; `other` is what else can be done about it.
-fn closed(folder: &Path, other: &str) -> String {
+/// A message that the user of this process may not enter `folder`; `alternative` is the second thing to do.
+fn no_access(folder: &Path, alternative: &str) -> String {
     let user = privilege::user_text(geteuid().as_raw());
     let here = folder.display();
     let mode =
         folder.metadata().map_or(String::new(), |found| format!(" (mode {:04o})", found.mode() & 0o7777));
-    format!("{user} may not enter {here}{mode}; run `chmod o+x {here}`, or {other}")
+    format!("{user} may not enter {here}{mode}; run `chmod o+x {here}`, or {alternative}")
 }
 
 /// The roots of one worker.
 pub struct Roots {
-    held: RefCell<HashMap<PathBuf, Held>>,
-    given: Option<Root>,
-    /// Seconds after which a root is looked up again.
-    check: i64,
+    all: RefCell<HashMap<PathBuf, RootState>>,
+    preopened: Option<Root>,
+    /// Seconds after which a root is opened again.
+    check_seconds: i64,
 }
 
-struct Held {
+struct RootState {
     opened: Opened,
-    looked: i64,
-    state: State,
+    opened_at: i64,
+    reopening: Reopening,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Settled,
-    /// It is being looked up; until then it is what it was.
-    BeingLookedUp,
+enum Reopening {
+    Idle,
+    /// Until it completes, `opened` stays in use.
+    Running,
 }
 
 impl Roots {
-    pub fn new(open: &OpenRoots, check: i64, now: i64) -> Roots {
-        let held = open.all.iter().map(|(path, opened)| {
-            let (opened, state) = (opened.clone(), State::Settled);
-            (path.clone(), Held { opened, looked: now, state })
+    pub fn new(roots: &OpenRoots, check_seconds: i64, now: i64) -> Roots {
+        let all = roots.all.iter().map(|(path, opened)| {
+            let state = RootState { opened: opened.clone(), opened_at: now, reopening: Reopening::Idle };
+            (path.clone(), state)
         });
-        Roots { held: RefCell::new(held.collect()), given: open.given.clone(), check: check.max(1) }
+        let (all, preopened) = (RefCell::new(all.collect()), roots.preopened.clone());
+        Roots { all, preopened, check_seconds: check_seconds.max(1) }
     }
 
-    /// Is it the one that has been opened by another user, and may be out of reach for this one?
-    fn is_given(&self, path: &Path) -> bool {
-        self.given.as_ref().is_some_and(|root| *root.path == *path)
+    fn is_preopened(&self, path: &Path) -> bool {
+        self.preopened.as_ref().is_some_and(|root| *root.path == *path)
     }
 
-    /// Of a root as it was; roots that could not be opened share one that is none.
+    /// The device of a root. All roots that are not open share the device (0, 0).
     fn device(&self, path: &Path) -> Device {
-        match self.held.borrow().get(path).map(|held| &held.opened) {
+        match self.all.borrow().get(path).map(|state| &state.opened) {
             Some(Opened::Root(root)) => root.device,
             _ => (0, 0),
         }
     }
 
-    /// As it was when it was last looked up. Errors: the status for those who ask for a file in it.
+    /// The root as it was last opened. Errors: the status of the response.
     pub fn get(files: &Rc<Files>, path: &Path, now: i64) -> Result<Root, Status> {
         let roots = &files.roots;
-        let mut all = roots.held.borrow_mut();
-        let Some(held) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
-        let is_due = now - held.looked >= roots.check;
-        if is_due && held.state == State::Settled {
-            held.state = State::BeingLookedUp;
-            tokio::task::spawn_local(look_up(files.clone(), path.to_owned()));
+        let mut all = roots.all.borrow_mut();
+        let Some(state) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
+        let is_due = now - state.opened_at >= roots.check_seconds;
+        if is_due && state.reopening == Reopening::Idle {
+            state.reopening = Reopening::Running;
+            tokio::task::spawn_local(reopen(files.clone(), path.to_owned()));
         }
-        match &held.opened {
+        match &state.opened {
             Opened::Root(root) => Ok(root.clone()),
             Opened::Failed(_) => Err(Status::INTERNAL_SERVER_ERROR),
-            Opened::Unknown(_) | Opened::Silent => Err(Status::SERVICE_UNAVAILABLE),
+            Opened::Unknown(_) | Opened::Unresponsive => Err(Status::SERVICE_UNAVAILABLE),
         }
     }
 }
 
-async fn look_up(files: Rc<Files>, path: PathBuf) {
+async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
-    let opened = {
+    let result = {
         let path = path.clone();
         files.services.disk.run(device, Work::File, move || Root::open(&path)).await
     };
     let now = files.services.clock.read();
-    let mut all = files.roots.held.borrow_mut();
-    let Some(held) = all.get_mut(&path) else { return };
-    (held.looked, held.state) = (now, State::Settled);
-    // A disk that does not answer has not said that its folder is gone.
-    let Ok(opened) = opened else { return };
-    if let Err(error) = &opened
+    let mut all = files.roots.all.borrow_mut();
+    let Some(state) = all.get_mut(&path) else { return };
+    (state.opened_at, state.reopening) = (now, Reopening::Idle);
+    // If the disk does not respond, the folder may still be there.
+    let Ok(result) = result else { return };
+    if let Err(error) = &result
         && error.kind() == io::ErrorKind::PermissionDenied
-        && files.roots.is_given(&path)
+        && files.roots.is_preopened(&path)
     {
         return;
     }
-    let opened = Opened::of(opened);
-    match (&held.opened, &opened) {
-        // One descriptor for all workers, as long as it stays the same.
-        (Opened::Root(before), Opened::Root(now)) if before.is(now) => return,
+    let opened = Opened::new(result);
+    match (&state.opened, &opened) {
+        // All workers keep the descriptor that they share.
+        (Opened::Root(before), Opened::Root(now)) if before.is_same(now) => return,
         (Opened::Root(_), Opened::Unknown(why)) => {
-            return log::error(format_args!("cannot look up the root {} again: {why}", path.display()));
+            return log::error(format_args!("cannot open the root {} again: {why}", path.display()));
         }
         (_, Opened::Failed(why) | Opened::Unknown(why)) => {
             log::error(format_args!("cannot open the root {}: {why}", path.display()));
         }
         _ => {}
     }
-    held.opened = opened;
+    state.opened = opened;
 }
 
-/// Does the error say what is there now, rather than that nobody could look?
-fn is_answer(error: &io::Error) -> bool {
+/// Whether the error is about the path, rather than about this process or the disk.
+fn is_about_path(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     let is_loop = error.raw_os_error() == Some(libc::ELOOP);
     is_loop || matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)

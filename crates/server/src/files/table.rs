@@ -1,7 +1,7 @@
-//! A table of bounded size that forgets what was used longest ago.
+//! A table of bounded cost that evicts the least recently used entry. The caller sets the cost of each entry, in bytes and
+//! in descriptors, and the limit of all entries together.
 //!
-//! Each entry has a cost in bytes and in descriptors; the caller says what the entries may cost
-//! together. Knows nothing of files.
+//! Knows nothing of files.
 
 use std::hash::BuildHasher;
 
@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use slab::Slab;
 
-/// What entries may cost together, or what one costs.
+/// The cost of one entry or of all entries, or their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     pub entries: usize,
@@ -18,7 +18,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    const NONE: Cost = Cost { entries: 0, descriptors: 0, bytes: 0 };
+    const ZERO: Cost = Cost { entries: 0, descriptors: 0, bytes: 0 };
 
     fn exceeds(self, limit: Cost) -> bool {
         self.entries > limit.entries || self.descriptors > limit.descriptors || self.bytes > limit.bytes
@@ -30,7 +30,7 @@ pub struct Table<V> {
     index: HashTable<usize>,
     hasher: RandomState,
     slots: Slab<Slot<V>>,
-    /// The two ends of the chain of slots in order of use.
+    /// The ends of a linked list of the slots, in order of use.
     newest: usize,
     oldest: usize,
     cost: Cost,
@@ -56,12 +56,12 @@ impl<V> Table<V> {
             slots: Slab::new(),
             newest: NO_SLOT,
             oldest: NO_SLOT,
-            cost: Cost::NONE,
+            cost: Cost::ZERO,
             limit,
         }
     }
 
-    /// The value, which is from now on the one used last.
+    /// Makes the entry the most recently used one.
     #[inline]
     pub fn get(&mut self, host: u32, path: &str) -> Option<&mut V> {
         let slot = self.find(host, path)?;
@@ -72,8 +72,8 @@ impl<V> Table<V> {
         Some(&mut self.slots[slot].value)
     }
 
-    /// Puts `value` in the place of any other with the same key, then forgets as much as needed. A value
-    /// that alone costs more than all may is not kept.
+    /// Replaces the entry of the same key, and then evicts entries until the rest costs no more than the limit. An entry
+    /// that alone exceeds the limit is not inserted.
     pub fn insert(&mut self, host: u32, path: &str, value: V, bytes: usize, descriptors: usize) {
         self.remove(host, path);
         let cost = Cost { entries: 1, descriptors, bytes: bytes + path.len() + size_of::<Slot<V>>() };
@@ -86,15 +86,15 @@ impl<V> Table<V> {
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, slot, |&s| hash_of(hasher, slots[s].host, &slots[s].path));
         self.link_newest(slot);
-        self.charge(cost);
+        self.add_cost(cost);
         while self.cost.exceeds(self.limit) {
-            self.forget(self.oldest);
+            self.evict(self.oldest);
         }
     }
 
     pub fn remove(&mut self, host: u32, path: &str) {
         if let Some(slot) = self.find(host, path) {
-            self.forget(slot);
+            self.evict(slot);
         }
     }
 
@@ -120,7 +120,7 @@ impl<V> Table<V> {
         hash_of(&self.hasher, host, path)
     }
 
-    fn forget(&mut self, slot: usize) {
+    fn evict(&mut self, slot: usize) {
         let hash = self.hash(self.slots[slot].host, &self.slots[slot].path);
         if let Ok(found) = self.index.find_entry(hash, |&s| s == slot) {
             found.remove();
@@ -132,7 +132,7 @@ impl<V> Table<V> {
         self.cost.bytes -= cost.bytes;
     }
 
-    fn charge(&mut self, cost: Cost) {
+    fn add_cost(&mut self, cost: Cost) {
         self.cost.entries += cost.entries;
         self.cost.descriptors += cost.descriptors;
         self.cost.bytes += cost.bytes;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_what_was_used_longest_ago() {
+    fn evicts_the_least_recently_used_entry() {
         let mut t = table(3, 100, 1 << 20);
         for k in ["a", "b", "c"] {
             t.insert(0, k, k, 0, 0);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_the_limits_of_descriptors_and_bytes() {
+    fn evicts_entries_that_exceed_the_limit_of_descriptors_or_bytes() {
         let mut t = table(100, 2, 1 << 20);
         for k in ["a", "b", "c"] {
             t.insert(0, k, k, 0, 1);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_and_keeps_hosts_apart() {
+    fn replaces_an_entry_of_the_same_host_only() {
         let mut t = table(10, 10, 1 << 20);
         t.insert(0, "a", "zero", 10, 1);
         t.insert(1, "a", "one", 10, 1);
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!(t.len(), 2);
         t.remove(0, "a");
         t.remove(1, "a");
-        assert_eq!((t.len(), t.cost, t.newest, t.oldest), (0, Cost::NONE, NO_SLOT, NO_SLOT));
+        assert_eq!((t.len(), t.cost, t.newest, t.oldest), (0, Cost::ZERO, NO_SLOT, NO_SLOT));
     }
 }

@@ -1,4 +1,4 @@
-//! Every rule for links, by both ways: `openat2` and the walk must agree.
+//! Every rule for links, with `openat2` and with the walk: they must agree.
 
 use std::fs as disk;
 use std::os::unix::fs::symlink;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A root with a secret beside it, removed when dropped.
-struct Ground(PathBuf);
+/// A root, and a file outside of it. Removed when dropped.
+struct Fixture(PathBuf);
 
-impl Ground {
-    fn new(name: &str) -> Ground {
+impl Fixture {
+    fn new(name: &str) -> Fixture {
         let base = std::env::temp_dir().join(format!("taipan-beneath-{name}-{}", std::process::id()));
         _ = disk::remove_dir_all(&base);
         disk::create_dir_all(base.join("root/folder/deep")).unwrap();
@@ -36,7 +36,7 @@ impl Ground {
         for (to, name) in links {
             symlink(to, root.join(name)).unwrap();
         }
-        Ground(base)
+        Fixture(base)
     }
 
     fn root(&self) -> Root {
@@ -44,7 +44,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     fn drop(&mut self) {
         _ = disk::remove_dir_all(&self.0);
     }
@@ -78,7 +78,7 @@ fn outcome(opened: Result<OwnedFd, OpenError>) -> Outcome {
     }
 }
 
-/// Path, and what the modes `beneath`, `never`, `follow` and `owner` make of it. All owners are the same.
+/// A path, and its outcomes with `beneath`, `never`, `follow` and `owner`. All files have the same owner.
 const TABLE: &[(&str, [Outcome; 4])] = &[
     ("/file", [Content("file"); 4]),
     ("/folder/deep/file", [Content("deep"); 4]),
@@ -100,32 +100,32 @@ const TABLE: &[(&str, [Outcome; 4])] = &[
 const MODES: [Symlinks; 4] = [Symlinks::Beneath, Symlinks::Never, Symlinks::Follow, Symlinks::Owner];
 
 #[test]
-fn every_rule_by_both_ways() {
-    let ground = Ground::new("rules");
-    let root = ground.root();
+fn applies_every_rule_for_links_with_openat2_and_with_the_walk() {
+    let fixture = Fixture::new("rules");
+    let root = fixture.root();
     for (path, expected) in TABLE {
         let path = SafePath::parse(path).unwrap();
         for (mode, expected) in MODES.into_iter().zip(expected) {
             let by_kernel = open(&root, &path, mode, OFlags::RDONLY, Wait::Allowed);
             assert_eq!(outcome(by_kernel), *expected, "{path} {mode:?}");
-            let by_walk = walk(&root, path.as_str(), mode, OFlags::RDONLY | OFlags::CLOEXEC, Wait::Allowed);
-            assert_eq!(outcome(by_walk), *expected, "{path} {mode:?}, walked");
+            let by_walk = open_by_walk(&root, path.as_str(), mode, OFlags::RDONLY | OFlags::CLOEXEC);
+            assert_eq!(outcome(by_walk), *expected, "{path} {mode:?}, with the walk");
         }
     }
 }
 
 #[test]
-fn the_root_itself_is_a_folder() {
-    let ground = Ground::new("root");
-    let root = ground.root();
+fn opens_the_root_as_a_folder() {
+    let fixture = Fixture::new("root");
+    let root = fixture.root();
     let path = SafePath::parse("/").unwrap();
     for mode in MODES {
         assert!(open(&root, &path, mode, OFlags::RDONLY | OFlags::DIRECTORY, Wait::Allowed).is_ok());
-        assert!(walk(&root, ".", mode, OFlags::RDONLY | OFlags::DIRECTORY, Wait::Allowed).is_ok());
+        assert!(open_by_walk(&root, ".", mode, OFlags::RDONLY | OFlags::DIRECTORY).is_ok());
     }
 }
 
-/// Links to what belongs to root, and paths through them.
+/// Targets that belong to root, links to them, and paths through the links.
 const FOREIGN: [(&str, &str, &str); 8] = [
     ("/etc/passwd", "foreign", "/foreign"),
     ("foreign", "foreign-chain", "/foreign-chain"),
@@ -138,11 +138,11 @@ const FOREIGN: [(&str, &str, &str); 8] = [
 ];
 
 #[test]
-fn owner_denies_a_link_to_another_owners_file_or_folder() {
-    let ground = Ground::new("owner");
-    let root = ground.root();
+fn denies_a_link_to_a_file_or_folder_of_another_owner() {
+    let fixture = Fixture::new("owner");
+    let root = fixture.root();
     for (to, name, _) in FOREIGN {
-        let link = ground.0.join("root").join(name);
+        let link = fixture.0.join("root").join(name);
         symlink(to, &link).unwrap();
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(link, Some(12345), None).unwrap();
@@ -160,29 +160,29 @@ fn owner_denies_a_link_to_another_owners_file_or_folder() {
 }
 
 #[test]
-fn owner_compares_what_was_opened_though_the_name_was_exchanged() {
-    let ground = Ground::new("exchanged");
-    let root = ground.root();
+fn denies_a_file_of_another_owner_that_replaces_the_inspected_file() {
+    let fixture = Fixture::new("replaced");
+    let root = fixture.root();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(root.path.join("file"), Some(12345), None).unwrap();
     }
-    let mut walk = Walk::begin(&root, "file", Symlinks::Owner).unwrap();
-    let found = calls::openat(walk.here(), "file", OFlags::PATH | OFlags::NOFOLLOW).unwrap();
+    let mut walk = PathWalk::new(&root, "file", Symlinks::Owner).unwrap();
+    let found = calls::openat(walk.folder(), "file", OFlags::PATH | OFlags::NOFOLLOW).unwrap();
     let mine = owner(&found).unwrap();
-    walk.ahead.clear();
-    walk.pending.push(PendingLink { owner: mine, ahead: 0 });
+    walk.remaining.clear();
+    walk.pending.push(PendingLink { owner: mine, remaining: 0 });
     let found_again = calls::duplicate(&found).unwrap();
     assert!(walk.open_last(Path::new("file"), found_again, OFlags::RDONLY).is_ok());
-    // As if `file` had been exchanged for a file of root's.
+    // As if a file of root had replaced `file`.
     walk.start = calls::open("/etc", FOLDER).unwrap();
     let opened = walk.open_last(Path::new("passwd"), found, OFlags::RDONLY);
     assert!(matches!(opened, Err(OpenError::Denied)), "{opened:?}");
 }
 
 #[test]
-fn a_walk_holds_a_bounded_number_of_folders() {
-    let ground = Ground::new("deep");
-    let root = ground.root();
+fn denies_a_walk_through_too_many_folders() {
+    let fixture = Fixture::new("deep");
+    let root = fixture.root();
     let mut deep = root.path.to_path_buf();
     for _ in 0..=MAX_FOLDERS {
         deep.push("d");
