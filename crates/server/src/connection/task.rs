@@ -188,9 +188,24 @@ impl Task {
         let body = RequestBody::Stream(self.transport.clone());
         let request = Request { head: &head, connection };
         let response = Box::pin(self.connections.responder.respond(request, body));
-        let response = self.unless_interrupted(response).await?;
+        let mut response = self.unless_interrupted(response).await?;
+        self.discard_unwanted_body(&mut response).await;
         self.http.current = None;
         Ok(self.http.output(&self.connections, &head, response, self.transport.is_body_read()))
+    }
+
+    /// Drops what has come of a body that nothing reads any more: the connection stays open if that was all of it.
+    async fn discard_unwanted_body(&self, response: &mut Response) {
+        poll_fn(|cx| {
+            let mut is_unwanted = |cx: &mut Context<'_>| {
+                response.body.stream().is_none_or(|stream| stream.poll_request_body(cx).is_ready())
+            };
+            if !self.transport.is_body_read() && is_unwanted(cx) {
+                _ = self.transport.poll_discard(cx);
+            }
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Awaits `made`, unless the client closes, is too slow, or is evicted.
