@@ -8,6 +8,7 @@ use crate::verify::Sum;
 /// A request that is under way.
 #[derive(Debug)]
 pub struct Pending {
+    /// Its index in the plan.
     pub request: u32,
     /// The stream of HTTP/2; 0 in HTTP/1.
     pub stream: u32,

@@ -1,5 +1,5 @@
 //! A run second by second: how many requests ended in each second, how they ended and how long they took.
-//! Bounded: when there are too many points, every two neighbours are merged into one of double width.
+//! Bounded: when there are too many points, every two adjacent points are merged into one of double width.
 
 /// The most points that are kept.
 pub const POINTS: usize = 3600;
