@@ -6,9 +6,9 @@
 
 pub mod beneath;
 mod disk_lookup;
+mod entry;
 pub mod lookup;
 pub mod open;
-mod prepare;
 pub mod roots;
 pub mod script;
 pub mod table;
@@ -32,37 +32,13 @@ use crate::services::Services;
 use crate::stats::Count;
 use beneath::{OpenError, Wait};
 use disk_lookup::Pending;
-use lookup::{Lookup, Query};
-use open::{OpenFile, Stamp};
+use lookup::Query;
+use open::Stamp;
 use roots::{OpenRoots, Roots};
 use table::{Cost, Table};
 
 pub use disk_lookup::DiskLookup;
-
-/// What is at a path, ready to be sent.
-pub struct Entry {
-    pub resource: Resource,
-    /// One for each representation of `resource`.
-    pub prepared: Vec<PreparedRepresentation>,
-    stamps: Vec<Stamp>,
-    /// The second of the last comparison with the disk.
-    checked_at: Cell<i64>,
-}
-
-pub struct PreparedRepresentation {
-    /// The head of the full response, followed by a small body.
-    pub response: DatedHead,
-    pub content: Content,
-}
-
-/// Where the body of a representation is.
-pub enum Content {
-    /// Behind the head.
-    Inline,
-    File(Rc<OpenFile>),
-    /// In a gzip file that is inflated while it is sent.
-    Inflated(Rc<OpenFile>),
-}
+pub use entry::{Content, Entry, PreparedRepresentation};
 
 /// A rendered listing. It is valid while its folder has this stamp, and for `LISTING_SECONDS`.
 pub struct ListingPage {
@@ -193,37 +169,6 @@ impl Files {
         }
     }
 
-    /// Updates the cache by the result of a lookup. Errors: the status of the response.
-    fn update(
-        &self,
-        host: usize,
-        path: &SafePath<'_>,
-        cached: Option<Rc<Entry>>,
-        result: Result<Option<Lookup>, OpenError>,
-        now: i64,
-    ) -> Result<Rc<Entry>, Status> {
-        match (result, cached) {
-            (Ok(Some(lookup)), _) => {
-                let entry = Rc::new(Entry::new(&self.services, host, path, lookup, now));
-                let (bytes, descriptors) = entry.cost();
-                let cached = Cached::Entry(entry.clone());
-                self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
-                Ok(entry)
-            }
-            (Ok(None), Some(entry)) => {
-                entry.checked_at.set(now);
-                Ok(entry)
-            }
-            // Sending the old entry needs neither a descriptor nor memory.
-            (Err(OpenError::Local(errno)), Some(entry)) if is_shortage(errno) => {
-                entry.checked_at.set(now);
-                Ok(entry)
-            }
-            (Err(OpenError::Local(errno)), _) => Err(self.report_errno(path.as_str(), errno)),
-            (Ok(None) | Err(_), _) => Err(Status::INTERNAL_SERVER_ERROR),
-        }
-    }
-
     /// Logs an error that neither the client nor the file caused, and returns the status of the response.
     pub fn report_errno(&self, path: &str, errno: Errno) -> Status {
         log::error(format_args!("cannot open /{path}: {errno}"));
@@ -245,40 +190,6 @@ impl Files {
         };
         log::warn(format_args!("/{path}: {why}"));
         Status::SERVICE_UNAVAILABLE
-    }
-}
-
-impl Entry {
-    fn new(services: &Services, host: usize, path: &SafePath<'_>, lookup: Lookup, now: i64) -> Entry {
-        match lookup {
-            Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
-            Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
-            Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
-            Lookup::File { name, variants } => {
-                let stamps = variants.iter().map(|variant| variant.stamp).collect();
-                let prepared = prepare::prepare(services, host, path, &name, variants);
-                let (representations, prepared) = prepared.into_iter().unzip();
-                let resource = Resource::File(representations);
-                Entry { resource, prepared, stamps, checked_at: Cell::new(now) }
-            }
-        }
-    }
-
-    fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
-        Entry { resource, prepared: Vec::new(), stamps, checked_at: Cell::new(now) }
-    }
-
-    /// `None`: it is not a folder.
-    pub fn folder_stamp(&self) -> Option<Stamp> {
-        matches!(self.resource, Resource::Folder).then(|| self.stamps.first().copied()).flatten()
-    }
-
-    /// Its bytes and its descriptors.
-    fn cost(&self) -> (usize, usize) {
-        let size = |one: &PreparedRepresentation| one.response.head().bytes().len() + size_of_val(one);
-        let bytes = self.prepared.iter().map(size).sum::<usize>();
-        let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
-        (bytes + size_of::<Entry>(), descriptors)
     }
 }
 

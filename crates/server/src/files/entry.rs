@@ -1,24 +1,119 @@
-//! Prepares the result of a lookup: the representations of a file, and the heads of their full responses.
+//! The entries of the cache: what a lookup has found, prepared so that it can be sent. A file has representations, each
+//! with the head of its full response.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
-use site::decide::Representation;
+use site::decide::{Representation, Resource};
 use site::memory;
 use site::model::{EtagFrom, Route};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::lookup::Variant;
+use super::beneath::OpenError;
+use super::lookup::{Lookup, Variant};
 use super::open::{OpenFile, Stamp};
-use super::{Content, PreparedRepresentation};
+use super::{Cached, Files, is_shortage};
 use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 
+/// What is at a path, ready to be sent.
+pub struct Entry {
+    pub resource: Resource,
+    /// One for each representation of `resource`.
+    pub prepared: Vec<PreparedRepresentation>,
+    pub(super) stamps: Vec<Stamp>,
+    /// The second of the last comparison with the disk.
+    pub(super) checked_at: Cell<i64>,
+}
+
+pub struct PreparedRepresentation {
+    /// The head of the full response, followed by a small body.
+    pub response: DatedHead,
+    pub content: Content,
+}
+
+/// Where the body of a representation is.
+pub enum Content {
+    /// Behind the head.
+    Inline,
+    File(Rc<OpenFile>),
+    /// In a gzip file that is inflated while it is sent.
+    Inflated(Rc<OpenFile>),
+}
+
+impl Files {
+    /// Updates the cache by the result of a lookup. Errors: the status of the response.
+    pub(super) fn update(
+        &self,
+        host: usize,
+        path: &SafePath<'_>,
+        cached: Option<Rc<Entry>>,
+        result: Result<Option<Lookup>, OpenError>,
+        now: i64,
+    ) -> Result<Rc<Entry>, Status> {
+        match (result, cached) {
+            (Ok(Some(lookup)), _) => {
+                let entry = Rc::new(Entry::new(&self.services, host, path, lookup, now));
+                let (bytes, descriptors) = entry.cost();
+                let cached = Cached::Entry(entry.clone());
+                self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
+                Ok(entry)
+            }
+            (Ok(None), Some(entry)) => {
+                entry.checked_at.set(now);
+                Ok(entry)
+            }
+            // Sending the old entry needs neither a descriptor nor memory.
+            (Err(OpenError::Local(errno)), Some(entry)) if is_shortage(errno) => {
+                entry.checked_at.set(now);
+                Ok(entry)
+            }
+            (Err(OpenError::Local(errno)), _) => Err(self.report_errno(path.as_str(), errno)),
+            (Ok(None) | Err(_), _) => Err(Status::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+impl Entry {
+    fn new(services: &Services, host: usize, path: &SafePath<'_>, lookup: Lookup, now: i64) -> Entry {
+        match lookup {
+            Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
+            Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
+            Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
+            Lookup::File { name, variants } => {
+                let stamps = variants.iter().map(|variant| variant.stamp).collect();
+                let prepared = prepare(services, host, path, &name, variants);
+                let (representations, prepared) = prepared.into_iter().unzip();
+                let resource = Resource::File(representations);
+                Entry { resource, prepared, stamps, checked_at: Cell::new(now) }
+            }
+        }
+    }
+
+    fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
+        Entry { resource, prepared: Vec::new(), stamps, checked_at: Cell::new(now) }
+    }
+
+    /// `None`: it is not a folder.
+    pub fn folder_stamp(&self) -> Option<Stamp> {
+        matches!(self.resource, Resource::Folder).then(|| self.stamps.first().copied()).flatten()
+    }
+
+    /// Its bytes and its descriptors.
+    fn cost(&self) -> (usize, usize) {
+        let size = |one: &PreparedRepresentation| one.response.head().bytes().len() + size_of_val(one);
+        let bytes = self.prepared.iter().map(size).sum::<usize>();
+        let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
+        (bytes + size_of::<Entry>(), descriptors)
+    }
+}
+
 /// `path` is the path of the request.
-pub fn prepare(
+fn prepare(
     services: &Services,
     host: usize,
     path: &SafePath<'_>,
