@@ -6,7 +6,6 @@
 //!
 //! Does not know by which protocol the request came.
 
-mod authorize;
 mod error_page;
 mod forward;
 mod sendfile;
@@ -30,7 +29,6 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
-pub use self::authorize::authorizers;
 use crate::content::{file, fixed, listing};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{DiskLookup, Entry, Files, Probe, script};
@@ -88,6 +86,18 @@ impl Responder {
         };
         omit_content_for_head(method, response)
     }
+}
+
+/// The authorizers of a path: those of its route, and those of `planned`, the route that its plan leads to.
+pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<UpstreamId> {
+    let route = host.routes.get(host.routes.find(path));
+    let mut found = Vec::new();
+    for &id in route.authorizers.iter().chain(&planned.authorizers) {
+        if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+    found
 }
 
 /// The response to a request whose head could not be read, with the rule that it breaks.
@@ -197,7 +207,7 @@ impl<'a> Exchange<'a> {
         plan: Plan<'a, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Option<Resolution<'a>> {
-        // The fallback may run, too, and takes methods that files do not take.
+        // A script or an application as the fallback takes methods that files do not take.
         if plan.may_run() || (!self.is_get_or_head() && plan.route.fallback.is_some()) {
             return None;
         }
@@ -236,7 +246,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Does what the plan for `path` says, if the authorizers let the request pass. `fallback`: the variables of a
+    /// Carries out the plan for `path`, if the authorizers let the request pass. `fallback`: the variables of a
     /// fallback, if the plan is one. Errors: there is nothing to serve. The fallback of the route responds, or else the
     /// server with this status.
     async fn follow(
@@ -256,6 +266,22 @@ impl<'a> Exchange<'a> {
             Resolution::List(query) => self.list(*query).await,
             Resolution::Forward(route, kind) => self.forward(request, route, *kind, fallback).await,
         })
+    }
+
+    /// Calls the authorizers of a path. Errors: the response of the one that does not let the request pass.
+    async fn authorize(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        planned: &Route,
+    ) -> Result<(), Response> {
+        if self.responder.has_authorizers {
+            let route = self.host().routes.find(path);
+            for id in authorizers(self.host(), path, planned) {
+                self.call_authorizer(request, route, id).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn resolve(
@@ -313,8 +339,7 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// A script or an application as the fallback takes methods that files do not take. `None`: the fallback does not
-    /// respond.
+    /// For a method that files do not take, but the fallback does. `None`: the fallback does not respond.
     async fn leave_to_fallback(
         &self,
         path: &SafePath<'_>,
@@ -333,7 +358,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Does what a plan says where there is no script. Errors: a lookup that has to wait for the disk.
+    /// Carries out a plan that has no script. Errors: a lookup that has to wait for the disk.
     fn resolve_action(
         &self,
         path: &SafePath<'_>,
@@ -482,6 +507,10 @@ impl<'a> Exchange<'a> {
         let found = lookup.find().await;
         self.services.counts.add(Count::CacheMisses, 1);
         found
+    }
+
+    fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
+        !authorizers(self.host(), path, planned).is_empty()
     }
 
     /// The path of the request. Errors: the response to a request without a path, or with one that is not safe.

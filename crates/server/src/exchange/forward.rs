@@ -1,7 +1,8 @@
-//! Scripts and applications: forwarding a request to one, and doing what its response says.
+//! Scripts, applications and authorizers: forwarding a request to one, and acting on its response.
 
 use site::plan::FallbackVariables;
 use site::route::RouteId;
+use site::upstream::UpstreamId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, parse};
 use taipan_http::status::Status;
@@ -50,12 +51,34 @@ impl Exchange<'_> {
         self.on_outcome(request, &handler, outcome).await
     }
 
-    pub(super) async fn on_outcome(
+    /// Calls an authorizer, once for each request. Errors: its response, if it does not let the request pass.
+    pub(super) async fn call_authorizer(
         &mut self,
         request: Request<'_>,
-        handler: &Handler,
-        outcome: Outcome,
-    ) -> Response {
+        route: RouteId,
+        id: UpstreamId,
+    ) -> Result<(), Response> {
+        if self.authorized_by.contains(&id) {
+            return Ok(());
+        }
+        let kind = HandlerKind::Authorizer(id);
+        let handler = Handler { host: self.host, route, kind, query: None, max_body: self.max_body };
+        // The body is for the upstream that responds.
+        let body = RequestBody::None;
+        match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {
+            Outcome::Authorized(id, variables) => {
+                self.authorized_by.push(id);
+                for (name, value) in variables {
+                    // A variable that is not allowed, or has been set already, is left out.
+                    _ = self.variables.add(&name, &value);
+                }
+                Ok(())
+            }
+            outcome => Err(self.on_outcome(request, &handler, outcome).await),
+        }
+    }
+
+    async fn on_outcome(&mut self, request: Request<'_>, handler: &Handler, outcome: Outcome) -> Response {
         let route = self.route_at(handler.route);
         match outcome {
             Outcome::Response(response) => response,
