@@ -302,7 +302,7 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
                 "{room}, client {number}: {waited:?}"
             );
         }
-        assert_eq!(server.count("refused"), 3);
+        assert_eq!(server.count("rejected"), 3);
         // The existing connections are served on; when one closes, a place is free.
         go(&server);
         for client in &mut clients {
@@ -368,7 +368,7 @@ fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
     for mut client in waiting {
         assert_eq!(client.read_response().status, 200);
     }
-    assert_eq!(server.count("refused"), 0);
+    assert_eq!(server.count("rejected"), 0);
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn limits_the_connections_of_one_client() {
             let response = fourth.get("/a.txt");
             assert!(is_complete_503(&response), "{response}");
             assert!(fourth.is_finished());
-            assert_eq!(server.count("refused_per_client"), number);
+            assert_eq!(server.count("rejected_per_client"), number);
         }
         assert!(
             clients.iter_mut().all(|client| client.get("/a.txt").status == 200),

@@ -21,7 +21,7 @@ const COUNTS: [&str; 37] = [
     "inherited",
     "handed_over",
     "refused",
-    "refused_per_client",
+    "rejected_per_client",
     "accept_failed",
     "evicted",
     "evicted_slow",
@@ -36,18 +36,18 @@ const COUNTS: [&str; 37] = [
     "cache_misses",
     "shed_cold",
     "shed_all",
-    "late_head",
-    "late_body",
-    "late_write",
-    "late_idle",
-    "late_disk",
+    "timeout_head",
+    "timeout_body",
+    "timeout_write",
+    "timeout_idle",
+    "timeout_disk",
     "left",
     "scripts",
     "upstream_requests",
     "scripts_failed",
     "scripts_killed",
-    "scripts_late",
-    "scripts_refused",
+    "scripts_timeout",
+    "scripts_rejected",
     "scripts_running",
     "scripts_waiting",
 ];
@@ -196,18 +196,18 @@ fn counts_timeouts_by_kind() {
     };
     type Begin = fn(&Server) -> Client;
     let rows: [(&str, &str, Begin); 4] = [
-        ("head", "late_head", |server| {
+        ("head", "timeout_head", |server| {
             let mut client = server.connect();
             client.send("GET /a.txt HTTP/1.1\r\nHo");
             client
         }),
-        ("body", "late_body", |server| {
+        ("body", "timeout_body", |server| {
             let mut client = server.connect();
             client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12");
             client
         }),
-        ("write", "late_write", |server| server.begin_download("/large")),
-        ("idle", "late_idle", |server| {
+        ("write", "timeout_write", |server| server.begin_download("/large")),
+        ("idle", "timeout_idle", |server| {
             let mut client = server.connect();
             assert_eq!(client.get("/a.txt").status, 200);
             client
@@ -236,7 +236,7 @@ fn counts_accepted_and_refused_connections() {
     }
     assert!(wait_until(TIMEOUT, || server.count("active") == 2));
     let mut third = server.connect();
-    assert_eq!((third.get("/a.txt").status, server.count("refused")), (503, 1));
+    assert_eq!((third.get("/a.txt").status, server.count("rejected")), (503, 1));
     for client in &mut clients {
         client.send("a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(client.read_response().status, 200);

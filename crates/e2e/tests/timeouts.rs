@@ -367,7 +367,7 @@ fn lingers_until_the_client_closes() {
     assert!(client.is_finished());
     drop(client);
     assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
-    assert_eq!(server.count("late_write"), 0);
+    assert_eq!(server.count("timeout_write"), 0);
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn drops_unsent_data_when_the_client_stops_reading() {
     let server = site().file("some.bin", vec![7; SOME]).config("[timeouts]\nwrite = 1").start();
     let mut client = begin_last(&server);
     assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
-    assert_eq!(server.count("late_write"), 1);
+    assert_eq!(server.count("timeout_write"), 1);
     assert!(client.try_read_response().is_err(), "it got everything");
 }
 

@@ -115,8 +115,9 @@ fn counts_disk_timeouts_and_clients_that_disconnected() {
     let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, config);
     let mut waiting = fixture.have_wait(Lookup, Hanging, "/slow/small-{n}.txt").expect("they wait");
     drop(waiting.split_off(CLIENTS - LEAVE));
-    let counts =
-        |left, late| fixture.server.count("left") == left && fixture.server.count("late_disk") == late;
+    let counts = |left, late| {
+        fixture.server.count("abandoned") == left && fixture.server.count("timeout_disk") == late
+    };
     assert!(wait_until(TIMEOUT, || counts(LEAVE as u64, 0)), "{}", fixture.server.stats());
     assert!(waiting.iter_mut().all(|client| client.read_response().status == 503));
     let late = (CLIENTS - LEAVE) as u64;

@@ -250,7 +250,7 @@ async fn receive(
     match connections.acceptor.capacity(connections, backlog).await {
         Ok(()) => idle::visit_new(connections, socket, client),
         Err(Full) => {
-            connections.services.counts.add(Count::Refused, 1);
+            connections.services.counts.add(Count::Rejected, 1);
             reject(connections, socket).await;
         }
     }

@@ -99,9 +99,9 @@ impl IdleConnection {
     /// The phase that has a deadline, and what counts it when it passes.
     fn deadline(&self) -> (Phase, Count) {
         match (self.state, self.requests) {
-            (State::Draining, _) => (Phase::Write, Count::LateWrite),
-            (State::Open, 0) => (Phase::Head, Count::LateHead),
-            (State::Open, _) => (Phase::Idle, Count::LateIdle),
+            (State::Draining, _) => (Phase::Write, Count::TimeoutWrite),
+            (State::Open, 0) => (Phase::Head, Count::TimeoutHead),
+            (State::Open, _) => (Phase::Idle, Count::TimeoutIdle),
         }
     }
 

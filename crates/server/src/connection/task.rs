@@ -217,7 +217,7 @@ impl Task {
             made = made => Ok(made),
             broken = watch => {
                 let has_left = matches!(broken, Interruption::EndOfInput | Interruption::Failed);
-                self.connections.services.counts.add(Count::Left, u64::from(has_left));
+                self.connections.services.counts.add(Count::Abandoned, u64::from(has_left));
                 Err(broken)
             }
         }
@@ -384,11 +384,11 @@ impl Task {
     /// Responds with 408 if the client was too slow with a request. Without one, the connection just closes.
     async fn on_timeout(&mut self) -> End {
         let (count, why) = match self.transport.entry.state.phase() {
-            Phase::Head => (Count::LateHead, "request too slow"),
-            Phase::Body => (Count::LateBody, "request too slow"),
-            Phase::Write => (Count::LateWrite, "client too slow"),
+            Phase::Head => (Count::TimeoutHead, "request too slow"),
+            Phase::Body => (Count::TimeoutBody, "request too slow"),
+            Phase::Write => (Count::TimeoutWrite, "client too slow"),
             Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => {
-                (Count::LateIdle, "request too slow")
+                (Count::TimeoutIdle, "request too slow")
             }
         };
         self.connections.services.counts.add(count, 1);

@@ -177,7 +177,7 @@ impl Files {
 
     /// Logs and counts that the disk was busy, and returns the status of the response.
     fn report_busy(&self, path: &str, busy: Busy) -> Status {
-        self.services.counts.add(Count::LateDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
+        self.services.counts.add(Count::TimeoutDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
         // At most once a second, because thousands of requests may wait.
         let now = self.services.clock.now();
         if matches!(busy, Busy::Full | Busy::Shed) && self.warned_at.replace(now) == now {

@@ -291,7 +291,7 @@ impl Exchange {
     async fn read(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {
         let read = self.read_within(from, timeout).await;
         if read == Err(ReadError::Timeout) {
-            self.services.counts.add(Count::ScriptsLate, 1);
+            self.services.counts.add(Count::ScriptsTimeout, 1);
         }
         read
     }

@@ -150,7 +150,7 @@ async fn forward_to_script(
     let spawner = upstreams.spawner.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
     let (route, processes) = (handler.route(services), handler.processes(services));
     let permit = upstreams.concurrency.take(route, processes).await.map_err(|_| {
-        services.counts.add(Count::ScriptsRefused, 1);
+        services.counts.add(Count::ScriptsRejected, 1);
         Status::SERVICE_UNAVAILABLE
     })?;
     let (stdin, source) = match (spooled, body.length()) {
@@ -268,7 +268,7 @@ fn report(services: &Services, request: &UpstreamRequest, failure: &NoResponse) 
 
 fn rejected(services: &Services, request: &UpstreamRequest, upstream: &Upstream, error: PoolError) -> Status {
     log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
-    services.counts.add(Count::ScriptsRefused, 1);
+    services.counts.add(Count::ScriptsRejected, 1);
     match error {
         PoolError::Unreachable => Status::BAD_GATEWAY,
         PoolError::QueueFull | PoolError::TimedOut | PoolError::Failing | PoolError::Lost => {

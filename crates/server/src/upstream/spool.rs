@@ -65,7 +65,7 @@ pub async fn receive(
     let folder = services.site.scripts.spool.display();
     let mut file = spawner.open_spool().await.map_err(|error| {
         log::error(format_args!("cannot make a file in {folder} for a chunked body: {error}"));
-        services.counts.add(Count::ScriptsRefused, 1);
+        services.counts.add(Count::ScriptsRejected, 1);
         Status::SERVICE_UNAVAILABLE
     })?;
     let (mut space, spool_bytes) = (SpoolSpace::none(), services.site.scripts.spool_bytes);
@@ -86,7 +86,7 @@ pub async fn receive(
                     "no space in {folder} for a chunked body: other bodies use the {spool_bytes} bytes of all; raise \
                      `spool_bytes` in [scripts], or lower `max_body`"
                 ));
-                services.counts.add(Count::ScriptsRefused, 1);
+                services.counts.add(Count::ScriptsRejected, 1);
                 return Err(Status::SERVICE_UNAVAILABLE.into());
             }
         }

@@ -281,7 +281,7 @@ impl Monitor {
                 () = errors.take() => {}
                 () = change => {}
                 () = &mut expiry, if matches!(goal, Goal::Respond | Goal::Finish) => {
-                    services.counts.add(Count::ScriptsLate, 1);
+                    services.counts.add(Count::ScriptsTimeout, 1);
                     let total = services.site.scripts.total;
                     log::warn(format_args!(
                         "{label}: the script has run for {total:?}, the `total` of [scripts], and is terminated"
