@@ -41,11 +41,9 @@ impl Function {
             let is_method = other.owner.starts_with(char::is_uppercase);
             let is_named = before.ends_with(&format!("{}::", other.owner));
             let is_own = before.ends_with("Self::") && self.owner == other.owner;
-            is_whole_name
-                && match is_method {
-                    true => before.ends_with('.') || is_named || is_own,
-                    false => !before.ends_with(['.', ':']) || is_named,
-                }
+            let is_call =
+                if is_method { before.ends_with('.') || is_own } else { !before.ends_with(['.', ':']) };
+            is_whole_name && (is_call || is_named)
         })
     }
 }
@@ -63,14 +61,13 @@ fn functions() -> Vec<Function> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("the source is there") {
             let path = entry.expect("it can be read").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
-                // What only tests use.
-                if !["faults", "faulty"]
-                    .contains(&path.file_name().unwrap_or_default().to_str().unwrap_or_default())
-                {
+                // Only tests use the others.
+                if name != "faults" && name != "faulty" {
                     folders.push(path);
                 }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if name.ends_with(".rs") {
                 let text = fs::read_to_string(&path).expect("source is text");
                 let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
                 let file = path.strip_prefix(&root).expect("it is beneath").display().to_string();
@@ -166,11 +163,8 @@ fn faults(title: &str, most: usize, functions: &[Function]) -> Vec<String> {
             let (_, name) = path.rsplit_once("::").unwrap_or(("", path));
             let others = functions.iter().filter(|function| function.name == name);
             let others: Vec<String> = others.map(|f| format!("{} in {}", f.path(), f.file)).collect();
-            let count = named.len();
-            faults.push(format!(
-                "the source has {path} {count} times; of that name are: {}",
-                others.join(", ")
-            ));
+            let has = if named.is_empty() { "lacks" } else { "has more than one" };
+            faults.push(format!("the source {has} {path}; of that name are: {}", others.join(", ")));
             continue;
         };
         let caller = callers.last().map(|(_, caller)| *caller);

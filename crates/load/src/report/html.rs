@@ -8,7 +8,7 @@ use super::plot::{Axis, Bar, Mark, Plot};
 use super::{units, warnings};
 
 const STYLE: &str = include_str!("report.css");
-/// The most points of a line. In a longer series, neighbours are drawn as the worst of them.
+/// The most points of a line. In a longer series, the worst of several adjacent points is drawn.
 const POINTS: usize = 720;
 /// Bars per tenfold of the distribution.
 const BARS: f64 = 24.0;

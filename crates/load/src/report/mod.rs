@@ -93,7 +93,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The run in this form, ending with a newline. `ink` is for the page; the others have no colour.
+    /// The run in this form, ending with a newline. `style` is for the page; the others have no colour.
     pub fn render(self, run: &Run, style: Style) -> String {
         match self {
             Format::Page => page::render(run, style),
