@@ -204,6 +204,17 @@ impl Disk {
         tokio::time::timeout(self.timeout, done).await.unwrap_or(Err(Busy::Late))
     }
 
+    /// As `run`, for a request whose response has not begun: takes a permit, and may be shed.
+    pub async fn run_for_request<T: Send + 'static>(
+        &self,
+        device: Device,
+        what: Work,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Busy> {
+        let _admitted = self.admit(device)?;
+        self.wait(self.run(device, what, work)).await.and_then(|result| result)
+    }
+
     /// Closes a file on a helper thread. The queue is not bounded, because opening files is.
     pub fn close(&self, device: Device, file: Arc<OwnedFd>) {
         // Fails when the worker ends, which closes the file, too.

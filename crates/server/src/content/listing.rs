@@ -122,11 +122,10 @@ async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response,
         limit: services.site.limits.listing_entries,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
     };
-    let busy = |_| Status::SERVICE_UNAVAILABLE;
-    let _admitted = services.disk.admit(device).map_err(busy)?;
-    let done = services.disk.wait(services.disk.run(device, Work::Listing, move || job.run())).await;
+    let result = services.disk.run_for_request(device, Work::Listing, move || job.run()).await;
     let now = services.clock.read();
-    let (first, rest) = done.map_err(busy)?.map_err(busy)?.map_err(|error| match error {
+    let result = result.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
+    let (first, rest) = result.map_err(|error| match error {
         OpenError::Denied => Status::FORBIDDEN,
         OpenError::Missing => Status::NOT_FOUND,
         OpenError::Local(errno) => files.report_errno(query.path.as_str(), errno),

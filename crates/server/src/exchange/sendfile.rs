@@ -41,11 +41,9 @@ impl Exchange<'_> {
         let result = match query.lookup(Wait::Never) {
             Err(OpenError::WouldWait) => {
                 let device = query.device();
-                let busy = |_| Status::SERVICE_UNAVAILABLE;
-                let _admitted = services.disk.admit(device).map_err(busy)?;
                 let lookup = move || query.lookup(Wait::Allowed);
-                let result = services.disk.wait(services.disk.run(device, Work::File, lookup)).await;
-                result.map_err(busy)?.map_err(busy)?
+                let result = services.disk.run_for_request(device, Work::File, lookup).await;
+                result.map_err(|_| Status::SERVICE_UNAVAILABLE)?
             }
             result => result,
         };

@@ -66,6 +66,7 @@ enum Cached {
     Listing(Rc<ListingPage>),
 }
 
+/// The cache of a worker, and the roots that it opens files beneath.
 pub struct Files {
     pub services: Rc<Services>,
     table: RefCell<Table<Cached>>,
@@ -104,7 +105,7 @@ impl Files {
         }
     }
 
-    /// Looks up `path` of `host`, without waiting for a disk.
+    /// Looks up `path` of `host` without waiting for a disk.
     pub fn probe(
         self: &Rc<Files>,
         host: usize,
@@ -185,7 +186,7 @@ impl Files {
         }
         let why = match busy {
             Busy::Full | Busy::Shed => "too many requests wait for its disk",
-            Busy::Late => "the disk did not answer in time",
+            Busy::Late => "the disk did not respond in time",
             Busy::Failed => "the lookup failed",
         };
         log::warn(format_args!("/{path}: {why}"));

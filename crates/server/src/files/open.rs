@@ -55,20 +55,20 @@ impl OpenFile {
     /// Whether the bytes from `at` to `end` can be sent without waiting for a disk. Only the first and the last byte are
     /// tested, once a second, because the kernel reads ahead and evicts in long runs.
     pub fn is_in_memory(&self, at: u64, end: u64, now: i64) -> bool {
-        let mut known = self.in_memory.get();
-        if known.second != now || !(known.from..=known.to).contains(&at) {
+        let mut range = self.in_memory.get();
+        if range.second != now || !(range.from..=range.to).contains(&at) {
             if !is_in_memory(&self.fd, at) {
                 return false;
             }
-            known = InMemory { second: now, from: at, to: at };
+            range = InMemory { second: now, from: at, to: at };
         }
-        if end > known.to {
+        if end > range.to {
             if !is_in_memory(&self.fd, end - 1) {
                 return false;
             }
-            known.to = end;
+            range.to = end;
         }
-        self.in_memory.set(known);
+        self.in_memory.set(range);
         true
     }
 
@@ -96,7 +96,7 @@ pub fn is_on_disk(device: Device) -> bool {
     device.0 != 0
 }
 
-/// The flag of statx(2) with which a network file system responds from memory.
+/// The flag of statx(2) for `wait`. With STATX_DONT_SYNC, a network file system responds from memory.
 pub fn sync_flag(wait: Wait) -> AtFlags {
     match wait {
         Wait::Never => AtFlags::STATX_DONT_SYNC,

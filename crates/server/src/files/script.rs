@@ -32,10 +32,8 @@ pub async fn find(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Verdict, S
         Err(OpenError::WouldWait) => {
             let disk = &files.services.disk;
             let device = query.roots.first().map_or((0, 0), |root| root.device);
-            let busy = |busy| files.report_busy(path, busy);
-            let _admitted = disk.admit(device).map_err(busy)?;
-            let verdict = disk.run(device, Work::File, move || query.verdict(Wait::Allowed));
-            disk.wait(verdict).await.and_then(|result| result).map_err(busy)?
+            let result = disk.run_for_request(device, Work::File, move || query.verdict(Wait::Allowed)).await;
+            result.map_err(|busy| files.report_busy(path, busy))?
         }
         result => result,
     };
