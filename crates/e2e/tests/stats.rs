@@ -20,7 +20,7 @@ const COUNTS: [&str; 37] = [
     "accepted",
     "inherited",
     "handed_over",
-    "refused",
+    "rejected",
     "rejected_per_client",
     "accept_failed",
     "evicted",
@@ -41,7 +41,7 @@ const COUNTS: [&str; 37] = [
     "timeout_write",
     "timeout_idle",
     "timeout_disk",
-    "left",
+    "abandoned",
     "scripts",
     "upstream_requests",
     "scripts_failed",
@@ -106,6 +106,7 @@ fn text_and_json_have_every_count_of_every_worker() {
     let workers = json["workers"].as_array().expect("it is an array");
     assert_eq!(workers.len(), 3);
     for count in COUNTS.iter().filter(|count| **count != "delay_us") {
+        assert!(json["all"][count].is_u64(), "{count}: {json}");
         let each: Option<u64> = workers.iter().map(|worker| worker[count].as_u64()).sum();
         assert_eq!(each, json["all"][count].as_u64(), "{count}: {json}");
     }
@@ -218,7 +219,7 @@ fn counts_timeouts_by_kind() {
         let _client = begin(&server);
         assert!(wait_until(TIMEOUT, || server.count(count) == 1), "{count}: {}", server.stats());
         let stats = server.stats();
-        for other in COUNTS.iter().filter(|name| name.starts_with("late_") && **name != count) {
+        for other in COUNTS.iter().filter(|name| name.starts_with("timeout_") && **name != count) {
             assert_eq!(stats["all"][other], 0, "{other}, not {count}");
         }
     }

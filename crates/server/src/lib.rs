@@ -63,3 +63,5 @@ pub mod semaphore;
 pub mod terminal;
 
 pub mod sys;
+
+mod unsupported_targets;

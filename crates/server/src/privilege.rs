@@ -20,13 +20,6 @@ use site::model::{Account, Route, Site};
 use crate::sandbox;
 use crate::sys::{self, Fork};
 
-// glibc loads shared libraries to look up accounts and host names, even in a statically linked program.
-#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
-compile_error!(
-    "a static build with glibc ends with a crash where it looks up `user`; build for musl instead: \
-     cargo build --release --target x86_64-unknown-linux-musl, without -C target-feature=+crt-static"
-);
-
 /// The account that the packages create for this program.
 const ACCOUNT: &str = "taipan";
 pub const NOBODY: &str = "nobody";
