@@ -77,7 +77,7 @@ const RACES: [Race; 10] = [
         requested: "x",
     },
     Race {
-        name: "neighbour",
+        name: "precompressed",
         links: &[("own.txt", "own.txt.gz"), ("/etc/passwd", "y")],
         exchanged: ["own.txt.gz", "y"],
         requested: "own.txt",
@@ -155,7 +155,7 @@ fn server() -> Server {
         race.set_up(&site.root());
     }
     // A precompressed file that is older than its original is not used.
-    site.modified("neighbour/own.txt", 1_000_000).start()
+    site.modified("precompressed/own.txt", 1_000_000).start()
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn no_link_rule_leaks_while_links_are_swapped() {
                 "the attacker's own file is served if the rule allows it",
                 seen.served > 0 || !follows,
             );
-            let is_hidden = matches!(race.name, "neighbour" | "link-and-file");
+            let is_hidden = matches!(race.name, "precompressed" | "link-and-file");
             rows.holds(&what, "what is not is denied", seen.denied > 0 || is_hidden);
         }
     }

@@ -20,7 +20,7 @@ fn starts_while_the_root_hangs_and_serves_it_later() {
         Fixture::start(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT, |disk| {
             disk.slow_down(Getattr, Hanging);
         });
-    assert!(fixture.disk.a_call_waits(), "it does not look at its root");
+    assert!(fixture.disk.a_call_waits(), "the server does not open its root");
     fixture.others_are_unaffected().unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(fixture.server.get("/slow/small-0.txt").status, 503);
     let config = fixture.server.home().join("site.toml");

@@ -31,7 +31,7 @@ const PAGE: u64 = 4096;
 pub enum Call {
     Lookup,
     /// A lookup of a precompressed file.
-    Neighbour,
+    Precompressed,
     /// A lookup of an entry of a listing.
     Listed,
     Getattr,
@@ -275,7 +275,7 @@ impl Filesystem for Slow {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name_text = name.to_string_lossy();
         let call = match () {
-            () if name_text.ends_with(".gz") => Call::Neighbour,
+            () if name_text.ends_with(".gz") => Call::Precompressed,
             () if name_text == IN_IT => Call::Listed,
             () => Call::Lookup,
         };

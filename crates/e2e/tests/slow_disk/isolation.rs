@@ -7,7 +7,7 @@ use e2e::{Client, TIMEOUT, raise_descriptor_limit};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use crate::file_system::Call::{self, Getattr, Listed, Lookup, Neighbour, Open, Opendir, Read, Readdir};
+use crate::file_system::Call::{self, Getattr, Listed, Lookup, Open, Opendir, Precompressed, Read, Readdir};
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
@@ -21,7 +21,7 @@ pub const WAITS: [(Call, &str); 12] = [
     (Lookup, "/slow/none-{n}.txt"),
     (Lookup, "/slow/folder-{n}/"),
     (Getattr, "/slow/small-{n}.txt"),
-    (Neighbour, "/slow/small-{n}.txt"),
+    (Precompressed, "/slow/small-{n}.txt"),
     (Open, "/slow/small-{n}.txt"),
     (Read, "/slow/small-{n}.txt"),
     (Read, "/slow/large-{n}.bin"),
@@ -196,7 +196,7 @@ fn counts_each_request_for_the_same_name() {
     assert!(so_many_wait(MAY_WAIT - 1), "{}", fixture.stats());
     waiting.push(fixture.request_one("/slow/small-1.txt", 0));
     assert!(so_many_wait(MAY_WAIT), "{}", fixture.stats());
-    still_wait(&mut waiting).expect("a client that disconnects frees one place");
+    still_wait(&mut waiting).expect("a client that disconnects releases its permit");
     fixture.disk.release();
     are_answered("/slow/small-1.txt", waiting).expect("they are answered");
     let stderr = fixture.server.stderr();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use e2e::{Client, ReadError, TIMEOUT};
 
-use crate::file_system::Call::{self, Lookup, Neighbour, Open, Read, Readdir};
+use crate::file_system::Call::{self, Lookup, Open, Precompressed, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
 use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, in_parallel, still_wait, wait_until};
@@ -49,38 +49,38 @@ fn get_503(call: Call, path: &str, client: &mut Client) -> Result<(), String> {
 
 /// How a client disconnects.
 #[derive(Debug, Clone, Copy)]
-enum Manner {
+enum Disconnect {
     Reset,
     Close,
 }
 
-impl Manner {
-    fn leave(self, client: Client) {
+impl Disconnect {
+    fn apply(self, client: Client) {
         match self {
-            Manner::Reset => client.reset(),
-            Manner::Close => drop(client),
+            Disconnect::Reset => client.reset(),
+            Disconnect::Close => drop(client),
         }
     }
 }
 
-const LEFT: [(Call, &str, Manner); 12] = [
-    (Lookup, "/slow/small-{n}.txt", Manner::Reset),
-    (Lookup, "/slow/small-{n}.txt", Manner::Close),
-    (Neighbour, "/slow/small-{n}.txt", Manner::Reset),
-    (Neighbour, "/slow/small-{n}.txt", Manner::Close),
-    (Open, "/slow/large-{n}.bin", Manner::Reset),
-    (Open, "/slow/large-{n}.bin", Manner::Close),
-    (Read, "/slow/large-{n}.bin", Manner::Reset),
-    (Read, "/slow/large-{n}.bin", Manner::Close),
-    (Read, "/slow/packed-{n}.bin", Manner::Reset),
-    (Read, "/slow/packed-{n}.bin", Manner::Close),
-    (Readdir, "/slow/folder-{n}/", Manner::Reset),
-    (Readdir, "/slow/folder-{n}/", Manner::Close),
+const DISCONNECTS: [(Call, &str, Disconnect); 12] = [
+    (Lookup, "/slow/small-{n}.txt", Disconnect::Reset),
+    (Lookup, "/slow/small-{n}.txt", Disconnect::Close),
+    (Precompressed, "/slow/small-{n}.txt", Disconnect::Reset),
+    (Precompressed, "/slow/small-{n}.txt", Disconnect::Close),
+    (Open, "/slow/large-{n}.bin", Disconnect::Reset),
+    (Open, "/slow/large-{n}.bin", Disconnect::Close),
+    (Read, "/slow/large-{n}.bin", Disconnect::Reset),
+    (Read, "/slow/large-{n}.bin", Disconnect::Close),
+    (Read, "/slow/packed-{n}.bin", Disconnect::Reset),
+    (Read, "/slow/packed-{n}.bin", Disconnect::Close),
+    (Readdir, "/slow/folder-{n}/", Disconnect::Reset),
+    (Readdir, "/slow/folder-{n}/", Disconnect::Close),
 ];
 
 #[test]
-fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
-    in_parallel(&LEFT, |&(call, path, manner)| {
+fn releases_the_permit_of_a_client_that_disconnects_while_the_disk_hangs() {
+    in_parallel(&DISCONNECTS, |&(call, path, disconnect)| {
         // One device may use half of the queue, and its root is looked up as well. No request is shed on a
         // busy machine.
         let limits = format!("[limits]\nbody_streams = 1000\ndisk_queue = {}\n", 2 * (CLIENTS + 1));
@@ -96,7 +96,7 @@ fn frees_the_place_of_a_client_that_disconnects_while_the_disk_hangs() {
         waiting.push(fixture.request_one(path, CLIENTS));
         get_503(call, path, &mut fixture.request_one(path, CLIENTS + 1))?;
 
-        waiting.into_iter().for_each(|client| manner.leave(client));
+        waiting.into_iter().for_each(|client| disconnect.apply(client));
         let no_request_waits = || fixture.helpers().waiting <= 1 && fixture.held().connections == 0;
         ensure(wait_until(TIMEOUT, no_request_waits), || {
             format!("they have left: {:?}, {:?}", fixture.helpers(), fixture.held())

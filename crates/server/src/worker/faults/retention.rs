@@ -44,28 +44,28 @@ async fn a_root(files: &Rc<Files>, root: &Path, case: Case) {
     // Late enough that the root is opened again.
     let later = files.services.clock.read() + 2 * UNCHANGED.as_secs() as i64;
     plan::arm(Some(case));
-    assert!(Roots::get(files, root, later).is_ok(), "{case}: while it is looked up");
+    assert!(Roots::get(files, root, later).is_ok(), "{case}: while it is opened again");
     let until = Instant::now() + TIMEOUT;
     loop {
         tokio::task::yield_now().await;
         if plan::counts()[Call::Open as usize] > 0 && files.services.disk.waiting() == 0 {
             break;
         }
-        assert!(Instant::now() < until, "{case}: it is looked up");
+        assert!(Instant::now() < until, "{case}: it is opened again");
     }
-    assert_eq!(plan::disarm(), 1, "{case}: it happened");
+    assert_eq!(plan::disarm(), 1, "{case}: the fault occurred");
     assert!(Roots::get(files, root, files.services.clock.now()).is_ok(), "{case}: afterwards");
 }
 
 async fn a_file(files: &Rc<Files>, case: Case) {
-    let before = find(files).await.expect("it is there");
+    let before = find(files).await.expect("the file exists");
     plan::arm(Some(case));
     let after = find(files).await;
-    assert!(plan::disarm() > 0, "{case}: it happened");
+    assert!(plan::disarm() > 0, "{case}: the fault occurred");
     assert!(after.is_some_and(|after| Rc::ptr_eq(&after, &before)), "{case}");
 }
 
-/// Looks the file up, through the cache.
+/// Looks up the file in the cache.
 async fn find(files: &Rc<Files>) -> Option<Rc<Entry>> {
     let path = SafePath::parse("/small").unwrap();
     let planned = site::plan::plan(files.services.site.hosts.at(0), path.clone()).files()?;
