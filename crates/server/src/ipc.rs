@@ -305,10 +305,7 @@ impl<M: Message<'static>> AsyncChannel<M> {
 
     async fn send_queued(&self) -> std::convert::Infallible {
         loop {
-            let sent = match self.queue.borrow().front() {
-                Some(message) => Some(self.get_ref().send(message)),
-                None => None,
-            };
+            let sent = self.queue.borrow().front().map(|message| self.get_ref().send(message));
             match sent {
                 None => self.queued.notified().await,
                 Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,

@@ -108,7 +108,7 @@ impl FastCgi {
                 })),
             },
             Path::Exclusive(connection, _) => {
-                let decoded = ready!(connection.poll_receive(cx, |bytes, client| decode(bytes, client)))?;
+                let decoded = ready!(connection.poll_receive(cx, decode))?;
                 let (data, has_excess) = decoded;
                 let mut response = self.response.borrow_mut();
                 response.has_excess |= has_excess;
