@@ -191,6 +191,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    #[cold]
     fn fall_back_fast(&self, path: &SafePath<'_>, route: &'a Route, status: Status) -> Option<Response> {
         let Some(FallbackPlan { path, plan, variables }) = self.fallback(path, route) else {
             return self.status_fast(route, status);
@@ -201,6 +202,7 @@ impl<'a> Exchange<'a> {
         self.finish_fast(self.resolve_fast(&path, plan, Some(&variables))?)
     }
 
+    #[inline(never)]
     fn resolve_fast(
         &self,
         path: &SafePath<'_>,
@@ -214,6 +216,7 @@ impl<'a> Exchange<'a> {
         self.resolve_action(path, plan.route, plan.action, fallback).ok()
     }
 
+    #[inline(never)]
     fn finish_fast(&self, resolution: Resolution<'a>) -> Option<Response> {
         match resolution {
             Resolution::Response(response) => Some(response),
@@ -509,6 +512,7 @@ impl<'a> Exchange<'a> {
         found
     }
 
+    #[cold]
     fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
         !authorizers(self.host(), path, planned).is_empty()
     }
