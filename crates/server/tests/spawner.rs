@@ -228,7 +228,7 @@ fn starts_only_scripts_of_the_site() {
 }
 
 fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
-    // As inherited from a careless parent.
+    // A parent without care for CLOEXEC leaves such a descriptor.
     let left_open = File::open("/dev/null").expect("it is there");
     rustix::io::fcntl_setfd(&left_open, FdFlags::empty()).expect("it is open");
     with(&site(), async |process| {
@@ -237,7 +237,7 @@ fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
             .await;
         let mut lines = text.lines();
         let own = lines.next().expect("there is a first line");
-        // The fourth is the folder that `ls` reads.
+        // Descriptor 3 is the folder that `ls` reads.
         assert_eq!(lines.next(), Some("0 1 2 3 "));
         for field in ["SigBlk:", "SigIgn:", "SigPnd:"] {
             let signals = u64::from_str_radix(field_of(&text, field), 16).expect("it is a number");
@@ -256,7 +256,7 @@ fn a_script_has_its_own_group_and_no_foreign_signals_or_descriptors() {
 fn thousands_of_starts_leave_nothing_behind() {
     with(&site(), async |process| {
         let count = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).ok();
-        // The first start opens what is opened once.
+        // The first start opens descriptors that the processes then keep.
         process.text("true").await;
         let before = (count(getpid()), count(process.pid));
         for _ in 0..MANY / TOGETHER {
@@ -332,7 +332,7 @@ fn site() -> Site {
     site
 }
 
-/// A spawner, as a worker sees it.
+/// A spawner's process, and the worker's half of its channel.
 struct Process {
     pid: Pid,
     spawner: Rc<Spawner>,
@@ -345,7 +345,7 @@ fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let beginning = Beginning::of(site, vec![theirs], &accounts, None);
     let pid = match sys::fork().expect("there is one thread") {
         Fork::Parent(pid) => {
-            // It holds the child's end of the channel.
+            // It contains the child's end of the channel.
             drop(beginning);
             pid
         }
@@ -358,7 +358,7 @@ fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let runtime = Builder::new_current_thread().enable_io().build_local(Default::default());
     runtime.expect("a runtime can be made").block_on(async {
         let channel = ours.try_clone().expect("a descriptor is free");
-        let spawner = Spawner::new(ours).expect("it can be watched");
+        let spawner = Spawner::new(ours).expect("it can be registered");
         tokio::task::spawn_local(spawner.clone().receive_events());
         test(Process { pid, spawner, channel }).await;
     });

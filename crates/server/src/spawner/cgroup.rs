@@ -1,11 +1,12 @@
-//! Control groups of scripts (cgroups(7), version 2), one for each that runs: what all its processes may
-//! have together, and who they are, also those that have left their process group.
+//! Control groups of scripts (cgroups(7), version 2), one for each script that runs. A control group limits all
+//! processes of a script together, and contains also those that have left the process group.
 //!
-//! They are made once, by who has the privilege, and used again and again. The spawner has but descriptors:
-//! the kernel asks who has opened them. So where root has made them, a script, which is the same user as the
-//! spawner, cannot change its own limits.
+//! The master makes the groups once, and they are used again for one script after another. The spawner has only
+//! open descriptors of them: the kernel checks the permissions of the process that opened a file, not of the one
+//! that writes. So if root made the groups, a script cannot change its own limits, although it may run as the same
+//! user as the spawner.
 //!
-//! Knows nothing of process groups, and nothing of what a program is.
+//! Knows nothing of process groups and of programs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -22,43 +23,44 @@ use site::model::{ControlGroups, Scripts};
 
 use crate::{clock, sys};
 
-/// Where version 2 is, unless a configuration names a folder.
+/// Where version 2 is mounted. A configuration may name another folder.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// `statfs(2)`: CGROUP2_SUPER_MAGIC.
 const MAGIC: u64 = 0x6367_7270;
-/// The group of the program's own processes, beside those of scripts.
+/// The name of the group with the program's own processes, beside the groups of scripts.
 const OWN: &str = "taipan";
-/// Of a folder with the groups of one spawner.
+/// The start of the name of a folder with the groups of one spawner.
 const PREFIX: &str = "scripts.";
-/// Bytes of a file that is read here.
+/// The most bytes that are read from a file of a group.
 const SMALL: usize = 1024;
-/// How often, and how far apart, it is tried to remove a group whose processes have been killed.
+/// How often, and at what interval, `remove` tries to remove a group: killed processes take a moment to end.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Units of 16 bytes. What runs there makes one system call.
+/// Units of 16 bytes. The child of `try_to_enter` makes one system call.
 const STACK: usize = 16 * 1024 / 16;
 
-/// One group. Nobody is in it, or one script with all that it has started.
+/// One group. It is empty, or contains one script with all processes that it has started.
 pub struct Cgroup {
     procs: OwnedFd,
     kill: OwnedFd,
     events: OwnedFd,
-    /// Where the kernel counts what happens to its memory; `None`: that has no limit.
+    /// `memory.events`, where the kernel counts how often the limit was reached. `None`: memory has no limit.
     memory_events: Option<OwnedFd>,
-    /// How often it was full before.
+    /// The count at the last call of `was_full`.
     full: u64,
-    /// Locked for as long as anybody has one of its groups.
+    /// Locked as long as a process has one of its groups open, so that `sweep` does not remove it.
     _folder: Arc<File>,
 }
 
-/// What is wrong with a folder that a configuration names.
+/// Why the folder that the configuration names cannot be used.
 pub fn problem(scripts: &Scripts) -> Option<String> {
     let folder = scripts.cgroups.as_ref()?.folder.as_ref()?;
     is_cgroup(folder).err()
 }
 
-/// The folder that groups are made in; if it is that of the program's own group, this process moves to one
-/// beneath it, for the kernel limits no group beside processes. Errors: why there can be none.
+/// The folder in which groups are made. If it is that of the program's own group, this process moves to a group
+/// beneath it: the kernel limits no groups in a folder that has processes itself (cgroups(7), "no internal
+/// processes"). Errors: why no groups can be made.
 pub fn place(wanted: &ControlGroups) -> Result<PathBuf, String> {
     if let Some(folder) = &wanted.folder {
         return Ok(folder.clone());
@@ -86,7 +88,7 @@ pub fn place(wanted: &ControlGroups) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// So many groups in `folder`, which nobody is in. Errors: why there can be none.
+/// Makes `count` empty groups in `folder`. Errors: why no groups can be made.
 pub fn make(folder: &Path, wanted: &ControlGroups, count: usize) -> Result<Vec<Cgroup>, String> {
     sweep(folder);
     let controllers = [("memory", wanted.memory), ("pids", wanted.tasks)];
@@ -110,7 +112,7 @@ pub fn make(folder: &Path, wanted: &ControlGroups, count: usize) -> Result<Vec<C
     made
 }
 
-/// Removes the groups of spawners that have ended, and whoever is still in them.
+/// Removes the groups of spawners that have ended, and kills the processes that are left in them.
 pub fn sweep(folder: &Path) {
     let all = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in
@@ -132,9 +134,9 @@ impl Cgroup {
         make_folder(path)?;
         if let Some(bytes) = wanted.memory {
             set(path, "memory.max", &bytes.to_string())?;
-            // A script of which some processes are missing does what nobody has thought of.
+            // The kernel kills all processes of a script: with some of them missing, it would be in an unknown state.
             set(path, "memory.oom.group", "1")?;
-            // Not there where the kernel has no swap.
+            // The file is missing if the kernel has no swap.
             _ = set(path, "memory.swap.max", "0");
         }
         if let Some(tasks) = wanted.tasks {
@@ -154,14 +156,14 @@ impl Cgroup {
         })
     }
 
-    /// Puts the calling process into it. Allocates nothing.
+    /// Moves the calling process into the group. Allocates nothing.
     pub fn enter(&self) -> rustix::io::Result<()> {
         write(&self.procs, b"0").map(drop)
     }
 
-    /// Kills all who are in it, and whoever they start meanwhile.
+    /// Kills all processes of the group, and those that they start meanwhile.
     pub fn kill(&self) {
-        // Fails only when there is no such group any more.
+        // Fails only if the group was removed.
         _ = write(&self.kill, b"1");
     }
 
@@ -169,14 +171,14 @@ impl Cgroup {
         count(&self.events, "populated ") != Some(0)
     }
 
-    /// Have its processes wanted more memory than there is for them, since this was asked before?
+    /// Have the processes of the group reached the memory limit since the last call?
     pub fn was_full(&mut self) -> bool {
         let full = self.memory_events.as_ref().and_then(|events| count(events, "oom ")).unwrap_or(self.full);
         std::mem::replace(&mut self.full, full) != full
     }
 }
 
-/// The number in the line of a file that begins with `name`.
+/// The number in that line of the file which begins with `name`.
 fn count(file: &OwnedFd, name: &str) -> Option<u64> {
     let mut bytes = [0; SMALL];
     let length = pread(file, &mut bytes, 0).ok()?;
@@ -184,7 +186,7 @@ fn count(file: &OwnedFd, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.parse().ok()
 }
 
-/// Nobody would be told by the first script why it cannot.
+/// Moves a child into the group, so that the start fails if that is not permitted, and not each script.
 fn try_to_enter(group: &Cgroup) -> io::Result<()> {
     let mut entered = Ok(());
     let mut child = || entered = group.enter();
@@ -201,7 +203,7 @@ fn is_cgroup(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Has the groups in `folder` be limited by this controller.
+/// Enables this controller for the groups in `folder`.
 fn enable(folder: &Path, controller: &str) -> Result<(), String> {
     let has = |name| {
         let names = fs::read_to_string(folder.join(name)).unwrap_or_default();
@@ -228,7 +230,7 @@ fn set(folder: &Path, name: &str, value: &str) -> Result<(), String> {
     written.map_err(|error| cannot("write", &path, error))
 }
 
-/// Whoever was killed in it takes a moment to end.
+/// Removes the folder of a group. Waits up to 100 ms for killed processes to end.
 fn remove(path: &Path) {
     for _ in 0..ATTEMPTS {
         match fs::remove_dir(path) {

@@ -1,4 +1,5 @@
-//! Files without a name, for bodies that are read to their end before a script may begin.
+//! Files without a name, for request bodies that are read to their end before a script starts. Knows nothing of
+//! requests and scripts.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,14 +11,14 @@ use rustix::io::Errno;
 
 use crate::clock;
 
-/// Names that are tried where a file system makes none without.
+/// How many names are tried on a file system that cannot make files without a name.
 const ATTEMPTS: u64 = 8;
 
-/// An empty file that is gone when it is closed. Errors: of `open`.
+/// Makes an empty file, which the kernel removes when it is closed. Errors: of `open`.
 pub fn open_unnamed(folder: &Path) -> io::Result<OwnedFd> {
     let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     match open(folder, flags | OFlags::TMPFILE, mode) {
-        // Not every file system has them; a kernel that does not, sees a folder to be written.
+        // Not every file system has O_TMPFILE (open(2)). A kernel without it fails as for writing to a folder.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         opened => return Ok(opened?),
     }

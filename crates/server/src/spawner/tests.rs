@@ -1,5 +1,5 @@
-//! What a worker may rely on, with real processes. The spawner is a thread here; what it is as a process
-//! is tested from outside.
+//! Tests the spawner through a worker's half, with real processes. The spawner is a thread here;
+//! `tests/spawner.rs` tests it as a process.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -22,13 +22,13 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(120);
 const SHELL: &CStr = c"/bin/sh";
 
-/// A worker's runtime, with a spawner.
+/// The worker's half of a channel, and the thread of the spawner at the other end.
 struct Worker {
     spawner: Rc<Spawner>,
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// What a script was, and what it has written.
+/// A script, and the pipe with its output.
 struct Script {
     child: Child,
     output: File,
@@ -52,10 +52,10 @@ fn with_cgroups<F: Future<Output = ()>>(
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
     let thread = std::thread::spawn(move || groups::serve(theirs, settings, None, cgroups));
     runtime.expect("a runtime can be made").block_on(async {
-        let spawner = Spawner::new(ours).expect("it can be watched");
+        let spawner = Spawner::new(ours).expect("it can be registered");
         tokio::task::spawn_local(spawner.clone().receive_events());
         let worker = Worker { spawner, thread };
-        tokio::time::timeout(PATIENCE, test(worker)).await.expect("it comes to an end");
+        tokio::time::timeout(PATIENCE, test(worker)).await.expect("the test ends in time");
     });
 }
 
@@ -68,7 +68,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 }
 
 impl Worker {
-    /// `text` is what a shell does. It reads nothing.
+    /// Starts a shell that executes `text`, without input.
     async fn script(&self, text: &str) -> Script {
         self.run(SHELL, &[SHELL, c"-c", &CString::new(text).expect("it has no NUL")], b"", c"/").await
     }
@@ -83,10 +83,10 @@ impl Worker {
         Script { child, output: read.into() }
     }
 
-    /// The worker ends; and so does its spawner, when everything has that was started.
-    async fn leave(self) {
+    /// Ends the worker. The spawner ends when all scripts have ended.
+    async fn end(self) {
         let Worker { spawner, thread } = self;
-        // As when the process has ended; here, whoever holds what was started has the channel, too.
+        // As if the worker's process had ended: each `Child` keeps the channel open, too.
         shutdown(spawner.channel.get_ref(), Shutdown::Both).expect("it is open");
         let joined = tokio::task::spawn_blocking(|| thread.join().expect("it does not panic"));
         joined.await.expect("it does not panic").expect("it does not fail");
@@ -94,7 +94,7 @@ impl Worker {
 }
 
 impl Script {
-    /// All that it and its like write.
+    /// All output of the script and its descendants.
     async fn text(&mut self) -> String {
         let mut output = self.output.try_clone().expect("a descriptor is free");
         let mut text = String::new();
@@ -117,7 +117,7 @@ impl Script {
 }
 
 #[test]
-fn how_a_program_ends_is_told() {
+fn reports_exit_codes_and_signals() {
     with(settings(), async |worker| {
         for (text, expected) in [
             ("exit 0", Exit::Code(0)),
@@ -125,19 +125,19 @@ fn how_a_program_ends_is_told() {
             ("exit 255", Exit::Code(255)),
             ("kill -9 $$", Exit::Signal(9)),
             ("kill -11 $$", Exit::Signal(11)),
-            // It begins with signals as they are by default, and none blocked.
+            // A program starts with default signal actions, and no signal blocked.
             ("kill -15 $$; sleep 60", Exit::Signal(15)),
         ] {
             let mut script = worker.script(text).await;
             assert_eq!(script.child.wait().await, expected, "{text}");
-            assert_eq!(script.child.wait().await, expected, "{text}, asked again");
+            assert_eq!(script.child.wait().await, expected, "{text}, the second time");
         }
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 #[test]
-fn what_cannot_be_child_is_told_with_its_error() {
+fn reports_the_error_when_a_program_cannot_start() {
     let folder = Folder::new("not-started");
     let file = |name, text: &str, mode| folder.file(name, text, mode);
     let cases = [
@@ -151,7 +151,7 @@ fn what_cannot_be_child_is_told_with_its_error() {
     with(settings(), async |worker| {
         for (program, expected) in &cases {
             let mut script = worker.run(program, &[program], b"", c"/").await;
-            // A process that another test is just starting may have the file open as it was written.
+            // A process that another test starts at the same time may still have the file open for writing.
             while script.child.wait().await == Exit::NotStarted(libc::ETXTBSY) {
                 script = worker.run(program, &[program], b"", c"/").await;
             }
@@ -160,12 +160,12 @@ fn what_cannot_be_child_is_told_with_its_error() {
         }
         let mut script = worker.run(SHELL, &[SHELL], b"", c"/no/such/folder").await;
         assert_eq!(script.child.wait().await, Exit::NotStarted(libc::ENOENT));
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 #[test]
-fn a_program_gets_what_it_was_child_with_and_nothing_else() {
+fn a_program_receives_only_its_arguments_environment_and_folder() {
     let folder = Folder::new("given");
     let place = CString::new(folder.0.to_str().expect("it is text")).expect("it has no NUL");
     let text = c"pwd; echo \"$0 $#:$1:$2\"; env | grep -v '^PWD\\|^SHLVL\\|^_=\\|^OLDPWD' | sort";
@@ -176,12 +176,12 @@ fn a_program_gets_what_it_was_child_with_and_nothing_else() {
             format!("{}\nname 2::two words\nONE=1\nPATH=/usr/bin:/bin\nTWO=\n", folder.0.display());
         assert_eq!(script.text().await, expected);
         assert_eq!(script.child.wait().await, Exit::Code(0));
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 #[test]
-fn limits_are_there_before_the_program_is() {
+fn limits_apply_before_the_program_starts() {
     let resources = Resources {
         memory: Some(64 << 20),
         cpu: Some(2),
@@ -193,31 +193,31 @@ fn limits_are_there_before_the_program_is() {
     with(Settings { resources, ..settings() }, async |worker| {
         let text = "umask; ulimit -v; ulimit -t; ulimit -n; ulimit -u 2>/dev/null || ulimit -p; nice";
         let mut script = worker.script(text).await;
-        // Steps from where this is.
+        // The configured value is added to the niceness of the spawner.
         let nice = rustix::process::getpriority_process(None).expect("it runs") + 5;
         assert_eq!(script.text().await, format!("0027\n65536\n2\n32\n50\n{nice}\n"));
         for text in ["x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0", "while :; do :; done"] {
             let mut script = worker.script(text).await;
             assert_ne!(script.child.wait().await, Exit::Code(0), "{text}");
         }
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
-/// Its process has nothing but its limit between it and all numbers there are.
+/// Only a limit keeps it from using all process IDs.
 const FORK_BOMB: &str = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
 
 #[test]
-fn whoever_is_in_the_group_ends_with_it() {
+fn ends_all_processes_of_a_group() {
     for (name, text) in [
-        ("one that ends when it is told", "echo; exec sleep 60"),
+        ("one that ends on SIGTERM", "echo; exec sleep 60"),
         ("one that tidies up", "trap 'echo tidy; exit' TERM; echo; while :; do sleep 0.01; done"),
         ("one that ignores SIGTERM", "trap '' TERM; echo; while :; do sleep 60; done"),
         ("children and grandchildren", "(sleep 60 & sleep 60) & sleep 60 & echo; sleep 60"),
         ("a child that ignores SIGTERM", "(trap '' TERM; echo; sleep 60; sleep 60) & wait"),
-        ("those whose leader has ended", "sleep 60 & sleep 60 & echo"),
+        ("children whose leader has ended", "sleep 60 & sleep 60 & echo"),
         (
-            "one that has ended but for a child that ignores SIGTERM",
+            "a child that ignores SIGTERM and whose leader has ended",
             "(trap '' TERM; echo; sleep 60; sleep 60) &",
         ),
         ("one that is stopped", "echo; kill -STOP $$; sleep 60"),
@@ -232,14 +232,14 @@ fn whoever_is_in_the_group_ends_with_it() {
                     Way::EndTwice => (script.child.terminate(), script.child.terminate()).0,
                     Way::Drop => drop(script.child),
                 }
-                // Nobody has the other end any more.
+                // The end of the output: all processes that could write to it have ended.
                 let read = tokio::task::spawn_blocking(move || output.read_to_end(&mut Vec::new()));
                 assert!(read.await.expect("it does not panic").is_ok(), "{name}, {way:?}");
             }
-            // With all that was started before.
+            // The end of the worker ends the script, too.
             let mut script = worker.script(text).await;
             assert_eq!(script.line().await, "", "{name}");
-            worker.leave().await;
+            worker.end().await;
             script.text().await;
         });
     }
@@ -253,7 +253,7 @@ enum Way {
 }
 
 #[test]
-fn who_tidies_up_when_told_to_end_has_the_time() {
+fn a_script_may_clean_up_after_sigterm_during_the_grace() {
     with(Settings { grace: PATIENCE, ..settings() }, async |worker| {
         let mut script = worker
             .script("exec 2>/dev/null; trap 'echo tidy; exit 3' TERM; echo; while :; do sleep 0.01; done")
@@ -262,17 +262,17 @@ fn who_tidies_up_when_told_to_end_has_the_time() {
         script.child.terminate();
         assert_eq!(script.text().await, "tidy\n");
         assert_eq!(script.child.wait().await, Exit::Code(3));
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 #[test]
-fn a_fork_bomb_is_held_by_its_limit_and_ended() {
+fn a_task_limit_stops_a_fork_bomb() {
     if !rustix::process::geteuid().is_root() {
-        println!("cannot be shown by who runs this: a user of whom nobody else is");
+        println!("NOT SHOWN HERE: only root can start programs as a user without other processes");
         return;
     }
-    // The kernel does not limit root, and counts whoever is the same user.
+    // The kernel does not limit root, and counts all processes of a user.
     let resources = Resources { tasks: Some(40), ..settings().resources };
     with(Settings { resources, ..settings() }, async |worker| {
         let bomb = CString::new(format!("echo; {FORK_BOMB}")).expect("it has no NUL");
@@ -283,35 +283,35 @@ fn a_fork_bomb_is_held_by_its_limit_and_ended() {
         let setpriv = CString::new(setpriv).expect("it has no NUL");
         let mut script = worker.run(&setpriv, &user, b"PATH=/usr/bin:/bin\0", c"/").await;
         script.line().await;
-        // It is in full swing when the shell cannot fork.
+        // The limit is reached when the shell reports that it cannot fork.
         assert!(script.line().await.contains("fork"));
         script.child.terminate();
         let ended = script.child.wait().await;
         assert!(matches!(ended, Exit::Signal(_) | Exit::Code(_)), "{ended:?}");
         script.text().await;
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 #[test]
-fn what_a_worker_before_has_child_ends_when_another_begins() {
+fn scripts_of_a_failed_worker_end_when_its_replacement_starts() {
     with(settings(), async |worker| {
         let before = worker.script("trap '' TERM; echo; while :; do sleep 60; done").await;
         let mut output = Script { output: before.output.try_clone().expect("one is free"), ..before };
         output.line().await;
         let again = worker.spawner.channel.get_ref().try_clone().expect("a descriptor is free");
-        let spawner = Spawner::new(again).expect("it can be watched");
+        let spawner = Spawner::new(again).expect("it can be registered");
         assert_eq!(output.text().await, "");
         drop((output, worker.spawner, spawner));
     });
 }
 
 #[test]
-fn without_a_spawner_everything_is_lost() {
+fn reports_lost_scripts_when_the_spawner_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.expect("a runtime can be made").block_on(async {
         let (ours, theirs) = Channel::pair().expect("a pair can be made");
-        let spawner = Spawner::new(ours).expect("it can be watched");
+        let spawner = Spawner::new(ours).expect("it can be registered");
         tokio::task::spawn_local(spawner.clone().receive_events());
         let request =
             SpawnRequest { program: SHELL, arguments: b"sh\0", environment: b"", folder: c"/", account: c"" };
@@ -326,10 +326,10 @@ fn without_a_spawner_everything_is_lost() {
 }
 
 #[test]
-fn an_environment_is_as_large_as_a_message_and_no_larger() {
+fn an_environment_may_fill_a_message_but_not_exceed_it() {
     with(settings(), async |worker| {
         for (length, expected) in [(100, true), (128 * 1024 - 1, true), (message::MAX_COMMAND, false)] {
-            // Linux ends one string at 128 KiB.
+            // Linux limits each string to 128 KiB (execve(2)), so this is several.
             let mut block = Vec::new();
             let mut left = length;
             while left > 0 {
@@ -355,7 +355,7 @@ fn an_environment_is_as_large_as_a_message_and_no_larger() {
                 assert!(size >= block.len(), "{size} of {}", block.len());
             }
         }
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
@@ -367,17 +367,17 @@ fn a_spool_file_has_no_name() {
         file.write_all(b"a body").expect("it can be written");
         assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
         assert_eq!(file.metadata().expect("it is open").len(), 6);
-        worker.leave().await;
+        worker.end().await;
     });
     with(Settings { spool: "/no/such/folder".into(), ..settings() }, async |worker| {
         let refused = worker.spawner.open_spool().await.map(drop);
         assert_eq!(refused.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOENT)));
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 #[test]
-fn many_at_a_time_each_get_their_own_end() {
+fn many_simultaneous_scripts_each_report_their_own_exit() {
     const MANY: u8 = 200;
     with(settings(), async |worker| {
         let mut scripts = Vec::new();
@@ -389,14 +389,14 @@ fn many_at_a_time_each_get_their_own_end() {
         }
         assert_eq!(worker.spawner.pending(), 0);
         drop(scripts);
-        worker.leave().await;
+        worker.end().await;
     });
 }
 
 const NO_LIMITS: ControlGroups = ControlGroups { folder: None, memory: None, tasks: None };
 
 #[test]
-fn a_folder_that_is_no_control_group_is_told_of_and_left_as_it_was() {
+fn rejects_a_folder_that_is_no_control_group_and_leaves_it_unchanged() {
     let folder = Folder::new("no-cgroup");
     let path = folder.0.clone();
     let cgroups = |path: &PathBuf| Some(ControlGroups { folder: Some(path.clone()), ..NO_LIMITS });
@@ -413,13 +413,13 @@ fn a_folder_that_is_no_control_group_is_told_of_and_left_as_it_was() {
         (ControlGroups { tasks: Some(1), ..NO_LIMITS }, "has no controller \"pids\"; delegate it, too"),
         (NO_LIMITS, "/0/cgroup.procs: No such file or directory (os error 2)"),
     ] {
-        let why = cgroup::make(&path, &wanted, 2).map(drop).expect_err("it is none");
+        let why = cgroup::make(&path, &wanted, 2).map(drop).expect_err("it is no control group");
         assert!(why.ends_with(expected), "{why}");
         assert_eq!(fs::read_dir(&path).expect("it is there").count(), 0);
     }
 }
 
-/// A folder with groups that are limited as is wanted; `None`: this cannot be shown here.
+/// Makes a folder with groups that have these limits. `None`: this machine permits none.
 fn control_groups(name: &str, wanted: &ControlGroups, count: usize) -> Option<(PathBuf, Vec<Cgroup>)> {
     let made = (|| {
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -441,18 +441,18 @@ fn control_groups(name: &str, wanted: &ControlGroups, count: usize) -> Option<(P
 }
 
 #[test]
-fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
+fn ends_all_processes_of_a_control_group_even_in_another_session() {
     let Some((path, groups)) = control_groups("kill", &NO_LIMITS, 2) else { return };
     with_cgroups(settings(), Some(groups), async |worker| {
         for _ in 0..5 {
             let mut script = worker.script("setsid sleep 60 & grep ^0:: /proc/self/cgroup").await;
-            assert!(script.line().await.contains("/scripts."), "it is in a group of its own");
-            // Its job has its output.
+            assert!(script.line().await.contains("/scripts."), "the script has its own group");
+            // The job in the background still has the output open.
             assert_eq!(script.child.wait().await, Exit::Code(0));
             script.child.terminate();
             script.text().await;
         }
-        // Those that are ending make room.
+        // A terminating script is killed when another one needs its group.
         let endless = "trap '' TERM; echo; while :; do sleep 60; done";
         for _ in 0..3 {
             let (mut one, mut other) = (worker.script(endless).await, worker.script(endless).await);
@@ -467,9 +467,9 @@ fn whoever_is_in_a_control_group_ends_with_it_in_a_session_of_its_own_too() {
             assert_eq!(one.child.wait().await, Exit::Signal(9));
             other.child.wait().await;
         }
-        // With all that is left in them.
+        // The end of the worker ends both processes.
         worker.script("setsid sleep 60 & echo; sleep 60").await.line().await;
-        worker.leave().await;
+        worker.end().await;
     });
     cgroup::sweep(&path);
     fs::remove_dir(&path).expect("nothing is left in it");
@@ -497,13 +497,13 @@ fn a_control_group_limits_all_its_processes_together() {
         assert!(bomb.line().await.contains("fork"));
         bomb.child.terminate();
         bomb.text().await;
-        worker.leave().await;
+        worker.end().await;
     });
     cgroup::sweep(&path);
     fs::remove_dir(&path).expect("nothing is left in it");
 }
 
-/// A folder of a test's own.
+/// A temporary folder of one test.
 struct Folder(PathBuf);
 
 impl Folder {
