@@ -699,10 +699,11 @@ fn passes_the_whole_request_to_a_peer() {
             ));
             client.send(body);
             rows.check(method, outcome(&mut client), "200 hello".to_owned());
-            let (number, received, heard) = reports.recv_timeout(TIMEOUT).expect("it was asked");
+            let (number, received, received_body) =
+                reports.recv_timeout(TIMEOUT).expect("it received a request");
             connections.push(number);
             rows.check(method, (received.role, received.keep), (1, true));
-            rows.holds(method, "the body is whole", heard == body);
+            rows.holds(method, "the body is whole", received_body == body);
             for (name, expected) in [
                 ("REQUEST_METHOD", method),
                 ("GATEWAY_INTERFACE", "CGI/1.1"),
@@ -810,16 +811,16 @@ fn skips_an_unreachable_peer() {
         connection.send(hello(received.id))
     });
     let mut rows = Rows::new();
-    for what in ["no file", "nobody listens", "a file that is no socket", "a closed port"] {
+    for what in ["no file", "a socket without a listener", "a file that is no socket", "a closed port"] {
         for others in [0, 1] {
             let site = Site::new();
             let path = site.home().join("dead");
             match what {
-                "nobody listens" => drop(UnixListener::bind(&path).expect("it is our folder")),
+                "a socket without a listener" => drop(UnixListener::bind(&path).expect("it is our folder")),
                 "a file that is no socket" => std::fs::write(&path, "").expect("it is our folder"),
                 _ => {}
             }
-            let dead = if what.ends_with("has") {
+            let dead = if what == "a closed port" {
                 format!("127.0.0.1:{}", free_port())
             } else {
                 format!("unix:{}", path.display())
@@ -927,7 +928,7 @@ fn limits_the_connections_to_each_address_and_queues_the_rest() {
     let server = server_for(site, &addresses, "connections = 2\nqueue = 3");
     let mut clients: Vec<Client> = (0..4).map(|_| request(&server, "GET", "x")).collect();
     let mut received: Vec<char> =
-        (0..4).map(|_| reports.recv_timeout(TIMEOUT).expect("it is asked")).collect();
+        (0..4).map(|_| reports.recv_timeout(TIMEOUT).expect("it receives a request")).collect();
     received.sort_unstable();
     assert_eq!(received, ['a', 'a', 'b', 'b']);
     clients.extend((0..4).map(|_| request(&server, "GET", "x")));
