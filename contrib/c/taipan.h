@@ -452,7 +452,7 @@ static int taipan_add_variable(size_t *count, char *variable)
     return 1;
 }
 
-/* Rewrites pairs to NAME=VALUE in place: two lengths take at least as much room as '=' and NUL. */
+/* Rewrites pairs to NAME=VALUE in place: two lengths take at least as many bytes as '=' and NUL. */
 static int taipan_set_environment(void)
 {
     size_t at = 0, count = 0, given, i;

@@ -252,7 +252,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Starts a request: picks a target and the start time, unless the load is over.
+    /// Starts a request: picks a target and the start time, unless the load has ended.
     fn begin(&mut self, index: usize, now: Instant) -> bool {
         let connection = &mut self.connections[index];
         if now >= self.deadline || self.started == self.options.count {

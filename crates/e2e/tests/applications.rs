@@ -810,11 +810,11 @@ fn php_fpm_gets_the_variables_of_lighttpd() {
             "POST {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/x\r\nContent-Length: 3\r\n\
              X-One: a\r\nCookie: b=c\r\nUser-Agent: test\r\nConnection: close\r\n\r\nd=e"
         );
-        let told = |response: &Response| -> BTreeMap<String, serde_json::Value> {
+        let parameters_of = |response: &Response| -> BTreeMap<String, serde_json::Value> {
             serde_json::from_slice(&response.body).unwrap_or_else(|e| panic!("{e}: {response}"))
         };
-        let theirs = told(&reach(port).expect("lighttpd answers").request(&request));
-        let ours = told(&server.request(&request));
+        let theirs = parameters_of(&reach(port).expect("lighttpd answers").request(&request));
+        let ours = parameters_of(&server.request(&request));
         for name in theirs.keys().chain(ours.keys()) {
             let row = format!("{target} {name}");
             let (found, expected) = (ours.get(name), theirs.get(name));

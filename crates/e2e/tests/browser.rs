@@ -158,14 +158,14 @@ impl Browser {
 
     /// Errors of the page, and violations of its policy.
     fn errors(&self) -> Vec<String> {
-        let complains = |event: &&Value| {
+        let is_error = |event: &&Value| {
             event["method"] == "Runtime.exceptionThrown"
                 || event["method"] == "Log.entryAdded" && event["params"]["entry"]["level"] == "error"
         };
         // Every browser requests an icon, which is missing here.
         self.events
             .iter()
-            .filter(complains)
+            .filter(is_error)
             .map(Value::to_string)
             .filter(|text| !text.contains("favicon"))
             .collect()

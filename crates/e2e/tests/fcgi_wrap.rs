@@ -133,7 +133,7 @@ impl Connection {
         let pairs = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let environment = Environment::received(pairs, Limits::default()).expect("it is small");
         let mut out = Vec::new();
-        let id = self.client.begin(role, keep, &environment, &mut out).expect("there is room");
+        let id = self.client.begin(role, keep, &environment, &mut out).expect("it fits");
         self.send(&out);
         id
     }

@@ -284,8 +284,8 @@ fn busy(server: &Server, count: usize) -> Vec<Client> {
 
 #[test]
 fn new_clients_wait_at_capacity_and_then_get_503() {
-    for (room, least, most) in [("0s", 0, 3000), ("400ms", 300, 3000), ("1s", 900, 4000)] {
-        let config = format!("workers = 1\n[limits]\nconnections = 2\n[timeouts]\naccept = \"{room}\"");
+    for (accept, least, most) in [("0s", 0, 3000), ("400ms", 300, 3000), ("1s", 900, 4000)] {
+        let config = format!("workers = 1\n[limits]\nconnections = 2\n[timeouts]\naccept = \"{accept}\"");
         let server = holding_site(&config).start();
         let mut clients = busy(&server, 2);
         for number in 0..3 {
@@ -293,13 +293,13 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
             let mut late = server.connect();
             let response = late.get("/a.txt");
             let waited = sent_at.elapsed();
-            assert!(is_complete_503(&response), "{room}: {response}");
+            assert!(is_complete_503(&response), "{accept}: {response}");
             assert!(late.is_finished(), "closed without a reset");
             // A client that comes after the server has been full for long gets 503 at once.
             let least = Duration::from_millis(if number == 0 { least } else { 0 });
             assert!(
                 (least..Duration::from_millis(most)).contains(&waited),
-                "{room}, client {number}: {waited:?}"
+                "{accept}, client {number}: {waited:?}"
             );
         }
         assert_eq!(server.count("rejected"), 3);

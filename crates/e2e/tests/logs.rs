@@ -103,7 +103,7 @@ fn every_log_format_has_the_same_facts() {
     for format in ["common", "combined", "json"] {
         let server = site(&format!("access = \"stdout\"\nformat = \"{format}\"")).start();
         let fields = "Host: a.example\r\nUser-Agent: test/1\r\nReferer: http://r.example/\r\n";
-        let asked = Instant::now();
+        let started = Instant::now();
         assert_eq!(server.request(format!("GET /a.txt?q=1 HTTP/1.1\r\n{fields}\r\n")).status, 200);
         let line = &lines(&server, 1)[0];
         let line = match format {
@@ -139,7 +139,7 @@ fn every_log_format_has_the_same_facts() {
             ended: None,
         };
         assert_eq!(line, expected, "{format}");
-        let took = asked.elapsed().as_secs_f64();
+        let took = started.elapsed().as_secs_f64();
         assert!((0.0..took).contains(&line.duration), "{format}: {} s", line.duration);
     }
 }
@@ -149,7 +149,7 @@ type Row = (&'static str, fn(&Server), &'static [(u16, Option<u64>, Option<&'sta
 
 const ROWS: &[Row] = &[
     (
-        "nothing asked",
+        "no request",
         |s| {
             let mut client = s.connect();
             client.half_close();
@@ -477,7 +477,7 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
     // Now the test reads, with more requests, until all lines are accounted for.
     rustix::fs::fcntl_setfl(reader.as_fd(), OFlags::NONBLOCK).unwrap();
     let mut reader = File::from(reader);
-    let (mut written, mut asked) = (Vec::new(), REQUESTS);
+    let (mut written, mut sent) = (Vec::new(), REQUESTS);
     let until = Instant::now() + TIMEOUT * 2;
     let dropped = |server: &Server| -> usize {
         let reported = server.stderr();
@@ -491,14 +491,14 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
         }
         let lines = written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
         let lost = dropped(&server);
-        if lost > 0 && lines + lost == asked {
+        if lost > 0 && lines + lost == sent {
             break;
         }
-        assert!(Instant::now() < until, "{lines} written and {lost} lost of {asked}");
+        assert!(Instant::now() < until, "{lines} written and {lost} lost of {sent}");
         thread::sleep(Duration::from_millis(50));
         if Instant::now() + TIMEOUT * 3 / 2 < until || lost == 0 {
             client.get("/a.txt");
-            asked += 1;
+            sent += 1;
         }
     }
     let whole = String::from_utf8(written).unwrap();

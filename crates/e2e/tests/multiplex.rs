@@ -145,7 +145,7 @@ impl Connection {
                                     response[at + name.len()] = b'1';
                                     let most =
                                         response.windows(14).position(|bytes| bytes == b"FCGI_MAX_REQS1");
-                                    response[most.expect("it was asked") + 13] = b'9';
+                                    response[most.expect("the request names it") + 13] = b'9';
                                 }
                             }
                             None => _ = self.peer.refusals.fetch_add(1, Ordering::SeqCst),

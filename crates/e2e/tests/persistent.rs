@@ -631,7 +631,7 @@ fn queues_requests_at_capacity_and_then_answers_503() {
     drop(request(&server, "wait?4"));
     go(&server);
     assert_eq!(first.read_response().status, 200);
-    wait_for(&server, "the queue has room again", || {
+    wait_for(&server, "the queue has capacity again", || {
         request(&server, "wait?5").read_response().status == 200
     });
     assert!(["2", "3"].iter().all(|name| began(&server, name).is_none()));

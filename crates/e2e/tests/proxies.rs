@@ -176,7 +176,7 @@ fn forwards_client_and_fields_of_a_trusted_proxy_to_an_application() {
     let fields = "X-Forwarded-For: 192.0.2.9, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: www.example\r\n\
                   X-Forwarded-Prefix: /mount\r\nX-Real-IP: 192.0.2.1\r\n";
     let mut rows = Rows::new();
-    let mut check = |who: &str, client: &mut Client, expected: [Option<&str>; 6]| {
+    let mut check = |what: &str, client: &mut Client, expected: [Option<&str>; 6]| {
         let head = request(client, "/app/x", fields).text();
         let value = |name: &str| {
             let pairs = head.lines().filter_map(|line| line.split_once(": "));
@@ -192,7 +192,7 @@ fn forwards_client_and_fields_of_a_trusted_proxy_to_an_application() {
             "x-forwarded-prefix",
             "x-real-ip",
         ];
-        rows.check(who, names.map(value), expected.map(|value| value.map(str::to_owned)));
+        rows.check(what, names.map(value), expected.map(|value| value.map(str::to_owned)));
     };
     let of_the_client = [
         Some("www.example"),

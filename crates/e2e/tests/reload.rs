@@ -462,7 +462,7 @@ fn downloads_survive_reloads_up_to_the_limit_of_generations() {
     let printed = server.reload_error();
     assert!(printed.contains("generations") && printed.contains("nothing was changed"), "{printed}");
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
-    // The first generation ends, which makes room for another.
+    // The first generation ends, so another one may start.
     for (number, mut download) in downloads {
         let response = download.read_response();
         assert_eq!(response.field("x-version"), Some(number.to_string().as_str()));

@@ -43,26 +43,27 @@ fn site(config: &str) -> Site {
 
 /// The outcome of the other client's request, and its time.
 fn probe(server: &Server) -> (Result<u16, String>, Duration) {
-    let asked = Instant::now();
+    let started = Instant::now();
     let mut client = server.connect();
     client.set_timeout(TIMEOUT);
     let sent = client.try_send("GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = client.try_read_response();
     let status = answer.map(|answer| answer.status).map_err(|error| format!("{error}, {sent:?}"));
-    (status, asked.elapsed())
+    (status, started.elapsed())
 }
 
 /// Sends requests until `over`; each must soon get a response. Returns the number of each outcome.
 fn probes(server: &Server, over: &AtomicBool, what: &str) -> (usize, usize) {
     thread::scope(|scope| {
-        let mut asked = Vec::new();
+        let mut probes = Vec::new();
         let mut next = Instant::now();
         while !over.load(Ordering::Relaxed) {
-            asked.push(scope.spawn(|| probe(server)));
+            probes.push(scope.spawn(|| probe(server)));
             next += EVERY;
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
-        let found: Vec<_> = asked.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
+        let found: Vec<_> =
+            probes.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
         for (status, took) in &found {
             assert!(matches!(status, Ok(200 | 503)) && *took < SOON, "{what}: {status:?} after {took:?}");
         }
@@ -165,7 +166,7 @@ fn answers_other_clients_beside_silent_ones() {
     }
 }
 
-/// A site with room for four clients, with an access log.
+/// A site with capacity for four clients, with an access log.
 fn small_site() -> Server {
     let config = "workers = 1\n[limits]\nconnections = 4\n[log]\naccess = \"stdout\"\nformat = \"json\"";
     site(config).start()

@@ -323,8 +323,8 @@ fn a_silent_control_client_delays_others_without_using_the_processor() {
     let before = processor_time(server.pid());
     // As long as no place is free, the server does not read from it.
     asking.set_read_timeout(Some(WATCHED)).expect("it is not zero");
-    let heard = asking.read(&mut [0; 1]).map_err(|e| e.kind());
-    assert_eq!(heard, Err(ErrorKind::WouldBlock));
+    let received = asking.read(&mut [0; 1]).map_err(|e| e.kind());
+    assert_eq!(received, Err(ErrorKind::WouldBlock));
     let took = processor_time(server.pid()) - before;
     assert!(took < WATCHED / 10, "{took:?} of {WATCHED:?}");
     // The server stops waiting after a while.

@@ -125,9 +125,9 @@ fn reports_the_new_main_process_after_an_upgrade() {
     let pid = || fs::read_to_string(server.home().join("pid")).ok()?.trim().parse::<u32>().ok();
     assert!(wait_until(TIMEOUT, || pid().is_some_and(|pid| pid != server.pid())));
     let new = pid().expect("it is there");
-    let mut told = vec![manager.next_but_alive(), manager.next_but_alive()];
-    told.sort();
-    assert_eq!(told, [format!("MAINPID={new}\nREADY=1"), "READY=1".to_owned()]);
+    let mut messages = vec![manager.next_but_alive(), manager.next_but_alive()];
+    messages.sort();
+    assert_eq!(messages, [format!("MAINPID={new}\nREADY=1"), "READY=1".to_owned()]);
     server.succeeded_by(new);
     server.wait_for_predecessor(TIMEOUT);
     // The new program sends the watchdog messages.
@@ -163,8 +163,8 @@ fn pings_the_watchdog_only_while_every_event_loop_runs() {
     // Also after a reload. The queued messages come first.
     manager.count("WATCHDOG=1", WATCHDOG);
     server.reload();
-    let told: Vec<String> = (0..2).map(|_| manager.next_but_alive()).collect();
-    assert!(told[0].starts_with("RELOADING=1") && told[1] == "READY=1", "{told:?}");
+    let messages: Vec<String> = (0..2).map(|_| manager.next_but_alive()).collect();
+    assert!(messages[0].starts_with("RELOADING=1") && messages[1] == "READY=1", "{messages:?}");
     assert_eq!(manager.next(), "WATCHDOG=1");
 }
 

@@ -75,7 +75,7 @@ pub struct Forwarded<'a> {
     pub host: Option<&'a [u8]>,
 }
 
-/// Reads `X-Forwarded-For`, `-Proto` and `-Host`. `None`: the request has none of them. `trusts` tells whether an
+/// Reads `X-Forwarded-For`, `-Proto` and `-Host`. `None`: the request has none of them. `trusts`: whether an
 /// address is of a trusted proxy.
 ///
 /// The addresses are read from last to first, until one is not trusted or not an address. Of several schemes and
@@ -168,7 +168,7 @@ fn is_obfuscated(text: &str) -> bool {
     text.strip_prefix('_').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_valid))
 }
 
-/// What one proxy says of the request that it received.
+/// One proxy's description of the request that it received.
 #[derive(Debug, Clone, Copy)]
 struct Element<'a> {
     /// `None`: absent, `unknown`, obfuscated, or not a node.

@@ -26,7 +26,7 @@ pub const MAX_FIELDS: usize = 256;
 /// The longest registered method, `UPDATEREDIRECTREF`, has 17 characters.
 const MAX_METHOD: usize = 32;
 
-/// Empty lines that the parser skips before a request line (RFC 9112 §2.2 asks for at least one).
+/// Empty lines that the parser skips before a request line (RFC 9112 §2.2 recommends at least one).
 const MAX_EMPTY_LINES: usize = 4;
 
 /// The first byte of a TLS connection: the type of a handshake record (RFC 8446 §5.1).
@@ -61,7 +61,7 @@ pub struct Field<'a> {
 /// Storage for the fields of one head, on the stack. `FieldStore::new()` does not initialize it.
 pub type FieldStore<'a> = ArrayVec<Field<'a>, MAX_FIELDS>;
 
-/// A set of field names that the server itself reads. It tells without a search that a head lacks a field.
+/// A set of field names that the server itself reads. With it, no search is needed to find that a head lacks a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Names(u32);
 
@@ -217,8 +217,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Generates the constants and `of` from one table. It is grouped by length, because the length of a name tells most
-/// of them apart.
+/// Generates the constants and `of` from one table. The table is grouped by length, because most names differ in length.
 macro_rules! names {
     ($($len:literal { $($bit:literal $name:ident $text:literal)* })*) => {
         impl Names {

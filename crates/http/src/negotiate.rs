@@ -14,7 +14,7 @@ pub enum Coding {
 
 /// Chooses a coding by the values of all `Accept-Encoding` fields. `available` is in the order of preference, which
 /// decides between equal weights; a coding precedes `Identity`. Returns `Identity` if the client has not sent the
-/// field or accepts nothing else; `accepts` tells whether it accepts that. Malformed members are ignored.
+/// field or accepts nothing else; `accepts` checks whether `Identity` is acceptable. Malformed members are ignored.
 pub fn choose<'a>(accept_encoding: impl Iterator<Item = &'a [u8]>, available: &[Coding]) -> Coding {
     let weights = Weights::read(accept_encoding);
     let mut best = (weights.stated(Coding::Identity), Coding::Identity);

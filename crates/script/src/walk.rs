@@ -1,6 +1,5 @@
 //! The ways to divide a path into a script and its PATH_INFO (RFC 3875 §3.2). Knows nothing of the file system: the
-//! caller looks at the candidates, each a segment longer than the one before, and reports what it finds as
-//! `FileKind`.
+//! caller looks up the candidates, each a segment longer than the one before, and reports the result as `FileKind`.
 
 use taipan_http::target::SafePath;
 
@@ -27,7 +26,7 @@ pub enum FileKind {
 }
 
 /// The ways to split `path` below the folder of its first `count` segments, the shortest script first. There is one
-/// for each further segment. A caller that stops at the first file looks at one more than there are folders.
+/// for each further segment. A caller that stops at the first file looks up one candidate more than there are folders.
 pub fn splits<'p>(path: &'p SafePath, count: usize) -> impl Iterator<Item = Split<'p>> {
     let text = path.as_str();
     let ends = text.match_indices('/').map(|(at, _)| at).chain((!path.is_folder()).then_some(text.len()));

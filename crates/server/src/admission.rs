@@ -1,5 +1,5 @@
-//! A first-in, first-out queue of what waits to be admitted, bounded by a limit. Knows nothing of clocks, of tasks, and
-//! of what is waited for: its users keep the deadline, and say which waiter can be admitted.
+//! A bounded first-in, first-out queue of waiters. Knows nothing of clocks, tasks and resources: its users keep the
+//! deadline, and decide which waiter can be admitted.
 
 use std::collections::VecDeque;
 

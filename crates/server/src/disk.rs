@@ -88,7 +88,7 @@ pub struct Disk {
 struct Lane {
     threads: Arc<sync::Semaphore>,
     listings: Arc<sync::Semaphore>,
-    /// Of the queue, also those whom a thread is working for.
+    /// Closures that wait for a thread of this device, and those that a thread executes.
     places: Semaphore,
     waiting: Semaphore,
     requests: Semaphore,

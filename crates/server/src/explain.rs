@@ -25,8 +25,8 @@ use crate::response::{Body, Response};
 use crate::services::Services;
 use crate::{start, terminal};
 
-pub fn explain(asked: &Explain) -> ExitCode {
-    let site = match start::load(&asked.source) {
+pub fn explain(flags: &Explain) -> ExitCode {
+    let site = match start::load(&flags.source) {
         Ok(site) => site,
         Err(lines) => {
             lines.iter().for_each(|line| terminal::err(format_args!("taipan: {line}")));
@@ -41,7 +41,7 @@ pub fn explain(asked: &Explain) -> ExitCode {
                 has_authorizers: false,
                 ..Responder::without_upstreams(Services::new(site).0, roots)
             };
-            print_explanation(&responder, &request(asked), scheme(asked)).await
+            print_explanation(&responder, &request(flags), scheme(flags)).await
         })
     });
     match result {
@@ -54,8 +54,8 @@ pub fn explain(asked: &Explain) -> ExitCode {
 }
 
 /// The bytes of the request.
-fn request(asked: &Explain) -> Vec<u8> {
-    let Explain { method, url, fields, .. } = asked;
+fn request(flags: &Explain) -> Vec<u8> {
+    let Explain { method, url, fields, .. } = flags;
     let (authority, target) = match url.split_once("://") {
         Some((_, rest)) => rest.find(['/', '?']).map_or((rest, "/"), |at| rest.split_at(at)),
         None => ("localhost", url.as_str()),
@@ -74,8 +74,8 @@ fn request(asked: &Explain) -> Vec<u8> {
 }
 
 /// The scheme of the URL, as a proxy in front would report it.
-fn scheme(asked: &Explain) -> Scheme {
-    let named = asked.url.split_once("://").and_then(|(scheme, _)| Scheme::from_bytes(scheme.as_bytes()));
+fn scheme(flags: &Explain) -> Scheme {
+    let named = flags.url.split_once("://").and_then(|(scheme, _)| Scheme::from_bytes(scheme.as_bytes()));
     named.unwrap_or(Scheme::Http)
 }
 
@@ -176,13 +176,13 @@ fn print_planned(
     responder: &Responder,
     host: usize,
     head: &Head<'_>,
-    asked: &SafePath,
+    requested: &SafePath,
     plan: Plan<'_, '_>,
     fallback: Option<&FallbackVariables>,
 ) -> Responding {
     let Plan { route, walk, action } = plan;
     if let Some(walk) = walk {
-        match print_walk(responder, host, asked, &walk, fallback) {
+        match print_walk(responder, host, requested, &walk, fallback) {
             Some(Verdict::Run(_)) => return Responding::Script,
             Some(Verdict::NoScript) => {}
             Some(Verdict::Folder) => return Responding::Nothing,
@@ -212,7 +212,7 @@ fn print_planned(
         PlannedAction::Files(planned) => {
             let root = planned.root.display();
             terminal::out(format_args!("route     {}: files beneath {root}", route.name()));
-            if planned.path != *asked {
+            if planned.path != *requested {
                 terminal::out(format_args!("rewritten {}", planned.path));
             }
             let Ok(root) = Roots::get(&responder.files, planned.root, responder.services.clock.now()) else {
@@ -229,7 +229,7 @@ fn print_planned(
                     print_lookup(&lookup);
                     let is_absent = match lookup {
                         Lookup::Missing => true,
-                        Lookup::Folder(_) => asked.is_folder() && planned.rules.listing == Listing::Off,
+                        Lookup::Folder(_) => requested.is_folder() && planned.rules.listing == Listing::Off,
                         Lookup::Denied | Lookup::File { .. } => false,
                     };
                     if is_absent {
@@ -247,14 +247,14 @@ fn print_planned(
 fn print_walk(
     responder: &Responder,
     host: usize,
-    asked: &SafePath,
+    requested: &SafePath,
     walk: &Walk,
     fallback: Option<&FallbackVariables>,
 ) -> Option<Verdict> {
     let host = responder.services.site.hosts.at(host);
     let query = script::Query::new(&responder.files, walk, responder.services.clock.now()).ok()?;
     let verdict = query.verdict(Wait::Allowed).ok()?;
-    if walk.path != *asked && verdict != Verdict::NoScript {
+    if walk.path != *requested && verdict != Verdict::NoScript {
         terminal::out(format_args!("rewritten {}", walk.path));
     }
     match verdict {

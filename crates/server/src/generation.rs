@@ -344,7 +344,7 @@ impl MainThread {
         Ok(())
     }
 
-    /// Replaces the failed workers whose pause is over.
+    /// Replaces the failed workers whose pause has passed.
     fn restart(&mut self) -> io::Result<()> {
         let now = tokio::time::Instant::now();
         for number in 0..self.workers.len() {
@@ -430,7 +430,7 @@ impl MainThread {
         });
     }
 
-    /// Sends the event that `event` makes of the workers' responses, when all have responded or the time is over.
+    /// Sends the event that `event` makes of the workers' responses, when all have responded or the time has passed.
     fn report_to_master(
         &self,
         responses: Vec<oneshot::Receiver<()>>,

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => master::serve(&serve),
         Command::Check { config } => check::check(&config),
         Command::Control { source, request } => control::send(&source, request),
-        Command::Explain(asked) => explain::explain(&asked),
+        Command::Explain(flags) => explain::explain(&flags),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),
         Command::Generate(document) => print(&flags::document(document)),

@@ -17,14 +17,14 @@ use crate::{config, privilege};
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The site that a command line names. Errors: lines that say what to do.
-pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
-    let mut site = load(&asked.source)?;
-    if !asked.listen.is_empty() {
+pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
+    let mut site = load(&flags.source)?;
+    if !flags.listen.is_empty() {
         let read = |text: &String| {
             let address = Address::parse(text, Path::new(""));
             address.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
         };
-        site.listeners = asked.listen.iter().map(read).collect::<Result<_, _>>()?;
+        site.listeners = flags.listen.iter().map(read).collect::<Result<_, _>>()?;
         for (at, address) in site.listeners.iter().enumerate() {
             if let Some(other) = site.listeners[..at].iter().find(|other| other.overlaps(address)) {
                 return Err(vec![format!(
@@ -33,15 +33,15 @@ pub fn site(asked: &Serve) -> Result<Site, Vec<String>> {
             }
         }
     }
-    if let Some(workers) = asked.workers {
+    if let Some(workers) = flags.workers {
         site.workers = NonZeroUsize::new(workers);
     }
-    if let Some(user) = &asked.user {
+    if let Some(user) = &flags.user {
         (site.user, site.group) = (Some(user.clone()), None);
     }
     choose_account(&mut site);
     let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format);
-    match (&asked.access_log, &asked.source) {
+    match (&flags.access_log, &flags.source) {
         (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
         (None, SiteSource::Folder(_)) if io::stdout().is_terminal() => {
             site.log.access = Some(AccessLog { sink: Sink::Stdout, format });
@@ -59,8 +59,8 @@ pub fn choose_account(site: &mut Site) {
 }
 
 /// A warning if the site is served as user nobody, whom other programs share, and no user was named.
-pub fn shared_account(asked: &Serve, site: &Site) -> Option<String> {
-    let is_named = asked.user.is_some() || matches!(asked.source, SiteSource::Config(_));
+pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
+    let is_named = flags.user.is_some() || matches!(flags.source, SiteSource::Config(_));
     (!is_named && site.user.as_deref() == Some(privilege::NOBODY)).then(|| {
         "it serves as user nobody, which other programs may use, too; to give it a user of its own: \
          useradd --system --user-group --shell /usr/sbin/nologin taipan"

@@ -55,7 +55,7 @@ const LOAD: &[&str] = &[
 ];
 
 const SERVER: &[&str] = &[
-    // The command line, and what it asks for.
+    // The commands of the command line.
     "healthcheck",
     "explain",
     "check",

@@ -43,7 +43,7 @@ impl Address {
         match (self, other) {
             (Address::Tcp(wide), Address::Tcp(narrow)) => {
                 let same = wide.port() == narrow.port() && wide.is_ipv4() == narrow.is_ipv4();
-                // The kernel chooses another port for each socket that asks for port 0.
+                // The kernel chooses another port for each socket that is bound to port 0.
                 wide.ip().is_unspecified() && same && wide.port() != 0
             }
             _ => false,

@@ -89,7 +89,7 @@ pub fn total(uses: &[Use]) -> u64 {
     uses.iter().fold(0, |sum, line| sum.saturating_add(line.sum()))
 }
 
-/// The buffer for a client's input, in bytes. It has room for two request heads of the largest size.
+/// The buffer for a client's input, in bytes. It holds two request heads of the largest size.
 pub fn input(limits: &Limits) -> u64 {
     INPUT.max((limits.head.head as u64).saturating_mul(2))
 }

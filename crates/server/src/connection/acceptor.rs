@@ -256,8 +256,8 @@ async fn receive(
     }
 }
 
-/// Answers the one request that the connection may make with 503. The request is read first: some clients take a
-/// response that they have not asked for as a fault.
+/// Answers the one request that the connection may make with 503. The request is read first: some clients
+/// treat a response before their request as an error.
 async fn reject(connections: &Rc<Connections>, socket: Socket) {
     let Some(permit) = connections.acceptor.rejection(connections).await else { return };
     connections.reject(socket, permit);

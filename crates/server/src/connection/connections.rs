@@ -109,8 +109,8 @@ impl Connections {
         self.services.scratch.borrow_mut().take_back(output.into_buffers());
     }
 
-    /// Keeps a connection between two requests in the idle set, or hands it off, or closes it, as the worker's mode
-    /// says. It has been idle `since` then.
+    /// Keeps a connection between two requests in the idle set, hands it off, or closes it: the worker's mode
+    /// decides. `since`: when it became idle.
     pub fn keep(&self, socket: Socket, client: Client, requests: u32, since: Ticks) {
         match self.mode.get() {
             Mode::Serving => {
@@ -128,7 +128,7 @@ impl Connections {
         }
     }
 
-    /// Keeps a connection that is over until its client has taken the last response.
+    /// Keeps a connection after its last response, until the client has received all of it.
     pub fn drain(&self, socket: Socket, client: Client) {
         // When the worker shuts down, or the insertion fails, the kernel sends the rest.
         if self.mode.get() == Mode::Serving {

@@ -243,14 +243,14 @@ impl Http1 {
     #[inline]
     fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Response> {
         let host = connections.services.site.hosts.find(head.authority);
-        let asked = LoggedRequest {
+        let request = LoggedRequest {
             client: self.client,
             head: Some(head),
             host,
             time: connections.services.clock.now(),
             began: self.began,
         };
-        let guard = PanicGuard { connections, asked };
+        let guard = PanicGuard { connections, request };
         let answer = connections.responder.fast(host, head);
         std::mem::forget(guard);
         answer
@@ -294,14 +294,14 @@ impl Http1 {
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = connection_line(&response, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
-        let asked = LoggedRequest {
+        let request = LoggedRequest {
             client: self.client,
             head,
             host,
             time: connections.services.clock.now(),
             began: self.began,
         };
-        connections.services.access.record(&mut batch.records, &asked, response.logged(line.len()));
+        connections.services.access.record(&mut batch.records, &request, response.logged(line.len()));
         if let Some(rule) = response.broken_rule {
             batch.records.name_rule(rule);
         }
@@ -376,7 +376,7 @@ impl Http1 {
 /// Logs a request of the fast path when it is dropped, which only a panic does.
 struct PanicGuard<'a> {
     connections: &'a Connections,
-    asked: LoggedRequest<'a>,
+    request: LoggedRequest<'a>,
 }
 
 impl Drop for PanicGuard<'_> {
@@ -388,7 +388,7 @@ impl Drop for PanicGuard<'_> {
             None,
         );
         let mut records = Records::default();
-        self.connections.services.access.record(&mut records, &self.asked, response.logged(0));
+        self.connections.services.access.record(&mut records, &self.request, response.logged(0));
         self.connections.services.access.write(&records, 0, Some(why_dropped()));
     }
 }

@@ -2,7 +2,8 @@
 //! own, which is itself one descriptor in the worker's loop, and as entries in a table. They have no task, no buffer and
 //! no registration with the runtime.
 //!
-//! Most requests are answered here: what has come is read into the worker's buffer, answered by the fast path, and sent.
+//! Most requests get their response here: the input is read into the worker's buffer, and the response of the fast path
+//! is sent.
 //! A connection that would have to wait gets a task (`task`) and comes back when it has answered. A connection that is
 //! over stays here, too, while its client has yet to take the last response.
 
@@ -42,8 +43,8 @@ const READS_PER_VISIT: usize = 4;
 /// memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
 
-/// A table of more than a few entries gets room for many at once: so large, it is mapped by itself, takes only the
-/// pages that are used, and grows without leaving a hole in the heap.
+/// A full table of `FEW` entries or more grows by `MANY` at once. An allocation of this size has its own mapping, uses only
+/// the pages that are written, and leaves no hole in the heap when it grows.
 const FEW: usize = 512;
 const MANY: usize = 16 * 1024;
 
@@ -136,7 +137,7 @@ impl IdleSet {
         self.register(IdleConnection::new(socket, client, requests, since))
     }
 
-    /// Adds a connection that is over, until its client has closed it, or takes too little.
+    /// Adds a connection after its last response, until the client closes it or receives too slowly.
     pub fn drain(&self, socket: Socket, client: Client, now: Ticks) -> io::Result<()> {
         let mut connection = IdleConnection::new(socket, client, 0, now);
         connection.drain(now);
@@ -308,7 +309,7 @@ fn give_task(
     connections.give_task(connection.socket, connection.client, http, input, start);
 }
 
-/// Reads what has come, answers it, and sends, as far as nothing has to wait.
+/// Reads the input, makes the responses, and sends them, as far as that does not block.
 #[inline]
 fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
     for _ in 0..READS_PER_VISIT {
@@ -351,12 +352,12 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
     }
 }
 
-/// A copy of what is left of the input in the worker's buffer.
+/// A copy of the rest of the input in the worker's buffer.
 fn input(connections: &Connections, left: Range<usize>) -> Vec<u8> {
     connections.services.scratch.borrow().buffer[left].to_vec()
 }
 
-/// Sends the responses to what has come. `left` of the input is not used up.
+/// Sends the responses to the input. The last `left` bytes of the input are not used yet.
 #[inline]
 fn send(
     connections: &Rc<Connections>,

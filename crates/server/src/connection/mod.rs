@@ -60,7 +60,7 @@ pub enum Phase {
 pub enum Event {
     /// It has been idle for a while: its task and buffers are to be freed.
     Park,
-    /// The time of its phase is over. It goes on if enough bytes were sent or received.
+    /// The time of its phase has passed. It continues if enough bytes were sent or received.
     CheckRate,
     /// Its deadline has passed.
     TimeOut,
@@ -82,7 +82,7 @@ pub struct Deadlines {
     rate: u64,
 }
 
-/// A connection that has been idle this long gives up its task.
+/// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
 /// A connection that has been idle, or too slow, this long may be closed for another.
 const EVICT_AFTER: Ticks = 4;

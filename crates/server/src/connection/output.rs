@@ -16,7 +16,7 @@ use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
 
-/// The most that one `sendfile` is asked for. Measured: with more, the pages and buffers of ten connections fall out of
+/// The most bytes that one `sendfile` sends. Measured: with more, the pages and buffers of ten connections fall out of
 /// the cache; with less, there are too many calls.
 const SLICE: u64 = 128 * 1024;
 /// Slices that a connection may send in one turn of the loop.
@@ -29,11 +29,11 @@ const READ_SIZE: u64 = memory::RESPONSE;
 /// Whether the connection stays open behind a response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// HTTP/1.1 stays open, and says nothing.
+    /// An HTTP/1.1 connection stays open without a `Connection` field.
     KeepAlive,
-    /// HTTP/1.0 stays open with a `Connection: keep-alive`.
+    /// An HTTP/1.0 connection stays open with a `Connection: keep-alive`.
     KeepAliveHttp10,
-    /// The client asked to close, and will send no more.
+    /// By its version or its `Connection` field, the request is the client's last.
     Close,
     /// The server closes, while the client may still be sending (RFC 9112 §9.6).
     LingeringClose,

@@ -1,5 +1,5 @@
 //! The connection table: the state of every connection of a worker that has a task. The worker's clock sweeps it, and
-//! notifies connections of what is due.
+//! notifies connections of events that are due.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub struct ConnectionState {
     since: Cell<Ticks>,
     /// Bytes sent or received in this window.
     bytes: Cell<u64>,
-    /// When `bytes` was last true of what was sent.
+    /// When `bytes` was last equal to the bytes sent.
     measured: Cell<Ticks>,
     event: Cell<Option<Event>>,
     waker: RefCell<Option<Waker>>,
@@ -197,7 +197,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Notifies every connection of what is due.
+    /// Notifies each connection of its event that is due.
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks) {
         for (_, state) in &*self.states.borrow() {
             if let Some(event) = deadlines.event(state, now) {
@@ -244,7 +244,7 @@ impl ConnectionTable {
         slow.into_iter().take(EVICTIONS_PER_TICK).rev().map(|(_, state)| state).collect()
     }
 
-    /// Notifies connections between two requests to give up their tasks.
+    /// Notifies connections between two requests: their tasks are to end.
     pub fn park_idle(&self) {
         for (_, state) in &*self.states.borrow() {
             if state.phase() == Phase::Idle {

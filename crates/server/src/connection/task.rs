@@ -194,7 +194,7 @@ impl Task {
         Ok(self.http.output(&self.connections, &head, response, self.transport.is_body_read()))
     }
 
-    /// Drops what has come of a body that nothing reads any more: the connection stays open if that was all of it.
+    /// Drops the received part of a body that nothing reads any more. The connection stays open if that was all of it.
     async fn discard_unwanted_body(&self, response: &mut Response) {
         poll_fn(|cx| {
             let mut is_unwanted = |cx: &mut Context<'_>| {

@@ -229,7 +229,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.out.len() - self.sent < OUT_LIMIT
     }
 
@@ -240,7 +240,7 @@ impl Connection<'_> {
     }
 
     fn reads(&self) -> bool {
-        self.body.is_empty() && self.has_room()
+        self.body.is_empty() && self.has_capacity()
     }
 
     /// Receives records, if there are any and they can be passed on.

@@ -15,9 +15,9 @@ use taipan_http::status::Status;
 use crate::flags::Scripts;
 use crate::start;
 
-/// Leaves room in a message to the spawner for paths and arguments.
+/// With these, a message to the spawner has space for paths and arguments, too.
 const ENVIRONMENT: Limits = Limits { bytes: 128 * 1024, variables: 1024 };
-/// If neither the server nor the environment has one.
+/// The default if neither the server nor the environment has one.
 const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
 /// The programs that may be started.
@@ -39,7 +39,7 @@ pub struct Folder {
 /// A program to start.
 pub struct Program {
     pub program: CString,
-    /// The first is the name by which the request asks for the program.
+    /// The first is the name of the program in the request.
     pub arguments: Vec<CString>,
     pub folder: CString,
     pub environment: Environment,

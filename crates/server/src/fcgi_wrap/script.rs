@@ -82,9 +82,9 @@ impl ScriptExchange {
             }
             let stdin = self.io.stdin.iter().filter(|_| !connection.body.is_empty());
             fds.extend(stdin.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
-            let outputs = self.outputs().filter(|_| connection.has_room());
+            let outputs = self.outputs().filter(|_| connection.has_capacity());
             fds.extend(outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-            let timeout = self.io.output_timeout().filter(|_| connection.has_room());
+            let timeout = self.io.output_timeout().filter(|_| connection.has_capacity());
             let ready = wait(&mut fds, timeout)?;
             let (socket, shutdown) = (fds[0].revents(), fds[1].revents());
             drop(fds);
@@ -99,7 +99,8 @@ impl ScriptExchange {
             // Before the output is read: a script that has exited has written all of its output.
             self.poll_exit(&connection.channel);
             let errors = self.send_output(connection);
-            if self.io.exit.is_some() && self.io.stdout.is_none() && errors == 0 && connection.has_room() {
+            if self.io.exit.is_some() && self.io.stdout.is_none() && errors == 0 && connection.has_capacity()
+            {
                 return Ok(());
             }
         }
@@ -126,9 +127,9 @@ impl ScriptExchange {
         }
     }
 
-    /// Sends some output, if there is room for it. Gives the bytes of errors.
+    /// Sends some output, if the buffer has space for it. Returns the bytes of errors.
     fn send_output(&mut self, connection: &mut Connection) -> usize {
-        if connection.has_room() {
+        if connection.has_capacity() {
             let Connection { application, buffer, out, .. } = connection;
             let n = self.io.read_stdout(buffer).unwrap_or(0);
             if n > 0 {
@@ -136,7 +137,7 @@ impl ScriptExchange {
             }
             application.stdout(self.id, &buffer[..n], out);
         }
-        if !connection.has_room() {
+        if !connection.has_capacity() {
             return 0;
         }
         let Connection { application, buffer, out, .. } = connection;

@@ -64,13 +64,13 @@ impl OpenSink {
 
     /// Like `write`, but drops the lines instead of waiting for the reader.
     pub fn write_unless_full(&mut self, lines: &[u8]) {
-        let has_room = match &self.to {
+        let has_capacity = match &self.to {
             To::Stdout => takes_bytes(io::stdout()),
             To::Stderr => takes_bytes(io::stderr()),
             To::File(file) => takes_bytes(file),
             To::Daemon(_) => true,
         };
-        if has_room {
+        if has_capacity {
             self.write(lines);
         }
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_a_failure_unless_the_generation_was_told_to_leave() {
+    fn an_exit_is_a_failure_unless_the_generation_was_stopped_or_replaced() {
         let now = Instant::now();
         for (state, expected) in [
             (State::Starting, Ended::BeforeServing),

@@ -144,7 +144,7 @@ enum Timer {
     Retirement(Pid),
     Lifecycle(Pid),
     KillSpawner(Pid),
-    /// `end_pools` looks at the times itself.
+    /// `end_pools` compares the deadlines of the pools.
     Pool,
     StartTimeout,
     UpgradeTimeout,

@@ -122,7 +122,7 @@ mod tests {
     }
     use Event::*;
 
-    /// What comes of it: the request that gets the connection, or fails, and what is sent to the pool.
+    /// Lists the results: the requests that get a connection or fail, and the messages to the pool.
     fn run(events: &[Event]) -> Vec<String> {
         let (mut acquisitions, mut pushed) = (Acquisitions::new(), 0);
         let mut on = |event| -> (Option<Ticket>, Vec<PoolRequest>) {

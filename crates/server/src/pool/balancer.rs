@@ -62,9 +62,9 @@ pub enum Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillReason {
-    /// The grace after SIGTERM is over.
+    /// The grace after SIGTERM has passed.
     Grace,
-    /// It has not accepted its first connection in time.
+    /// The process has not accepted its first connection in time.
     NotAccepting,
 }
 

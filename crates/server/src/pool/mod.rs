@@ -375,13 +375,13 @@ impl PooledConnection {
         self.outcome = LeaseOutcome::Failed;
     }
 
-    /// A request is over, and the connection can have another one.
+    /// Ends a request. The connection can have another one.
     pub fn finish(mut self) {
         self.requests += 1;
         self.release();
     }
 
-    /// A request is over, and the connection with it.
+    /// Ends a request, and closes the connection.
     pub fn close(mut self) {
         self.requests += 1;
     }

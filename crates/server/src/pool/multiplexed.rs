@@ -31,7 +31,7 @@ const READS_PER_TURN: usize = 16;
 pub struct SharedConnection {
     endpoint: EndpointId,
     pool: Rc<Pool>,
-    /// `None`: it is over.
+    /// `None`: the connection has ended.
     connection: RefCell<Option<PooledConnection>>,
     unsent: RefCell<Unsent>,
     /// Open streams that a request waits for.
@@ -150,7 +150,7 @@ impl SharedConnection {
         FastCgiStream { connection: self.clone(), state: StreamState::Reserved }
     }
 
-    /// Ready when the connection is over.
+    /// Ready when the connection has ended.
     fn poll(self: &Rc<SharedConnection>, cx: &mut Context<'_>, services: &Services) -> Poll<()> {
         *self.driver.borrow_mut() = Some(cx.waker().clone());
         self.poll_send(cx);
@@ -269,7 +269,7 @@ impl SharedConnection {
         self.remove_from_pool();
     }
 
-    /// Gives free streams to requests that wait. Without any stream, the connection is over.
+    /// Gives free streams to requests that wait. Without any stream, the connection ends.
     fn settle(self: &Rc<SharedConnection>) {
         // Each turn takes a request out of the queue.
         while self.has_capacity() {

@@ -1,4 +1,4 @@
-//! A request by HTTP/1.1 (RFC 9112): the client's side. The response tells whether the connection can have another
+//! A request by HTTP/1.1 (RFC 9112): the client's side. The response decides whether the connection can have another
 //! request.
 
 use std::cell::Cell;

@@ -23,10 +23,10 @@ pub struct ScriptIo<Pipe> {
 
 /// The end of a pipe that does not block.
 pub trait PipeEnd {
-    /// Errors: `WouldBlock` when nothing is there.
+    /// Errors: `WouldBlock` when there is nothing to read.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Errors: `WouldBlock` when there is no room.
+    /// Errors: `WouldBlock` when the buffer of the kernel is full.
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 

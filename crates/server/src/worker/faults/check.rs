@@ -122,7 +122,7 @@ pub fn run(case: &Case, reference: &Run, run: &Run) -> Result<(), String> {
     if case.fault != Fault::Truncated {
         for (number, index, outcome) in &run.again {
             if Harm::of(outcome, &reference.outcomes[*number][*index]) != Harm::None {
-                return Err(format!("{number}-{index} still fails when asked again: {}", shown(outcome)));
+                return Err(format!("{number}-{index} still fails when it is repeated: {}", shown(outcome)));
             }
         }
     }
@@ -172,7 +172,8 @@ fn is_of_shorter_file(outcome: &Outcome) -> bool {
 fn lines(case: &Case, run: &Run) -> Result<(), String> {
     let mut lines: Vec<Line> = run.lines.iter().filter_map(|line| Line::parse(line)).collect();
     let (mut missing, mut unsure) = (Vec::new(), Vec::new());
-    let mut requests: Vec<_> = asked(run).map(|(name, outcome)| (name, LogLine::of(case, outcome))).collect();
+    let mut requests: Vec<_> =
+        logged_outcomes(run).map(|(name, outcome)| (name, LogLine::of(case, outcome))).collect();
     // Requests that must have a line are matched before those that may have one.
     requests.sort_by_key(|(_, due)| *due);
     for (name, due) in requests {
@@ -200,7 +201,10 @@ fn lines(case: &Case, run: &Run) -> Result<(), String> {
 /// The number of missing log lines; the log must report them.
 pub fn lost(run: &Run) -> usize {
     let written = run.lines.iter().filter_map(|line| Line::parse(line)).count();
-    asked(run).filter(|(_, outcome)| matches!(outcome, Outcome::Response(_))).count().saturating_sub(written)
+    logged_outcomes(run)
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Response(_)))
+        .count()
+        .saturating_sub(written)
 }
 
 /// The number of dropped lines that the error log reports.
@@ -212,7 +216,7 @@ pub fn reported(errors: &[String]) -> usize {
 }
 
 /// Every request of a run that has a line, by its name in the log.
-fn asked(run: &Run) -> impl Iterator<Item = (Option<String>, &Outcome)> {
+fn logged_outcomes(run: &Run) -> impl Iterator<Item = (Option<String>, &Outcome)> {
     let first = run.outcomes.iter().enumerate().flat_map(|(number, outcomes)| {
         let answered =
             move |(index, _): &(usize, &Outcome)| SCRIPT[number].requests[*index].status != NO_RESPONSE;
