@@ -571,14 +571,14 @@ static int taipan_wait(void)
 {
     struct pollfd waiting[TAIPAN_IDLE_CONNECTIONS + 1];
     for (;;) {
-        int i, room = taipan.idle_count < TAIPAN_IDLE_CONNECTIONS;
+        int i, accepts = taipan.idle_count < TAIPAN_IDLE_CONNECTIONS;
         for (i = 0; i < taipan.idle_count; i++) {
             waiting[i].fd = taipan.idle[i];
             waiting[i].events = POLLIN;
         }
         waiting[i].fd = taipan.listener;
         waiting[i].events = POLLIN;
-        if (poll(waiting, (nfds_t)(i + room), -1) < 0) {
+        if (poll(waiting, (nfds_t)(i + accepts), -1) < 0) {
             if (errno == EINTR)
                 continue;
             return 0;

@@ -230,8 +230,8 @@ sub next_record {
         $broken = 1;
     }
     elsif ($of == 0 && $kind == GET_VALUES) {
-        my %asked = @{ pairs(take_content()) || [] };
-        my @answer = map { pack('CC', length, 1) . $_ . $known{$_} } grep { exists $asked{$_} } sort keys %known;
+        my %requested = @{ pairs(take_content()) || [] };
+        my @answer = map { pack('CC', length, 1) . $_ . $known{$_} } grep { exists $requested{$_} } sort keys %known;
         record(VALUES, 0, join '', @answer);
         flush();
     }
@@ -271,18 +271,18 @@ sub begin {
         $broken = 1;
         return;
     }
-    my ($asked, $flags) = unpack 'nC', $body;
+    my ($requested, $flags) = unpack 'nC', $body;
     if ($phase != NONE) {
         end_request($of, 0, CANNOT_MULTIPLEX);
         flush();
         return;
     }
     $keep = $flags & 1;
-    if ($asked != RESPONDER && $asked != AUTHORIZER) {
+    if ($requested != RESPONDER && $requested != AUTHORIZER) {
         refuse($of, UNKNOWN_ROLE);
         return;
     }
-    ($id, $role, $phase, $aborted, $params) = ($of, $asked, NAMES, 0, '');
+    ($id, $role, $phase, $aborted, $params) = ($of, $requested, NAMES, 0, '');
 }
 
 # Ends a request that the program does not see.
@@ -340,8 +340,8 @@ sub readable {
 # Waits until a connection is readable.
 sub wait_for_bytes {
     while (1) {
-        my $room = @idle < IDLE_CONNECTIONS;
-        my $ready = readable(-1, @idle, $room ? $listener : ());
+        my $accepts = @idle < IDLE_CONNECTIONS;
+        my $ready = readable(-1, @idle, $accepts ? $listener : ());
         if (!$ready) {
             next if $! == EINTR;
             return 0;

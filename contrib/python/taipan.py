@@ -232,10 +232,10 @@ class _Application:
             self._break()
         elif id == 0 and kind == GET_VALUES:
             try:
-                asked = dict(_pairs(self._take_content()))
+                requested = dict(_pairs(self._take_content()))
             except ValueError:
                 self._break()
-            answer = [(name, value) for name, value in KNOWN.items() if name in asked]
+            answer = [(name, value) for name, value in KNOWN.items() if name in requested]
             pair = lambda name, value: bytes([len(name), len(value)]) + name + value
             self._record(VALUES, 0, b"".join(pair(*each) for each in answer))
             self._flush()
@@ -311,8 +311,8 @@ class _Application:
     def _wait(self):
         """Waits until a connection is readable."""
         while True:
-            room = [self.listener] if len(self.idle) < IDLE_CONNECTIONS else []
-            ready = _readable_of(self.idle + room)
+            listeners = [self.listener] if len(self.idle) < IDLE_CONNECTIONS else []
+            ready = _readable_of(self.idle + listeners)
             if ready is not self.listener:
                 # In the order of arrival, so that none waits forever.
                 self.idle.remove(ready)

@@ -361,13 +361,13 @@ fn rejects_a_head_at_the_first_byte_over_a_limit() {
     check(&format!("{line}A: a\r\nB: b\r\n\r\n"), Ok(true));
     check(&format!("{line}A: a\r\nB: b\r\nC"), Err(HeadError::TooManyFields));
 
-    let room = 128 - line.len() - "X: \r\n\r\n".len();
-    let full = format!("{line}X: {}\r\n\r\n", "a".repeat(room));
+    let left = 128 - line.len() - "X: \r\n\r\n".len();
+    let full = format!("{line}X: {}\r\n\r\n", "a".repeat(left));
     assert_eq!(full.len(), 128);
     check(&full, Ok(true));
     check(&full[..127], Ok(false));
     check(&format!("{full}GET"), Ok(true));
-    check(&format!("{line}X: {}\r\n\r\n", "a".repeat(room + 1)), Err(HeadError::TooLarge));
+    check(&format!("{line}X: {}\r\n\r\n", "a".repeat(left + 1)), Err(HeadError::TooLarge));
     check(&format!("{line}X: {}", "a".repeat(1000)), Err(HeadError::TooLarge));
     check("\r\n", Ok(false));
 }

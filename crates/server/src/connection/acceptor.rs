@@ -191,7 +191,7 @@ impl Acceptor {
     }
 }
 
-/// Accepts until the worker leaves.
+/// Accepts until the worker shuts down.
 pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Result<()> {
     let acceptor = &connections.acceptor;
     acceptor.listeners.set(acceptor.listeners.get() + 1);

@@ -82,7 +82,7 @@ const MORE_TO_READ: EventFlags =
 enum Visit {
     Stay,
     Close,
-    /// It gets a task, which begins with the bytes that have come and are not used up.
+    /// It gets a task, which begins with the received bytes that are not used yet.
     NeedsTask(Box<(Http1, Start, Vec<u8>)>),
 }
 

@@ -55,7 +55,7 @@ impl Socket {
         self.family
     }
 
-    /// As much as has come and fits; 0: the client has closed its side.
+    /// Reads the received bytes that fit into `buffer`. Returns 0 if the client has closed its side.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, rustix::io::Errno> {
         calls::recv(&self.fd, buffer, RecvFlags::DONTWAIT)
@@ -124,7 +124,7 @@ impl Stream {
         })
     }
 
-    /// As much as has come and fits; 0: the client has closed its side.
+    /// Reads the received bytes that fit into `buffer`. Returns 0 if the client has closed its side.
     #[inline]
     pub fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// As `poll_receive`, for a stream that is about to be closed. Errors: nothing has come.
+    /// As `poll_receive`, for a stream that is about to be closed. Errors: nothing was received.
     pub fn receive_at_once(&self, buffer: &mut [u8]) -> Result<usize, rustix::io::Errno> {
         calls::recv(self.as_fd(), buffer, RecvFlags::DONTWAIT)
     }

@@ -75,7 +75,7 @@ enum End {
 }
 
 impl Task {
-    /// For a connection whose `input` has come and is not used up.
+    /// For a connection whose `input` was received and is not used yet.
     pub fn new(
         stream: Stream,
         client: Client,

@@ -152,13 +152,13 @@ impl Transport {
         .await
     }
 
-    /// Reads input that has come, without waiting.
+    /// Reads the received input, without waiting.
     pub fn receive_at_once(&self) {
         // The connection is closed in any case.
         _ = self.poll_receive(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// Sends an end and drops the input that has come: unread, it would reset the connection when it is closed (RFC 9112
+    /// Sends an end and drops the received input: unread, it would reset the connection when it is closed (RFC 9112
     /// §9.6). Later input is not awaited.
     pub fn close_at_once(&self) {
         let stream = self.stream.borrow();

@@ -114,8 +114,8 @@ pub fn poll_read<S: AsyncRead + AsFd + Unpin>(
 ) -> Poll<io::Result<()>> {
     match bytes_of(Call::PollRead) {
         Ok(most) => {
-            let room = most.min(buffer.remaining());
-            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+            let length = most.min(buffer.remaining());
+            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(length));
             ready!(direct::poll_read(stream, cx, &mut part))?;
             let n = part.filled().len();
             buffer.advance(n);
