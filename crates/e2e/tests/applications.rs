@@ -389,7 +389,13 @@ fn accepts_a_compressed_request_of_git() {
     let url = server.url("/git/project.git");
     done(git(&home).args(["clone", "-q", &url, "a"]));
     for number in 0..200 {
-        done(git(&home.join("a")).args(["commit", "-q", "--allow-empty", "-m", &number.to_string()]));
+        // Newer than what the server has: git names the newest commits first, until the server knows one.
+        let date = format!("{} +0000", 2_000_000_000 + number);
+        done(
+            git(&home.join("a"))
+                .args(["commit", "-q", "--allow-empty", "-m", &number.to_string()])
+                .env("GIT_COMMITTER_DATE", date),
+        );
     }
     let seed = home.join("seed");
     fs::write(seed.join("new"), "new").expect("it is our folder");
