@@ -61,9 +61,12 @@ struct IdleConnection {
     /// When it was accepted, or last sent something.
     since: Ticks,
     /// Bytes of a response that the client had not taken when the deadline passed.
-    unsent: Option<u64>,
+    unsent: Option<u32>,
     client: Client,
 }
+
+/// The promise of 70 bytes per idle connection, with its part of the table.
+const _: () = assert!(size_of::<IdleConnection>() <= 64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -117,11 +120,12 @@ impl IdleConnection {
     /// True while the client takes what the kernel still has of a response, at the least rate or faster. Then the
     /// connection counts as idle only from now on.
     fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
-        let unsent = self.socket.unacknowledged();
+        // A send queue is counted in an `int` (`tcp(7)`, SIOCOUTQ). The smaller type saves eight bytes per connection.
+        let unsent = u32::try_from(self.socket.unacknowledged()).unwrap_or(u32::MAX);
         let taken = self.unsent.map(|before| before.saturating_sub(unsent));
         self.since = now;
         self.unsent = Some(unsent);
-        unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(phase, taken))
+        unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(phase, u64::from(taken)))
     }
 }
 
