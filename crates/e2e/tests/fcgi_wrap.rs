@@ -201,6 +201,15 @@ impl Connection {
         }
     }
 
+    /// The line with its process id that a script prints behind an empty line, which may come alone.
+    fn printed_pid(&mut self, id: RequestId) -> String {
+        let mut first_output = self.beginning(id);
+        if first_output == b"\n" {
+            first_output = self.beginning(id);
+        }
+        String::from_utf8(first_output).expect("it is text")
+    }
+
     fn read_more(&mut self) {
         let mut bytes = [0; 16 * 1024];
         let n = self.stream.read(&mut bytes).expect("something comes");
@@ -411,11 +420,7 @@ fn an_abort_ends_the_script() {
         let wrapper = Wrapper::of(script);
         let mut connection = wrapper.connect();
         let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
-        let mut first_output = connection.beginning(id);
-        if first_output == b"\n" {
-            first_output = connection.beginning(id);
-        }
-        let pid = String::from_utf8(first_output).expect("it is text");
+        let pid = connection.printed_pid(id);
         assert!(is_there(&pid));
         let mut out = Vec::new();
         connection.client.abort(id, &mut out);
@@ -436,15 +441,11 @@ fn ends_the_script_when_the_server_disconnects() {
         let wrapper = Wrapper::of(TIDY);
         let mut connection = wrapper.connect();
         let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
-        let mut first_output = connection.beginning(id);
-        if first_output == b"\n" {
-            first_output = connection.beginning(id);
-        }
+        let pid = connection.printed_pid(id);
         let mut out = Vec::new();
         connection.client.stdin(id, &large(body), &mut out);
         connection.stream.set_nonblocking(true).expect("it is a socket");
         _ = connection.stream.write(&out);
-        let pid = String::from_utf8(first_output).expect("it is text");
         assert!(is_there(&pid));
         drop(connection);
         assert!(wait_until(TIMEOUT, || !is_there(&pid)), "{body}");
@@ -623,11 +624,7 @@ fn a_signal_ends_the_wrapper_with_all_its_scripts() {
         let wrapper = Wrapper::of(TIDY);
         let mut connection = wrapper.connect();
         let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
-        let mut first_output = connection.beginning(id);
-        if first_output == b"\n" {
-            first_output = connection.beginning(id);
-        }
-        let pid = String::from_utf8(first_output).expect("it is text");
+        let pid = connection.printed_pid(id);
         let tidy = wrapper.home.path().join("scripts/tidy");
         assert!(is_there(&pid) && !tidy.exists());
         let home = fs::canonicalize(wrapper.home.path()).expect("it is there");

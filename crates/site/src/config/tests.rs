@@ -6,6 +6,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
 use super::keys::{self, Key, KeyDefault, Kind, Scope};
+use super::upstreams::MANAGED;
 use super::*;
 use crate::address::Address;
 use crate::model::*;
@@ -68,25 +69,6 @@ fn two_lines_make_a_site() {
     assert_eq!(format!("{site:?}"), unlisted);
 }
 
-/// Keys of an application with a command.
-const MANAGED: [&str; 15] = [
-    "command",
-    "socket",
-    "processes",
-    "min_processes",
-    "spare_processes",
-    "concurrent",
-    "unused",
-    "requests",
-    "memory",
-    "start",
-    "grace",
-    "user",
-    "group",
-    "folder",
-    "env",
-];
-
 /// The line that gives `key` a value in `scope`.
 fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     match key.kind {
@@ -112,7 +94,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
         Scope::Scripts => &[("", "[scripts]")],
-        Scope::Application if MANAGED.contains(&key.name) => {
+        Scope::Application if key.name == "command" || MANAGED.contains(&key.name) => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("command", "command = \"/bin/a\"")]
         }
         Scope::Application => {

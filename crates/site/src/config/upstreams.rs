@@ -11,8 +11,8 @@ use crate::upstream::{Endpoints, External, Managed, Protocol, SocketPassing, Ups
 
 /// Upstreams of a site.
 const MAX: usize = 64;
-/// Keys of an application that has a command.
-const MANAGED: [&str; 14] = [
+/// Keys of an application that has a command, besides that.
+pub(super) const MANAGED: [&str; 14] = [
     "socket",
     "processes",
     "min_processes",
