@@ -10,6 +10,7 @@ use nix::unistd::geteuid;
 use rustix::fs::{Access, access};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
+use site::listener::Listener;
 use site::memory::{self, Use};
 use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
 use site::upstream::Upstream;
@@ -170,14 +171,14 @@ fn addresses(path: &Path, site: &Site) -> Vec<Finding> {
         return vec![Finding::warning(&["listen"], "", text)];
     }
     let is_running = control::is_served(&SiteSource::Config(path.to_owned()));
-    let finding = |address| {
-        let problem = sockets::listen_problem(address)?;
+    let finding = |listener: &Listener| {
+        let problem = sockets::listen_problem(&listener.address)?;
         if problem.is_in_use() && is_running {
             return None;
         }
         let later = problem.is_in_use() || problem.is_denied() && !geteuid().is_root();
         let severity = if later { Severity::Warning } else { Severity::Error };
-        Some(Finding { severity, ..Finding::error(&["listen"], address.to_string(), problem.to_string()) })
+        Some(Finding { severity, ..Finding::error(&["listen"], listener.to_string(), problem.to_string()) })
     };
     site.listeners.iter().filter_map(finding).collect()
 }

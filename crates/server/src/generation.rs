@@ -495,8 +495,11 @@ fn log_panics() {
 mod tests {
     use std::fs::File;
 
+    use site::listener::Protocols;
+
     use super::*;
     use crate::listen::Socket;
+    use crate::peer::Family;
 
     /// With one worker that cannot start: its listener is a file.
     fn with_failing_worker(phase: Phase) -> (MainThread, Channel) {
@@ -505,7 +508,8 @@ mod tests {
         let roots = OpenRoots::of(&site);
         let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots) };
         let file = File::open("/proc/self/status").unwrap();
-        let listeners = vec![Socket::Tcp(file.into())];
+        let listeners =
+            vec![Socket { fd: file.into(), family: Family::Tcp, protocols: Protocols::default() }];
         main.spawn(WorkerSockets { listeners, ..WorkerSockets::default() }).unwrap();
         (main, far_end)
     }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrAny, SocketFlags};
+use site::listener::Protocols;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -16,38 +17,33 @@ use crate::sys::{self, calls};
 pub const BACKLOG: i32 = 4096;
 
 /// A bound socket of a worker.
-pub enum Socket {
-    Tcp(OwnedFd),
-    Unix(OwnedFd),
+pub struct Socket {
+    pub fd: OwnedFd,
+    pub family: Family,
+    pub protocols: Protocols,
 }
 
 /// A listening socket in a worker's loop.
 pub struct Listener {
     fd: AsyncFd<OwnedFd>,
     family: Family,
+    protocols: Protocols,
 }
 
 impl Socket {
     pub fn try_clone(&self) -> io::Result<Socket> {
-        Ok(match self {
-            Socket::Tcp(fd) => Socket::Tcp(fd.try_clone()?),
-            Socket::Unix(fd) => Socket::Unix(fd.try_clone()?),
-        })
+        Ok(Socket { fd: self.fd.try_clone()?, ..*self })
     }
 
     /// Calls listen(2), from which on the kernel completes connections. Does nothing on a socket that listens already.
     pub fn listen(&self) -> io::Result<()> {
-        let (Socket::Tcp(fd) | Socket::Unix(fd)) = self;
-        Ok(rustix::net::listen(fd, BACKLOG)?)
+        Ok(rustix::net::listen(&self.fd, BACKLOG)?)
     }
 
     /// Must be called in the worker's runtime.
     pub fn into_listener(self) -> io::Result<Listener> {
-        let (fd, family) = match self {
-            Socket::Tcp(fd) => (fd, Family::Tcp),
-            Socket::Unix(fd) => (fd, Family::Unix),
-        };
-        Ok(Listener { fd: sys::watch(fd, Interest::READABLE)?, family })
+        let Socket { fd, family, protocols } = self;
+        Ok(Listener { fd: sys::watch(fd, Interest::READABLE)?, family, protocols })
     }
 }
 
@@ -72,6 +68,10 @@ impl Listener {
 
     pub fn family(&self) -> Family {
         self.family
+    }
+
+    pub fn protocols(&self) -> Protocols {
+        self.protocols
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::address::Address;
+use site::listener::Listener;
 use site::model::{AccessLog, LogFormat, Sink, Site};
 
 use crate::control::SiteSource;
@@ -21,12 +22,13 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
     let mut site = load(&flags.source)?;
     if !flags.listen.is_empty() {
         let read = |text: &String| {
-            let address = Address::parse(text, Path::new(""));
-            address.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
+            let listener = Listener::parse(text, Path::new(""));
+            listener.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
         };
         site.listeners = flags.listen.iter().map(read).collect::<Result<_, _>>()?;
-        for (at, address) in site.listeners.iter().enumerate() {
-            if let Some(other) = site.listeners[..at].iter().find(|other| other.overlaps(address)) {
+        for (at, Listener { address, .. }) in site.listeners.iter().enumerate() {
+            let mut others = site.listeners[..at].iter().map(|other| &other.address);
+            if let Some(other) = others.find(|other| other.overlaps(address)) {
                 return Err(vec![format!(
                     "--listen {other} and --listen {address} overlap; keep one of them"
                 )]);
@@ -76,7 +78,7 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
         }
         SiteSource::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
-            let mut site = Site::folder(root, vec![Address::Tcp(DEFAULT_ADDRESS)]);
+            let mut site = Site::folder(root, vec![Address::Tcp(DEFAULT_ADDRESS).into()]);
             // The server never serves a folder as root unless a flag says so.
             if geteuid().is_root() {
                 let own = privilege::own_account().map(|user| (user.to_owned(), None));

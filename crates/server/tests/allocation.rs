@@ -67,9 +67,9 @@ fn a_warm_request_allocates_nothing() {
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("file.html"), format!("{}</html>", "x".repeat(2000))).unwrap();
     let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
-    let bound = Sockets::default().changed_to(&[address], 1).unwrap();
+    let bound = Sockets::default().changed_to(&[address.into()], 1).unwrap();
     let Some(Address::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
-    let listeners = bound.per_worker(1).unwrap().remove(0);
+    let listeners = bound.per_worker(&[], 1).unwrap().remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
     // The check of the disk, once a second, is not part of a warm request.
     site.cache.check = std::time::Duration::from_secs(3600);

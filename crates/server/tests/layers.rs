@@ -47,6 +47,7 @@ const SITE: &[&str] = &[
     "model host route template upstream",
     "proxies",
     "mime",
+    "listener",
     "address",
 ];
 

@@ -311,7 +311,7 @@ fn field_of<'a>(status: &'a str, name: &str) -> &'a str {
 }
 
 fn site() -> Site {
-    let site = Site::folder(PathBuf::from("/"), vec![Address::Unix(PathBuf::from("/nowhere"))]);
+    let site = Site::folder(PathBuf::from("/"), vec![Address::Unix(PathBuf::from("/nowhere")).into()]);
     let root = geteuid().is_root();
     let account = root.then(|| USER.to_owned());
     let mut site = Site { user: account.clone(), group: account, ..site };

@@ -11,6 +11,8 @@ pub mod model;
 
 pub mod address;
 
+pub mod listener;
+
 pub mod upstream;
 
 pub mod proxies;

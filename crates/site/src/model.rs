@@ -15,8 +15,8 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use crate::address::Address;
 use crate::host::Hosts;
+use crate::listener::Listener;
 use crate::mime::MediaTypes;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
@@ -25,7 +25,7 @@ use crate::upstream::{Upstream, UpstreamId};
 
 #[derive(Debug, Clone)]
 pub struct Site {
-    pub listeners: Vec<Address>,
+    pub listeners: Vec<Listener>,
     pub trusted_proxies: Proxies,
     /// `None`: one worker per core that the process may use.
     pub workers: Option<NonZeroUsize>,
@@ -394,7 +394,7 @@ pub enum Level {
 
 impl Site {
     /// The site of `taipan DIR`: one folder with listings, and otherwise default settings.
-    pub fn folder(root: PathBuf, listeners: Vec<Address>) -> Site {
+    pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };
         let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
         let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };

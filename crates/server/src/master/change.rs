@@ -182,7 +182,8 @@ impl Master {
             }
             false => (None, None),
         };
-        let shares = self.preparation.as_ref().map(|p| p.sockets.per_worker(workers)).transpose()?;
+        let share = |p: &Preparation| p.sockets.per_worker(&p.site.listeners, workers);
+        let shares = self.preparation.as_ref().map(share).transpose()?;
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();

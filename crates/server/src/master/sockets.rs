@@ -16,9 +16,11 @@ use rustix::net::{
 };
 use rustix::process::umask;
 use site::address::Address;
+use site::listener::{Listener, Protocols};
 use site::model::Site;
 
 use crate::listen::{BACKLOG, Socket};
+use crate::peer::Family;
 use crate::privileged_file::{self, Location, Refusal};
 use crate::sys;
 
@@ -62,10 +64,10 @@ pub struct ListenError {
 impl Sockets {
     /// The sockets for these addresses. Existing sockets are reused; the others stay open as long as `self` or a clone of
     /// it lives.
-    pub fn changed_to(&self, wanted: &[Address], workers: usize) -> Result<Sockets, ListenError> {
+    pub fn changed_to(&self, wanted: &[Listener], workers: usize) -> Result<Sockets, ListenError> {
         let mut before: Vec<Bound> = self.0.clone();
         let mut next = Sockets::default();
-        for address in wanted {
+        for Listener { address, .. } in wanted {
             // Two addresses may be equal if the kernel chooses their ports.
             let found = match before.iter().position(|b| b.is(address)) {
                 Some(place) => Ok(before.remove(place)),
@@ -82,8 +84,9 @@ impl Sockets {
         }
         // A socket whose address is covered by another one stays open, too: clients may wait in it, and the kernel still
         // gives it new ones.
-        before
-            .retain(|bound| bound.origin == Origin::Passed || wanted.iter().any(|a| a.covers(&bound.actual)));
+        before.retain(|bound| {
+            bound.origin == Origin::Passed || wanted.iter().any(|w| w.address.covers(&bound.actual))
+        });
         next.0.extend(before);
         Ok(next)
     }
@@ -145,16 +148,19 @@ impl Sockets {
         self.0.is_empty()
     }
 
-    /// The sockets of each worker. Every socket has a worker, or its clients would be lost.
-    pub fn per_worker(&self, workers: usize) -> io::Result<Vec<Vec<Socket>>> {
+    /// The sockets of each worker, with the protocols of these listeners. Every socket has a worker, or its clients would
+    /// be lost.
+    pub fn per_worker(&self, listeners: &[Listener], workers: usize) -> io::Result<Vec<Vec<Socket>>> {
         let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for bound in &self.0 {
+            let protocols = bound.protocols(listeners);
             for turn in 0..workers.max(bound.fds.len()) {
                 let fd = bound.fds[turn % bound.fds.len()].try_clone()?;
-                shares[turn % workers].push(match bound.actual {
-                    Address::Tcp(_) => Socket::Tcp(fd),
-                    Address::Unix(_) => Socket::Unix(fd),
-                });
+                let family = match bound.actual {
+                    Address::Tcp(_) => Family::Tcp,
+                    Address::Unix(_) => Family::Unix,
+                };
+                shares[turn % workers].push(Socket { fd, family, protocols });
             }
         }
         Ok(shares)
@@ -217,6 +223,13 @@ pub fn inherited_descriptors() -> io::Result<Vec<OwnedFd>> {
 impl Bound {
     fn is(&self, address: &Address) -> bool {
         self.wanted == *address || self.actual == *address
+    }
+
+    /// The protocols of the listener that these sockets belong to.
+    fn protocols(&self, listeners: &[Listener]) -> Protocols {
+        let own = listeners.iter().find(|listener| self.is(&listener.address));
+        let wider = || listeners.iter().find(|listener| listener.address.covers(&self.actual));
+        own.or_else(wider).map_or(Protocols::default(), |listener| listener.protocols)
     }
 
     /// Binds a TCP socket for each worker, so that the kernel distributes connections. Workers share one Unix socket. The

@@ -233,9 +233,9 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
             Transport::Tcp => Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
             Transport::Unix => Address::Unix(fixture.socket()),
         };
-        let bound = Sockets::default().changed_to(&[address], 1).unwrap();
+        let bound = Sockets::default().changed_to(&[address.into()], 1).unwrap();
         let server = bound.iter().next().map(|bound| bound.actual.clone()).unwrap();
-        let sockets = bound.per_worker(1).unwrap().into_iter().flatten().collect();
+        let sockets = bound.per_worker(&[], 1).unwrap().into_iter().flatten().collect();
         let (connections, closing) = build(site.clone(), OpenRoots::of(site), None, Vec::new()).unwrap();
         let (tell, commands) = unbounded_channel();
         let living = spawn_local(serve(connections.clone(), sockets, closing, commands, || ()));

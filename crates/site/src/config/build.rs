@@ -13,6 +13,7 @@ use super::toml::Table;
 use super::upstreams::{check_chroot, upstreams};
 use crate::address::Address;
 use crate::host::Hosts;
+use crate::listener::Listener;
 use crate::model::{
     AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Log, LogFormat, SERVER_HEADER, Sandbox,
     Scripts, Site, Timeouts,
@@ -67,7 +68,7 @@ fn server_header(top: &Section) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn listeners(top: &Section) -> Vec<Address> {
+fn listeners(top: &Section) -> Vec<Listener> {
     let Some(addresses) = top.texts("listen") else {
         if !top.has("listen") {
             let what_to_do = "add listen = [\"127.0.0.1:8080\"] before the first section";
@@ -79,15 +80,15 @@ fn listeners(top: &Section) -> Vec<Address> {
     if addresses.len() > MAX_LISTENERS {
         top.errors.add(place, "\"listen\" has too many addresses", "expected at most 64");
     }
-    let mut listeners = Vec::new();
+    let mut listeners: Vec<Listener> = Vec::new();
     for address in addresses.iter().take(MAX_LISTENERS) {
         let text = address.value.escape_debug();
-        match Address::parse(address.value, address.place.folder()) {
-            Ok(listener) if listeners.contains(&listener) => {
+        match Listener::parse(address.value, address.place.folder()) {
+            Ok(listener) if listeners.iter().any(|other| other.address == listener.address) => {
                 top.errors.add(address.place, format!("\"{text}\" is given twice"), "remove one of them");
             }
             Ok(listener) => {
-                reject_overlap(top, &listener, &listeners, address.place);
+                reject_overlap(top, &listener.address, &listeners, address.place);
                 top.errors.mark("listen", listener.to_string(), address.place);
                 listeners.push(listener);
             }
@@ -100,8 +101,9 @@ fn listeners(top: &Section) -> Vec<Address> {
 }
 
 /// Reports two addresses that the kernel does not let one program listen on.
-fn reject_overlap(top: &Section, listener: &Address, others: &[Address], place: &Place) {
-    let Some(other) = others.iter().find(|other| other.overlaps(listener)) else {
+fn reject_overlap(top: &Section, listener: &Address, others: &[Listener], place: &Place) {
+    let mut others = others.iter().map(|other| &other.address);
+    let Some(other) = others.find(|other| other.overlaps(listener)) else {
         return;
     };
     let (wide, narrow) = if other.covers(listener) { (other, listener) } else { (listener, other) };

@@ -9,6 +9,7 @@ use super::keys::{self, Key, KeyDefault, Kind, Scope};
 use super::upstreams::MANAGED;
 use super::*;
 use crate::address::Address;
+use crate::listener::Listener;
 use crate::model::*;
 use crate::plan::{PlannedAction, plan};
 
@@ -60,7 +61,7 @@ fn check_after(text: &str, expected: &[&str]) {
 #[test]
 fn two_lines_make_a_site() {
     let site = site("");
-    assert_eq!(site.listeners, [Address::Tcp("127.0.0.1:8080".parse().unwrap())]);
+    assert_eq!(site.listeners, [Listener::from(Address::Tcp("127.0.0.1:8080".parse().unwrap()))]);
     assert_eq!(site.hosts.len(), 1);
     let route = site.hosts[0].routes.iter().next().unwrap();
     assert_eq!(route.action, Action::Files { root: "/srv/www".into(), strip: 0 });
