@@ -40,6 +40,9 @@ pub mod response_head;
 
 pub mod services;
 
+#[cfg(feature = "tls")]
+pub mod tls;
+
 pub mod disk;
 pub mod log;
 pub mod overload;

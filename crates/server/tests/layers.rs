@@ -81,6 +81,7 @@ const SERVER: &[&str] = &[
     "response_head",
     // What all of them use.
     "services",
+    "tls",
     "stats",
     "overload",
     "log",

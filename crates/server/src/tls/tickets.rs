@@ -1,0 +1,377 @@
+//! Session tickets (RFC 5077, RFC 8446 §4.6.1), which hold a session encrypted for this server, so that the server keeps
+//! none. Their keys change with time, in epochs of equal length since 1970, and are shared by all workers, by generations
+//! and masters that follow one another, and by machines with the same key file. A ticket is accepted in its epoch and in
+//! the next one, and, for machines whose clocks differ, in the epoch before.
+//!
+//! Knows nothing of connections or configurations.
+
+mod tree;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rustls::server::ProducesTickets;
+use zeroize::Zeroizing;
+
+use self::tree::{SECRET, Secret, SecretTree, derive};
+use crate::tls::crypto::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use crate::tls::crypto::hkdf::{HKDF_SHA256, Salt};
+use crate::tls::crypto::rand::{SecureRandom, SystemRandom};
+
+/// Bytes of the name of a key, with which a ticket begins.
+const NAME: usize = 16;
+/// Bytes that tell the tickets of a key apart. Each has a key and a nonce of its own, so that machines that share a
+/// secret may produce any number of tickets.
+const SALT: usize = 24;
+const HEADER: usize = NAME + SALT;
+const KEY: usize = 32;
+const NONCE: usize = 12;
+const TAG: usize = 16;
+/// The longest lifetime of a ticket in seconds (RFC 8446 §4.6.1).
+const LONGEST: u64 = 7 * 24 * 60 * 60;
+/// Bytes of the shortest and the longest key file.
+pub const KEY_FILE: std::ops::RangeInclusive<usize> = SECRET..=4096;
+/// Bytes of the secrets as they are handed to another process.
+pub const ENCODED: usize = size_of::<u64>() + tree::ENCODED;
+
+/// The secrets of present and later tickets.
+#[derive(Clone)]
+pub struct TicketSecrets {
+    /// The length of an epoch in seconds, at least 1.
+    rotation: u64,
+    /// From the previous epoch on.
+    tree: SecretTree,
+}
+
+/// The keys of a process. Contended for a moment when a handshake begins or ends.
+pub struct TicketKeys(Mutex<Keys>);
+
+struct Keys {
+    secrets: TicketSecrets,
+    /// The present epoch.
+    epoch: u64,
+    /// Of the previous, the present and the next epoch.
+    accepted: [TicketKey; 3],
+}
+
+#[derive(Clone)]
+struct TicketKey {
+    name: [u8; NAME],
+    secret: Secret,
+}
+
+/// Produces tickets for one set of rules.
+pub struct Ticketer {
+    keys: Arc<TicketKeys>,
+    rules: Box<[u8]>,
+}
+
+impl TicketSecrets {
+    /// Errors: the kernel gives no random bytes.
+    pub fn random(rotation: Duration) -> Result<TicketSecrets, String> {
+        let mut root = Secret::default();
+        let filled = SystemRandom::new().fill(&mut root[..]);
+        filled
+            .map_err(|_| "cannot create the keys of session tickets: there are no random bytes".to_owned())?;
+        Ok(TicketSecrets::from_root(&root, rotation, now()))
+    }
+
+    /// The same on all machines with the same file and rotation. `content` is of a length in `KEY_FILE`.
+    pub fn from_file(content: &[u8], rotation: Duration) -> TicketSecrets {
+        let mut root = Secret::default();
+        let length = seconds(rotation).to_be_bytes();
+        // Fails only for a longer result.
+        let extracted = Salt::new(HKDF_SHA256, b"taipan session tickets").extract(content);
+        let filled = extracted.expand(&[&length], HKDF_SHA256).and_then(|okm| okm.fill(&mut root[..]));
+        filled.expect("one hash");
+        TicketSecrets::from_root(&root, rotation, now())
+    }
+
+    fn from_root(root: &Secret, rotation: Duration, now: u64) -> TicketSecrets {
+        let rotation = seconds(rotation);
+        TicketSecrets { rotation, tree: SecretTree::new(root, (now / rotation).saturating_sub(1)) }
+    }
+
+    pub fn has_rotation(&self, rotation: Duration) -> bool {
+        self.rotation == seconds(rotation)
+    }
+
+    /// Forgets what no ticket needs any more.
+    pub fn forget(&mut self) {
+        self.advance(now());
+    }
+
+    /// How long until there is something to forget.
+    pub fn until_next_epoch(&self) -> Duration {
+        Duration::from_secs(self.rotation - now() % self.rotation)
+    }
+
+    /// The present epoch. A clock that is set back changes nothing.
+    fn advance(&mut self, now: u64) -> u64 {
+        let epoch = (now / self.rotation).max(self.tree.first() + 1);
+        self.tree.forget_before(epoch - 1);
+        epoch
+    }
+
+    /// For another process, `ENCODED` bytes.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(ENCODED));
+        bytes.extend_from_slice(&self.rotation.to_be_bytes());
+        bytes.extend_from_slice(&self.tree.encode());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<TicketSecrets> {
+        let (rotation, tree) = bytes.split_first_chunk()?;
+        let rotation = Some(u64::from_be_bytes(*rotation)).filter(|rotation| *rotation > 0)?;
+        Some(TicketSecrets { rotation, tree: SecretTree::decode(tree)? })
+    }
+}
+
+impl TicketKeys {
+    pub fn new(secrets: TicketSecrets) -> Arc<TicketKeys> {
+        Arc::new(TicketKeys(Mutex::new(Keys::new(secrets, now()))))
+    }
+
+    /// Tickets that are accepted only under the same rules, such as those for client certificates. Otherwise, a session
+    /// that began under other rules would be resumed without meeting these.
+    pub fn ticketer(self: &Arc<TicketKeys>, rules: &[u8]) -> Arc<dyn ProducesTickets> {
+        Arc::new(Ticketer { keys: self.clone(), rules: rules.into() })
+    }
+
+    /// Forgets what no ticket needs any more. Returns how long until there is more to forget.
+    pub fn forget(&self) -> Duration {
+        self.at(now(), |keys| keys.secrets.until_next_epoch())
+    }
+
+    fn at<T>(&self, now: u64, with: impl FnOnce(&Keys) -> T) -> T {
+        // Nothing panics in between; and the keys are valid at every moment.
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.advance(now);
+        with(&keys)
+    }
+}
+
+impl Keys {
+    fn new(mut secrets: TicketSecrets, now: u64) -> Keys {
+        let epoch = secrets.advance(now);
+        let accepted = accepted(&secrets.tree);
+        Keys { secrets, epoch, accepted }
+    }
+
+    fn advance(&mut self, now: u64) {
+        if now / self.secrets.rotation > self.epoch {
+            self.epoch = self.secrets.advance(now);
+            self.accepted = accepted(&self.secrets.tree);
+        }
+    }
+}
+
+/// The keys of the first three epochs.
+fn accepted(tree: &SecretTree) -> [TicketKey; 3] {
+    std::array::from_fn(|number| {
+        let secret = tree.secret(tree.first() + number as u64).unwrap_or_default();
+        TicketKey { name: *derive(&secret, &[b"name"]), secret }
+    })
+}
+
+impl TicketKey {
+    fn cipher(&self, salt: &[u8; SALT], rules: &[u8]) -> Option<(LessSafeKey, Nonce)> {
+        let derived = derive::<{ KEY + NONCE }>(&self.secret, &[b"ticket", salt, rules]);
+        let (key, nonce) = derived.split_at(KEY);
+        let key = UnboundKey::new(&AES_256_GCM, key).ok()?;
+        Some((LessSafeKey::new(key), Nonce::try_assume_unique_for_key(nonce).ok()?))
+    }
+
+    fn encrypt(&self, plain: &[u8], rules: &[u8]) -> Option<Vec<u8>> {
+        let mut salt = [0; SALT];
+        SystemRandom::new().fill(&mut salt).ok()?;
+        let (key, nonce) = self.cipher(&salt, rules)?;
+        let mut ticket = Vec::with_capacity(HEADER + plain.len() + TAG);
+        ticket.extend_from_slice(&self.name);
+        ticket.extend_from_slice(&salt);
+        ticket.extend_from_slice(plain);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut ticket[HEADER..]).ok()?;
+        ticket.extend_from_slice(tag.as_ref());
+        Some(ticket)
+    }
+
+    fn decrypt(&self, salt: &[u8; SALT], sealed: &[u8], rules: &[u8]) -> Option<Vec<u8>> {
+        let (key, nonce) = self.cipher(salt, rules)?;
+        let mut plain = sealed.to_vec();
+        let length = key.open_in_place(nonce, Aad::empty(), &mut plain).ok()?.len();
+        plain.truncate(length);
+        Some(plain)
+    }
+}
+
+impl Ticketer {
+    fn encrypt_at(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
+        let [_, present, _] = self.keys.at(now, |keys| keys.accepted.clone());
+        present.encrypt(plain, &self.rules)
+    }
+
+    fn decrypt_at(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
+        let (name, rest) = ticket.split_first_chunk::<NAME>()?;
+        let (salt, sealed) = rest.split_first_chunk()?;
+        // A name is no secret: every ticket shows one.
+        let is_named = |key: &&TicketKey| key.name == *name;
+        let key = self.keys.at(now, |keys| keys.accepted.iter().find(is_named).cloned())?;
+        key.decrypt(salt, sealed, &self.rules)
+    }
+
+    /// Until the end of the next epoch.
+    fn lifetime_at(&self, now: u64) -> u32 {
+        let end = self.keys.at(now, |keys| (keys.epoch + 2) * keys.secrets.rotation);
+        end.saturating_sub(now).min(LONGEST) as u32
+    }
+}
+
+impl ProducesTickets for Ticketer {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.lifetime_at(now())
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.encrypt_at(plain, now())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.decrypt_at(ticket, now())
+    }
+}
+
+impl fmt::Debug for Ticketer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Ticketer").finish_non_exhaustive()
+    }
+}
+
+fn seconds(rotation: Duration) -> u64 {
+    rotation.as_secs().max(1)
+}
+
+/// Seconds since 1970. All machines agree on it, more or less.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const FILE: &[u8] = b"thirty-two bytes or more of a file";
+    const SESSION: &[u8] = b"a session";
+
+    fn ticketer_at(now: u64) -> Ticketer {
+        let root = Zeroizing::new([3; SECRET]);
+        let keys = Keys::new(TicketSecrets::from_root(&root, HOUR, now), now);
+        Ticketer { keys: Arc::new(TicketKeys(Mutex::new(keys))), rules: Box::default() }
+    }
+
+    #[test]
+    fn a_ticket_is_accepted_in_its_epoch_the_next_and_the_previous_one() {
+        let hours = |hours: u64| hours * 3600 + 5;
+        for (accepted, at) in [(false, 98), (true, 99), (true, 100), (true, 101), (false, 102), (false, 9999)]
+        {
+            let ticket = ticketer_at(hours(100)).encrypt_at(SESSION, hours(100)).expect("it is encrypted");
+            let opened = ticketer_at(hours(at)).decrypt_at(&ticket, hours(at));
+            assert_eq!(opened.as_deref(), accepted.then_some(SESSION), "by another machine at {at}");
+            let same = ticketer_at(hours(90));
+            let opened = same.decrypt_at(&ticket, hours(at));
+            assert_eq!(opened.as_deref(), accepted.then_some(SESSION), "by one that has run longer, at {at}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_changes_no_key() {
+        let ticketer = ticketer_at(100 * 3600);
+        let ticket = ticketer.encrypt_at(SESSION, 100 * 3600).expect("it is encrypted");
+        let later = ticketer.encrypt_at(SESSION, 50 * 3600).expect("it is encrypted");
+        assert_eq!(ticket[..NAME], later[..NAME]);
+        assert_eq!(ticketer.decrypt_at(&ticket, 3600).as_deref(), Some(SESSION));
+        assert_eq!(ticketer.lifetime_at(3600), 101 * 3600);
+    }
+
+    #[test]
+    fn the_lifetime_ends_with_the_next_epoch() {
+        let ticketer = ticketer_at(0);
+        for (now, lifetime) in [(7200, 7200), (7201, 7199), (10_799, 3601), (10_800, 7200)] {
+            assert_eq!(ticketer.lifetime_at(now), lifetime, "at {now}");
+        }
+        assert_eq!(ticketer_at(9999 * 3600).lifetime_at(0), LONGEST as u32, "by a clock that was set back");
+    }
+
+    /// Garbage of every length, and every bit of a ticket changed.
+    #[test]
+    fn anything_else_is_refused() {
+        let now = 100 * 3600;
+        let ticketer = ticketer_at(now);
+        let ticket = ticketer.encrypt_at(SESSION, now).expect("it is encrypted");
+        assert_eq!(ticket.len(), HEADER + SESSION.len() + TAG);
+        assert!(!ticket.windows(SESSION.len()).any(|window| window == SESSION));
+        let changed = (0..ticket.len() * 8).map(|bit| {
+            let mut changed = ticket.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            changed
+        });
+        let cut = (0..ticket.len()).map(|end| ticket[..end].to_vec());
+        let longer = [[&ticket[..], &[0]].concat(), [&ticket[..], &ticket].concat()];
+        let garbage = (0..300).flat_map(|length| [vec![0; length], vec![0xff; length]]);
+        let named = (0..100).map(|length| [&ticket[..NAME], &vec![0x55; length]].concat());
+        let huge = [&ticket[..NAME], &vec![1; 1 << 20]].concat();
+        for other in changed.chain(cut).chain(longer).chain(garbage).chain(named).chain([huge]) {
+            assert_eq!(ticketer.decrypt_at(&other, now), None, "{}", other.escape_ascii());
+        }
+        assert_eq!(ticketer.decrypt_at(&ticket, now).as_deref(), Some(SESSION));
+    }
+
+    #[test]
+    fn a_ticket_of_other_rules_is_refused() {
+        let keys = TicketKeys::new(TicketSecrets::random(HOUR).expect("there are random bytes"));
+        let (open, strict) = (keys.ticketer(b""), keys.ticketer(b"a certificate is required"));
+        let ticket = open.encrypt(SESSION).expect("it is encrypted");
+        assert_eq!(open.decrypt(&ticket).as_deref(), Some(SESSION));
+        assert_eq!(strict.decrypt(&ticket), None);
+    }
+
+    #[test]
+    fn a_ticket_of_an_empty_or_a_large_session_is_accepted_and_no_two_are_equal() {
+        let ticketer = ticketer_at(0);
+        for length in [0, 1, 16 * 1024] {
+            let plain = vec![b'x'; length];
+            let [one, other] = [0; 2].map(|_| ticketer.encrypt_at(&plain, 0).expect("it is encrypted"));
+            assert_ne!(one[NAME..HEADER], other[NAME..HEADER]);
+            assert_eq!(ticketer.decrypt_at(&one, 0), Some(plain.clone()));
+            assert_eq!(ticketer.decrypt_at(&other, 0), Some(plain));
+        }
+    }
+
+    #[test]
+    fn processes_share_secrets_by_handing_them_over_or_by_a_file() {
+        let shares = |one: TicketSecrets, other: TicketSecrets| {
+            let [one, other] = [one, other].map(|secrets| TicketKeys::new(secrets).ticketer(b""));
+            other.decrypt(&one.encrypt(SESSION).expect("it is encrypted")).is_some()
+        };
+        let random = || TicketSecrets::random(HOUR).expect("there are random bytes");
+        let first = random();
+        let passed = TicketSecrets::decode(&first.encode()).expect("they are secrets");
+        assert!(passed.has_rotation(HOUR) && shares(first.clone(), passed));
+        assert!(!shares(first, random()));
+        assert!(shares(TicketSecrets::from_file(FILE, HOUR), TicketSecrets::from_file(FILE, HOUR)));
+        for (content, rotation) in [(&FILE[1..], HOUR), (FILE, 2 * HOUR)] {
+            assert!(!shares(
+                TicketSecrets::from_file(FILE, HOUR),
+                TicketSecrets::from_file(content, rotation)
+            ));
+        }
+        assert!(TicketSecrets::decode(&[0; ENCODED]).is_none(), "epochs have a length");
+        assert!(TicketSecrets::decode(&[1; ENCODED - 1]).is_none());
+    }
+}
