@@ -6,24 +6,30 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustls::ClientConnection;
 
 use crate::TIMEOUT;
+use crate::repeat::Repeater;
 use crate::response::{Length, Malformed, Response, chunked, find};
+use crate::tls::{self, Tls};
 
 /// One connection, and the bytes that were read from it but not used yet.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
     buffer: Vec<u8>,
+    repeater: Option<Arc<Mutex<Repeater>>>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<tls::Stream>),
 }
 
 /// Why there is no response.
@@ -43,11 +49,13 @@ pub enum ReadError {
 impl Client {
     /// Panics if no socket listens there.
     pub fn tcp(address: SocketAddr) -> Client {
-        let stream =
-            TcpStream::connect(address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
-        // Bytes that are sent alone must arrive alone.
-        stream.set_nodelay(true).expect("it is a TCP socket");
-        Client::of(Socket::Tcp(stream))
+        Client::of(Socket::Tcp(connected(address)))
+    }
+
+    /// As `tcp`, with TLS. The handshake begins with the first bytes that are sent or read, or with
+    /// [`Client::handshake`]. Panics if no socket listens there.
+    pub fn tls(address: SocketAddr, tls: &Tls) -> Client {
+        Client::of(Socket::Tls(Box::new(tls.connect(connected(address)))))
     }
 
     /// As `tcp`, from this address of the machine. Panics if no socket listens there.
@@ -67,9 +75,14 @@ impl Client {
     }
 
     fn of(socket: Socket) -> Client {
-        let mut client = Client { socket, buffer: Vec::new() };
+        let mut client = Client { socket, buffer: Vec::new(), repeater: None };
         client.set_timeout(TIMEOUT);
         client
+    }
+
+    /// With what repeats its requests over other protocols.
+    pub(crate) fn repeated_by(self, repeater: Option<Arc<Mutex<Repeater>>>) -> Client {
+        Client { repeater, ..self }
     }
 
     /// A second handle of the same connection, so that one thread can send while another reads. Unused bytes
@@ -78,8 +91,9 @@ impl Client {
         let socket = match &self.socket {
             Socket::Tcp(s) => s.try_clone().map(Socket::Tcp),
             Socket::Unix(s) => s.try_clone().map(Socket::Unix),
+            Socket::Tls(_) => panic!("the state of TLS belongs to one handle"),
         };
-        Client { socket: socket.expect("there is a descriptor left"), buffer: Vec::new() }
+        Client { socket: socket.expect("there is a descriptor left"), buffer: Vec::new(), repeater: None }
     }
 
     /// The timeout of reads and writes; 10 s at first.
@@ -88,6 +102,9 @@ impl Client {
         let set = match &self.socket {
             Socket::Tcp(s) => s.set_read_timeout(timeout).and_then(|()| s.set_write_timeout(timeout)),
             Socket::Unix(s) => s.set_read_timeout(timeout).and_then(|()| s.set_write_timeout(timeout)),
+            Socket::Tls(s) => {
+                s.sock.set_read_timeout(timeout).and_then(|()| s.sock.set_write_timeout(timeout))
+            }
         };
         set.expect("the duration is not zero");
     }
@@ -103,7 +120,27 @@ impl Client {
         match &mut self.socket {
             Socket::Tcp(s) => s.write_all(bytes.as_ref()),
             Socket::Unix(s) => s.write_all(bytes.as_ref()),
+            Socket::Tls(s) => s.write_all(bytes.as_ref()).and_then(|()| s.flush()),
         }
+    }
+
+    /// Completes the handshake of TLS. Errors: why there is none, such as an alert of the server.
+    pub fn handshake(&mut self) -> io::Result<()> {
+        let Socket::Tls(s) = &mut self.socket else { panic!("a connection without TLS") };
+        let result = s.conn.complete_io(&mut s.sock);
+        result.map(|_| ())
+    }
+
+    /// What TLS has negotiated.
+    pub fn tls_state(&self) -> &ClientConnection {
+        let Socket::Tls(s) = &self.socket else { panic!("a connection without TLS") };
+        &s.conn
+    }
+
+    /// Sends bytes below TLS, as they are.
+    pub fn send_beneath_tls(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Socket::Tls(s) = &mut self.socket else { panic!("a connection without TLS") };
+        s.sock.write_all(bytes)
     }
 
     /// Sends the bytes one by one, each in its own packet.
@@ -114,11 +151,15 @@ impl Client {
         self
     }
 
-    /// Shuts down the sending side; the response can still be read.
+    /// Shuts down the sending side, in TLS by a `close_notify`; the response can still be read.
     pub fn half_close(&mut self) {
-        let shut = match &self.socket {
+        let shut = match &mut self.socket {
             Socket::Tcp(s) => s.shutdown(Shutdown::Write),
             Socket::Unix(s) => s.shutdown(Shutdown::Write),
+            Socket::Tls(s) => {
+                s.conn.send_close_notify();
+                s.flush()
+            }
         };
         shut.expect("the server is still there");
     }
@@ -143,7 +184,12 @@ impl Client {
     pub fn request(&mut self, request: impl AsRef<[u8]>) -> Response {
         let request = request.as_ref();
         self.send(request);
-        if request.starts_with(b"HEAD ") { self.read_response_to_head() } else { self.read_response() }
+        let is_head = request.starts_with(b"HEAD ");
+        let response = if is_head { self.read_response_to_head() } else { self.read_response() };
+        if let Some(repeater) = &self.repeater {
+            repeater.lock().expect("no request panics").repeat(request, &response);
+        }
+        response
     }
 
     /// The next response. Panics if there is none.
@@ -219,6 +265,14 @@ impl Client {
         Ok(std::mem::take(&mut self.buffer))
     }
 
+    /// So many bytes.
+    pub(crate) fn read_exactly(&mut self, count: usize) -> Result<Vec<u8>, ReadError> {
+        while self.buffer.len() < count {
+            self.read_more()?;
+        }
+        Ok(self.buffer.drain(..count).collect())
+    }
+
     /// Waits for the server to close. True if it sent no further byte; a reset counts as a close.
     pub fn is_closed(&mut self) -> bool {
         if !self.buffer.is_empty() {
@@ -259,6 +313,7 @@ impl Client {
             let read = match &mut self.socket {
                 Socket::Tcp(s) => s.read(space),
                 Socket::Unix(s) => s.read(space),
+                Socket::Tls(s) => s.read(space),
             };
             match read {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -270,17 +325,25 @@ impl Client {
     }
 }
 
+fn connected(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
+    // Bytes that are sent alone must arrive alone.
+    stream.set_nodelay(true).expect("it is a TCP socket");
+    stream
+}
+
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Tcp(s) => s.as_fd(),
             Socket::Unix(s) => s.as_fd(),
+            Socket::Tls(s) => s.sock.as_fd(),
         }
     }
 }
 
 impl ReadError {
-    fn of(error: io::Error) -> ReadError {
+    pub(crate) fn of(error: io::Error) -> ReadError {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ReadError::Silent,
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ReadError::Reset,

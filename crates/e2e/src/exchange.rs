@@ -24,7 +24,11 @@ impl Server {
     /// Sends `input` and one more request on a new connection, and reads until the server closes. `expected`
     /// says which responses are to a HEAD.
     pub fn exchange(&self, input: impl AsRef<[u8]>, expected: &str) -> Exchange {
-        exchange(&mut self.connect(), input, expected)
+        let found = exchange(&mut self.connect(), &input, expected);
+        if let Some(repeater) = self.repeater() {
+            repeater.lock().expect("no request panics").repeat_exchange(input.as_ref(), expected, &found);
+        }
+        found
     }
 }
 

@@ -5,6 +5,7 @@
 //! which accepts only what RFC 9112 allows.
 
 mod background;
+mod certificates;
 mod cgroup;
 mod client;
 mod clients;
@@ -12,12 +13,15 @@ mod control;
 mod download;
 mod exchange;
 mod folder;
+pub mod http2;
 mod output;
 mod program;
 mod random;
+mod repeat;
 mod response;
 mod server;
 mod site;
+mod tls;
 mod tools;
 
 use std::time::Duration;
@@ -25,6 +29,7 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 
 pub use background::{BackgroundProcess, children_of, parent_of, runs};
+pub use certificates::{Authority, Certificate, authority};
 pub use cgroup::ControlGroup;
 pub use client::{Client, ReadError};
 pub use clients::{Clients, Page, Persistence, Tally};
@@ -36,6 +41,7 @@ pub use random::Random;
 pub use response::{Malformed, Response, chunked};
 pub use server::{Address, Server, signal_process, wait_until};
 pub use site::Site;
+pub use tls::Tls;
 pub use tools::{
     command_with_descriptors, command_without_privilege, free_port, has_open, is_root, output_of,
     output_within, path_of, raise_descriptor_limit, tool, without_privilege,

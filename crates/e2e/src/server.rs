@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::client::Client;
 use crate::folder::Folder;
 use crate::output::Lines;
+use crate::repeat::Repeater;
 use crate::response::Response;
 use crate::{TIMEOUT, program};
 
@@ -26,6 +28,8 @@ pub struct Server {
     panics_allowed: bool,
     /// The process that has taken over from the first one, after an upgrade.
     successor: Option<u32>,
+    /// Repeats requests over other protocols.
+    repeater: Option<Arc<Mutex<Repeater>>>,
 }
 
 /// An address of the server.
@@ -54,12 +58,31 @@ impl Server {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
         let output = Lines::of(child.stdout.take().expect("it is a pipe"));
-        let successor = None;
-        let server = Server { child, ended: None, errors, output, home, panics_allowed, successor };
+        let (successor, repeater) = (None, None);
+        let server = Server { child, ended: None, errors, output, home, panics_allowed, successor, repeater };
         let enough = |lines: &[String]| (addresses(lines).len() >= listeners).then_some(());
         let started = server.errors.wait_for(TIMEOUT, enough);
         assert!(started.is_some(), "taipan did not start:\n{}", server.stderr());
         server
+    }
+
+    /// Repeats requests on its second address, by TLS, and on its third, by HTTP/2.
+    pub(crate) fn repeating(mut self) -> Server {
+        let addresses = self.addresses();
+        let [_, Address::Tcp(tls), Address::Tcp(http2)] = addresses[..] else {
+            panic!("three TCP addresses, not {addresses:?}");
+        };
+        self.repeater = Some(Arc::new(Mutex::new(Repeater::new(tls, http2))));
+        self
+    }
+
+    /// Responses over other protocols that have been compared.
+    pub fn compared(&self) -> usize {
+        self.repeater.as_ref().map_or(0, |repeater| repeater.lock().expect("no request panics").compared())
+    }
+
+    pub(crate) fn repeater(&self) -> Option<&Mutex<Repeater>> {
+        self.repeater.as_deref()
     }
 
     /// The first TCP address.
@@ -83,10 +106,11 @@ impl Server {
 
     /// A new connection to the first address.
     pub fn connect(&self) -> Client {
-        match &self.addresses()[0] {
+        let client = match &self.addresses()[0] {
             Address::Tcp(address) => Client::tcp(*address),
             Address::Unix(path) => Client::unix(path),
-        }
+        };
+        client.repeated_by(self.repeater.clone())
     }
 
     /// One GET on a new connection.
@@ -268,15 +292,20 @@ fn wait_for_line(lines: &Lines, pattern: &str, timeout: Duration) -> String {
     found.unwrap_or_else(|| panic!("no line with {pattern:?}:\n{}", lines.text()))
 }
 
-/// The lines `  http://ADDRESS/  from …` and `  unix:PATH  from …`.
+/// The lines `  http://ADDRESS/  from …`, `  https://ADDRESS/  from …` and `  unix:PATH  from …`.
 fn addresses(lines: &[String]) -> Vec<Address> {
     let address = |line: &String| {
         let (address, _) = line.strip_prefix("  ")?.rsplit_once("  from ")?;
         if let Some(path) = address.strip_prefix("unix:") {
             return Some(Address::Unix(path.into()));
         }
-        let address = address.strip_prefix("http://")?.strip_suffix('/')?;
-        address.parse().or_else(|_| format!("{address}:80").parse()).ok().map(Address::Tcp)
+        let (scheme, address) = address.strip_suffix('/')?.split_once("://")?;
+        let port = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        address.parse().or_else(|_| format!("{address}:{port}").parse()).ok().map(Address::Tcp)
     };
     lines.iter().filter_map(address).collect()
 }

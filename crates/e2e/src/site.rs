@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::certificates::{NAMES, authority};
 use crate::folder::Folder;
 use crate::program;
 use crate::server::Server;
@@ -11,6 +12,9 @@ use crate::tools::is_root;
 
 /// The folder that is served, below the test's own.
 const ROOT: &str = "www";
+/// A listener for each of plain HTTP/1, TLS and plain HTTP/2, and the certificate of [`NAMES`].
+const EVERY_PROTOCOL: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.1:0 tls\", \"127.0.0.1:0 http2\"]\n\
+                              certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
 
 /// Files and a configuration, which start a [`Server`]. The test's own folder holds `site.toml`, the root
 /// `www`, and other files.
@@ -23,6 +27,7 @@ pub struct Site {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     panics_allowed: bool,
+    every_protocol: bool,
 }
 
 impl Site {
@@ -37,6 +42,7 @@ impl Site {
             args: Vec::new(),
             env: Vec::new(),
             panics_allowed: false,
+            every_protocol: false,
         }
     }
 
@@ -108,6 +114,22 @@ impl Site {
         self
     }
 
+    /// Repeats each request of [`Server::get`], [`Server::request`], [`Server::exchange`] and of its clients over
+    /// TLS and HTTP/2, and fails the test if a response differs. The site must have no `listen`.
+    pub fn every_protocol(self) -> Site {
+        let site = self.certificate();
+        Site { every_protocol: true, ..site }
+    }
+
+    /// Writes `certificate.pem` and `key.pem` into the test's own folder, for the usual names and signed by the
+    /// authority of this test process.
+    pub fn certificate(self) -> Site {
+        let certificate = authority().server(NAMES);
+        self.home.file("certificate.pem", certificate.certificate);
+        self.home.file("key.pem", certificate.key);
+        self
+    }
+
     /// The test's own folder.
     pub fn home(&self) -> &Path {
         self.home.path()
@@ -120,7 +142,7 @@ impl Site {
 
     /// Writes the configuration.
     pub fn write_config(&self) -> PathBuf {
-        self.home.file("site.toml", whole_config(&self.config, self.has_roots))
+        self.home.file("site.toml", self.whole_config())
     }
 
     /// Starts the program, and waits until it prints its addresses.
@@ -139,9 +161,19 @@ impl Site {
         let config = self.write_config();
         command.arg("-c").arg(config).args(&self.args).current_dir(self.home.path());
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let listeners = top_level(&whole_config(&self.config, self.has_roots), "listen")
-            .map_or(1, |line| line.matches('"').count() / 2);
-        Server::start(command, listeners.max(1), Some(self.home), self.panics_allowed)
+        let listeners =
+            top_level(&self.whole_config(), "listen").map_or(1, |line| line.matches('"').count() / 2);
+        let server = Server::start(command, listeners.max(1), Some(self.home), self.panics_allowed);
+        if self.every_protocol { server.repeating() } else { server }
+    }
+
+    fn whole_config(&self) -> String {
+        if !self.every_protocol {
+            return whole_config(&self.config, self.has_roots);
+        }
+        let own = top_level(&self.config, "listen");
+        assert!(own.is_none(), "a site on every protocol has its own listeners, not {own:?}");
+        whole_config(&format!("{EVERY_PROTOCOL}{}", self.config), self.has_roots)
     }
 }
 

@@ -1,0 +1,78 @@
+//! Certificates: an authority of the test's own, made once for each test process, and what it signs.
+
+use std::sync::{Arc, OnceLock};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::RootCertStore;
+
+/// The names for which the server of a [`Site`](crate::Site) has a certificate.
+pub const NAMES: &[&str] = &["localhost", "127.0.0.1", "::1", "example.org", "*.example.org"];
+
+/// An authority that clients trust.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate and its private key, both as PEM.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    pub certificate: String,
+    pub key: String,
+}
+
+/// The authority of this test process.
+pub fn authority() -> &'static Authority {
+    static AUTHORITY: OnceLock<Authority> = OnceLock::new();
+    AUTHORITY.get_or_init(|| Authority::new("taipan's tests"))
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().expect("there is randomness");
+        Authority { issuer: CertifiedIssuer::self_signed(params, key).expect("it is a valid certificate") }
+    }
+
+    /// Its own certificate as PEM.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A certificate for a server of these names and addresses.
+    pub fn server(&self, names: &[&str]) -> Certificate {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("they are names");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    /// A certificate for a client, with this common name.
+    pub fn client(&self, name: &str) -> Certificate {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
+    /// What a client trusts.
+    pub fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        let certificate = self.issuer.der().clone();
+        roots.add(certificate).expect("it is a certificate");
+        Arc::new(roots)
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> Certificate {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().expect("there is randomness");
+        let signed = params.signed_by(&key, &self.issuer).expect("it is a valid certificate");
+        Certificate { certificate: signed.pem(), key: key.serialize_pem() }
+    }
+}
