@@ -44,7 +44,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host route template upstream",
+    "model host route template upstream tls",
     "proxies",
     "mime",
     "listener",

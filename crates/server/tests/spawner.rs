@@ -327,7 +327,12 @@ fn site() -> Site {
     };
     let files = Action::Files { root: PathBuf::from("/bin"), strip: 0 };
     let route = Route { script: Some(script), ..Route::new(Pattern::EVERYTHING, files) };
-    site.hosts = Hosts::only(Host { names: Vec::new(), routes: Routes::only(route), access_log: None });
+    site.hosts = Hosts::only(Host {
+        names: Vec::new(),
+        routes: Routes::only(route),
+        access_log: None,
+        tls: Default::default(),
+    });
     site.scripts.grace = Duration::from_millis(200);
     site
 }

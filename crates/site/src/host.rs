@@ -10,6 +10,7 @@ use std::ops::Deref;
 
 use crate::model::Host;
 use crate::route::Routes;
+use crate::tls::HostTls;
 
 /// Bytes of a host name (RFC 1035 §2.3.4). A longer name has the default host.
 pub const MAX_NAME: usize = 253;
@@ -93,6 +94,15 @@ impl Hosts {
     /// The names of the hosts cannot change: they are in the table.
     pub fn routes_mut(&mut self) -> impl Iterator<Item = &mut Routes> {
         self.hosts.iter_mut().map(|host| &mut host.routes)
+    }
+
+    pub fn tls_mut(&mut self) -> impl Iterator<Item = &mut HostTls> {
+        self.hosts.iter_mut().map(|host| &mut host.tls)
+    }
+
+    /// Whether a host has the name, itself or by a wildcard.
+    pub fn has_name(&self, name: &[u8]) -> bool {
+        name.len() <= MAX_NAME && (search(&self.names, name).is_some() || self.wildcard(name).is_some())
     }
 }
 

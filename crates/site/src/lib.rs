@@ -15,6 +15,8 @@ pub mod listener;
 
 pub mod upstream;
 
+pub mod tls;
+
 pub mod proxies;
 
 pub mod config;

@@ -21,6 +21,7 @@ use crate::mime::MediaTypes;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
 use crate::template::Template;
+use crate::tls::{HostTls, Tls};
 use crate::upstream::{Upstream, UpstreamId};
 
 #[derive(Debug, Clone)]
@@ -41,6 +42,7 @@ pub struct Site {
     /// The first one is the default host, for every name that no other host has.
     pub hosts: Hosts,
     pub upstreams: Vec<Upstream>,
+    pub tls: Tls,
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
@@ -66,6 +68,7 @@ pub struct Host {
     pub routes: Routes,
     /// `None`: the access log of the site.
     pub access_log: Option<AccessLog>,
+    pub tls: HostTls,
 }
 
 /// The action and all settings of the paths that a pattern matches.
@@ -397,7 +400,12 @@ impl Site {
     pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };
         let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
-        let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };
+        let host = Host {
+            names: Vec::new(),
+            routes: Routes::only(route),
+            access_log: None,
+            tls: HostTls::default(),
+        };
         Site {
             listeners,
             trusted_proxies: Proxies::default(),
@@ -410,6 +418,7 @@ impl Site {
             server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
             upstreams: Vec::new(),
+            tls: Tls::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
@@ -421,6 +430,7 @@ impl Site {
     /// Makes relative paths absolute, because a script has another working folder. They begin in `folder`.
     pub fn anchor(&mut self, folder: &Path) {
         self.paths_mut().for_each(|path| *path = folder.join(&*path));
+        self.hosts.tls_mut().flat_map(HostTls::paths_mut).for_each(|path| *path = folder.join(&*path));
     }
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {

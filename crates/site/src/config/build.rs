@@ -9,6 +9,7 @@ use super::keys::Scope;
 use super::scripts::scripts;
 use super::section::{Given, Section};
 use super::settings::account_name;
+use super::tls::{check_listeners, tls};
 use super::toml::Table;
 use super::upstreams::{check_chroot, upstreams};
 use crate::address::Address;
@@ -33,9 +34,11 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let scripts = scripts(&top);
     let upstreams = upstreams(&top);
     let hosts = hosts(&top, limits.body, &scripts, format, &upstreams);
+    let trusted_proxies = trusted_proxies(&top);
+    check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
     Some(Site {
         listeners,
-        trusted_proxies: trusted_proxies(&top),
+        trusted_proxies,
         workers: top.count("workers").and_then(NonZeroUsize::new),
         user: account_name(&top, "user"),
         group: account_name(&top, "group"),
@@ -49,6 +52,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         server_header: server_header(&top),
         hosts: hosts?,
         upstreams,
+        tls: tls(&top),
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),

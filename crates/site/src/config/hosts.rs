@@ -11,6 +11,7 @@ use super::keys::Scope;
 use super::scripts;
 use super::section::{Section, integer, table, text};
 use super::settings::{account, pattern, restrict, route_settings, text_of};
+use super::tls;
 use super::toml::{Entry, Table, Value};
 use super::upstreams;
 use super::value;
@@ -19,6 +20,7 @@ use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Rou
 use crate::plan::MAX_REWRITES;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
 use crate::template::{Template, TemplateError, Variable};
+use crate::tls::HostTls;
 use crate::upstream::Upstream;
 
 /// The keys of which a host needs at least one.
@@ -44,6 +46,7 @@ pub fn hosts(
         environment,
         scripts,
         upstreams,
+        tls: tls::host_tls(top, &HostTls::default()),
     };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
@@ -71,6 +74,7 @@ pub fn hosts(
             environment,
             scripts,
             upstreams,
+            tls: tls::host_tls(section, &inherited.tls),
         };
         hosts.push((host(section, &settings, format, &mut names), section));
     }
@@ -123,6 +127,7 @@ struct Inherited<'a> {
     environment: Additions,
     scripts: &'a Scripts,
     upstreams: &'a [Upstream],
+    tls: HostTls,
 }
 
 /// `inherited` has the settings of the host.
@@ -135,11 +140,13 @@ fn host<'c>(
     let action = section.path("root").map(|root| Action::Files { root, strip: 0 });
     let action = action.unwrap_or(inherited.route.action.clone());
     let route = Route { action, ..inherited.route.clone() };
-    let inherited = Inherited { route, environment: inherited.environment.clone(), ..*inherited };
+    let (environment, tls) = (inherited.environment.clone(), inherited.tls.clone());
+    let inherited = Inherited { route, environment, tls, ..*inherited };
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     Host {
         names: host_names(section, names),
+        tls: inherited.tls.clone(),
         routes: routes(section, inherited),
         access_log: sink.map(|sink| AccessLog { sink, format }),
     }

@@ -20,11 +20,12 @@ pub enum Scope {
     Cache,
     Scripts,
     Application,
+    Tls,
     Log,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 9] = [
+    pub const ALL: [Scope; 10] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -33,6 +34,7 @@ impl Scope {
         Scope::Cache,
         Scope::Scripts,
         Scope::Application,
+        Scope::Tls,
         Scope::Log,
     ];
 
@@ -47,6 +49,7 @@ impl Scope {
             Scope::Cache => "[cache]",
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
+            Scope::Tls => "[tls]",
             Scope::Log => "[log]",
         }
     }
@@ -222,6 +225,19 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("log_format", "log", ": its format"),
     ("set_real_ip_from", "trusted_proxies", ""),
     ("real_ip_header", "trusted_proxies", ", whose X-Forwarded-For and Forwarded are read"),
+    ("ssl_certificate", "certificate", ""),
+    ("sslcertificatefile", "certificate", ""),
+    ("cert", "certificate", ""),
+    ("ssl_certificate_key", "certificate_key", ""),
+    ("sslcertificatekeyfile", "certificate_key", ""),
+    ("key", "certificate_key", ""),
+    ("ssl_client_certificate", "client_ca", ""),
+    ("ssl_crl", "client_crl", ""),
+    ("ssl_verify_client", "client_certificates", ""),
+    ("ssl_protocols", "tls", ": its versions"),
+    ("ssl_reject_handshake", "tls", ": its unknown_name"),
+    ("ssl", "tls", ", and an address of \"listen\" with \" tls\" at its end"),
+    ("https", "tls", ", and an address of \"listen\" with \" tls\" at its end"),
     ("worker_processes", "workers", ""),
     ("worker_connections", "limits", ": its connections"),
     ("keepalive_timeout", "timeouts", ": its idle"),
@@ -239,9 +255,8 @@ const TO_AN_APPLICATION: &str = ": an [[application]] with an address, and its n
 /// Keys of other servers without an equivalent, and what to do instead.
 const ABSENT: &[(&[&str], &str)] = &[
     (
-        &["tls", "ssl", "https", "certificate", "cert", "ssl_certificate", "ssl_certificate_key", "acme"],
-        "TLS is not supported yet; put a proxy with TLS in front, let it pass requests to an address of \"listen\", and \
-         name it in \"trusted_proxies\"",
+        &["ssl_ciphers", "ssl_ecdh_curve", "ssl_dhparam", "ssl_stapling", "ocsp", "ssl_session_cache"],
+        "the defaults are those of today; \"ciphers\" and \"groups\" in [tls] choose among them",
     ),
     (
         &["auth", "auth_basic", "auth_basic_user_file", "basic_auth", "basicauth", "password", "htpasswd"],

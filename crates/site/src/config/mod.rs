@@ -23,6 +23,8 @@ mod settings;
 
 mod scripts;
 
+mod tls;
+
 mod upstreams;
 
 use std::io;

@@ -9,6 +9,7 @@ use taipan_http::target::SafePath;
 
 use super::error::Place;
 use super::section::{Section, text};
+use super::tls::hsts;
 use super::toml::{Entry, Value};
 use super::upstreams;
 use crate::mime::{MediaTypeError, MediaTypes};
@@ -233,6 +234,9 @@ fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
         }
         rules.push(rule);
     }
+    rules.extend(
+        hsts(section).filter(|hsts| !rules.iter().any(|rule| rule.name().eq_ignore_ascii_case(hsts.name()))),
+    );
     let own = rules.len();
     for rule in inherited {
         if !rules[..own].iter().any(|other| other.name().eq_ignore_ascii_case(rule.name())) {

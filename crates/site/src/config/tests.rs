@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::listener::Listener;
 use crate::model::*;
 use crate::plan::{PlannedAction, plan};
+use crate::tls::{CertificateFiles, ClientAuthorities, ClientCertificates, HostTls, PlainRequests};
 
 /// Files by path. A pattern matches by what is before and after its star.
 struct Files<'t>(&'t [(&'t str, &'t str)]);
@@ -87,6 +88,9 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         }
         _ => &[("listen", "listen = \"127.0.0.1:1\""), ("root", "root = \"/srv\"")],
     };
+    // A proxy with TLS, without which there can be no redirect to it.
+    let redirects = ["https_redirect", "hsts", "hsts_subdomains", "hsts_preload"].contains(&key.name);
+    let proxy = if redirects { "trusted_proxies = \"unix\"" } else { "" };
     let own: &[(&str, &str)] = match scope {
         Scope::Top => &[],
         Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
@@ -101,11 +105,18 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Application => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
         }
+        Scope::Tls => &[("", "[tls]")],
         Scope::Log => &[("", "[log]")],
     };
     let needed = match key.name {
         "status" => "redirect = \"/x\"",
         "format" => "access = \"stdout\"",
+        "certificate_key" => "certificate = \"a.pem\"",
+        "client_certificates" => "client_ca = \"ca.pem\"",
+        "client_ca" => "client_certificates = \"optional\"",
+        "client_crl" => "client_certificates = \"optional\"\nclient_ca = \"ca.pem\"",
+        "hsts_subdomains" => "hsts = \"1y\"",
+        "hsts_preload" => "hsts = \"1y\"\nhsts_subdomains = true",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
         "script_processes" | "pass_authorization" => "cgi = true",
         "user" if scope == Scope::Route => "cgi = true",
@@ -125,7 +136,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     let other = |(name, _): &&(&str, &str)| *name != key.name;
     let top_lines = top.iter().filter(|line| scope != Scope::Top || other(line));
     let lines: Vec<&str> = top_lines.chain(own.iter().filter(other)).map(|(_, line)| *line).collect();
-    format!("{}\n{needed}\n{line}\n{behind}\n", lines.join("\n"))
+    format!("{proxy}\n{}\n{needed}\n{line}\n{behind}\n", lines.join("\n"))
 }
 
 fn printed(text: &str) -> String {
@@ -160,6 +171,7 @@ fn every_example_is_valid_and_changes_the_site() {
             "name" => "name = \"other\"",
             "address" => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
+            "client_ca" => "client_ca = \"other.pem\"",
             _ => "",
         };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, key.example)));
@@ -225,8 +237,9 @@ fn suggests_the_nearest_key_for_an_unknown_one() {
 #[test]
 fn suggests_the_equivalent_of_a_key_of_another_server() {
     for (name, scope, expected) in [
-        ("tls", Scope::Top, "TLS is not supported yet"),
-        ("ssl_certificate", Scope::Host, "TLS is not supported yet"),
+        ("ssl", Scope::Top, "use \"tls\", and an address of \"listen\" with \" tls\" at its end"),
+        ("ssl_certificate", Scope::Host, "use \"certificate\""),
+        ("ssl_ciphers", Scope::Host, "the defaults are those of today"),
         ("auth", Scope::Route, "with \"authorizer\" a FastCGI application decides"),
         ("auth_basic", Scope::Host, "with \"authorizer\" a FastCGI application decides"),
         ("gzip", Scope::Top, "\"precompressed\" sends FILE.gz"),
@@ -1045,6 +1058,84 @@ fn rejects_settings_that_cannot_be_sent() {
     check_after(
         "index = \"a/b\"",
         &["site.toml:3: \"a/b\" is not a file name; write a name without slashes, e.g. \"index.html\""],
+    );
+}
+
+#[test]
+fn reads_certificates_of_hosts() {
+    let read = load_files(&[(
+        "/etc/taipan/site.toml",
+        "listen = [\"127.0.0.1:443 tls\", \"127.0.0.1:80\"]\nroot = \"/srv\"\ncertificate = [\"a.pem\", \"/b.pem\"]\n\
+         certificate_key = [\"a.key\", \"/b.key\"]\n\
+         [[host]]\nnames = \"b.example\"\nroot = \"/b\"\nhsts = \"1y\"\nhsts_subdomains = true\n\
+         [[host]]\nnames = \"c.example\"\nroot = \"/c\"\ncertificate = \"c\"\nclient_certificates = \"required\"\n\
+         client_ca = \"ca.pem\"\nclient_crl = \"ca.crl\"\n",
+    )]);
+    let site = read.unwrap();
+    let files = |certificate: &str, key: Option<&str>| CertificateFiles {
+        certificate: certificate.into(),
+        key: key.map(Into::into),
+    };
+    let top = vec![files("/etc/taipan/a.pem", Some("/etc/taipan/a.key")), files("/b.pem", Some("/b.key"))];
+    let (first, second, third) = (&site.hosts[0], &site.hosts[1], &site.hosts[2]);
+    assert_eq!(first.tls, HostTls { certificates: top.clone(), ..HostTls::default() });
+    let redirected = HostTls { certificates: top, plain: PlainRequests::Redirected, ..HostTls::default() };
+    assert_eq!(second.tls, redirected, "inherits certificates");
+    let hsts =
+        HeaderRule::Set("Strict-Transport-Security".into(), "max-age=31536000; includeSubDomains".into());
+    assert_eq!(second.routes.iter().next().unwrap().headers, [hsts]);
+    let known =
+        ClientAuthorities { ca: vec!["/etc/taipan/ca.pem".into()], crl: vec!["/etc/taipan/ca.crl".into()] };
+    let own = HostTls {
+        certificates: vec![files("/etc/taipan/c", None)],
+        clients: ClientCertificates::Required(known),
+        plain: PlainRequests::Redirected,
+    };
+    assert_eq!(third.tls, own);
+}
+
+#[test]
+fn rejects_settings_of_tls_that_protect_nothing() {
+    let top = "listen = \"127.0.0.1:443 tls\"\nroot = \"/srv\"\n";
+    check(
+        top,
+        &["site.toml:1: \"127.0.0.1:443 tls\" needs a certificate, and no host has one; add certificate = \
+           \"/etc/letsencrypt/live/NAME/fullchain.pem\", or remove the word tls"],
+    );
+    check_after(
+        "https_redirect = true",
+        &[
+            "site.toml:1: requests are redirected to https, but no address is marked with tls; add an address such as \
+           \"0.0.0.0:443 tls\", or name the proxy that has TLS in \"trusted_proxies\"; the keys https_redirect, \
+           hsts and client_certificates redirect",
+        ],
+    );
+    let with_certificate = format!("{top}certificate = [\"a.pem\", \"b.pem\"]\n");
+    for (line, expected) in [
+        ("certificate_key = \"a.key\"", "the number of keys, 1, is not that of certificates, 2; give each"),
+        ("client_certificates = \"required\"", "is \"required\" without an authority; add client_ca"),
+        (
+            "client_certificates = \"required\"\nclient_ca = \"a\"\nhttps_redirect = false",
+            "\"client_certificates\" protects nothing while requests without TLS are served; remove \
+             https_redirect = false, or \"client_certificates\"",
+        ),
+        ("hsts = \"1y\"\nhttps_redirect = false", "\"hsts\" protects nothing while"),
+        ("hsts_subdomains = true", "\"hsts_subdomains\" has no effect without \"hsts\"; add hsts = \"1y\""),
+        ("hsts = \"1d\"\nhsts_preload = true", "browsers preload only names whose HSTS lasts a year"),
+        ("[tls]\nversions = []", "\"versions\" is empty; name at least one"),
+        ("[tls]\ngroups = [\"X448\"]", "expected an array of \"X25519MLKEM768\""),
+        ("[tls]\nversions = [\"1.1\"]", "expected an array of \"1.2\", \"1.3\""),
+    ] {
+        let errors =
+            load_files(&[("site.toml", &format!("{with_certificate}{line}\n"))]).map(|_| ()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{line}: {errors:?}");
+    }
+    check_after(
+        "certificate_key = \"a.key\"",
+        &[
+            "site.toml:3: \"certificate_key\" has no certificate beside it; add \"certificate\", the file with the chain \
+           of certificates",
+        ],
     );
 }
 

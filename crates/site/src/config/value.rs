@@ -8,8 +8,8 @@ use taipan_http::fields::is_host;
 use crate::host::MAX_NAME;
 use crate::model::Sink;
 
-const DURATIONS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const DURATIONS: [(&str, u64); 6] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("y", 31_536_000_000)];
 
 const SIZES: [(&str, u64); 9] = [
     ("B", 1),

@@ -89,7 +89,12 @@ impl Fixture {
             error_pages: vec![(Status::NOT_FOUND, SafePath::parse("/404.html").unwrap().into_owned())],
             ..Route::new(Pattern::EVERYTHING, action)
         };
-        let host = Host { names: Vec::new(), routes: Routes::only(route), access_log: None };
+        let host = Host {
+            names: Vec::new(),
+            routes: Routes::only(route),
+            access_log: None,
+            tls: Default::default(),
+        };
         let mut site = Site { hosts: Hosts::only(host), ..Site::folder(self.root(), Vec::new()) };
         site.cache.file = CACHED;
         (site.cache.check, site.cache.missing) = (UNCHANGED, UNCHANGED);

@@ -151,6 +151,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "A program that responds to the requests of the routes that name it. A site has at most 64.",
             },
             Key {
+                name: "tls",
+                kind: Kind::Section(Scope::Tls),
+                default: Words("every key has its own"),
+                example: "[tls]\nversions = [\"1.3\"]",
+                text: "The rules of all TLS handshakes. Certificates belong to hosts: see `certificate`.",
+            },
+            Key {
                 name: "scripts",
                 kind: Kind::Section(Scope::Scripts),
                 default: Words("every key has its own"),
@@ -214,6 +221,93 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The settings of some paths. In a host, write `[[host.route]]`. A host has at most 1000 routes, \
                        including its redirects and rewrites. `[[route]]` always belongs to the top level, wherever it \
                        stands. Not inherited.",
+            },
+        ],
+    },
+    Chapter {
+        title: "TLS of hosts",
+        intro: "At the top level for the default host, and in each `[[host]]`, which inherits them. See [TLS](tls.md).",
+        scopes: &[Scope::Top, Scope::Host],
+        keys: &[
+            Key {
+                name: "certificate",
+                kind: Kind::Texts,
+                default: Words("that of the top level"),
+                example: "\"/etc/letsencrypt/live/example.org/fullchain.pem\"",
+                text: "The certificate of the host, for addresses that are marked `tls`: a PEM file with the chain, the \
+                       certificate of the host first. Several files are several certificates, of which a client gets the \
+                       first that it can use, with ECDSA before RSA. A folder is all certificates in it: files with the \
+                       ending `.pem` or `.crt`, and folders that have a `fullchain.pem`, as certbot's `live` has. A client \
+                       gets one that has the name it asks for.",
+            },
+            Key {
+                name: "certificate_key",
+                kind: Kind::Texts,
+                default: Words("in the file of the certificate, or beside it"),
+                example: "\"/etc/letsencrypt/live/example.org/privkey.pem\"",
+                text: "The private key of each `certificate`, in the same order: a PEM file without a password. Without this \
+                       key, it is in the same file, or beside it: `privkey.pem`, or the certificate's name with the ending \
+                       `.key`. The server reads it before it gives up root.",
+            },
+            Key {
+                name: "client_certificates",
+                kind: Kind::Choice(&["off", "optional", "required"]),
+                default: Value("\"off\""),
+                example: "\"optional\"",
+                text: "Whether clients have to show a certificate that an authority of `client_ca` has issued. With \
+                       `optional`, a client may have none. With `required`, the handshake fails without one, and requests \
+                       without TLS are redirected. Scripts have the result in `SSL_CLIENT_*`: see [Certificates of \
+                       clients](tls.md#certificates-of-clients).",
+            },
+            Key {
+                name: "client_ca",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"/etc/ssl/clients.pem\"",
+                text: "PEM files with the certificates of the authorities that issue those of clients.",
+            },
+            Key {
+                name: "client_crl",
+                kind: Kind::Texts,
+                default: Words("none: no certificate is revoked"),
+                example: "\"/etc/ssl/clients.crl\"",
+                text: "PEM files with the lists of revoked certificates. With this key, each authority needs a list, and one \
+                       that has expired rejects all of its certificates.",
+            },
+            Key {
+                name: "https_redirect",
+                kind: Kind::Flag,
+                default: Words(
+                    "true with `hsts`, or if certificates of clients are required; false otherwise",
+                ),
+                example: "true",
+                text: "Whether a request that has come without TLS is redirected to the same URL with `https`: GET and HEAD \
+                       with 301, others with 308. Paths beneath `/.well-known/acme-challenge/` are served. A request that a \
+                       trusted proxy reports as `https` is not redirected.",
+            },
+            Key {
+                name: "hsts",
+                kind: time(0, 100 * 365 * DAY),
+                default: Words("none"),
+                example: "\"1y\"",
+                text: "For how long clients use the host only by TLS: the field `Strict-Transport-Security`. A client that \
+                       has seen it rejects the host without TLS, or with a certificate that is not valid, for this time. \
+                       Begin with `5m`. `0` makes clients forget it.",
+            },
+            Key {
+                name: "hsts_subdomains",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether `hsts` holds for every name below that of the host, also those that other servers have.",
+            },
+            Key {
+                name: "hsts_preload",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether browsers may have the name in their built-in lists, which is hard to undo. It needs \
+                       `hsts_subdomains` and `hsts` of a year.",
             },
         ],
     },
@@ -1201,6 +1295,75 @@ pub static CHAPTERS: &[Chapter] = &[
                        Keep it below the time after which the application closes idle connections: 2 s with gunicorn, 5 s \
                        with uvicorn and Node. Otherwise a request that cannot be repeated may meet a closed connection. \
                        SCGI always has one request per connection.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[tls]`",
+        intro: "The rules of all TLS handshakes.",
+        scopes: &[Scope::Tls],
+        keys: &[
+            Key {
+                name: "versions",
+                kind: Kind::Choices(&["1.2", "1.3"]),
+                default: Value("[\"1.2\", \"1.3\"]"),
+                example: "[\"1.3\"]",
+                text: "The versions of TLS. Older ones are not secure, and not supported.",
+            },
+            Key {
+                name: "unknown_name",
+                kind: Kind::Choice(&["default", "reject"]),
+                default: Value("\"default\""),
+                example: "\"reject\"",
+                text: "What a client gets that asks for a name which no host and no certificate has, or for none: the \
+                       certificate of the default host, or the alert `unrecognized_name`.",
+            },
+            Key {
+                name: "handshake_timeout",
+                kind: time(100, 300),
+                default: Value("\"10s\""),
+                example: "\"5s\"",
+                text: "How long a handshake may take. Then the connection is closed.",
+            },
+            Key {
+                name: "handshakes_per_client",
+                kind: count(0, 100_000),
+                default: Value("0"),
+                example: "10",
+                text: "Handshakes per second of one client address, over all workers. Further connections are closed before \
+                       a handshake. IPv6 addresses count by their first 64 bits. 0 is no limit.",
+            },
+            Key {
+                name: "early_data",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether a client that returns may send a request with its first bytes (0-RTT). An attacker can repeat \
+                       such a request, so only safe methods are accepted, and scripts have the field `Early-Data: 1` (RFC \
+                       8470).",
+            },
+            Key {
+                name: "watch",
+                kind: time(0, DAY),
+                default: Words("off; a reload reads certificates"),
+                example: "\"1m\"",
+                text: "How often the files of certificates and keys are compared with those that are served. When they have \
+                       changed, the server reloads. 0 is off.",
+            },
+            Key {
+                name: "ciphers",
+                kind: Kind::Choices(&["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"]),
+                default: Words("all, in the order of the client"),
+                example: "[\"chacha20-poly1305\", \"aes-256-gcm\"]",
+                text: "The ciphers, in order of preference. Older ones are not secure, and not supported.",
+            },
+            Key {
+                name: "groups",
+                kind: Kind::Choices(&["X25519MLKEM768", "X25519", "P-256", "P-384"]),
+                default: Value("[\"X25519MLKEM768\", \"X25519\", \"P-256\", \"P-384\"]"),
+                example: "[\"X25519\", \"P-256\"]",
+                text: "The groups of the key exchange, in order of preference. The first is safe from quantum computers; a \
+                       build with ring does not have it.",
             },
         ],
     },

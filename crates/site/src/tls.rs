@@ -1,0 +1,182 @@
+//! TLS as a configuration has it: the files of each host's certificates, which clients need one, and the rules of all
+//! handshakes.
+//!
+//! Knows nothing of what is in a file, nor of the library that carries a handshake out.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The path below which a client without TLS may read the response to an HTTP-01 challenge (RFC 8555 §8.3).
+pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
+
+/// The rules of all handshakes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    pub versions: Versions,
+    pub unknown_name: UnknownName,
+    /// From the first byte to the end of a handshake.
+    pub handshake_timeout: Duration,
+    /// Handshakes per second of one client address, over all workers. 0: no limit.
+    pub handshakes_per_client: u32,
+    pub early_data: EarlyData,
+    /// How often the files of certificates are compared with those that are served. `None`: only at a reload.
+    pub watch: Option<Duration>,
+    /// In order of preference. Empty: those of the library, in the client's order.
+    pub ciphers: Vec<Cipher>,
+    /// In order of preference.
+    pub groups: Vec<Group>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    Tls12,
+    Tls13,
+    Both,
+}
+
+/// What a client gets that asks for a name which no host and no certificate has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownName {
+    /// The certificate of the default host.
+    Default,
+    /// The alert `unrecognized_name` (RFC 6066 §3).
+    Reject,
+}
+
+/// Whether a request may come with the first bytes of a resumed connection (RFC 8470).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlyData {
+    Rejected,
+    Accepted,
+}
+
+/// A cipher suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cipher {
+    Aes128Gcm,
+    Aes256Gcm,
+    ChaCha20Poly1305,
+}
+
+/// A group of a key exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    X25519MlKem768,
+    X25519,
+    P256,
+    P384,
+}
+
+/// TLS of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostTls {
+    /// Empty: those of the default host.
+    pub certificates: Vec<CertificateFiles>,
+    pub clients: ClientCertificates,
+    pub plain: PlainRequests,
+}
+
+/// Where a certificate is read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CertificateFiles {
+    /// A file with a chain, or a folder with several.
+    pub certificate: PathBuf,
+    /// `None`: the key is in the same file, or beside it.
+    pub key: Option<PathBuf>,
+}
+
+/// Whether a host requests certificates of its clients.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum ClientCertificates {
+    #[default]
+    Off,
+    /// A client may have one. One that is not valid ends the handshake.
+    Optional(ClientAuthorities),
+    /// A client without one is rejected.
+    Required(ClientAuthorities),
+}
+
+/// Who may have issued the certificate of a client, and which certificates they have revoked. Files of PEM.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ClientAuthorities {
+    pub ca: Vec<PathBuf>,
+    pub crl: Vec<PathBuf>,
+}
+
+/// What a request gets that has come without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PlainRequests {
+    #[default]
+    Served,
+    /// A redirect to the same URL with `https`, unless it is beneath [`CHALLENGES`].
+    Redirected,
+}
+
+impl HostTls {
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let certificates = self
+            .certificates
+            .iter_mut()
+            .flat_map(|files| files.key.iter_mut().chain([&mut files.certificate]));
+        let authorities = self.clients.authorities_mut();
+        let clients = authorities.into_iter().flat_map(|known| known.ca.iter_mut().chain(&mut known.crl));
+        certificates.chain(clients)
+    }
+}
+
+impl ClientCertificates {
+    pub fn authorities(&self) -> Option<&ClientAuthorities> {
+        match self {
+            ClientCertificates::Off => None,
+            ClientCertificates::Optional(known) | ClientCertificates::Required(known) => Some(known),
+        }
+    }
+
+    fn authorities_mut(&mut self) -> Option<&mut ClientAuthorities> {
+        match self {
+            ClientCertificates::Off => None,
+            ClientCertificates::Optional(known) | ClientCertificates::Required(known) => Some(known),
+        }
+    }
+
+    pub fn are_off(&self) -> bool {
+        *self == ClientCertificates::Off
+    }
+
+    pub fn are_required(&self) -> bool {
+        matches!(self, ClientCertificates::Required(_))
+    }
+}
+
+impl Cipher {
+    pub const ALL: [(&'static str, Cipher); 3] = [
+        ("aes-128-gcm", Cipher::Aes128Gcm),
+        ("aes-256-gcm", Cipher::Aes256Gcm),
+        ("chacha20-poly1305", Cipher::ChaCha20Poly1305),
+    ];
+}
+
+impl Group {
+    /// With the names of their registry (IANA, TLS Supported Groups), but the NIST curves as everybody calls them.
+    pub const ALL: [(&'static str, Group); 4] = [
+        ("X25519MLKEM768", Group::X25519MlKem768),
+        ("X25519", Group::X25519),
+        ("P-256", Group::P256),
+        ("P-384", Group::P384),
+    ];
+}
+
+impl Default for Tls {
+    fn default() -> Tls {
+        Tls {
+            versions: Versions::Both,
+            unknown_name: UnknownName::Default,
+            handshake_timeout: Duration::from_secs(10),
+            handshakes_per_client: 0,
+            early_data: EarlyData::Rejected,
+            watch: None,
+            ciphers: Vec::new(),
+            groups: Group::ALL.map(|(_, group)| group).to_vec(),
+        }
+    }
+}
