@@ -18,16 +18,24 @@ use crate::{TIMEOUT, command, program};
 /// The user `nobody`, without any special permission.
 const NOBODY: &str = "65534";
 
-/// A program of the system. Panics with its name if it is not installed.
+/// A program of the system, or one that `tests/run` has installed. Panics with its name if it is not installed.
 pub fn tool(name: &str) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    let folders = folders.chain(own_programs());
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
     let path = found
         .unwrap_or_else(|| panic!("{name} is not installed; this test needs it: install it and run again"));
     let mut command = Command::new(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// The folder into which `tests/run` installs programs for the tests.
+fn own_programs() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")));
+    cache.map(|cache| cache.join("taipan-tests"))
 }
 
 /// The path of a system program, for a configuration. Debian's own files come first: a program of the same
