@@ -1,14 +1,15 @@
 //! Decodes the frames of a peer (RFC 9113 §4, §6 and §10.5.1). The events do not depend on how the input is cut. DATA
 //! is not copied; the decoder stores a field block until its last CONTINUATION, and at most one other payload.
 //!
-//! Knows nothing of the states of streams, of flow-control windows and of HPACK. Acknowledgements, PRIORITY and
-//! frames of unknown types (§5.5) are checked and ignored.
+//! Knows nothing of the states of streams, of flow-control windows and of HPACK. PRIORITY and frames of unknown types
+//! (§5.5) are checked and ignored.
 
 use crate::error::{ErrorCode, FrameError};
 use crate::frame::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, PADDED, PING,
-    PRIORITY_FLAG, PUSH_PROMISE, RST_STREAM, SETTINGS, Settings, WINDOW_UPDATE,
+    PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM, SETTINGS, Settings, WINDOW_UPDATE,
 };
+use crate::priority::Priority;
 
 /// HEADERS and CONTINUATION frames of a field block. Without this limit, a peer could send empty frames for ever
 /// (CVE-2024-27316).
@@ -19,10 +20,12 @@ pub const MAX_BLOCK_FRAMES: u32 = 32;
 pub enum Event<'a> {
     /// The input is consumed.
     NeedMore,
-    /// A DATA frame begins. Flow control counts all of its `length` bytes, with padding (§6.9.1).
+    /// A DATA frame begins. Flow control counts all of its `length` bytes, of which `padding` are not data (§6.9.1).
     DataHeader {
         stream: u32,
         length: u32,
+        padding: u32,
+        end_stream: bool,
     },
     /// Part of the data, never empty.
     Data {
@@ -34,7 +37,7 @@ pub enum Event<'a> {
         stream: u32,
         frames: u32,
     },
-    /// The last frame of the stream is complete.
+    /// The last frame of the stream is complete. `FrameDecoder::take_end_stream` prevents this event.
     EndStream {
         stream: u32,
     },
@@ -43,6 +46,7 @@ pub enum Event<'a> {
         code: ErrorCode,
     },
     Settings(Settings),
+    SettingsAck,
     /// The response has the same payload and `ACK`.
     Ping([u8; 8]),
     GoAway {
@@ -54,6 +58,13 @@ pub enum Event<'a> {
         stream: u32,
         increment: u32,
     },
+    /// RFC 9218 §7.1.
+    PriorityUpdate {
+        stream: u32,
+        priority: Priority,
+    },
+    /// A frame without a meaning here.
+    Ignored,
 }
 
 /// Decodes the frames of one direction of a connection, after the preface of a client. After an error the result of
@@ -107,6 +118,29 @@ impl FrameDecoder {
         &self.block
     }
 
+    /// Whether the event that was returned last is the last of its stream.
+    pub fn take_end_stream(&mut self) -> bool {
+        let ends = matches!(self.state, State::EndStream(_));
+        if ends {
+            self.state = State::Header;
+        }
+        ends
+    }
+
+    /// Whether the input so far ends within a frame or a field block.
+    pub fn is_within_frame(&self) -> bool {
+        !matches!(self.state, State::FirstHeader | State::Header) || !self.partial.is_empty()
+    }
+
+    /// Gives up the memory of the field block, and that of a partial frame if there is none.
+    pub fn trim(&mut self) {
+        self.block = match self.state {
+            State::BlockHeader(_) | State::BlockPayload(..) => std::mem::take(&mut self.block),
+            _ => Vec::new(),
+        };
+        self.partial.shrink_to_fit();
+    }
+
     /// Reads up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
     /// the input. The caller repeats it until `NeedMore`.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), FrameError> {
@@ -146,8 +180,7 @@ impl FrameDecoder {
                 *rest = after;
                 let padding = usize::from(padding);
                 let data = (header.length - 1).checked_sub(padding).ok_or(FrameError::Padding)?;
-                self.data(header, data, padding);
-                Ok(None)
+                Ok(Some(self.data_header(header, data, padding)))
             }
             State::Data { header, data: 0, padding } => {
                 let taken = padding.min(rest.len());
@@ -206,19 +239,36 @@ impl FrameDecoder {
             (_, CONTINUATION) => return Err(FrameError::Continuation),
             (_, PUSH_PROMISE) => return Err(FrameError::PushPromise),
             (_, HEADERS) => State::BlockPayload(Block { stream, flags: header.flags, frames: 1 }, header),
-            (_, DATA) => {
-                match (header.has(PADDED), length) {
-                    (true, 0) => return Err(FrameError::Length),
-                    (true, _) => self.state = State::PadLength(header),
-                    (false, _) => self.data(header, length, 0),
-                }
-                return Ok(Some(Event::DataHeader { stream, length: length as u32 }));
+            (_, DATA) => match (header.has(PADDED), length) {
+                (true, 0) => return Err(FrameError::Length),
+                (true, _) => State::PadLength(header),
+                (false, _) => return Ok(Some(self.data_header(header, length, 0))),
+            },
+            (_, SETTINGS) if header.has(ACK) => {
+                self.state = State::Header;
+                return Ok(Some(Event::SettingsAck));
             }
-            (_, SETTINGS | PING) if !header.has(ACK) => State::Payload(header),
-            (_, RST_STREAM | GOAWAY | WINDOW_UPDATE) => State::Payload(header),
-            _ => State::Skip(length),
+            (_, PING) if !header.has(ACK) => State::Payload(header),
+            (_, SETTINGS | RST_STREAM | GOAWAY | WINDOW_UPDATE | PRIORITY | PRIORITY_UPDATE) => {
+                State::Payload(header)
+            }
+            _ => {
+                self.state = State::Skip(length);
+                return Ok(Some(Event::Ignored));
+            }
         };
         Ok(None)
+    }
+
+    fn data_header<'a>(&mut self, header: FrameHeader, data: usize, padding: usize) -> Event<'a> {
+        let FrameHeader { stream, length, .. } = header;
+        self.data(header, data, padding);
+        Event::DataHeader {
+            stream,
+            length: length as u32,
+            padding: (length - data) as u32,
+            end_stream: header.has(END_STREAM),
+        }
     }
 
     /// So much data and padding of the frame is still to come.
@@ -242,6 +292,12 @@ impl FrameDecoder {
             PING => Event::Ping(*payload.first_chunk().ok_or(FrameError::Length)?),
             RST_STREAM => Event::Reset { stream, code: ErrorCode(first) },
             GOAWAY => Event::GoAway { last_stream: first & 0x7fff_ffff, code: ErrorCode(second) },
+            PRIORITY if first & 0x7fff_ffff == stream => return Err(FrameError::Dependency),
+            PRIORITY => Event::Ignored,
+            PRIORITY_UPDATE => match first & 0x7fff_ffff {
+                0 => return Err(FrameError::Stream),
+                stream => Event::PriorityUpdate { stream, priority: Priority::parse(&payload[4..]) },
+            },
             _ => match first & 0x7fff_ffff {
                 0 => return Err(FrameError::Increment),
                 increment => Event::WindowUpdate { stream, increment },
@@ -266,7 +322,11 @@ impl FrameDecoder {
             }
             if header.has(PRIORITY_FLAG) {
                 // §5.3.2: the priority of RFC 7540 is deprecated.
-                fragment = fragment.get(5..).ok_or(FrameError::Length)?;
+                let (&[a, b, c, d, _], after) = fragment.split_first_chunk().ok_or(FrameError::Length)?;
+                if u32::from_be_bytes([a & 0x7f, b, c, d]) == block.stream {
+                    return Err(FrameError::Dependency);
+                }
+                fragment = after;
             }
             let length = fragment.len().checked_sub(padding).ok_or(FrameError::Padding)?;
             fragment = &fragment[..length];

@@ -49,6 +49,8 @@ pub enum FrameError {
     InitialWindow,
     /// WINDOW_UPDATE with an increment of 0 (§6.9).
     Increment,
+    /// A stream that depends on itself (RFC 7540 §5.3.1).
+    Dependency,
 }
 
 impl FrameError {
@@ -59,6 +61,25 @@ impl FrameError {
             FrameError::BlockTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
             FrameError::InitialWindow => ErrorCode::FLOW_CONTROL_ERROR,
             _ => ErrorCode::PROTOCOL_ERROR,
+        }
+    }
+
+    /// One sentence without a full stop, for the log.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            FrameError::NoSettings => "the first frame is not SETTINGS",
+            FrameError::TooLarge => "a frame is larger than 16384 bytes",
+            FrameError::Length => "a frame has a length that is not valid for its type",
+            FrameError::Stream => "a frame has a stream that is not valid for its type",
+            FrameError::Padding => "a frame has more padding than payload",
+            FrameError::Interrupted => "there is another frame within a field block",
+            FrameError::Continuation => "there is a CONTINUATION frame outside a field block",
+            FrameError::BlockTooLarge => "a field block has too many bytes or frames",
+            FrameError::PushPromise => "a client sends PUSH_PROMISE",
+            FrameError::Setting => "a value of SETTINGS is out of range",
+            FrameError::InitialWindow => "SETTINGS_INITIAL_WINDOW_SIZE exceeds 2^31 - 1",
+            FrameError::Increment => "a WINDOW_UPDATE frame has an increment of 0",
+            FrameError::Dependency => "a stream depends on itself",
         }
     }
 }
@@ -79,5 +100,71 @@ impl HpackError {
             HpackError::Malformed => ErrorCode::COMPRESSION_ERROR,
             HpackError::ListTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
         }
+    }
+}
+
+/// Why a connection ends: the code of the GOAWAY frame, and the rule for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionError {
+    /// The first bytes are not the preface of a client (RFC 9113 §3.4).
+    Preface,
+    Frame(FrameError),
+    /// A field block cannot be decoded (§4.3).
+    Compression,
+    /// A frame on a stream that has not been opened (§5.1).
+    Idle,
+    /// HEADERS on a stream with an even number, or with a number below that of an earlier one (§5.1.1).
+    StreamNumber,
+    /// HEADERS on a stream that has ended (§5.1).
+    Closed,
+    /// DATA beyond the connection's window (§6.9.1).
+    Window,
+    /// A window above 2^31 - 1 (§6.9.1 and §6.9.2).
+    WindowOverflow,
+    /// More streams were reset than the limit allows (§10.5).
+    TooManyResets,
+    /// More frames without use than the limit allows (§10.5).
+    Flood,
+    /// The caller has ended the connection.
+    Ended(ErrorCode),
+}
+
+impl ConnectionError {
+    /// The code of the GOAWAY frame.
+    pub const fn code(self) -> ErrorCode {
+        match self {
+            ConnectionError::Frame(error) => error.code(),
+            ConnectionError::Compression => ErrorCode::COMPRESSION_ERROR,
+            ConnectionError::Closed => ErrorCode::STREAM_CLOSED,
+            ConnectionError::Window | ConnectionError::WindowOverflow => ErrorCode::FLOW_CONTROL_ERROR,
+            ConnectionError::TooManyResets | ConnectionError::Flood => ErrorCode::ENHANCE_YOUR_CALM,
+            ConnectionError::Ended(code) => code,
+            ConnectionError::Preface | ConnectionError::Idle | ConnectionError::StreamNumber => {
+                ErrorCode::PROTOCOL_ERROR
+            }
+        }
+    }
+
+    /// One sentence without a full stop, for the log.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            ConnectionError::Preface => "the connection does not begin with the preface of HTTP/2",
+            ConnectionError::Frame(error) => error.sentence(),
+            ConnectionError::Compression => "a field block cannot be decoded",
+            ConnectionError::Idle => "there is a frame on a stream that was not opened",
+            ConnectionError::StreamNumber => "a new stream has an even number, or a number that is too low",
+            ConnectionError::Closed => "there is a HEADERS frame on a stream that has ended",
+            ConnectionError::Window => "the client sends more than the connection's window allows",
+            ConnectionError::WindowOverflow => "a flow-control window exceeds 2^31 - 1",
+            ConnectionError::TooManyResets => "too many streams were reset",
+            ConnectionError::Flood => "the client sends too many frames without use",
+            ConnectionError::Ended(_) => "the server has ended the connection",
+        }
+    }
+}
+
+impl From<FrameError> for ConnectionError {
+    fn from(error: FrameError) -> ConnectionError {
+        ConnectionError::Frame(error)
     }
 }

@@ -24,6 +24,8 @@ pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
+/// RFC 9218 §7.1.
+pub const PRIORITY_UPDATE: u8 = 0x10;
 
 pub const END_STREAM: u8 = 0x01;
 pub const ACK: u8 = 0x01;
@@ -63,13 +65,14 @@ impl FrameHeader {
             RST_STREAM | WINDOW_UPDATE => self.length == 4,
             PING => self.length == 8,
             GOAWAY => self.length >= 8,
+            PRIORITY_UPDATE => self.length >= 4,
             SETTINGS if self.has(ACK) => self.length == 0,
             SETTINGS => self.length.is_multiple_of(6),
             _ => true,
         };
         let stream_is_valid = match self.kind {
             DATA | HEADERS | PRIORITY | RST_STREAM | CONTINUATION => self.stream != 0,
-            SETTINGS | PING | GOAWAY => self.stream == 0,
+            SETTINGS | PING | GOAWAY | PRIORITY_UPDATE => self.stream == 0,
             _ => true,
         };
         match (self.length <= MAX_PAYLOAD, length_is_valid, stream_is_valid) {
@@ -91,6 +94,10 @@ pub struct Settings {
     pub initial_window_size: Option<u32>,
     pub max_frame_size: Option<u32>,
     pub max_header_list_size: Option<u32>,
+    /// RFC 8441 §3.
+    pub enable_connect_protocol: Option<u32>,
+    /// RFC 9218 §2.1.
+    pub no_rfc7540_priorities: Option<u32>,
 }
 
 impl Settings {
@@ -116,6 +123,8 @@ impl Settings {
                     (&mut settings.max_frame_size, (!is_valid).then_some(FrameError::Setting))
                 }
                 6 => (&mut settings.max_header_list_size, None),
+                8 => (&mut settings.enable_connect_protocol, (value > 1).then_some(FrameError::Setting)),
+                9 => (&mut settings.no_rfc7540_priorities, (value > 1).then_some(FrameError::Setting)),
                 _ => continue,
             };
             match error {
@@ -135,6 +144,8 @@ impl Settings {
             (4, self.initial_window_size),
             (5, self.max_frame_size),
             (6, self.max_header_list_size),
+            (8, self.enable_connect_protocol),
+            (9, self.no_rfc7540_priorities),
         ];
         let present = parameters.into_iter().filter_map(|(id, value)| Some((id, value?)));
         write_header(out, 6 * present.clone().count(), SETTINGS, 0, 0);
@@ -166,6 +177,13 @@ pub fn write_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
 /// Appends RST_STREAM.
 pub fn write_reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
     write_frame(out, RST_STREAM, 0, stream, &code.0.to_be_bytes());
+}
+
+/// Appends GOAWAY (§6.8).
+pub fn write_goaway(out: &mut Vec<u8>, last_stream: u32, code: ErrorCode) {
+    write_header(out, 8, GOAWAY, 0, 0);
+    out.extend_from_slice(&last_stream.to_be_bytes());
+    out.extend_from_slice(&code.0.to_be_bytes());
 }
 
 /// Appends the field block that `encode` writes as HEADERS, with as many CONTINUATION frames as it needs. `flags` is
@@ -275,7 +293,13 @@ mod tests {
         check(&[(5, 16_384)], Ok(Settings { max_frame_size: Some(16_384), ..none }));
         check(&[(5, 16_383)], Err(FrameError::Setting));
         check(&[(5, 1 << 24)], Err(FrameError::Setting));
-        check(&[(8, 1), (0xffff, 9)], Ok(none));
+        check(
+            &[(8, 1), (9, 1)],
+            Ok(Settings { enable_connect_protocol: Some(1), no_rfc7540_priorities: Some(1), ..none }),
+        );
+        check(&[(8, 2)], Err(FrameError::Setting));
+        check(&[(9, 2)], Err(FrameError::Setting));
+        check(&[(7, 1), (0xffff, 9)], Ok(none));
     }
 
     #[test]

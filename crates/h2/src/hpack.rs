@@ -104,6 +104,11 @@ impl Decoder {
         result
     }
 
+    /// Gives up the memory that only a block needs.
+    pub fn trim(&mut self) {
+        (self.name, self.value) = (Vec::new(), Vec::new());
+    }
+
     /// Decodes a name, which is an index or a string, and a value, into `self` (§6.2).
     fn literal(&mut self, rest: &mut &[u8], bits: u32) -> Result<(), HpackError> {
         match integer(rest, bits)? {

@@ -82,6 +82,22 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_len(bytes) == bytes.len()
 }
 
+/// A field name of HTTP/2: a token without upper-case letters (RFC 9113 §8.2).
+pub fn is_lowercase_name(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && span(bytes, LOWERCASE) == bytes.len()
+}
+
+/// A field value: no control characters but HTAB, and no whitespace at its ends (RFC 9110 §5.5, RFC 9113 §8.2.1).
+pub fn is_value(bytes: &[u8]) -> bool {
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut len = text_len(bytes);
+    // Bounded: each pass takes at least a byte.
+    while let Some(b'\t') = bytes.get(len) {
+        len += 1 + text_len(&bytes[len + 1..]);
+    }
+    len == bytes.len() && !blank(bytes.first()) && !blank(bytes.last())
+}
+
 /// Compares the token `name` with `known` without regard to case. `known` has letters, digits and hyphens only. The
 /// comparison is by words of eight bytes, because the parser makes it for every field of every head.
 #[inline]
@@ -277,6 +293,7 @@ const HOST: u8 = 2;
 const TARGET: u8 = 4;
 const TARGET_PATH: u8 = 8;
 const SEGMENT: u8 = 16;
+const LOWERCASE: u8 = 32;
 
 /// The number of leading bytes of `class`. The inner loop over eight bytes is unrolled. Never inlined: after a system
 /// call the caches are cold, and one shared copy of the code costs less than the calls.
@@ -307,6 +324,9 @@ static CLASSES: [u8; 256] = {
         if mark.is_ascii_alphanumeric() {
             classes[byte] = TOKEN | HOST;
         }
+        if mark.is_ascii_lowercase() || mark.is_ascii_digit() {
+            classes[byte] |= LOWERCASE;
+        }
         if mark.is_ascii_graphic() && !matches!(mark, b'"' | b'<' | b'>' | b'#') {
             classes[byte] |= TARGET;
         }
@@ -318,7 +338,7 @@ static CLASSES: [u8; 256] = {
         }
         byte += 1;
     }
-    classes = with(classes, b"!#$%&'*+-.^_`|~", TOKEN);
+    classes = with(classes, b"!#$%&'*+-.^_`|~", TOKEN | LOWERCASE);
     // RFC 3986 §2.3 and §2.2: unreserved and sub-delims.
     with(classes, b"-._~!$&'()*+,;=", HOST)
 };

@@ -13,7 +13,7 @@ pub enum Framing {
     None,
     /// The bytes of `Content-Length`, which may be 0.
     Sized(u64),
-    /// The chunked transfer coding.
+    /// A length that only the end of the body tells: the chunked transfer coding, or the DATA frames of HTTP/2.
     Chunked,
 }
 

@@ -5,12 +5,15 @@
 //! whole head. It repairs nothing: lines end with CRLF, single spaces separate, and folding is an error. Of bodies it
 //! knows only the length. It does not allocate.
 
+mod parts;
+
 use std::ops::BitOr;
 
 use arrayvec::ArrayVec;
 
 pub use crate::method::Method;
 pub use crate::version::Version;
+pub use parts::{Body, Parts, from_parts};
 
 use crate::fields::{
     is_authority, is_name, list, target_len, target_path_len, text_len, token_len, trim_ows,
@@ -574,7 +577,7 @@ fn authority<'a>(
         (Some(host), _) if is_authority(host) => host,
         (Some(_), _) => return Err(HeadError::HostInvalid),
         (None, Version::Http10) => b"",
-        (None, Version::Http11) => return Err(HeadError::HostMissing),
+        (None, Version::Http11 | Version::Http2) => return Err(HeadError::HostMissing),
     };
     Ok(match target {
         Target::Origin { .. } => host,
@@ -584,7 +587,7 @@ fn authority<'a>(
 
 /// RFC 9112 §9.3: `close` takes precedence over `keep-alive`; without either, the version decides.
 fn persistence(head: &Head) -> Persistence {
-    let (mut close, mut keep_alive) = (false, head.version == Version::Http11);
+    let (mut close, mut keep_alive) = (false, head.version != Version::Http10);
     if head.names.contains(Names::CONNECTION) {
         for option in list(head.values("connection")) {
             close |= option.eq_ignore_ascii_case(b"close");

@@ -5,6 +5,7 @@
 pub enum Version {
     Http10,
     Http11,
+    Http2,
 }
 
 impl Version {
@@ -12,6 +13,7 @@ impl Version {
         match self {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
         }
     }
 }

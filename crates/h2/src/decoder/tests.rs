@@ -18,7 +18,7 @@ fn events(bytes: &[u8], size: usize) -> Result<String, FrameError> {
             part = &part[used..];
             out += &match event {
                 Event::NeedMore => break,
-                Event::DataHeader { stream, length } => format!("[{stream} data {length}]"),
+                Event::DataHeader { stream, length, .. } => format!("[{stream} data {length}]"),
                 Event::Data { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
                 Event::Headers { stream, frames } => {
                     format!("[{stream} headers {:?} {frames}]", String::from_utf8_lossy(decoder.block()))
@@ -27,6 +27,10 @@ fn events(bytes: &[u8], size: usize) -> Result<String, FrameError> {
                 Event::Reset { stream, code } => format!("[{stream} reset {}]", code.0),
                 Event::Settings(Settings { max_concurrent_streams: Some(max), .. }) => format!("[max {max}]"),
                 Event::Settings(_) => "[settings]".into(),
+                Event::SettingsAck | Event::Ignored => String::new(),
+                Event::PriorityUpdate { stream, priority: Priority { urgency, incremental } } => {
+                    format!("[{stream} priority {urgency} {incremental}]")
+                }
                 Event::Ping(payload) => format!("[ping {}]", payload[7]),
                 Event::GoAway { last_stream, code } => format!("[goaway {last_stream} {}]", code.0),
                 Event::WindowUpdate { stream, increment } => format!("[{stream} window {increment}]"),
@@ -74,6 +78,7 @@ fn decodes_each_type_of_frame() {
     check(&[frame(GOAWAY, 0, 0, &[0x80, 0, 0, 5, 0, 0, 0, 2, b'd', b'e'])], Ok("[goaway 5 2]"));
     check(&[frame(WINDOW_UPDATE, 0, 0, &[0x80, 0, 0, 1])], Ok("[0 window 1]"));
     check(&[frame(WINDOW_UPDATE, 0, 7, &[0, 0, 1, 0])], Ok("[7 window 256]"));
+    check(&[frame(PRIORITY_UPDATE, 0, 0, b"\x80\0\0\x07u=1, i")], Ok("[7 priority 1 true]"));
 }
 
 #[test]
@@ -106,6 +111,11 @@ fn rejects_frames_that_break_a_rule() {
     check(&[headers(0, b"x"), frame(CONTINUATION, END_HEADERS, 3, b"x")], Err(Interrupted));
     check(&[headers(0, b"x"), frame(DATA, 0, 1, b"x")], Err(Interrupted));
     check(&[headers(0, b"x"), frame(0xbe, 0, 0, b"x")], Err(Interrupted));
+    check(&[frame(PRIORITY, 0, 1, &[0x80, 0, 0, 1, 9])], Err(Dependency));
+    check(&[headers(END_HEADERS | PRIORITY_FLAG, &[0, 0, 0, 1, 9])], Err(Dependency));
+    check(&[frame(PRIORITY_UPDATE, 0, 1, &[0, 0, 0, 1])], Err(Stream));
+    check(&[frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 0])], Err(Stream));
+    check(&[frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 1])], Err(Length));
     check(&[frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2])], Err(PushPromise));
     check(&[frame(SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2])], Err(Setting));
     check(&[frame(SETTINGS, 0, 0, &[0, 4, 0xff, 0, 0, 0])], Err(InitialWindow));

@@ -238,6 +238,9 @@ impl Client {
                 write_frame(&mut self.out, PING, ACK, 0, &payload);
                 return Ok(None);
             }
+            decoder::Event::SettingsAck | decoder::Event::PriorityUpdate { .. } | decoder::Event::Ignored => {
+                return Ok(None);
+            }
             decoder::Event::WindowUpdate { stream, increment } => {
                 self.on_window_update(stream, i64::from(increment));
                 return Ok(None);

@@ -276,7 +276,7 @@ impl Http1 {
             _ if closes => Persistence::LingeringClose,
             (head::Persistence::Close, _) => Persistence::Close,
             (head::Persistence::KeepAlive, Version::Http10) => Persistence::KeepAliveHttp10,
-            (head::Persistence::KeepAlive, Version::Http11) => Persistence::KeepAlive,
+            (head::Persistence::KeepAlive, Version::Http11 | Version::Http2) => Persistence::KeepAlive,
         }
     }
 

@@ -1,0 +1,342 @@
+//! The field list of a request or of its trailers: all names and values in one buffer, which is reused. Checks each
+//! field, and which pseudo-fields there are (RFC 9113 §8). Knows nothing of HPACK and of streams.
+
+use taipan_http::fields::{is_lowercase_name, is_token, is_value};
+use taipan_http::head::{self, Body, Field, FieldStore, Head, HeadError, Limits, Names, Parts};
+
+use crate::error::HpackError;
+use crate::priority::Priority;
+
+/// A decoded field section. It has the fields without the pseudo-fields, in order, but with one `cookie` at most.
+#[derive(Debug, Clone, Default)]
+pub struct FieldList {
+    bytes: Vec<u8>,
+    fields: Vec<Entry>,
+    pseudo: [Option<Entry>; PSEUDO.len()],
+    names: Names,
+    cookies: u32,
+    section: Section,
+    /// Whether a body follows; `Present` for trailers.
+    body: Option<Body>,
+}
+
+/// A field section of a request (RFC 9113 §8.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Section {
+    #[default]
+    Head,
+    Trailers,
+}
+
+/// Where a field is in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    start: u32,
+    name: u32,
+    value: u32,
+}
+
+const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":protocol"];
+const METHOD: usize = 0;
+const SCHEME: usize = 1;
+const AUTHORITY: usize = 2;
+const PATH: usize = 3;
+const PROTOCOL: usize = 4;
+
+/// The rule that makes a request malformed (RFC 9113 §8.1.1). The stream is reset with PROTOCOL_ERROR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Malformed {
+    /// Not a token, or with an upper-case letter (§8.2.1).
+    Name,
+    /// A control character, or whitespace at an end (§8.2.1).
+    Value,
+    /// `connection`, `proxy-connection`, `keep-alive`, `transfer-encoding` or `upgrade` (§8.2.2).
+    ConnectionSpecific,
+    /// `te` with something other than `trailers` (§8.2.2).
+    Te,
+    /// A pseudo-field that requests do not have, or any in trailers (§8.3).
+    UnknownPseudo,
+    PseudoTwice,
+    /// Behind another field (§8.3).
+    PseudoAfterField,
+    /// Without `:method`, `:scheme` or `:path`, or CONNECT without `:authority` (§8.3.1).
+    PseudoMissing,
+    /// `:path` is empty (§8.3.1), or `:method` is not a token.
+    PseudoValue,
+    /// CONNECT with `:scheme` or `:path` (§8.5), or another method with `:protocol` (RFC 8441 §4).
+    Connect,
+    /// `host` differs from `:authority` (§8.3.1).
+    HostDiffers,
+    /// The body is longer or shorter than `content-length` (§8.1.1).
+    Length,
+    /// HEADERS within a stream, but without END_STREAM (§8.1).
+    TrailersWithoutEnd,
+}
+
+impl Malformed {
+    /// One sentence without a full stop, for the log.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Malformed::Name => "a field name is not a token in lower case",
+            Malformed::Value => "a field value has a control character, or whitespace at an end",
+            Malformed::ConnectionSpecific => {
+                "there is a field that HTTP/2 does not allow, such as Connection"
+            }
+            Malformed::Te => "the TE field has something other than trailers",
+            Malformed::UnknownPseudo => "there is a pseudo-field that is not allowed there",
+            Malformed::PseudoTwice => "there is a pseudo-field twice",
+            Malformed::PseudoAfterField => "there is a pseudo-field behind another field",
+            Malformed::PseudoMissing => "a pseudo-field is missing",
+            Malformed::PseudoValue => "a pseudo-field has a value that is not valid",
+            Malformed::Connect => "a CONNECT request has the wrong pseudo-fields",
+            Malformed::HostDiffers => "the Host field differs from the authority",
+            Malformed::Length => "the body does not have the length of Content-Length",
+            Malformed::TrailersWithoutEnd => "the trailers do not end the request",
+        }
+    }
+}
+
+/// Why a field section is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SectionError {
+    Hpack(HpackError),
+    Malformed(Malformed),
+    /// More fields than the limit.
+    TooMany,
+}
+
+impl From<HpackError> for SectionError {
+    fn from(error: HpackError) -> SectionError {
+        SectionError::Hpack(error)
+    }
+}
+
+impl From<Malformed> for SectionError {
+    fn from(error: Malformed) -> SectionError {
+        SectionError::Malformed(error)
+    }
+}
+
+/// Whether requests may have `:protocol`: whether the server has sent SETTINGS_ENABLE_CONNECT_PROTOCOL (RFC 8441 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtendedConnect {
+    Unknown,
+    Announced,
+}
+
+impl FieldList {
+    pub const fn new() -> FieldList {
+        FieldList {
+            bytes: Vec::new(),
+            fields: Vec::new(),
+            pseudo: [None; PSEUDO.len()],
+            names: Names::NONE,
+            cookies: 0,
+            section: Section::Head,
+            body: None,
+        }
+    }
+
+    /// The fields without the pseudo-fields.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = Field<'_>> + Clone {
+        self.fields.iter().map(|entry| self.field(entry))
+    }
+
+    /// The value of the first field of this name, which is in lower case.
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|field| field.name == name.as_bytes()).map(|field| field.value)
+    }
+
+    pub fn method(&self) -> Option<&[u8]> {
+        self.pseudo(METHOD)
+    }
+
+    pub fn scheme(&self) -> Option<&[u8]> {
+        self.pseudo(SCHEME)
+    }
+
+    pub fn authority(&self) -> Option<&[u8]> {
+        self.pseudo(AUTHORITY)
+    }
+
+    pub fn path(&self) -> Option<&[u8]> {
+        self.pseudo(PATH)
+    }
+
+    /// Of an extended CONNECT (RFC 8441 §4).
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.pseudo(PROTOCOL)
+    }
+
+    /// The value of the field `Priority`, or the default (RFC 9218 §5).
+    pub fn priority(&self) -> Priority {
+        self.value("priority").map_or(Priority::default(), Priority::parse)
+    }
+
+    /// The request head, by the rules of HTTP/1.1. The names of its fields are in lower case. `limits.head` does not
+    /// count: the list is within the limits of the connection.
+    pub fn head<'a: 's, 's>(
+        &'a self,
+        store: &'s mut FieldStore<'a>,
+        limits: &Limits,
+    ) -> Result<Head<'s>, HeadError> {
+        store.clear();
+        if self.fields.len() > limits.fields.min(head::MAX_FIELDS) {
+            return Err(HeadError::TooManyFields);
+        }
+        store.extend(self.fields());
+        let parts = Parts {
+            method: self.method().unwrap_or_default(),
+            scheme: self.scheme(),
+            authority: self.authority(),
+            path: self.path(),
+            names: self.names,
+            body: self.body.unwrap_or(Body::Absent),
+        };
+        head::from_parts(&parts, store, limits)
+    }
+
+    /// Empties the list for another section.
+    pub(crate) fn begin(&mut self, section: Section, body: Body) {
+        self.bytes.clear();
+        self.fields.clear();
+        self.pseudo = [None; PSEUDO.len()];
+        self.names = Names::NONE;
+        self.cookies = 0;
+        self.section = section;
+        self.body = Some(body);
+    }
+
+    /// Appends a field. `max` limits the fields, pseudo-fields included.
+    pub(crate) fn push(&mut self, name: &[u8], value: &[u8], max: usize) -> Result<(), SectionError> {
+        if self.fields.len() + self.pseudo.iter().flatten().count() >= max {
+            return Err(SectionError::TooMany);
+        }
+        if !is_value(value) {
+            return Err(Malformed::Value.into());
+        }
+        let entry =
+            Entry { start: self.bytes.len() as u32, name: name.len() as u32, value: value.len() as u32 };
+        if name.starts_with(b":") {
+            self.push_pseudo(name, entry)?;
+        } else {
+            self.push_field(name, value, entry)?;
+        }
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        Ok(())
+    }
+
+    fn push_pseudo(&mut self, name: &[u8], entry: Entry) -> Result<(), Malformed> {
+        let at = PSEUDO.iter().position(|known| *known == name).ok_or(Malformed::UnknownPseudo)?;
+        match self.section {
+            Section::Trailers => Err(Malformed::UnknownPseudo),
+            Section::Head if !self.fields.is_empty() => Err(Malformed::PseudoAfterField),
+            Section::Head => match self.pseudo[at].replace(entry) {
+                Some(_) => Err(Malformed::PseudoTwice),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn push_field(&mut self, name: &[u8], value: &[u8], entry: Entry) -> Result<(), Malformed> {
+        if !is_lowercase_name(name) {
+            return Err(Malformed::Name);
+        }
+        let known = Names::of(name);
+        match name {
+            b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => {
+                return Err(Malformed::ConnectionSpecific);
+            }
+            b"te" if !value.eq_ignore_ascii_case(b"trailers") => return Err(Malformed::Te),
+            b"cookie" => self.cookies += 1,
+            _ => {}
+        }
+        self.names.insert(known);
+        self.fields.push(entry);
+        Ok(())
+    }
+
+    /// Checks which pseudo-fields there are, and joins the crumbs of a cookie.
+    pub(crate) fn finish(&mut self, connect: ExtendedConnect) -> Result<(), Malformed> {
+        if self.cookies > 1 {
+            self.join_cookies();
+        }
+        if self.section == Section::Trailers {
+            return Ok(());
+        }
+        let method = self.method().ok_or(Malformed::PseudoMissing)?;
+        let is_connect = method == b"CONNECT";
+        let is_extended = self.protocol().is_some();
+        if !is_token(method) || self.path().is_some_and(<[u8]>::is_empty) {
+            return Err(Malformed::PseudoValue);
+        }
+        if is_extended && connect == ExtendedConnect::Unknown {
+            return Err(Malformed::UnknownPseudo);
+        }
+        if is_extended && !is_connect {
+            return Err(Malformed::Connect);
+        }
+        if is_connect && self.authority().is_none() {
+            return Err(Malformed::PseudoMissing);
+        }
+        match (is_connect && !is_extended, self.scheme(), self.path()) {
+            (true, None, None) | (false, Some(_), Some(_)) => {}
+            (true, ..) => return Err(Malformed::Connect),
+            (false, ..) => return Err(Malformed::PseudoMissing),
+        }
+        match (self.authority(), self.value("host")) {
+            (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
+                Err(Malformed::HostDiffers)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// RFC 9113 §8.2.3. The joined field is where the first crumb was.
+    fn join_cookies(&mut self) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(b"cookie");
+        let mut first = true;
+        for at in 0..self.fields.len() {
+            let Entry { start, name, value } = self.fields[at];
+            let (name, end) = ((start + name) as usize, (start + name + value) as usize);
+            if &self.bytes[start as usize..name] == b"cookie" {
+                if !std::mem::take(&mut first) {
+                    self.bytes.extend_from_slice(b"; ");
+                }
+                self.bytes.extend_from_within(name..end);
+            }
+        }
+        let joined = Entry {
+            start: start as u32,
+            name: b"cookie".len() as u32,
+            value: (self.bytes.len() - start - b"cookie".len()) as u32,
+        };
+        let (mut joined, bytes) = (Some(joined), &self.bytes);
+        self.fields.retain_mut(|entry| {
+            if &bytes[entry.start as usize..(entry.start + entry.name) as usize] != b"cookie" {
+                return true;
+            }
+            match joined.take() {
+                Some(joined) => {
+                    *entry = joined;
+                    true
+                }
+                None => false,
+            }
+        });
+    }
+
+    fn pseudo(&self, at: usize) -> Option<&[u8]> {
+        self.pseudo[at].as_ref().map(|entry| self.field(entry).value)
+    }
+
+    fn field(&self, entry: &Entry) -> Field<'_> {
+        let (name, value) = self.bytes[entry.start as usize..].split_at(entry.name as usize);
+        Field { name, value: &value[..entry.value as usize] }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! The priority of a response (RFC 9218 §4): how urgent it is, and whether the client can use a part of it. Knows
+//! nothing of streams.
+
+/// The value of the field `Priority` and of PRIORITY_UPDATE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 to 7; 0 is the most urgent.
+    pub urgency: u8,
+    /// The client can use a part of the response, so it may share the connection with others.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Priority {
+        Priority { urgency: 3, incremental: false }
+    }
+}
+
+impl Priority {
+    /// Parses a dictionary of structured fields (RFC 8941 §3.2). Ignores other members, values of another type or
+    /// range, and the parameters of values: a priority is a hint.
+    pub fn parse(value: &[u8]) -> Priority {
+        let mut priority = Priority::default();
+        for member in value.split(|&byte| byte == b',') {
+            match member.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii() {
+                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
+                b"i" | b"i=?1" => priority.incremental = true,
+                b"i=?0" => priority.incremental = false,
+                _ => {}
+            }
+        }
+        priority
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_urgency_and_incremental() {
+        for (value, urgency, incremental) in [
+            ("", 3, false),
+            ("u=0", 0, false),
+            ("u=7,i", 7, true),
+            ("i, u=5", 5, true),
+            ("i=?0", 3, false),
+            ("i=?1;x=y, u=1;z", 1, true),
+            ("u=1, u=2", 2, false),
+            ("u=8", 3, false),
+            ("u=-1, i=1", 3, false),
+            ("u=\"1\", x, y=z", 3, false),
+            (",,\0,;", 3, false),
+        ] {
+            assert_eq!(Priority::parse(value.as_bytes()), Priority { urgency, incremental }, "{value}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the caller sends on the streams of a connection, and in which order. Knows nothing of what is received.
+
+use super::stream::{ClosedBy, Remote, StreamId};
+use super::{Connection, TableSize};
+use crate::error::ErrorCode;
+use crate::frame::{
+    DATA, END_STREAM, HEADER_LEN, MAX_PAYLOAD, write_header, write_headers, write_reset, write_window_update,
+};
+use crate::hpack::write_table_size;
+
+/// Where the flags are in a frame header (RFC 9113 §4.1).
+const FLAGS_AT: usize = 4;
+
+/// Bytes of sent data that make up for one useless frame, besides the one of the stream and of the connection. A client
+/// that reads little at a time sends many WINDOW_UPDATE frames.
+const BYTES_PER_FRAME: usize = 2048;
+
+impl Connection {
+    /// Whether something can be sent on the stream.
+    pub fn is_open(&self, stream: StreamId) -> bool {
+        self.streams.find(stream.0).is_some()
+    }
+
+    /// Appends an interim or a final response head, or trailers. `block` is the field block. Does nothing if the stream
+    /// is not open.
+    pub fn headers(&mut self, stream: StreamId, block: &[u8], end: bool, out: &mut Vec<u8>) {
+        let Some(at) = self.streams.find(stream.0) else { return };
+        let table = std::mem::replace(&mut self.table, TableSize::Unchanged);
+        write_headers(out, stream.0, if end { END_STREAM } else { 0 }, |out| {
+            if table == TableSize::Reduced {
+                write_table_size(out, 0);
+            }
+            out.extend_from_slice(block);
+        });
+        if end {
+            self.end(at, out);
+        }
+    }
+
+    /// Appends as much of `bytes` as the windows allow, as DATA frames. `end`: the response ends with the last of the
+    /// bytes. Returns the number of bytes; 0 if the stream is not open.
+    pub fn data(&mut self, stream: StreamId, bytes: &[u8], end: bool, out: &mut Vec<u8>) -> usize {
+        let mut rest = bytes;
+        // Bounded: each pass takes at least a byte, or is the last.
+        loop {
+            let sent = self.data_from(stream, rest.len(), end, out, |out, length| {
+                out.extend_from_slice(&rest[..length]);
+            });
+            rest = &rest[sent..];
+            if sent == 0 || rest.is_empty() {
+                return bytes.len() - rest.len();
+            }
+        }
+    }
+
+    /// Appends one DATA frame, with as many of `wanted` bytes as the windows and the size of a frame allow. `fill`
+    /// appends them, or fewer. `end`: the response ends after `wanted` bytes. Returns the number of bytes; 0 if nothing
+    /// can be sent.
+    pub fn data_from(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        end: bool,
+        out: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Vec<u8>, usize),
+    ) -> usize {
+        let Some(at) = self.streams.find(stream.0) else { return 0 };
+        let window = self.send.get().min(self.streams[at].send.get());
+        let allowed = wanted.min(window).min(MAX_PAYLOAD);
+        let start = out.len();
+        write_header(out, 0, DATA, 0, stream.0);
+        if allowed > 0 {
+            fill(out, allowed);
+        }
+        let length = (out.len() - start - HEADER_LEN).min(allowed);
+        let ends = end && length == wanted;
+        if length == 0 && !ends {
+            out.truncate(start);
+            return 0;
+        }
+        out.truncate(start + HEADER_LEN + length);
+        out[start..start + 3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
+        out[start + FLAGS_AT] = if ends { END_STREAM } else { 0 };
+        self.send.send(length);
+        self.streams[at].send.send(length);
+        self.useless.earn(2 + (length / BYTES_PER_FRAME) as u32, self.limits.frames);
+        if ends {
+            self.end(at, out);
+        }
+        length
+    }
+
+    /// Bytes that the windows allow on the stream.
+    pub fn sendable(&self, stream: StreamId) -> usize {
+        let window = self.streams.find(stream.0).map_or(0, |at| self.streams[at].send.get());
+        window.min(self.send.get())
+    }
+
+    /// The caller has something to send on the stream, or not: whether `next_stream` may return it.
+    pub fn set_ready(&mut self, stream: StreamId, is_ready: bool) {
+        if let Some(at) = self.streams.find(stream.0) {
+            self.streams[at].is_ready = is_ready;
+        }
+    }
+
+    /// The stream that is to send next: ready, with open windows, of the highest urgency (RFC 9218 §10). Within an
+    /// urgency, incremental streams and the first of the others take turns. Each call is a turn.
+    pub fn next_stream(&mut self) -> Option<StreamId> {
+        if self.send.get() == 0 {
+            return None;
+        }
+        let (mut best, mut best_key) = (None, (u8::MAX, u32::MAX));
+        let mut sequential = 0u8;
+        for (at, stream) in self.streams.iter().enumerate() {
+            let urgency = stream.priority.urgency;
+            if !stream.is_sendable() || urgency > best_key.0 {
+                continue;
+            }
+            if !stream.priority.incremental {
+                if sequential & (1 << urgency) != 0 {
+                    continue;
+                }
+                sequential |= 1 << urgency;
+            }
+            // The longest wait; correct while there are fewer than 2^31 turns between two.
+            let age = self.turns.wrapping_sub(stream.turn);
+            let key = (urgency, u32::MAX - age);
+            if key < best_key {
+                (best, best_key) = (Some(at), key);
+            }
+        }
+        let at = best?;
+        self.turns = self.turns.wrapping_add(1);
+        self.streams[at].turn = self.turns;
+        Some(StreamId(self.streams[at].id))
+    }
+
+    /// The consumer of a request body has taken `bytes`, or dropped them. Appends WINDOW_UPDATE when it is time. A
+    /// stream that has ended needs no call.
+    pub fn consumed(&mut self, stream: StreamId, bytes: u32, out: &mut Vec<u8>) {
+        let Some(at) = self.streams.find(stream.0) else { return };
+        let open = &mut self.streams[at];
+        let bytes = bytes.min(open.receive.unconsumed());
+        let increment = open.receive.consume(bytes, self.limits.window);
+        if let (Some(increment), Remote::Open) = (increment, open.remote) {
+            write_window_update(out, stream.0, increment);
+        }
+        self.consume(bytes, out);
+    }
+
+    /// Resets a stream. The caller gets no event.
+    pub fn reset(&mut self, stream: StreamId, code: ErrorCode, out: &mut Vec<u8>) {
+        if let Some(at) = self.streams.find(stream.0) {
+            write_reset(out, stream.0, code);
+            self.remove(at, ClosedBy::Server, out);
+        }
+    }
+
+    /// The response is complete. If the request is not, the client need not send the rest (RFC 9113 §8.1).
+    fn end(&mut self, at: usize, out: &mut Vec<u8>) {
+        let stream = &self.streams[at];
+        match stream.remote {
+            Remote::Ended => self.remove(at, ClosedBy::End, out),
+            Remote::Open => {
+                write_reset(out, stream.id, ErrorCode::NO_ERROR);
+                self.remove(at, ClosedBy::Server, out);
+            }
+        }
+        self.resets.earn(1, self.limits.resets);
+    }
+
+    /// Whether `next_stream` returns a stream.
+    pub(super) fn has_next(&self) -> bool {
+        self.send.get() > 0 && self.streams.iter().any(|stream| stream.is_sendable())
+    }
+
+    /// Counts received bytes that are no longer held in the connection's window.
+    pub(super) fn consume(&mut self, bytes: u32, out: &mut Vec<u8>) {
+        if let Some(increment) = self.receive.consume(bytes, self.limits.connection_window) {
+            write_window_update(out, 0, increment);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The streams of a connection that are open, and a little about those that were. Knows nothing of frames.
+
+use std::ops::{Index, IndexMut};
+
+use super::flow::{ReceiveWindow, SendWindow};
+use crate::priority::Priority;
+
+/// The number of a stream that a client has opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub(super) u32);
+
+impl StreamId {
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// A stream whose response is not complete.
+#[derive(Debug)]
+pub struct Stream {
+    pub id: u32,
+    pub remote: Remote,
+    /// The caller has something to send.
+    pub is_ready: bool,
+    pub priority: Priority,
+    /// When it was last its turn to send.
+    pub turn: u32,
+    pub send: SendWindow,
+    pub receive: ReceiveWindow,
+    /// Bytes of the body that `content-length` announces and that have not been received; `None` without that field.
+    pub remaining: Option<u64>,
+}
+
+/// What the client may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remote {
+    Open,
+    /// It has sent END_STREAM.
+    Ended,
+}
+
+impl Stream {
+    pub const fn is_sendable(&self) -> bool {
+        self.is_ready && self.send.get() > 0
+    }
+}
+
+/// In the order of their numbers, because clients open streams in that order.
+#[derive(Debug)]
+pub struct Streams(Vec<Stream>);
+
+impl Streams {
+    pub const fn new() -> Streams {
+        Streams(Vec::new())
+    }
+
+    pub fn find(&self, id: u32) -> Option<usize> {
+        self.0.binary_search_by_key(&id, |stream| stream.id).ok()
+    }
+
+    /// The number is higher than all others.
+    pub fn push(&mut self, stream: Stream) {
+        self.0.push(stream);
+    }
+
+    pub fn remove(&mut self, at: usize) -> Stream {
+        self.0.remove(at)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Stream> {
+        self.0.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Stream> {
+        self.0.iter_mut()
+    }
+
+    /// Gives up the memory of streams that have ended.
+    pub fn trim(&mut self) {
+        self.0.shrink_to_fit();
+    }
+}
+
+impl Index<usize> for Streams {
+    type Output = Stream;
+
+    fn index(&self, at: usize) -> &Stream {
+        &self.0[at]
+    }
+}
+
+impl IndexMut<usize> for Streams {
+    fn index_mut(&mut self, at: usize) -> &mut Stream {
+        &mut self.0[at]
+    }
+}
+
+/// How a stream was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedBy {
+    /// The server has reset it, and the client may not know that yet: what it still sends is ignored.
+    Server,
+    /// Both sides have sent their last frame, or the client has reset it.
+    End,
+}
+
+/// The streams that were closed last.
+#[derive(Debug)]
+pub struct Closed {
+    /// The number of a stream, and `BY_SERVER`. 0 is no stream.
+    streams: [u32; 16],
+    next: u8,
+}
+
+const BY_SERVER: u32 = 1 << 31;
+
+impl Closed {
+    pub const fn new() -> Closed {
+        Closed { streams: [0; 16], next: 0 }
+    }
+
+    pub fn push(&mut self, id: u32, by: ClosedBy) {
+        let mark = if by == ClosedBy::Server { BY_SERVER } else { 0 };
+        let at = usize::from(self.next) % self.streams.len();
+        self.streams[at] = id | mark;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    pub fn find(&self, id: u32) -> Option<ClosedBy> {
+        match self.streams {
+            streams if streams.contains(&(id | BY_SERVER)) => Some(ClosedBy::Server),
+            streams if streams.contains(&id) => Some(ClosedBy::End),
+            _ => None,
+        }
+    }
+}
+
+/// Priorities of streams that are not open yet (RFC 9218 §7.1), at most `EARLY`.
+#[derive(Debug)]
+pub struct EarlyPriorities(Vec<(u32, Priority)>);
+
+const EARLY: usize = 16;
+
+impl EarlyPriorities {
+    pub const fn new() -> EarlyPriorities {
+        EarlyPriorities(Vec::new())
+    }
+
+    /// Replaces the priority of the same stream, or else the oldest if there are too many.
+    pub fn insert(&mut self, id: u32, priority: Priority) {
+        if let Some(known) = self.0.iter_mut().find(|(known, _)| *known == id) {
+            known.1 = priority;
+            return;
+        }
+        if self.0.len() == EARLY {
+            self.0.remove(0);
+        }
+        self.0.push((id, priority));
+    }
+
+    /// The priority of a stream that opens. Removes those of earlier streams, too, which are closed then.
+    pub fn take(&mut self, id: u32) -> Option<Priority> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let found = self.0.iter().find(|(known, _)| *known == id).map(|(_, priority)| *priority);
+        self.0.retain(|(known, _)| *known > id);
+        found
+    }
+
+    pub fn trim(&mut self) {
+        self.0.shrink_to_fit();
+    }
+}
