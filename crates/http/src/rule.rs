@@ -15,6 +15,10 @@ pub struct Rule {
 /// The body is larger than its route allows.
 pub const BODY_TOO_LARGE: &Rule = &Rule::new("body-too-large", "the body is larger than allowed here");
 
+/// A client without TLS has connected to a port for TLS.
+pub const PLAINTEXT: &Rule =
+    &Rule::new("plaintext", "the client speaks plain HTTP, and this port speaks TLS (https)");
+
 impl Rule {
     pub(crate) const fn new(token: &'static str, sentence: &'static str) -> Rule {
         Rule { token, sentence }

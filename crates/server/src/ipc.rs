@@ -351,6 +351,8 @@ impl From<Channel> for OwnedFd {
 
 #[cfg(test)]
 pub mod tests {
+    use site::listener::Protocols;
+
     use super::*;
 
     fn encoded<'a>(message: &impl Message<'a>) -> (Vec<u8>, ArrayVec<OwnedFd, MAX_DESCRIPTORS>) {
@@ -407,7 +409,7 @@ pub mod tests {
             let receiver = AsyncChannel::<MasterCommand>::new(other).expect("it can be watched");
             let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
             for requests in 0..MESSAGES {
-                sender.send(InheritedConnection { fd: null(), requests });
+                sender.send(InheritedConnection { fd: null(), protocols: Protocols::default(), requests });
             }
             let receive = async {
                 for expected in 0..MESSAGES {

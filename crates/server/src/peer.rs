@@ -17,6 +17,48 @@ pub enum Peer {
     Unix,
 }
 
+/// A peer in 20 bytes, for connections that are idle. An IPv6 address has no zone here.
+#[derive(Debug, Clone, Copy)]
+pub struct CompactPeer {
+    ip: [u8; 16],
+    port: u16,
+    kind: PeerKind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PeerKind {
+    Ipv4,
+    Ipv6,
+    Unix,
+}
+
+impl From<Peer> for CompactPeer {
+    fn from(peer: Peer) -> CompactPeer {
+        match peer {
+            Peer::Unix => CompactPeer { ip: [0; 16], port: 0, kind: PeerKind::Unix },
+            Peer::Ip(address) => {
+                let (ip, kind) = match address.ip() {
+                    IpAddr::V4(ip) => (ip.to_ipv6_mapped().octets(), PeerKind::Ipv4),
+                    IpAddr::V6(ip) => (ip.octets(), PeerKind::Ipv6),
+                };
+                CompactPeer { ip, port: address.port(), kind }
+            }
+        }
+    }
+}
+
+impl From<CompactPeer> for Peer {
+    fn from(peer: CompactPeer) -> Peer {
+        let [.., a, b, c, d] = peer.ip;
+        let ip = match peer.kind {
+            PeerKind::Unix => return Peer::Unix,
+            PeerKind::Ipv4 => IpAddr::from([a, b, c, d]),
+            PeerKind::Ipv6 => IpAddr::from(peer.ip),
+        };
+        Peer::Ip(SocketAddr::new(ip, peer.port))
+    }
+}
+
 impl Peer {
     /// The peer of a connected socket, and the socket's family.
     pub fn of(fd: &OwnedFd) -> Option<(Family, Peer)> {
@@ -45,5 +87,19 @@ impl Peer {
 impl From<(IpAddr, Option<u16>)> for Peer {
     fn from((address, port): (IpAddr, Option<u16>)) -> Peer {
         Peer::Ip(SocketAddr::new(address, port.unwrap_or(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compact_peer_is_the_same_peer() {
+        let addresses = ["192.0.2.1:80", "[2001:db8::1]:65535", "[::ffff:192.0.2.1]:0", "0.0.0.0:0"];
+        let peers = addresses.map(|text| Peer::Ip(text.parse().expect(text)));
+        for peer in peers.into_iter().chain([Peer::Unix]) {
+            assert_eq!(Peer::from(CompactPeer::from(peer)), peer);
+        }
     }
 }

@@ -205,7 +205,9 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         for _ in 0..ACCEPTS_PER_TURN {
             match listener.accept() {
                 Ok((fd, peer)) => {
-                    let socket = Socket::new(fd, listener.family());
+                    let Some(socket) = connections.open(fd, listener.family(), listener.protocols()) else {
+                        continue;
+                    };
                     receive(&connections, socket, Client::admit(peer), &mut backlog).await
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -225,7 +227,7 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
     // Clients that have connected before are served, or handed off.
     for _ in 0..LAST_ACCEPTS {
         let Ok((fd, peer)) = listener.accept() else { break };
-        let socket = Socket::new(fd, listener.family());
+        let Some(socket) = connections.open(fd, listener.family(), listener.protocols()) else { continue };
         connections.services.counts.add(Count::Accepted, 1);
         connections.keep(socket, Client::known(peer), 0, connections.services.clock.ticks());
     }

@@ -9,11 +9,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use site::proxies::Proxies;
 
-use crate::peer::Peer;
+use crate::peer::{CompactPeer, Peer};
 
 /// The peer of a connection, counted until this is dropped.
 #[derive(Debug)]
-pub struct Client(Peer);
+pub struct Client(CompactPeer);
 
 /// The connections of each client.
 struct ConnectionCounts {
@@ -40,7 +40,7 @@ impl Client {
             _ => true,
         };
         // Made only then, because dropping it decrements the count.
-        is_admitted.then(|| Client(peer))
+        is_admitted.then(|| Client(peer.into()))
     }
 
     /// A client that was admitted before, also above the limit.
@@ -48,17 +48,17 @@ impl Client {
         if let (Some(counts), Some(ip)) = (COUNTS.get(), peer.ip()) {
             counts.increment(ip, usize::MAX);
         }
-        Client(peer)
+        Client(peer.into())
     }
 
     pub fn peer(&self) -> Peer {
-        self.0
+        self.0.into()
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if let (Some(counts), Some(ip)) = (COUNTS.get(), self.0.ip()) {
+        if let (Some(counts), Some(ip)) = (COUNTS.get(), self.peer().ip()) {
             counts.decrement(ip);
         }
     }

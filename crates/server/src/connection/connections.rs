@@ -4,9 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use site::listener::Protocols;
 use site::memory;
 use taipan_http::status::Status;
 use tokio::io::Interest;
@@ -21,12 +23,12 @@ use super::output::Output;
 use super::stream::{Socket, Stream};
 use super::table::ConnectionTable;
 use super::task::{Start, Task};
-use super::{Deadlines, Phase};
+use super::{Deadlines, Phase, tls};
 use crate::clock::Ticks;
 use crate::content::fixed;
 use crate::exchange::Responder;
 use crate::ipc::{Channel, InheritedConnection};
-use crate::peer::Peer;
+use crate::peer::{Family, Peer};
 use crate::response::Response;
 use crate::response_head::DatedHead;
 use crate::semaphore::Permit;
@@ -46,6 +48,8 @@ pub struct Connections {
     pub idle: IdleSet,
     pub acceptor: Acceptor,
     pub table: Rc<ConnectionTable>,
+    /// `None`: no listener is for TLS.
+    tls: Option<tls::Acceptor>,
     /// The response to a client when the worker is at capacity.
     at_capacity: DatedHead,
     mode: Cell<Mode>,
@@ -78,6 +82,7 @@ impl Connections {
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
+            tls: None,
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
             mode: Cell::new(Mode::Serving),
             handoffs: RefCell::default(),
@@ -120,12 +125,24 @@ impl Connections {
                 self.table.wake_clock();
             }
             Mode::Closing => {}
+            // Another process cannot continue a session.
+            Mode::HandingOff if !socket.can_be_handed_off() => socket.close_session(),
             Mode::HandingOff => {
-                let connection = InheritedConnection { fd: socket.into_fd(), requests };
+                let protocols = socket.protocols();
+                let connection = InheritedConnection { fd: socket.into_fd(), protocols, requests };
                 self.handoffs.borrow_mut().push_back(connection);
                 self.handoff_added.notify_one();
             }
         }
+    }
+
+    /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot begin.
+    pub fn open(&self, fd: OwnedFd, family: Family, protocols: Protocols) -> Option<Socket> {
+        let session = match protocols.tls {
+            true => Some(Box::new(RefCell::new(self.tls.as_ref()?.accept().ok()?))),
+            false => None,
+        };
+        Some(Socket::new(fd, family, protocols, session))
     }
 
     /// Keeps a connection after its last response, until the client has received all of it.
@@ -140,11 +157,11 @@ impl Connections {
     /// Takes over an idle connection of the predecessor, also above the limits.
     pub fn inherit(&self, connection: InheritedConnection) {
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
+        let Some(socket) = self.open(connection.fd, family, connection.protocols) else { return };
         self.services.counts.add(Count::Inherited, 1);
         if self.is_full() {
             self.evict();
         }
-        let socket = Socket::new(connection.fd, family);
         self.keep(socket, Client::known(peer), connection.requests, self.services.clock.ticks());
     }
 
@@ -189,7 +206,7 @@ impl Connections {
     pub fn reject(self: &Rc<Connections>, socket: Socket, permit: Permit) {
         let Some((_, peer)) = Peer::of(socket.as_fd()) else { return };
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
-        let mut http = Http1::new(peer, 0);
+        let mut http = Http1::new(peer, 0, socket.scheme());
         http.began = self.services.access_time();
         self.give_task(socket, Client::known(peer), http, Vec::new(), Start::Reject(permit, response));
     }

@@ -8,12 +8,14 @@ use std::rc::Rc;
 
 use site::proxies::Via;
 use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
+use taipan_http::rule::PLAINTEXT;
 use taipan_http::status::Status;
-use taipan_http::target::TargetError;
+use taipan_http::target::{Scheme, TargetError};
 
 use super::batch::{Batch, connection_line};
 use super::output::{Output, Persistence, why_dropped};
 use crate::connection::Connections;
+use crate::content::fixed;
 use crate::exchange;
 use crate::log::access::{LoggedRequest, Records};
 use crate::peer::Peer;
@@ -22,6 +24,8 @@ use crate::response::Response;
 /// The state of HTTP/1.x on one connection.
 pub struct Http1 {
     peer: Peer,
+    /// The scheme of requests that do not come by a trusted proxy.
+    scheme: Scheme,
     /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
@@ -64,8 +68,8 @@ enum Step {
 }
 
 impl Http1 {
-    pub fn new(peer: Peer, requests: u32) -> Http1 {
-        Http1 { peer, client: peer, via: Via::Nothing, requests, began: 0, current: None }
+    pub fn new(peer: Peer, requests: u32, scheme: Scheme) -> Http1 {
+        Http1 { peer, scheme, client: peer, via: Via::Nothing, requests, began: 0, current: None }
     }
 
     /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write.
@@ -132,6 +136,13 @@ impl Http1 {
             Err(error) => self.reject_head(connections, error, input, &mut batch),
         }
         Some(batch.finish())
+    }
+
+    /// Rejects what a client sends without TLS where TLS is expected.
+    pub fn reject_plaintext(&mut self, connections: &Connections, input: &[u8]) -> Output {
+        let response = fixed::rejection(&connections.services, None, Status::BAD_REQUEST, Some(PLAINTEXT));
+        let output = self.reject_next(connections, input, &response);
+        output.unwrap_or_else(|| self.reject_unread(connections, input, &response))
     }
 
     /// Rejects an incomplete request with `response`. One that has not begun has no line in the log.
@@ -271,6 +282,7 @@ impl Http1 {
             || reading == Reading::Unread
             || response.broken_rule.is_some()
             || connections.closes_connections()
+            || (self.scheme == Scheme::Https && connections.is_leaving())
             || (head.version == Version::Http10 && response.is_streamed());
         match (head.persistence, head.version) {
             _ if closes => Persistence::LingeringClose,
@@ -328,6 +340,7 @@ impl Http1 {
     /// Finds the client of the present request, and sets scheme and host of its head, as a trusted proxy reports them.
     #[inline]
     pub fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
+        head.scheme = self.scheme;
         if connections.services.site.trusted_proxies.is_empty() {
             return;
         }

@@ -25,12 +25,12 @@ use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
-use super::stream::Socket;
+use super::stream::{Received, Socket};
 use super::task::Start;
+use super::tls::{Failure, log_tls_failure};
 use super::{Deadlines, EVICT_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
-use crate::peer::Family;
 use crate::stats::{Count, Counts};
 use crate::sys::{self, calls};
 
@@ -107,6 +107,10 @@ impl IdleConnection {
             (State::Open, 0) => (Phase::Head, Count::TimeoutHead),
             (State::Open, _) => (Phase::Idle, Count::TimeoutIdle),
         }
+    }
+
+    fn http1(&self) -> Http1 {
+        Http1::new(self.client.peer(), self.requests, self.socket.scheme())
     }
 
     /// From now on it stays only until its client has taken all.
@@ -317,23 +321,23 @@ fn give_task(
 #[inline]
 fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
     for _ in 0..READS_PER_VISIT {
-        let read = {
+        let received = {
             let scratch = &mut *connections.services.scratch.borrow_mut();
             let space = scratch.space_behind(&[]);
-            connection.socket.receive(space).map(|n| (n, n == space.len()))
+            connection.socket.receive(space)
         };
-        let (have, is_full) = match read {
-            Ok((0, _)) => return Visit::Close,
-            Ok(read) => read,
+        let Received { bytes: have, is_drained } = match received {
+            Ok(Received { bytes: 0, .. }) => return Visit::Close,
+            Ok(received) => received,
             Err(Errno::AGAIN) => return Visit::Stay,
             Err(Errno::INTR) => continue,
-            Err(_) => return Visit::Close,
+            Err(_) => return fail(connections, connection),
         };
         if connection.state == State::Draining {
             // Unread bytes would have the connection reset when it is closed (RFC 9112 §9.6).
             continue;
         }
-        let mut http = Http1::new(connection.client.peer(), connection.requests);
+        let mut http = connection.http1();
         http.began = connections.services.access_time();
         let Answered { used, next } = http.answer(connections, have);
         match next {
@@ -343,16 +347,30 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             },
             next => return Visit::needs_task(http, Start::Next(next), input(connections, used..have)),
         }
-        if !is_full && !flags.intersects(MORE_TO_READ) && connection.socket.family() == Family::Tcp {
+        if is_drained && !flags.intersects(MORE_TO_READ) {
             return Visit::Stay;
         }
     }
     match connection.state {
-        State::Open => {
-            let http = Http1::new(connection.client.peer(), connection.requests);
-            Visit::needs_task(http, Start::Input, Vec::new())
-        }
+        State::Open => Visit::needs_task(connection.http1(), Start::Input, Vec::new()),
         State::Draining => Visit::Stay,
+    }
+}
+
+/// Ends a connection that has failed. A client that speaks plain HTTP where TLS is expected is told so.
+#[cold]
+fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit {
+    match connection.socket.take_failure() {
+        None => Visit::Close,
+        Some(Failure::NotTls(input)) => {
+            let mut http = connection.http1();
+            let output = http.reject_plaintext(connections, &input);
+            send(connections, connection, http, output, 0..0)
+        }
+        Some(Failure::Protocol(error)) => {
+            log_tls_failure(connection.client.peer(), &error);
+            Visit::Close
+        }
     }
 }
 
@@ -398,7 +416,10 @@ fn send(
             connection.drain(connections.services.clock.ticks());
             Visit::Stay
         }
-        Persistence::Close => Visit::Close,
+        Persistence::Close => {
+            connection.socket.close_session();
+            Visit::Close
+        }
         Persistence::LingeringClose => Visit::needs_task(http, Start::Linger, Vec::new()),
         Persistence::KeepAlive | Persistence::KeepAliveHttp10 if !left.is_empty() => {
             Visit::needs_task(http, Start::Input, input(connections, left))
@@ -417,11 +438,12 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
+    use site::listener::Protocols;
     use site::model::Site;
 
     use super::*;
     use crate::exchange::Responder;
-    use crate::peer::Peer;
+    use crate::peer::{Family, Peer};
     use crate::services::Services;
 
     /// The client's side of a connection in the idle set.
@@ -429,7 +451,8 @@ mod tests {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let client_of = Client::known(Peer::Unix);
-        connections.idle.insert(Socket::new(server.into(), Family::Unix), client_of, 0, 0).unwrap();
+        let socket = Socket::new(server.into(), Family::Unix, Protocols::default(), None);
+        connections.idle.insert(socket, client_of, 0, 0).unwrap();
         client
     }
 

@@ -26,6 +26,8 @@ pub mod table;
 
 pub mod stream;
 
+pub mod tls;
+
 mod transport;
 
 use std::cmp::Reverse;

@@ -109,6 +109,15 @@ impl Output {
     /// when the stream takes no more.
     #[inline]
     pub fn send(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+        let sent = self.send_some(stream, now)?;
+        if matches!(sent, Sent::All | Sent::NeedsBody) {
+            stream.try_flush()?;
+        }
+        Ok(sent)
+    }
+
+    #[inline]
+    fn send_some(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
         self.send_bytes(stream)?;
         let Some(response) = &mut self.response else { return Ok(Sent::All) };
         match &mut response.body {

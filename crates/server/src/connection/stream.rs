@@ -1,19 +1,23 @@
 //! What a connection reads from and sends to: a bare socket while it is idle, a socket of the runtime while it has a
-//! task. A stream that encrypts fits here, too: it sends and receives bytes, and lacks what needs the bare socket, which
-//! are `try_sendfile`, `segment`, `unacknowledged` and `into_socket`.
+//! task. Either may have a TLS session. Then what is received and sent is plaintext, here and nowhere below.
 //!
 //! Knows nothing of what the bytes mean.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
+use site::listener::Protocols;
+use taipan_http::target::Scheme;
 use tokio::io::{Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::tls::{Failure, Session};
 use crate::peer::Family;
 use crate::sys::{self, calls};
 
@@ -38,32 +42,102 @@ pub trait SendStream {
     fn segment(&self) -> u64 {
         1
     }
+
+    /// Sends what the stream itself still holds of the bytes that it has taken. Errors: `WouldBlock` where that cannot be
+    /// sent now.
+    fn try_flush(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A connected socket that does not block, and that the runtime does not know.
 pub struct Socket {
     fd: OwnedFd,
     family: Family,
+    protocols: Protocols,
+    session: TlsSession,
+}
+
+/// `None`: the connection is not encrypted.
+pub type TlsSession = Option<Box<RefCell<Session>>>;
+
+/// Bytes that were received.
+pub struct Received {
+    pub bytes: usize,
+    /// Nothing is left to read: what is received later is a new event.
+    pub is_drained: bool,
 }
 
 impl Socket {
-    pub fn new(fd: OwnedFd, family: Family) -> Socket {
-        Socket { fd, family }
+    /// `session`: of a client that speaks TLS.
+    pub fn new(fd: OwnedFd, family: Family, protocols: Protocols, session: TlsSession) -> Socket {
+        Socket { fd, family, protocols, session }
     }
 
-    pub fn family(&self) -> Family {
-        self.family
+    /// The protocols of the listener that it was accepted from.
+    pub fn protocols(&self) -> Protocols {
+        self.protocols
     }
 
-    /// Reads the received bytes that fit into `buffer`. Returns 0 if the client has closed its side.
+    pub fn session(&self) -> Option<&RefCell<Session>> {
+        self.session.as_deref()
+    }
+
+    pub fn scheme(&self) -> Scheme {
+        if self.session.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
+    /// Why the session has failed, once. From then on the socket is not encrypted.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.session.take()?.into_inner().into_failure()
+    }
+
+    /// Reads the received bytes that fit into `buffer`: 0 if the client has closed its side. A session that has no content
+    /// yet handshakes.
     #[inline]
-    pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, rustix::io::Errno> {
-        calls::recv(&self.fd, buffer, RecvFlags::DONTWAIT)
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
+        match &self.session {
+            None => {
+                let bytes = calls::recv(&self.fd, buffer, RecvFlags::DONTWAIT)?;
+                Ok(Received { bytes, is_drained: self.is_drained_by(bytes, buffer) })
+            }
+            Some(session) => self.receive_encrypted(&mut session.borrow_mut(), buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn receive_encrypted(&self, session: &mut Session, buffer: &mut [u8]) -> Result<Received, Errno> {
+        let mut is_drained = false;
+        let read = |space: &mut [u8]| {
+            let bytes = calls::recv(&self.fd, &mut *space, RecvFlags::DONTWAIT)?;
+            is_drained = self.is_drained_by(bytes, space);
+            Ok(bytes)
+        };
+        let bytes = session.receive(buffer, read, |records| send(self.fd.as_fd(), records, More::Nothing))?;
+        Ok(Received { bytes, is_drained: is_drained && !session.has_plaintext() })
+    }
+
+    /// A short read has emptied a TCP socket.
+    fn is_drained_by(&self, bytes: usize, buffer: &[u8]) -> bool {
+        self.family == Family::Tcp && bytes < buffer.len()
     }
 
     /// Sends an end. The client may still be sending.
     pub fn shut_down(&self) {
+        self.close_session();
         shut_down(&self.fd);
+    }
+
+    /// Whether another process can continue with it.
+    pub fn can_be_handed_off(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.borrow().is_new())
+    }
+
+    /// Tells the client that no more follows, where TLS does that. What the server itself then closes is no truncation.
+    pub fn close_session(&self) {
+        if let Some(session) = &self.session {
+            session.borrow_mut().close(|records| send(self.fd.as_fd(), records, More::Nothing));
+        }
     }
 
     /// What is not sent yet is dropped when this is closed, and the client receives a reset.
@@ -73,7 +147,7 @@ impl Socket {
 
     /// Bytes that the client has not acknowledged.
     pub fn unacknowledged(&self) -> u64 {
-        sys::unsent(self.fd.as_fd()).unwrap_or(0)
+        unacknowledged(self.fd.as_fd(), &self.session)
     }
 
     pub fn as_fd(&self) -> &OwnedFd {
@@ -88,21 +162,37 @@ impl Socket {
 impl SendStream for Socket {
     #[inline]
     fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        send(self.fd.as_fd(), bytes, more)
+        try_send(&self.session, bytes, more, |bytes, more| send(self.fd.as_fd(), bytes, more))
     }
 
     #[inline]
     fn try_sendfile(&self, file: &OwnedFd, at: &mut u64, count: usize) -> Option<io::Result<usize>> {
-        Some(sendfile(self.fd.as_fd(), file, at, count))
+        match &self.session {
+            None => Some(sendfile(self.fd.as_fd(), file, at, count)),
+            Some(session) => {
+                send_encrypted(session, file, at, count, |bytes| send(self.fd.as_fd(), bytes, More::Nothing))
+            }
+        }
     }
 
     fn segment(&self) -> u64 {
         segment(self.fd.as_fd())
     }
+
+    #[inline]
+    fn try_flush(&self) -> io::Result<()> {
+        try_flush(&self.session, |bytes| send(self.fd.as_fd(), bytes, More::Nothing))
+    }
 }
 
 /// A connected socket of the runtime.
-pub enum Stream {
+pub struct Stream {
+    socket: Registered,
+    protocols: Protocols,
+    session: TlsSession,
+}
+
+enum Registered {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -110,59 +200,84 @@ pub enum Stream {
 impl Stream {
     /// Registers a socket with the runtime.
     pub fn register(socket: Socket) -> io::Result<Stream> {
-        Ok(match socket.family {
-            Family::Tcp => Stream::Tcp(calls::adopt_tcp(socket.fd)?),
-            Family::Unix => Stream::Unix(calls::adopt_unix(socket.fd)?),
-        })
+        let Socket { fd, family, protocols, session } = socket;
+        let socket = match family {
+            Family::Tcp => Registered::Tcp(calls::adopt_tcp(fd)?),
+            Family::Unix => Registered::Unix(calls::adopt_unix(fd)?),
+        };
+        Ok(Stream { socket, protocols, session })
     }
 
-    /// The bare socket, which the runtime forgets. `None`: the stream has none, or failed.
+    /// The bare socket, which the runtime forgets. `None`: it has failed.
     pub fn into_socket(self) -> Option<Socket> {
-        Some(match self {
-            Stream::Tcp(stream) => Socket::new(stream.into_std().ok()?.into(), Family::Tcp),
-            Stream::Unix(stream) => Socket::new(stream.into_std().ok()?.into(), Family::Unix),
-        })
+        let (fd, family) = match self.socket {
+            Registered::Tcp(stream) => (stream.into_std().ok()?.into(), Family::Tcp),
+            Registered::Unix(stream) => (stream.into_std().ok()?.into(), Family::Unix),
+        };
+        Some(Socket::new(fd, family, self.protocols, self.session))
+    }
+
+    pub fn session(&self) -> Option<&RefCell<Session>> {
+        self.session.as_deref()
     }
 
     /// Reads the received bytes that fit into `buffer`. Returns 0 if the client has closed its side.
     #[inline]
     pub fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(buffer);
-        loop {
-            let read = match self {
-                Stream::Tcp(stream) => calls::poll_read(stream, cx, &mut buffer),
-                Stream::Unix(stream) => calls::poll_read(stream, cx, &mut buffer),
-            };
-            match ready!(read) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return Poll::Ready(read.map(|()| buffer.filled().len())),
-            }
+        match &self.session {
+            None => self.socket.poll_read(cx, buffer),
+            Some(_) => self.poll_receive_encrypted(cx, buffer),
         }
     }
 
-    /// As `poll_receive`, for a stream that is about to be closed. Errors: nothing was received.
-    pub fn receive_at_once(&self, buffer: &mut [u8]) -> Result<usize, rustix::io::Errno> {
+    fn poll_receive_encrypted(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Stream { socket, session: Some(session), .. } = self else { return Poll::Ready(Ok(0)) };
+        let session = session.get_mut();
+        // Both functions use the socket, in turn.
+        let socket = RefCell::new(socket);
+        let mut read = |space: &mut [u8]| match socket.borrow_mut().poll_read(cx, space) {
+            Poll::Pending => Err(Errno::AGAIN),
+            Poll::Ready(read) => read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        };
+        let mut send = |bytes: &[u8]| socket.borrow().try_io(|fd| send(fd, bytes, More::Nothing));
+        match session.receive(buffer, &mut read, &mut send) {
+            Err(Errno::AGAIN) => {}
+            received => return Poll::Ready(received.map_err(io::Error::from)),
+        }
+        // What a handshake could not send is sent when the socket takes it.
+        let socket = socket.into_inner();
+        while session.unsent() > 0 && ready!(socket.poll_write_ready(cx)).is_ok() {
+            match session.flush(|bytes| socket.try_io(|fd| self::send(fd, bytes, More::Nothing))) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                _ => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Reads, to no purpose but that the socket has no unread bytes when it is closed. Errors: there are none.
+    pub fn discard_at_once(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         calls::recv(self.as_fd(), buffer, RecvFlags::DONTWAIT)
     }
 
     #[inline]
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Tcp(stream) => stream.poll_write_ready(cx),
-            Stream::Unix(stream) => stream.poll_write_ready(cx),
-        }
+        self.socket.poll_write_ready(cx)
     }
 
     /// The server's address.
     pub fn local(&self) -> Option<SocketAddr> {
-        match self {
-            Stream::Tcp(stream) => stream.local_addr().ok(),
-            Stream::Unix(_) => None,
+        match &self.socket {
+            Registered::Tcp(stream) => stream.local_addr().ok(),
+            Registered::Unix(_) => None,
         }
     }
 
     /// Sends an end. The client may still be sending.
     pub fn shut_down(&self) {
+        if let Some(session) = &self.session {
+            session.borrow_mut().close(|bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)));
+        }
         shut_down(self.as_fd());
     }
 
@@ -178,13 +293,42 @@ impl Stream {
 
     /// Bytes that the client has not acknowledged; 0 where the stream does not know.
     pub fn unacknowledged(&self) -> u64 {
-        sys::unsent(self.as_fd()).unwrap_or(0)
+        unacknowledged(self.as_fd(), &self.session)
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Registered {
+    #[inline]
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        loop {
+            let read = match self {
+                Registered::Tcp(stream) => calls::poll_read(stream, cx, &mut buffer),
+                Registered::Unix(stream) => calls::poll_read(stream, cx, &mut buffer),
+            };
+            match ready!(read) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return Poll::Ready(read.map(|()| buffer.filled().len())),
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Registered::Tcp(stream) => stream.poll_write_ready(cx),
+            Registered::Unix(stream) => stream.poll_write_ready(cx),
+        }
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
+            Registered::Tcp(stream) => stream.as_fd(),
+            Registered::Unix(stream) => stream.as_fd(),
         }
     }
 
@@ -192,8 +336,8 @@ impl Stream {
     #[inline]
     fn try_io(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
-            Stream::Unix(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
+            Registered::Tcp(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
+            Registered::Unix(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
         }
     }
 }
@@ -201,17 +345,72 @@ impl Stream {
 impl SendStream for Stream {
     #[inline]
     fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        self.try_io(|fd| send(fd, bytes, more))
+        try_send(&self.session, bytes, more, |bytes, more| self.socket.try_io(|fd| send(fd, bytes, more)))
     }
 
     #[inline]
     fn try_sendfile(&self, file: &OwnedFd, at: &mut u64, count: usize) -> Option<io::Result<usize>> {
-        Some(self.try_io(|fd| sendfile(fd, file, at, count)))
+        match &self.session {
+            None => Some(self.socket.try_io(|fd| sendfile(fd, file, at, count))),
+            Some(session) => send_encrypted(session, file, at, count, |bytes| {
+                self.socket.try_io(|fd| send(fd, bytes, More::Nothing))
+            }),
+        }
     }
 
     fn segment(&self) -> u64 {
         segment(self.as_fd())
     }
+
+    #[inline]
+    fn try_flush(&self) -> io::Result<()> {
+        try_flush(&self.session, |bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)))
+    }
+}
+
+#[inline]
+fn try_send(
+    session: &TlsSession,
+    bytes: &[u8],
+    more: More,
+    mut send: impl FnMut(&[u8], More) -> io::Result<usize>,
+) -> io::Result<usize> {
+    match session {
+        None => send(bytes, more),
+        Some(session) => {
+            session.borrow_mut().send(bytes, more == More::Follows, |records| send(records, More::Nothing))
+        }
+    }
+}
+
+#[inline]
+fn try_flush(session: &TlsSession, send: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+    match session {
+        None => Ok(()),
+        Some(session) => session.borrow_mut().flush(send),
+    }
+}
+
+/// As `SendStream::try_sendfile`. Never waits for a disk.
+fn send_encrypted(
+    session: &RefCell<Session>,
+    file: &OwnedFd,
+    at: &mut u64,
+    count: usize,
+    send: impl FnMut(&[u8]) -> io::Result<usize>,
+) -> Option<io::Result<usize>> {
+    let read = |buffer: &mut [u8]| calls::preadv2(file, buffer, *at, ReadWriteFlags::NOWAIT);
+    let sent = session.borrow_mut().send_file(count, read, send);
+    if let Some(Ok(bytes)) = sent {
+        *at += bytes as u64;
+    }
+    sent
+}
+
+/// What the kernel holds, and what the session holds.
+fn unacknowledged(fd: BorrowedFd<'_>, session: &TlsSession) -> u64 {
+    let held = session.as_ref().map_or(0, |session| session.borrow().unsent() as u64);
+    sys::unsent(fd).unwrap_or(0) + held
 }
 
 /// Sends without a signal when the client has closed.

@@ -2,6 +2,7 @@
 //! take the response. Whatever it waits for has a deadline. When it has answered a request without waiting, it goes back
 //! to the idle set.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -18,6 +19,7 @@ use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
 use super::table::TableEntry;
+use super::tls::{Failure, log_tls_failure};
 use super::transport::{Interruption, Transport};
 use super::{Event, Phase};
 use crate::connection::Connections;
@@ -98,6 +100,7 @@ impl Task {
             Err(Interruption::TimedOut) => task.on_timeout().await,
             Err(Interruption::Evicted) => task.on_evicted().await,
             Err(Interruption::EndOfInput | Interruption::Failed) => {
+                task.log_tls_failure();
                 task.log_aborted(Status::BAD_REQUEST, output::CLIENT_CLOSED);
                 End::Close
             }
@@ -398,6 +401,14 @@ impl Task {
         match self.write(output).await {
             Ok(_) => End::Linger,
             Err(_) => End::Close,
+        }
+    }
+
+    fn log_tls_failure(&self) {
+        let stream = self.transport.stream.borrow();
+        let session = stream.session().map(RefCell::borrow);
+        if let Some(Failure::Protocol(error)) = session.as_ref().and_then(|session| session.failure()) {
+            log_tls_failure(self.client.peer(), error);
         }
     }
 

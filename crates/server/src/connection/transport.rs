@@ -165,7 +165,7 @@ impl Transport {
         stream.shut_down();
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
         for _ in 0..LAST_READS {
-            if !stream.receive_at_once(scratch.space()).is_ok_and(|n| n > 0) {
+            if !stream.discard_at_once(scratch.space()).is_ok_and(|n| n > 0) {
                 break;
             }
         }

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use site::listener::Protocols;
+
 use super::{Decoder, Encoder, Message};
 
 /// From the master to a generation.
@@ -45,10 +47,14 @@ pub enum GenerationEvent {
 /// generations may be of different programs.
 pub struct InheritedConnection {
     pub fd: OwnedFd,
+    /// Of its listener.
+    pub protocols: Protocols,
     pub requests: u32,
 }
 
-const INHERITED_VERSION: u8 = 1;
+const INHERITED_VERSION: u8 = 2;
+/// A version without protocols.
+const INHERITED_HTTP1: u8 = 1;
 
 impl Message<'_> for MasterCommand {
     fn encode(&self) -> Encoder<'_> {
@@ -109,12 +115,20 @@ impl Message<'_> for GenerationEvent {
 
 impl Message<'_> for InheritedConnection {
     fn encode(&self) -> Encoder<'_> {
-        Encoder::new(INHERITED_VERSION).u32(self.requests).fd(&self.fd)
+        let Protocols { tls, http2 } = self.protocols;
+        let protocols = u32::from(tls) | u32::from(http2) << 1;
+        Encoder::new(INHERITED_VERSION).u32(self.requests).u32(protocols).fd(&self.fd)
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<InheritedConnection> {
-        (kind == INHERITED_VERSION).then_some(())?;
-        Some(InheritedConnection { requests: fields.u32()?, fd: fields.fd()? })
+        let requests = fields.u32()?;
+        let protocols = match kind {
+            INHERITED_VERSION => fields.u32()?,
+            INHERITED_HTTP1 => 0,
+            _ => return None,
+        };
+        let protocols = Protocols { tls: protocols & 1 != 0, http2: protocols & 2 != 0 };
+        Some(InheritedConnection { fd: fields.fd()?, protocols, requests })
     }
 }
 
@@ -145,6 +159,13 @@ mod tests {
             GenerationEvent::Alive,
             GenerationEvent::Retired,
         ]);
-        check_codec([0, 1, u32::MAX].map(|requests| InheritedConnection { fd: fd(), requests }));
+        for protocols in [(false, false), (true, false), (false, true)] {
+            let protocols = Protocols { tls: protocols.0, http2: protocols.1 };
+            check_codec([0, 1, u32::MAX].map(|requests| InheritedConnection {
+                fd: fd(),
+                protocols,
+                requests,
+            }));
+        }
     }
 }

@@ -106,7 +106,12 @@ fn connect(connections: &Connections) -> UnixStream {
     server.set_nonblocking(true).unwrap();
     connections
         .idle
-        .insert(Socket::new(server.into(), Family::Unix), Client::known(Peer::Unix), 0, 0)
+        .insert(
+            Socket::new(server.into(), Family::Unix, Default::default(), None),
+            Client::known(Peer::Unix),
+            0,
+            0,
+        )
         .unwrap();
     client
 }
