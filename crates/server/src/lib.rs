@@ -29,6 +29,8 @@ pub mod exchange;
 pub mod upstream;
 
 pub mod pool;
+#[cfg(feature = "tls")]
+pub mod signer;
 pub mod spawner;
 
 pub mod content;

@@ -74,6 +74,7 @@ const SERVER: &[&str] = &[
     "upstream",
     "pool",
     "spawner",
+    "signer",
     "request",
     "content",
     "response",

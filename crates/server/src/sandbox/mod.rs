@@ -93,8 +93,18 @@ pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, St
     if demand == Demand::Off {
         return Ok(Active { landlock: None, seccomp: false, ..as_is() });
     }
-    find_clock();
-    let active = confine(confinement, other_threads().into_iter().collect());
+    satisfying(demand, confine(confinement, Filter::OfServing, other_threads().into_iter().collect()))
+}
+
+/// Restricts the process, irrevocably, to computing and to exchanging messages over open sockets. Errors: as of `apply`.
+pub fn keep_only_channels(demand: Demand) -> Result<Active, String> {
+    if demand == Demand::Off {
+        return Ok(as_is());
+    }
+    satisfying(demand, confine(&nothing(), Filter::OfChannels, other_threads().into_iter().collect()))
+}
+
+fn satisfying(demand: Demand, active: Active) -> Result<Active, String> {
     if demand == Demand::Required && !active.missing.is_empty() {
         return Err(format!(
             "the sandbox is required, but not all of it is available: {}; or set `sandbox = \"on\"`, to do without",
@@ -113,18 +123,27 @@ pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
 
 /// The protection that `apply` would give on this machine. Only a temporary thread gives up anything.
 pub fn available() -> Active {
-    let tried = std::thread::spawn(|| {
-        let reads = Reads::Beneath(Vec::new());
-        let nothing = Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None };
-        confine(&nothing, Vec::new())
-    });
+    let tried = std::thread::spawn(|| confine(&nothing(), Filter::OfServing, Vec::new()));
     let failed = |_| Active { missing: vec!["the sandbox could not be tested".to_owned()], ..as_is() };
     tried.join().unwrap_or_else(failed)
 }
 
+fn nothing() -> Confinement<'static> {
+    let reads = Reads::Beneath(Vec::new());
+    Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None }
+}
+
+/// Which system calls are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    OfServing,
+    OfChannels,
+}
+
 /// The order matters: Landlock and seccomp need `no_new_privs` unless the process is root, and the filter forbids the
 /// calls of the other steps.
-fn confine(confinement: &Confinement<'_>, mut missing: Vec<String>) -> Active {
+fn confine(confinement: &Confinement<'_>, filter: Filter, mut missing: Vec<String>) -> Active {
+    find_clock();
     if let Err(error) = set_no_new_privs(true) {
         missing.push(format!("no_new_privs cannot be set ({error}); it needs Linux 3.5 or later"));
     }
@@ -133,8 +152,11 @@ fn confine(confinement: &Confinement<'_>, mut missing: Vec<String>) -> Active {
         missing.push(format!("capabilities cannot be given up ({error})"));
     }
     let rest = as_is();
-    let seccomp =
-        seccomp::restrict(confinement.connects, confinement.pipes).map_err(|why| missing.push(why)).is_ok();
+    let filtered = match filter {
+        Filter::OfServing => seccomp::restrict(confinement.connects, confinement.pipes),
+        Filter::OfChannels => seccomp::restrict_to_channels(),
+    };
+    let seccomp = filtered.map_err(|why| missing.push(why)).is_ok();
     Active { landlock, seccomp, missing, ..rest }
 }
 

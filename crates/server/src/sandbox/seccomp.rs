@@ -150,6 +150,12 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
+/// `ppoll` is in `CHANNELS`.
+#[cfg(target_arch = "x86_64")]
+const POLL: &[c_long] = &[libc::SYS_poll];
+#[cfg(not(target_arch = "x86_64"))]
+const POLL: &[c_long] = &[];
+
 /// To open connections, beside `socket`.
 const TO_CONNECT: &[c_long] =
     &[libc::SYS_bind, libc::SYS_connect, libc::SYS_pipe2, libc::SYS_recvmmsg, libc::SYS_splice];
@@ -176,10 +182,22 @@ const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS;
 
-/// Loads the filter. Errors: the reason, with what to do.
+/// To exchange messages over open sockets.
+const CHANNELS: &[c_long] =
+    &[libc::SYS_close, libc::SYS_fcntl, libc::SYS_ppoll, libc::SYS_recvmsg, libc::SYS_sendmsg];
+
+/// Loads the filter of a process that serves. Errors: the reason, with what to do.
 pub fn restrict(connects: Connects, pipes: Pipes) -> Result<(), String> {
-    let program = program(connects, pipes)
-        .map_err(|error| format!("the filter of system calls cannot be built ({error})"))?;
+    load(program(connects, pipes))
+}
+
+/// Loads the filter of a process that only computes, and exchanges messages over open sockets. Errors: as of `restrict`.
+pub fn restrict_to_channels() -> Result<(), String> {
+    load(program_of_channels())
+}
+
+fn load(program: Result<BpfProgram, BackendError>) -> Result<(), String> {
+    let program = program.map_err(|error| format!("the filter of system calls cannot be built ({error})"))?;
     let instructions = program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k });
     let instructions: Vec<_> = instructions.collect();
     // Without the flag, a kernel before 5.16 disables speculative store bypass for the process. That protects scripts in
@@ -194,13 +212,29 @@ pub fn restrict(connects: Connects, pipes: Pipes) -> Result<(), String> {
 }
 
 fn program(connects: Connects, pipes: Pipes) -> Result<BpfProgram, BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let connecting = if connects == Connects::Nowhere { &[] } else { TO_CONNECT };
     let piping = if pipes == Pipes::None { &[] } else { TO_PIPE };
-    for call in ALWAYS.iter().copied().chain([connecting, piping]).flatten() {
+    let mut calls = of_every_process()?;
+    calls.extend(of_serving(connects)?);
+    build(ALWAYS.iter().copied().chain([connecting, piping]), calls)
+}
+
+fn program_of_channels() -> Result<BpfProgram, BackendError> {
+    let mut calls = of_every_process()?;
+    // Standard error, for the text of a panic.
+    calls.push((libc::SYS_write, vec![equal(0, 2)?]));
+    build([CHANNELS, MEMORY, THREADS, SIGNALS, TIME, POLL].into_iter(), calls)
+}
+
+fn build<'a>(
+    with_any_arguments: impl Iterator<Item = &'a [c_long]>,
+    with_arguments: WithArguments,
+) -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for call in with_any_arguments.flatten() {
         rules.insert(*call, Vec::new());
     }
-    for (call, conditions) in with_arguments(connects)? {
+    for (call, conditions) in with_arguments {
         rules.entry(call).or_default().push(SeccompRule::new(conditions)?);
     }
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
@@ -208,8 +242,10 @@ fn program(connects: Connects, pipes: Pipes) -> Result<BpfProgram, BackendError>
 }
 
 /// Calls that are allowed only with these arguments. A call that is listed twice is allowed with either.
-fn with_arguments(connects: Connects) -> Result<Vec<(c_long, Vec<SeccompCondition>)>, BackendError> {
-    let equal = |argument, value| SeccompCondition::new(argument, SHORT, SeccompCmpOp::Eq, value);
+type WithArguments = Vec<(c_long, Vec<SeccompCondition>)>;
+
+/// Memory and threads.
+fn of_every_process() -> Result<WithArguments, BackendError> {
     let masked = |argument, mask: i32, value: i32| {
         SeccompCondition::new(argument, SHORT, SeccompCmpOp::MaskedEq(mask as u32 as u64), value as u64)
     };
@@ -220,14 +256,19 @@ fn with_arguments(connects: Connects) -> Result<Vec<(c_long, Vec<SeccompConditio
         (libc::SYS_mprotect, vec![masked(2, libc::PROT_EXEC, 0)?]),
         // The process may read its own limits, not set them.
         (libc::SYS_prlimit64, vec![equal(0, 0)?, SeccompCondition::new(2, LONG, SeccompCmpOp::Eq, 0)?]),
-        (libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64)?]),
         (libc::SYS_tgkill, vec![equal(0, own)?]),
     ];
-    for ioctl in IOCTLS {
-        calls.push((libc::SYS_ioctl, vec![equal(1, u64::from(*ioctl as u32))?]));
-    }
     for prctl in PRCTLS {
         calls.push((libc::SYS_prctl, vec![equal(0, *prctl as u64)?]));
+    }
+    Ok(calls)
+}
+
+/// Sockets.
+fn of_serving(connects: Connects) -> Result<WithArguments, BackendError> {
+    let mut calls = vec![(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64)?])];
+    for ioctl in IOCTLS {
+        calls.push((libc::SYS_ioctl, vec![equal(1, u64::from(*ioctl as u32))?]));
     }
     let families: &[i32] = match connects {
         Connects::Nowhere => &[],
@@ -238,6 +279,10 @@ fn with_arguments(connects: Connects) -> Result<Vec<(c_long, Vec<SeccompConditio
         calls.push((libc::SYS_socket, vec![equal(0, *family as u64)?]));
     }
     Ok(calls)
+}
+
+fn equal(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SHORT, SeccompCmpOp::Eq, value)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
 //! TLS, by rustls: certificates, keys, session tickets and their settings. Knows no connections.
 
-mod crypto;
+pub mod crypto;
 pub mod tickets;

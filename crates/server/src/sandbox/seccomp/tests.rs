@@ -196,3 +196,31 @@ fn a_call_of_another_architecture_kills_the_process() {
         assert_eq!(verdict, libc::SECCOMP_RET_KILL_PROCESS);
     }
 }
+
+#[test]
+fn a_process_with_channels_can_neither_open_nor_connect_nor_read() {
+    let program = program_of_channels().unwrap();
+    let verdict = |call, first| run(&program, &words(call, AUDIT_ARCHITECTURE, [first, 0, 0, 0, 0, 0]));
+    for call in [libc::SYS_recvmsg, libc::SYS_sendmsg, libc::SYS_ppoll, libc::SYS_getrandom, libc::SYS_futex]
+    {
+        assert_eq!(verdict(call, 0), ALLOW, "call {call}");
+    }
+    assert_eq!((verdict(libc::SYS_write, 2), verdict(libc::SYS_write, 3)), (ALLOW, ABSENT));
+    for call in [
+        libc::SYS_openat,
+        libc::SYS_openat2,
+        libc::SYS_read,
+        libc::SYS_pread64,
+        libc::SYS_socket,
+        libc::SYS_socketpair,
+        libc::SYS_accept4,
+        libc::SYS_connect,
+        libc::SYS_execve,
+        libc::SYS_kill,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_prctl,
+    ] {
+        assert_eq!(verdict(call, 0), ABSENT, "call {call}");
+    }
+}

@@ -1,0 +1,148 @@
+//! The signer: a process that has the private keys of a generation's certificates, and nothing else. It signs what the
+//! workers need in handshakes. A worker reads bytes from clients and has no key that it could lose.
+//!
+//! Here is the worker's end. It knows of keys and messages, and nothing of certificates or connections.
+
+pub mod message;
+pub mod process;
+mod statement;
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use rustls::sign::{Signer, SigningKey};
+use rustls::{Error, SignatureAlgorithm, SignatureScheme};
+
+use crate::ipc::{Channel, Received};
+use message::{PublicKey, SignRequest, SignResponse};
+
+/// How long a handshake waits for its signature. A signer that has ended is replaced within this time.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// The same while the signer does not respond: the worker's other connections wait, too.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// The channels of a generation to its signer, of which each worker uses one at a time.
+pub struct Signatures {
+    /// As many as there are workers, so that one is free.
+    links: Box<[Mutex<Link>]>,
+}
+
+struct Link {
+    channel: Channel,
+    last: u32,
+    timeout: Duration,
+}
+
+/// A private key that the signer has.
+pub struct RemoteKey {
+    number: u32,
+    public: PublicKey,
+    signatures: Arc<Signatures>,
+}
+
+/// A key with the scheme of a handshake.
+struct RemoteSigner {
+    key: u32,
+    scheme: SignatureScheme,
+    signatures: Arc<Signatures>,
+}
+
+impl Signatures {
+    pub fn new(channels: Vec<Channel>) -> Arc<Signatures> {
+        let link = |channel| Mutex::new(Link { channel, last: 0, timeout: TIMEOUT });
+        Arc::new(Signatures { links: channels.into_iter().map(link).collect() })
+    }
+
+    /// `None`: the signer has refused. Errors: also `TimedOut`.
+    fn sign(&self, key: u32, scheme: SignatureScheme, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let is_busy = |link: &&Mutex<Link>| matches!(link.try_lock(), Err(TryLockError::WouldBlock));
+        let free = self.links.iter().find(|link| !is_busy(link)).or(self.links.first());
+        let link = free.ok_or(io::ErrorKind::NotConnected)?;
+        let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.sign(key, scheme, message)
+    }
+}
+
+impl Link {
+    fn sign(&mut self, key: u32, scheme: SignatureScheme, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.last = self.last.wrapping_add(1);
+        let request = SignRequest { number: self.last, key, scheme, message: message.to_vec() };
+        let response = self.request(&request, Instant::now() + self.timeout);
+        let is_late = response.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        self.timeout = if is_late { SHORT_TIMEOUT } else { TIMEOUT };
+        response
+    }
+
+    fn request(&self, request: &SignRequest, until: Instant) -> io::Result<Option<Vec<u8>>> {
+        self.channel.send_until(request, until)?;
+        loop {
+            match self.channel.receive_until::<SignResponse>(until)? {
+                Received::Message(response) if response.number == request.number => {
+                    return Ok(response.signature);
+                }
+                // To an earlier request, which has not waited for it.
+                Received::Message(_) => {}
+                Received::End => return Err(io::ErrorKind::BrokenPipe.into()),
+            }
+        }
+    }
+}
+
+impl RemoteKey {
+    /// The signer's key with this number.
+    pub fn new(number: u32, public: PublicKey, signatures: Arc<Signatures>) -> RemoteKey {
+        RemoteKey { number, public, signatures }
+    }
+}
+
+impl SigningKey for RemoteKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let scheme = *self.public.schemes.iter().find(|scheme| offered.contains(scheme))?;
+        Some(Box::new(RemoteSigner { key: self.number, scheme, signatures: self.signatures.clone() }))
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(self.public.info.as_slice().into())
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.public.algorithm
+    }
+}
+
+impl Signer for RemoteSigner {
+    /// Errors: the handshake fails with this text.
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let failed = |why: String| Error::General(format!("the process that signs {why}"));
+        match self.signatures.sign(self.key, self.scheme, message) {
+            Ok(Some(signature)) => Ok(signature),
+            Ok(None) => Err(failed("has refused the handshake".to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(failed("does not respond".to_owned()))
+            }
+            Err(error) => Err(failed(format!("cannot be reached: {error}"))),
+        }
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.scheme
+    }
+}
+
+impl fmt::Debug for RemoteKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RemoteKey({})", self.number)
+    }
+}
+
+impl fmt::Debug for RemoteSigner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RemoteSigner({}, {:?})", self.key, self.scheme)
+    }
+}
+
+#[cfg(test)]
+mod tests;
