@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import itertools
 import os
 import pathlib
 import signal
@@ -16,7 +18,7 @@ from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import debian, page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
+from lib import debian, measure, page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
 from lib.machine import BenchError  # noqa: E402
 from lib.measure import Figures  # noqa: E402
 from lib.results import Cell, Line  # noqa: E402
@@ -200,12 +202,48 @@ class Tables(unittest.TestCase):
             work = pathlib.Path(folder)
             place = peers.Place(work, work / "www", 8080)
             for server in (peers.TAIPAN, *peers.PEERS):
-                for cache in peers.Cache:
-                    words = server.at("/bin/program").words(place, peers.Start(cache=cache))
+                for cache, protocol, compression in itertools.product(
+                    peers.Cache, peers.Protocol, peers.Compression
+                ):
+                    start = peers.Start(cache=cache, protocol=protocol, compression=compression)
+                    words = server.at("/bin/program").words(place, start)
                     texts = [" ".join(words), *(file.read_text() for file in work.iterdir())]
                     for text in texts:
                         lines = [one for one in text.splitlines() if not one.startswith("#")]
                         self.assertNotRegex("\n".join(lines), "@[A-Z]+@", server.name)
+
+    def test_only_the_protocol_of_a_row_decides_the_listener(self) -> None:
+        for server, protocol in itertools.product((peers.TAIPAN, *peers.PEERS), peers.Protocol):
+            with self.subTest(server=server.name, protocol=protocol), tempfile.TemporaryDirectory() as folder:
+                place = peers.Place(pathlib.Path(folder), pathlib.Path(folder) / "www", 8080)
+                words = server.at("/bin/program").words(place, peers.Start(protocol=protocol))
+                texts = [" ".join(words), *(file.read_text() for file in place.work.iterdir())]
+                has_tls = any(str(place.certificate) in text for text in texts)
+                speaks_tls = peers.Ability.TLS not in server.lacks
+                self.assertEqual(has_tls, speaks_tls and protocol is not peers.Protocol.HTTP)
+
+    def test_rows_request_what_their_protocol_needs(self) -> None:
+        for row in rows.ROWS:
+            self.assertEqual(len({(part.protocol, bool(part.coding)) for part in row.parts}), 1, row.name)
+            for part in row.parts:
+                over_tls = part.protocol is not peers.Protocol.HTTP
+                self.assertEqual(peers.Ability.TLS in part.needs, over_tls, part.name)
+                self.assertEqual(peers.Ability.COMPRESSES in part.needs, bool(part.coding), part.name)
+        for name, part, expected in (
+            ("small", 0, []),
+            ("tls", 0, ["--insecure"]),
+            ("http2", 0, ["--http", "2", "--streams", "16", "--insecure"]),
+            ("handshake", 0, ["--insecure", "--no-resumption"]),
+            ("handshake", 1, ["--insecure"]),
+            ("compressed", 0, ["-H", "Accept-Encoding: gzip"]),
+        ):
+            self.assertEqual(measure.requested(ROWS[name].parts[part]), expected, name)
+
+    def test_the_page_compresses_as_text_does(self) -> None:
+        page_of_html = site.html(site.HTML_SIZE)
+        self.assertEqual(len(page_of_html), site.HTML_SIZE)
+        self.assertEqual(page_of_html, site.html(site.HTML_SIZE))
+        self.assertIn(len(gzip.compress(page_of_html)) * 100 // len(page_of_html), range(20, 40))
 
     def test_names_are_unique(self) -> None:
         for names in (
@@ -230,6 +268,7 @@ class Clients(unittest.TestCase):
 
     def test_every_load_has_a_client_of_debian(self) -> None:
         expected = {"small": "wrk", "random": "wrk", "many": "wrk", "mixed": "wrk", "cgi-c": "wrk", "wasd": "wrk"}
+        expected |= {"tls": "wrk", "tls-large": "wrk", "compressed": "wrk", "http2": "h2load", "handshake": "s_time"}
         expected |= {"modems": "slowhttptest", "memory": None}
         for name, client in expected.items():
             found = debian.client_for(ROWS[name].parts[0])
@@ -240,6 +279,13 @@ class Clients(unittest.TestCase):
             words = debian.CLIENTS[0].arguments(replace(self.DEMAND, connection=connection))
             self.assertEqual("Connection: close" in words, connection is rows.Connection.NEW)
 
+    def test_counts_a_full_handshake_as_a_failure_where_sessions_are_resumed(self) -> None:
+        client = next(client for client in debian.CLIENTS if client.name == "s_time")
+        text = "starting\nrrrr*\n\n5 connections in 2 real seconds, 9 bytes read per connection\n"
+        for connection, expected in ((rows.Connection.RESUMED, 1), (rows.Connection.NEW, 4)):
+            found = client.report(text, replace(self.DEMAND, connection=connection))
+            self.assertEqual((found.requests, found.failures), (5 - expected, expected))
+
     def test_reads_the_reports(self) -> None:
         reports = {
             "wrk": (
@@ -247,6 +293,18 @@ class Clients(unittest.TestCase):
                 '{"requests": 100, "micros": 2000000, "connect": 0, "read": 1, "write": 0, "status": 9, "timeout": 0, '
                 '"p50": 7, "p99": 8, "longest": 9}\n',
                 (91, 10, 2.0, 7, 9, {"read": 1, "status": 9}),
+            ),
+            "h2load": (
+                "finished in 2.00s, 4000.00 req/s, 500.26KB/s\n"
+                "requests: 8023 total, 8060 started, 8023 done, 8000 succeeded, 23 failed, 20 errored, 0 timeout\n"
+                "time for request:       32us      2.38ms       533us       262us    77.72%\n",
+                (8000, 23, 2.0, 0, 2380, {"failed": 23, "errored": 20}),
+            ),
+            "s_time": (
+                "Collecting connection statistics for 1 seconds\n***r*\n\n"
+                "5 connections in 0.30s; 1700.00 connections/user sec, bytes read 120360\n"
+                "5 connections in 2 real seconds, 236 bytes read per connection\n",
+                (4, 1, 0.0, 0, 0, {"handshake of the other kind": 1}),
             ),
             "slowhttptest": (
                 "connected: 0\npending: 9\nerror: 0\nclosed: 0\n"

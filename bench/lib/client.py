@@ -8,6 +8,7 @@ import json
 import pathlib
 import resource
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,10 +43,12 @@ class Clients:
 
     def load_by(self, client: Client, demand: Demand, sample: Sample | None = None) -> Load:
         """One run of a client of Debian."""
-        before = _children_seconds()
+        before, began = _children_seconds(), time.monotonic()
         most = demand.seconds + demand.timeout_seconds
         text = self._report(client.name, [client.path, *client.arguments(demand)], most, sample)
-        return replace(client.report(text, demand), client_seconds=_children_seconds() - before)
+        load = client.report(text, demand)
+        seconds = load.seconds or time.monotonic() - began
+        return replace(load, seconds=seconds, client_seconds=_children_seconds() - before)
 
     def _report(self, name: str, command: list[str], seconds: float, sample: Sample | None) -> str:
         """Runs a client and returns its standard output."""

@@ -142,6 +142,13 @@ def taipan(given: str | None) -> str:
     return _executable(given or cargo_target() / "release" / "taipan")
 
 
+def taipan_without_tls() -> str:
+    """The path of taipan without TLS, built in a folder of its own, so that the usual build is not replaced."""
+    folder = cargo_target() / "without-tls"
+    build(["taipan"], "--no-default-features", "--target-dir", str(folder))
+    return _executable(folder / "release" / "taipan")
+
+
 def _executable(path: str | pathlib.Path) -> str:
     path = os.path.abspath(path)
     if not os.access(path, os.X_OK):
@@ -159,14 +166,14 @@ def compile_c(source: pathlib.Path, program: pathlib.Path, *flags: str) -> None:
         raise BenchError(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
 
 
-def build(packages: Sequence[str]) -> None:
+def build(packages: Sequence[str], *flags: str) -> None:
     """Builds programs of this repository, as far as cargo finds them out of date."""
     if not packages:
         return
     print(f"building {', '.join(packages)}", flush=True)
     if not installed("cargo"):
         raise BenchError("cargo is missing; install Rust (https://rustup.rs), or give built programs by flags")
-    words = ["cargo", "build", "--release", "--locked"]
+    words = ["cargo", "build", "--release", "--locked", *flags]
     for package in packages:
         words += ["-p", package]
     if subprocess.run(words, cwd=REPOSITORY).returncode != 0:

@@ -13,7 +13,7 @@ from .children import Guard
 from .client import SOURCES, Clients, Sample
 from .debian import Client, Demand, Load
 from .machine import Processors, BenchError
-from .peers import Server, Start
+from .peers import Compression, Protocol, Server, Start
 from .rows import MODEM_BYTES_PER_SECOND, OWN_CLIENT, Check, Connection, Effort, Kind, Part, Row
 from .running import Running, running
 
@@ -79,7 +79,10 @@ class Bench:
         start = Start()
         if row.script:
             server, start = scripts.fastest(server, row.script)
-        start = replace(start, cores=self.cores, cache=row.cache, size=parts[0].size)
+        first = parts[0]
+        compression = Compression.ON if first.coding else Compression.OFF
+        start = replace(start, cores=self.cores, cache=row.cache, size=first.size, protocol=first.protocol)
+        start = replace(start, compression=compression)
         with running(server, start, self.work, self.guard, self.processors.server) as run:
             return self._parts(run, parts)
 
@@ -99,7 +102,7 @@ class Bench:
     def _part(self, run: Running, part: Part, at_start: int) -> Figures:
         # Memory at start is measured before the first request.
         if run.server.name != "limit" and part.name != "start":
-            run.check(part.sample)
+            run.check(part.sample, coding=part.coding)
         match part.kind:
             case Kind.FIXED:
                 return self._fixed(run, part)
@@ -153,6 +156,8 @@ class Bench:
             ramp_seconds=self.effort.ramp_seconds,
             timeout_seconds=self.effort.timeout_seconds,
             threads=min(len(self.processors.client), connections),
+            streams=part.streams,
+            coding=part.coding,
         )
         return self.clients.load_by(self.debian[part.client], demand, sample)
 
@@ -168,7 +173,8 @@ class Bench:
     def _asked(self, run: Running, part: Part) -> list[str]:
         """The arguments of taipan-bench for requests and verification."""
         words = ["--timeout", f"{self.effort.timeout_seconds}s"]
-        if part.connection is Connection.NEW and part.kind is not Kind.USERS:
+        words += requested(part)
+        if part.connection is not Connection.KEPT and part.kind is not Kind.USERS:
             words.append("--close")
         if part.kind is Kind.RISING:
             words += ["--source", SOURCES]
@@ -263,6 +269,17 @@ class Bench:
             time.sleep(self.effort.silence_seconds)
             # Noise may be below 0.
             return max(0, run.tree.own_memory() - before) / count
+
+
+def requested(part: Part) -> list[str]:
+    """The arguments of taipan-bench for the protocol of a part."""
+    words = ["-H", f"Accept-Encoding: {part.coding}"] if part.coding else []
+    if part.protocol is Protocol.HTTP2:
+        words += ["--http", "2", "--streams", str(part.streams)]
+    if part.protocol is not Protocol.HTTP:
+        words.append("--insecure")
+        words += ["--no-resumption"] if part.connection is Connection.NEW else []
+    return words
 
 
 @dataclass(frozen=True)

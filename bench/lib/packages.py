@@ -24,16 +24,15 @@ def find(
     wanted: Sequence[Program], may_install: bool, say: Callable[[str], None]
 ) -> tuple[list[Program], dict[str, str]]:
     """The installed servers or clients, and the reason by name for every missing one."""
-    missing = [server for server in wanted if not machine.installed(server.program)]
+    missing = [package for server in wanted for package in _missing(server)]
     refused, known = "", set[str]()
     if missing and not may_install:
         refused = "not installed"
     elif missing and (os.geteuid() != 0 or not machine.installed("apt-get")):
-        packages = " ".join(server.package for server in missing if server.package)
         refused = "not installed"
-        say(f"not root on Debian, so nothing is installed; missing: {packages}")
+        say(f"not root on Debian, so nothing is installed; missing: {' '.join(missing)}")
     elif missing:
-        known = _install([server.package for server in missing if server.package], say)
+        known = _install(missing, say)
     found = [server.at(path) for server in wanted if (path := machine.installed(server.program))]
     there = {server.name for server in found}
     absent = {
@@ -42,6 +41,13 @@ def find(
         if server.name not in there
     }
     return found, absent
+
+
+def _missing(wanted: Server | Client) -> list[str]:
+    """The packages of a program and of its modules that are not installed."""
+    program = [wanted.package] if wanted.package and not machine.installed(wanted.program) else []
+    modules = wanted.modules if isinstance(wanted, Server) else {}
+    return [*program, *(package for file, package in modules.items() if not pathlib.Path(file).exists())]
 
 
 def _why(server: Server | Client, known: set[str]) -> str:

@@ -29,12 +29,31 @@ class Cache(Enum):
     OFF = "off"
 
 
+class Protocol(Enum):
+    """How a client speaks to a server."""
+
+    HTTP = "HTTP/1.1"
+    TLS = "HTTP/1.1 over TLS 1.3"
+    HTTP2 = "HTTP/2 over TLS 1.3"
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self is Protocol.HTTP else "https"
+
+
 class Shedding(Enum):
     """Whether taipan rejects requests that have waited too long."""
 
     ON = ""
     # Under valgrind everything is late.
     OFF = 'delay = "0s"'
+
+
+class Compression(Enum):
+    """Whether a server compresses text by gzip for clients that accept it."""
+
+    ON = "on"
+    OFF = "off"
 
 
 class Ability(Enum):
@@ -46,6 +65,8 @@ class Ability(Enum):
     FASTCGI = "FastCGI"
     CACHE_SWITCH = "a cache that can be switched off"
     SIZES = "files of more than one size"
+    TLS = "HTTP/1.1 and HTTP/2 over TLS"
+    COMPRESSES = "compresses by gzip"
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,14 @@ class Place:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def certificate(self) -> pathlib.Path:
+        return self.root.with_name("certificate.pem")
+
+    @property
+    def key(self) -> pathlib.Path:
+        return self.root.with_name("key.pem")
+
 
 @dataclass(frozen=True)
 class Start:
@@ -69,6 +98,8 @@ class Start:
     cache: Cache = Cache.ON
     access_log: pathlib.Path | None = None
     shedding: Shedding = Shedding.ON
+    protocol: Protocol = Protocol.HTTP
+    compression: Compression = Compression.OFF
     # Bytes of the only response of `limit`.
     size: int = 0
     # More values for the template, by name.
@@ -88,6 +119,8 @@ class Server:
     # Its Debian package; None for programs of this repository.
     package: str | None = None
     lacks: Mapping[Ability, str] = field(default_factory=dict)
+    # Files that it loads for some rows, and their packages.
+    modules: Mapping[str, str] = field(default_factory=dict)
     # A note for the reader of its column.
     remark: str = ""
     path: str = ""
@@ -124,6 +157,8 @@ def _taipan(program: str, place: Place, start: Start) -> list[str]:
     # Without scripts, taipan starts no process for them.
     scripts = _SCRIPTS if (place.root / "cgi-bin").is_dir() else ""
     more = {"ACCESS": access, "CACHE": entries, "SHEDDING": start.shedding.value, "SCRIPTS": scripts}
+    more["MARK"] = "" if start.protocol is Protocol.HTTP else " tls"
+    more["TLS"] = _tls(start, 'certificate = "@CERTIFICATE@"\ncertificate_key = "@KEY@"')
     config = fill("taipan.toml", place, start, **more)
     # The files belong to the user who measures, so the server runs as that user.
     as_root = ["--user", "root"] if os.geteuid() == 0 else []
@@ -136,14 +171,35 @@ def _limit(program: str, place: Place, start: Start) -> list[str]:
 
 def _nginx(program: str, place: Place, start: Start) -> list[str]:
     cache = "max=4096 inactive=600s" if start.cache is Cache.ON else "off"
-    config = fill("nginx.conf", place, start, CACHE=cache)
+    mark = "" if start.protocol is Protocol.HTTP else "ssl http2 "
+    tls = _tls(start, "ssl_certificate @CERTIFICATE@; ssl_certificate_key @KEY@; ssl_protocols TLSv1.2 TLSv1.3;")
+    gzip = _compression(start, "gzip on; gzip_http_version 1.0; gzip_vary on;", "gzip off;")
+    config = fill("nginx.conf", place, start, CACHE=cache, MARK=mark, TLS=tls, COMPRESSION=gzip)
     return [program, "-e", "stderr", "-p", str(place.work), "-c", str(config)]
+
+
+_LIGHTTPD_TLS = """
+server.modules += ( "mod_openssl" )
+ssl.engine = "enable"
+ssl.pemfile = "@CERTIFICATE@"
+ssl.privkey = "@KEY@"
+"""
+# It keeps what it has compressed in files.
+_LIGHTTPD_DEFLATE = """
+server.modules += ( "mod_deflate" )
+deflate.mimetypes = ( "text/html" )
+deflate.allowed-encodings = ( "gzip" )
+deflate.cache-dir = "@WORK@"
+"""
 
 
 def _lighttpd(program: str, place: Place, start: Start) -> list[str]:
     workers = start.cores if start.cores > 1 else 0
     cache = "simple" if start.cache is Cache.ON else "disable"
-    return [program, "-D", "-f", str(fill("lighttpd.conf", place, start, CACHE=cache, WORKERS=workers))]
+    tls = _tls(start, _LIGHTTPD_TLS)
+    deflate = _compression(start, _LIGHTTPD_DEFLATE, "")
+    more = {"CACHE": cache, "WORKERS": workers, "TLS": tls, "COMPRESSION": deflate}
+    return [program, "-D", "-f", str(fill("lighttpd.conf", place, start, **more))]
 
 
 def _apache2(program: str, place: Place, start: Start) -> list[str]:
@@ -152,8 +208,19 @@ def _apache2(program: str, place: Place, start: Start) -> list[str]:
     return [program, "-D", "FOREGROUND", "-f", str(config)]
 
 
+# Its keys stay in the process: another one for them costs time.
+_H2O_TLS = """
+  ssl:
+    certificate-file: @CERTIFICATE@
+    key-file: @KEY@
+    minimum-version: TLSv1.2
+    neverbleed: OFF
+"""
+
+
 def _h2o(program: str, place: Place, start: Start) -> list[str]:
-    return [program, "-m", "worker", "-c", str(fill("h2o.conf", place, start))]
+    more = {"TLS": _tls(start, _H2O_TLS), "COMPRESSION": _compression(start, "compress: [gzip]", "compress: OFF")}
+    return [program, "-m", "worker", "-c", str(fill("h2o.conf", place, start, **more))]
 
 
 def _caddy(program: str, place: Place, start: Start) -> list[str]:
@@ -173,6 +240,14 @@ def _busybox(program: str, place: Place, start: Start) -> list[str]:
     return [program, "httpd", *_flags("busybox.flags", place, start)]
 
 
+def _tls(start: Start, lines: str) -> str:
+    return "" if start.protocol is Protocol.HTTP else lines
+
+
+def _compression(start: Start, on: str, off: str) -> str:
+    return on if start.compression is Compression.ON else off
+
+
 def fill(template: str, place: Place, start: Start, **more: object) -> pathlib.Path:
     """Writes the template, with its @NAMES@ filled in, into the server's work folder."""
     values = {
@@ -181,6 +256,8 @@ def fill(template: str, place: Place, start: Start, **more: object) -> pathlib.P
         "PORT": place.port,
         "WORKERS": start.cores,
         "FILES": min(FILES_MOST, machine.files_limit()),
+        "CERTIFICATE": place.certificate,
+        "KEY": place.key,
         # By default, no scripts beyond those of the template.
         "SCRIPTS": "",
         "UPSTREAMS": "",
@@ -204,8 +281,10 @@ def _flags(template: str, place: Place, start: Start) -> list[str]:
 # ---- the table -----------------------------------------------------------------------------
 
 _NO_OPEN_FILES = "has no cache of open files to switch off"
+_NOT_HERE = {Ability.TLS: "is not configured for TLS here", Ability.COMPRESSES: "is not configured to compress here"}
 _NO_FASTCGI = "has no FastCGI, or starts no processes for it"
 _ONE_AT_A_TIME = {
+    **_NOT_HERE,
     Ability.FASTCGI: _NO_FASTCGI,
     Ability.KEEPS: "closes every connection after its response",
     Ability.CACHE_SWITCH: _NO_OPEN_FILES,
@@ -228,6 +307,8 @@ LIMIT = Server(
         Ability.FASTCGI: "runs nothing",
         Ability.CACHE_SWITCH: "reads no files",
         Ability.SIZES: "has one response",
+        Ability.TLS: "has no TLS",
+        Ability.COMPRESSES: "has one response",
     },
     remark="sends the same response for every read, without parsing",
 )
@@ -240,15 +321,25 @@ PEERS = [
         "nginx",
         {Ability.CGI: "has no CGI"},
     ),
-    Server("lighttpd", _lighttpd, "lighttpd", ("-v",), "lighttpd"),
+    Server(
+        "lighttpd",
+        _lighttpd,
+        "lighttpd",
+        ("-v",),
+        "lighttpd",
+        modules={
+            "/usr/lib/lighttpd/mod_openssl.so": "lighttpd-mod-openssl",
+            "/usr/lib/lighttpd/mod_deflate.so": "lighttpd-mod-deflate",
+        },
+    ),
     Server(
         "apache2",
         _apache2,
         "apache2",
         ("-v",),
         "apache2-bin",
-        {Ability.FASTCGI: _NO_FASTCGI, Ability.CACHE_SWITCH: _NO_OPEN_FILES},
-        "event MPM, 256 threads for each core",
+        {**_NOT_HERE, Ability.FASTCGI: _NO_FASTCGI, Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        remark="event MPM, 256 threads for each core",
     ),
     Server(
         "h2o",
@@ -269,6 +360,7 @@ PEERS = [
         ("version",),
         "caddy",
         {
+            **_NOT_HERE,
             Ability.CGI: "has no CGI without a plugin",
             Ability.FASTCGI: _NO_FASTCGI,
             Ability.CACHE_SWITCH: _NO_OPEN_FILES,
@@ -281,7 +373,7 @@ PEERS = [
         ("-V",),
         "mini-httpd",
         _ONE_AT_A_TIME,
-        "one process for each connection, closed after its response",
+        remark="one process for each connection, closed after its response",
     ),
     Server(
         "webfs",
@@ -289,8 +381,8 @@ PEERS = [
         "webfsd",
         (),
         "webfs",
-        {Ability.FASTCGI: _NO_FASTCGI, Ability.CACHE_SWITCH: _NO_OPEN_FILES},
-        "at most 1000 connections",
+        {**_NOT_HERE, Ability.FASTCGI: _NO_FASTCGI, Ability.CACHE_SWITCH: _NO_OPEN_FILES},
+        remark="at most 1000 connections",
     ),
     Server(
         "busybox",
@@ -299,7 +391,7 @@ PEERS = [
         (),
         "busybox",
         _ONE_AT_A_TIME,
-        "one process for each connection, closed after its response",
+        remark="one process for each connection, closed after its response",
     ),
 ]
 

@@ -8,8 +8,8 @@ from enum import Enum
 
 from . import scripts
 from .machine import MIB
-from .peers import Ability, Cache
-from .site import CGI, KIBI, LARGE, MANY, MEDIUM, MIXED, PAGE, SMALL, USERS, WASD, WASD_LARGE
+from .peers import Ability, Cache, Compression, Protocol
+from .site import CGI, HTML, HTML_SIZE, KIBI, LARGE, MANY, MEDIUM, MIXED, PAGE, SMALL, USERS, WASD, WASD_LARGE
 
 OWN_CLIENT = "taipan-bench"
 
@@ -18,7 +18,9 @@ MODEM_BYTES_PER_SECOND = 33_600 // 8
 
 class Connection(Enum):
     KEPT = "keep-alive"
+    # With TLS, each has a full handshake.
     NEW = "a new connection for each request"
+    RESUMED = "a new connection for each request, with a resumed session of TLS"
 
 
 class Kind(Enum):
@@ -60,6 +62,11 @@ class Part:
     # Bytes of a response, for `limit`, which has only one.
     size: int = 0
     needs: frozenset[Ability] = frozenset()
+    protocol: Protocol = Protocol.HTTP
+    # Requests at the same time on a connection of HTTP/2.
+    streams: int = 1
+    # For Accept-Encoding; empty: no such field.
+    coding: str = ""
     # The name of the client that loads it.
     client: str = OWN_CLIENT
 
@@ -188,6 +195,13 @@ def _mixed(connections: int) -> Part:
         connections,
         needs=frozenset({Ability.SIZES}),
     )
+
+
+def _tls(name: str, title: str, size: int, connections: int, requests: int, **more: object) -> Part:
+    """A file over TLS. `limit` has none, so the size of its response does not matter."""
+    path, needs = _file(size), frozenset({Ability.TLS})
+    more = {"protocol": Protocol.TLS, **more}
+    return Part(name, title, path, path, connections, requests, size=size, needs=needs, **more)
 
 
 ROWS = [
@@ -365,6 +379,72 @@ ROWS = [
         files=("mixed",),
         long=True,
         weight=2,
+    ),
+    Row(
+        "tls",
+        "taipan's bounds",
+        (_tls("tls", f"{SMALL} bytes over TLS 1.3, 64 connections, keep-alive", SMALL, 64, 20_000),),
+    ),
+    Row(
+        "http2",
+        "taipan's bounds",
+        (
+            _tls(
+                "http2",
+                f"{SMALL} bytes by HTTP/2 over TLS 1.3, 10 connections with 16 streams each",
+                SMALL,
+                10,
+                40_000,
+                protocol=Protocol.HTTP2,
+                streams=16,
+            ),
+        ),
+    ),
+    Row(
+        "handshake",
+        "taipan's bounds",
+        (
+            _tls(
+                "full",
+                f"full handshakes of TLS 1.3 (P-256, X25519), each with one request for {SMALL} bytes",
+                SMALL,
+                10,
+                5000,
+                connection=Connection.NEW,
+            ),
+            _tls(
+                "resumed",
+                f"resumed handshakes of TLS 1.3, each with one request for {SMALL} bytes",
+                SMALL,
+                10,
+                5000,
+                connection=Connection.RESUMED,
+            ),
+        ),
+    ),
+    Row(
+        "tls-large",
+        "taipan's bounds",
+        (_tls("tls-large", f"{LARGE // MIB} MiB over TLS 1.3, 10 connections, keep-alive", LARGE, 10, 300),),
+        files=("large",),
+        large=True,
+    ),
+    Row(
+        "compressed",
+        "taipan's bounds",
+        (
+            Part(
+                "compressed",
+                f"{HTML_SIZE // KIBI} KiB of HTML, compressed by gzip, 64 connections, keep-alive",
+                f"/{HTML}",
+                f"/{HTML}",
+                64,
+                10_000,
+                coding="gzip",
+                needs=frozenset({Ability.COMPRESSES}),
+            ),
+        ),
+        files=("html",),
     ),
     Row(
         "memory",

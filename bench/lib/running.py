@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.client
 import pathlib
 import socket
+import ssl
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from . import site
 from .children import ProcessTree, Guard, exit_if_signalled, started
 from .machine import BenchError
-from .peers import Place, Server, Start
+from .peers import Place, Protocol, Server, Start
 
 START_SECONDS = 20
 
@@ -26,26 +28,38 @@ class Running:
     server: Server
     place: Place
     tree: ProcessTree
+    protocol: Protocol = Protocol.HTTP
 
     def url(self, target: str) -> str:
-        return f"http://{self.place.address}{target}"
+        return f"{self.protocol.scheme}://{self.place.address}{target}"
 
-    def check(self, path: str, expected: bytes | None = None) -> None:
-        """Checks one response. The expected body is that of the file or of the scripts, unless given."""
+    def check(self, path: str, expected: bytes | None = None, coding: str = "") -> None:
+        """Checks one response, by HTTP/1. The expected body is that of the file or of the scripts, unless given. With
+        a coding, which is gzip, the body must have it."""
         if expected is None and path.startswith(("/cgi-bin/", "/app/")):
             expected = site.CGI_BODY
         elif expected is None:
             expected = (self.place.root / path.lstrip("/")).read_bytes()
-        connection = http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=10)
+        connection = self._connection()
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"Accept-Encoding": coding} if coding else {})
             response = connection.getresponse()
-            if response.status != 200 or response.read() != expected:
+            body, found = response.read(), response.getheader("Content-Encoding", "")
+            if found != coding:
+                raise BenchError(f"{self.server.name} sends {path} with the coding {found!r} instead of {coding!r}")
+            if response.status != 200 or (gzip.decompress(body) if coding else body) != expected:
                 raise BenchError(f"{self.server.name} responds to {path} with status {response.status} or a wrong body")
         except (OSError, http.client.HTTPException) as error:
             raise BenchError(f"{self.server.name} does not respond to {path}: {error or type(error).__name__}") from error
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.protocol is Protocol.HTTP:
+            return http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=10)
+        context = ssl.create_default_context(cafile=str(self.place.certificate))
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return http.client.HTTPSConnection("127.0.0.1", self.place.port, timeout=10, context=context)
 
 
 @contextlib.contextmanager
@@ -69,7 +83,7 @@ def running(
             words, guard, processors, folder, environment=server.environment(place, start), sink=sink
         ) as tree:
             _wait_until_ready(server, place, tree, messages)
-            yield Running(server, place, tree)
+            yield Running(server, place, tree, start.protocol)
 
 
 def free_port() -> int:

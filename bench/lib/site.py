@@ -18,6 +18,10 @@ MIXED = 150
 MIXED_LEAST, MIXED_MOST = 20, 256 * 1024
 MIXED_ENDINGS = ("html", "css", "js", "png", "jpg")
 
+# A page of 64 KiB that compresses as text does.
+HTML = "page.html"
+HTML_SIZE = 65536
+
 # Its path, its text, and its response.
 CGI = "cgi-bin/hello.sh"
 CGI_TEXT = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nHello!\\n'\n"
@@ -25,7 +29,7 @@ CGI_BODY = b"Hello!\n"
 
 
 def make(www: pathlib.Path, sets: Iterable[str]) -> None:
-    """Makes the given sets of files: `sizes`, `large`, `many`, `users`, `mixed`, `cgi`."""
+    """Makes the given sets of files: `sizes`, `large`, `many`, `users`, `mixed`, `cgi`, `html`."""
     makers = {
         "sizes": _sizes,
         "large": lambda folder: _write(folder / f"{LARGE}.html", LARGE),
@@ -33,6 +37,7 @@ def make(www: pathlib.Path, sets: Iterable[str]) -> None:
         "users": lambda folder: _numbered(folder / "users", USERS, MIB),
         "mixed": _mixed,
         "cgi": _cgi,
+        "html": lambda folder: (folder / HTML).write_bytes(html(HTML_SIZE)),
     }
     www.mkdir(exist_ok=True)
     for name in sets:
@@ -86,6 +91,19 @@ def _cgi(www: pathlib.Path) -> None:
 
 def _write(file: pathlib.Path, size: int) -> None:
     file.write_bytes(text(size))
+
+
+def html(size: int) -> bytes:
+    """A page of paragraphs, whose words are as often as those of a language. gzip makes a quarter of it."""
+    chance = random.Random(3)
+    words = ["".join(chance.choices("etaoinshrdlcumwfgypbvk", k=chance.randint(2, 11))) for _ in range(2000)]
+    often = [1 / rank for rank in range(1, len(words) + 1)]
+    out = "<!DOCTYPE html>\n<title>A page</title>\n"
+    while len(out) < size:
+        link = f'<a href="/{chance.choice(words)}/{chance.randint(1, 9999)}">{chance.choice(words)}</a>'
+        text_of = " ".join(chance.choices(words, often, k=chance.randint(30, 120)))
+        out += f'<p class="{chance.choice(words)}">{text_of} {link}.</p>\n'
+    return out[:size].encode()
 
 
 def text(size: int) -> bytes:
