@@ -28,6 +28,9 @@ pub mod exchange;
 
 pub mod upstream;
 
+#[cfg(feature = "acme")]
+pub mod acme;
+
 pub mod pool;
 #[cfg(feature = "tls")]
 pub mod signer;

@@ -44,7 +44,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host route template upstream tls",
+    "model host route template upstream tls certificates",
     "proxies",
     "mime",
     "listener",
@@ -72,6 +72,7 @@ const SERVER: &[&str] = &[
     "listen",
     "exchange",
     "upstream",
+    "acme",
     "pool",
     "spawner",
     "signer",

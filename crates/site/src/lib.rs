@@ -17,6 +17,8 @@ pub mod upstream;
 
 pub mod tls;
 
+pub mod certificates;
+
 pub mod proxies;
 
 pub mod config;

@@ -15,6 +15,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use crate::certificates::Certificates;
 use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
@@ -43,6 +44,7 @@ pub struct Site {
     pub hosts: Hosts,
     pub upstreams: Vec<Upstream>,
     pub tls: Tls,
+    pub certificates: Certificates,
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
@@ -419,6 +421,7 @@ impl Site {
             hosts: Hosts::only(host),
             upstreams: Vec::new(),
             tls: Tls::default(),
+            certificates: Certificates::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
@@ -431,6 +434,7 @@ impl Site {
     pub fn anchor(&mut self, folder: &Path) {
         self.paths_mut().for_each(|path| *path = folder.join(&*path));
         self.hosts.tls_mut().flat_map(HostTls::paths_mut).for_each(|path| *path = folder.join(&*path));
+        self.certificates.paths_mut().for_each(|path| *path = folder.join(&*path));
     }
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {

@@ -72,6 +72,8 @@ pub enum Group {
 pub struct HostTls {
     /// Empty: those of the default host.
     pub certificates: Vec<CertificateFiles>,
+    /// Whether the host has its certificate by ACME. Then it has no files of its own.
+    pub acme: bool,
     pub clients: ClientCertificates,
     pub plain: PlainRequests,
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use super::certificates::certificates;
 use super::error::{Errors, Place};
 use super::hosts::hosts;
 use super::keys::Scope;
@@ -33,7 +34,8 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let (log, format) = log(&top);
     let scripts = scripts(&top);
     let upstreams = upstreams(&top);
-    let hosts = hosts(&top, limits.body, &scripts, format, &upstreams);
+    let certificates = certificates(&top);
+    let hosts = hosts(&top, limits.body, &scripts, format, &upstreams, &certificates);
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
     Some(Site {
@@ -53,6 +55,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         hosts: hosts?,
         upstreams,
         tls: tls(&top),
+        certificates,
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),

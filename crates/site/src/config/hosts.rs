@@ -6,6 +6,7 @@ use script::environment::Additions;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::certificates::check_names;
 use super::error::Place;
 use super::keys::Scope;
 use super::scripts;
@@ -15,6 +16,7 @@ use super::tls;
 use super::toml::{Entry, Table, Value};
 use super::upstreams;
 use super::value;
+use crate::certificates::Certificates;
 use crate::host::Hosts;
 use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Route, Script, Scripts};
 use crate::plan::MAX_REWRITES;
@@ -38,6 +40,7 @@ pub fn hosts(
     scripts: &Scripts,
     format: LogFormat,
     upstreams: &[Upstream],
+    certificates: &Certificates,
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::default_environment());
@@ -77,6 +80,20 @@ pub fn hosts(
             tls: tls::host_tls(section, &inherited.tls),
         };
         hosts.push((host(section, &settings, format, &mut names), section));
+    }
+    for (host, section) in &mut hosts {
+        if host.tls.acme && host.names.is_empty() {
+            // One that the hosts inherit, and the default host cannot have.
+            host.tls.acme = false;
+            let is_inherited = !section.has("acme") || section.has("host");
+            if !is_inherited {
+                let what = "a certificate needs names";
+                section.errors.add(section.place_of("acme"), what, "add names = [\"example.org\"]");
+            }
+        }
+        if host.tls.acme {
+            check_names(section, &host.names, certificates);
+        }
     }
     if let Some(default) = default {
         let first = hosts.remove(default);

@@ -21,11 +21,12 @@ pub enum Scope {
     Scripts,
     Application,
     Tls,
+    Certificates,
     Log,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 10] = [
+    pub const ALL: [Scope; 11] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -35,6 +36,7 @@ impl Scope {
         Scope::Scripts,
         Scope::Application,
         Scope::Tls,
+        Scope::Certificates,
         Scope::Log,
     ];
 
@@ -50,6 +52,7 @@ impl Scope {
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
             Scope::Tls => "[tls]",
+            Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",
         }
     }
@@ -228,6 +231,8 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("ssl_certificate", "certificate", ""),
     ("sslcertificatefile", "certificate", ""),
     ("cert", "certificate", ""),
+    ("letsencrypt", "acme", ""),
+    ("acme_certificate", "acme", ""),
     ("ssl_certificate_key", "certificate_key", ""),
     ("sslcertificatekeyfile", "certificate_key", ""),
     ("key", "certificate_key", ""),

@@ -16,6 +16,7 @@ mod value;
 mod section;
 
 mod build;
+mod certificates;
 
 mod hosts;
 

@@ -9,6 +9,7 @@ use super::keys::{self, Key, KeyDefault, Kind, Scope};
 use super::upstreams::MANAGED;
 use super::*;
 use crate::address::Address;
+use crate::certificates::{Certificates, Challenge, ExternalAccount};
 use crate::listener::Listener;
 use crate::model::*;
 use crate::plan::{PlannedAction, plan};
@@ -106,11 +107,15 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
         }
         Scope::Tls => &[("", "[tls]")],
+        Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],
     };
     let needed = match key.name {
         "status" => "redirect = \"/x\"",
         "format" => "access = \"stdout\"",
+        "acme" if scope == Scope::Top => "names = \"a.example\"",
+        "eab_key_id" => "eab_key_file = \"eab\"",
+        "eab_key_file" => "eab_key_id = \"1\"",
         "certificate_key" => "certificate = \"a.pem\"",
         "client_certificates" => "client_ca = \"ca.pem\"",
         "client_ca" => "client_certificates = \"optional\"",
@@ -172,6 +177,8 @@ fn every_example_is_valid_and_changes_the_site() {
             "address" => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
             "client_ca" => "client_ca = \"other.pem\"",
+            "eab_key_id" => "eab_key_id = \"other\"",
+            "eab_key_file" => "eab_key_file = \"other\"",
             _ => "",
         };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, key.example)));
@@ -1088,10 +1095,79 @@ fn reads_certificates_of_hosts() {
         ClientAuthorities { ca: vec!["/etc/taipan/ca.pem".into()], crl: vec!["/etc/taipan/ca.crl".into()] };
     let own = HostTls {
         certificates: vec![files("/etc/taipan/c", None)],
+        acme: false,
         clients: ClientCertificates::Required(known),
         plain: PlainRequests::Redirected,
     };
     assert_eq!(third.tls, own);
+}
+
+#[test]
+fn reads_which_hosts_have_certificates_by_acme() {
+    let read = load_files(&[(
+        "site.toml",
+        "listen = \"127.0.0.1:443 tls\"\nroot = \"/srv\"\nacme = true\nnames = \"a.example\"\n\
+         [certificates]\nfolder = \"certs\"\nca = \"ca.pem\"\nchallenges = [\"http-01\", \"dns-persist-01\"]\n\
+         eab_key_id = \"7\"\neab_key_file = \"eab\"\nretry = \"2s\"\n\
+         [[host]]\nnames = \"*.b.example\"\nroot = \"/b\"\n\
+         [[host]]\nnames = \"c.example\"\nroot = \"/c\"\ncertificate = \"c.pem\"\n\
+         [[host]]\nnames = \"d.example\"\nroot = \"/d\"\nacme = false\n",
+    )]);
+    let site = read.unwrap();
+    let found: Vec<_> = site.hosts.iter().map(|host| (host.tls.acme, host.tls.certificates.len())).collect();
+    assert_eq!(found, [(true, 0), (true, 0), (false, 1), (false, 0)]);
+    let expected = Certificates {
+        folder: Some("certs".into()),
+        ca: Some("ca.pem".into()),
+        challenges: vec![Challenge::Http, Challenge::DnsPersist],
+        external_account: Some(ExternalAccount { key_id: "7".into(), key_file: "eab".into() }),
+        retry: Duration::from_secs(2),
+        ..Certificates::default()
+    };
+    assert_eq!(site.certificates, expected);
+    // Hosts inherit it; the default one has no name.
+    let site = after_two_lines("acme = true\n[[host]]\nnames = \"a.example\"\nroot = \"/a\"").unwrap();
+    assert_eq!(site.hosts.iter().map(|host| host.tls.acme).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(site.certificates, Certificates::default());
+    let site = after_two_lines("[certificates]\ndns_command = [\"/bin/dns\", \"x\"]").unwrap();
+    assert_eq!(site.certificates.challenges, [Challenge::TlsAlpn, Challenge::Http, Challenge::Dns]);
+    assert_eq!(site.certificates.dns_command, ["/bin/dns", "x"]);
+}
+
+#[test]
+fn rejects_certificates_by_acme_that_cannot_be() {
+    for (text, expected) in [
+        ("acme = true", "a certificate needs names; add names"),
+        (
+            "acme = true\nnames = \"*.a.example\"",
+            "no challenge of \"challenges\" can prove \"*.a.example\"; add",
+        ),
+        (
+            "acme = true\nnames = \"a.example\"\ncertificate = \"a\"",
+            "by ACME or from a file; remove \"acme\"",
+        ),
+        ("[certificates]\nauthorities = []", "\"authorities\" has 0 entries; expected 1 to 8"),
+        (
+            "[certificates]\nauthorities = \"http://a/\"",
+            "\"http://a/\" is no directory of an authority; write its URL",
+        ),
+        ("[certificates]\nauthorities = \"https://a b\"", "is no directory of an authority"),
+        ("[certificates]\nchallenges = []", "\"challenges\" is empty"),
+        ("[certificates]\nchallenges = [\"dns-01\"]", "\"dns-01\" needs a program that sets records; add"),
+        ("[certificates]\nchallenges = [\"http-02\"]", "expected an array of \"tls-alpn-01\""),
+        ("[certificates]\ndns_command = []", "\"dns_command\" is empty"),
+        ("[certificates]\ndns_command = \"dns\"", "\"dns\" is not the whole path of a program"),
+        ("[certificates]\nemail = \"mailto:a@b\"", "is not an address such as"),
+        ("[certificates]\neab_key_id = \"1\"", "\"eab_key_id\" alone names no account; add \"eab_key_file\""),
+        ("[certificates]\neab_key_file = \"f\"", "alone names no account; add \"eab_key_id\""),
+        ("[certificates]\nkey = \"dsa\"", "expected one of \"ecdsa-p256\""),
+    ] {
+        let errors = after_two_lines(text).map(|_| ()).unwrap_err();
+        assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:#?}");
+    }
+    let names: Vec<String> = (0..101).map(|n| format!("\"n{n}.example\"")).collect();
+    let errors = after_two_lines(&format!("acme = true\nnames = [{}]", names.join(", "))).unwrap_err();
+    assert!(errors[0].contains("has at most 100 names"), "{errors:?}");
 }
 
 #[test]
@@ -1100,7 +1176,7 @@ fn rejects_settings_of_tls_that_protect_nothing() {
     check(
         top,
         &["site.toml:1: \"127.0.0.1:443 tls\" needs a certificate, and no host has one; add certificate = \
-           \"/etc/letsencrypt/live/NAME/fullchain.pem\", or remove the word tls"],
+           \"/etc/letsencrypt/live/NAME/fullchain.pem\", or acme = true, or remove the word tls"],
     );
     check_after(
         "https_redirect = true",

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::certificates::acme;
 use super::keys::Scope;
 use super::section::Section;
 use crate::host::Hosts;
@@ -70,9 +71,14 @@ fn reject_empty(section: &Section, name: &str) {
 
 /// TLS of a host, with the settings of `inherited` that it does not have itself.
 pub fn host_tls(section: &Section, inherited: &HostTls) -> HostTls {
+    let acme = acme(section, inherited.acme);
     let clients = clients(section).unwrap_or_else(|| inherited.clients.clone());
     HostTls {
-        certificates: certificates(section).unwrap_or_else(|| inherited.certificates.clone()),
+        certificates: match acme {
+            true => Vec::new(),
+            false => certificates(section).unwrap_or_else(|| inherited.certificates.clone()),
+        },
+        acme,
         plain: plain_requests(section, &clients, inherited.plain),
         clients,
     }
@@ -190,13 +196,12 @@ pub fn hsts(section: &Section) -> Option<HeaderRule> {
 pub fn check_listeners(top: &Section, listeners: &[Listener], hosts: Option<&Hosts>, proxies: &Proxies) {
     let Some(hosts) = hosts.filter(|_| !listeners.is_empty()) else { return };
     let with_tls = listeners.iter().find(|listener| listener.protocols.tls);
-    let has_certificates = hosts.iter().any(|host| !host.tls.certificates.is_empty());
+    let has_certificates = hosts.iter().any(|host| host.tls.acme || !host.tls.certificates.is_empty());
     let is_redirected = hosts.iter().any(|host| host.tls.plain == PlainRequests::Redirected);
     let place = top.place_of("listen");
     if let Some(listener) = with_tls.filter(|_| !has_certificates) {
         let what = format!("\"{listener}\" needs a certificate, and no host has one");
-        let what_to_do =
-            "add certificate = \"/etc/letsencrypt/live/NAME/fullchain.pem\", or remove the word tls";
+        let what_to_do = "add certificate = \"/etc/letsencrypt/live/NAME/fullchain.pem\", or acme = true, or remove the word tls";
         top.errors.add(place, what, what_to_do);
     }
     if with_tls.is_none() && has_certificates {

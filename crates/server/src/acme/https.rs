@@ -1,0 +1,270 @@
+//! A small HTTPS client for the requests to an authority: HTTP/1.1, one connection for each request, and limits for time
+//! and size. Requests of an order are few, and TLS sessions are resumed.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Collected};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use taipan_http::chunked::{ChunkLimits, Decoder, Event};
+use taipan_http::client::lines::Limits;
+use taipan_http::client::{Head, Parser, Step};
+use taipan_http::date;
+use taipan_http::framing::Framing;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Bytes of the body of a response. A chain of certificates has some 8 KiB.
+const MAX_BODY: usize = 256 * 1024;
+const BUFFER: usize = 8 * 1024;
+/// Addresses of an authority that are tried.
+const MAX_ADDRESSES: usize = 8;
+const PORT: u16 = 443;
+const USER_AGENT: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
+
+#[derive(Clone)]
+pub struct Client {
+    tls: Arc<ClientConfig>,
+    timeout: Duration,
+    retry_after: RetryAfter,
+}
+
+/// Until when the authority accepts no more requests, as its last response with `Retry-After` and an error says.
+#[derive(Clone, Default)]
+pub struct RetryAfter(Arc<Mutex<Option<SystemTime>>>);
+
+impl RetryAfter {
+    pub fn take(&self) -> Option<SystemTime> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set(&self, until: Option<SystemTime>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+}
+
+/// The authorities of `pem`, by which servers are verified. Errors: there are none.
+pub fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    if roots.is_empty() { Err("it contains no certificate of an authority".to_owned()) } else { Ok(roots) }
+}
+
+impl Client {
+    /// Errors: of the cryptography.
+    pub fn new(roots: RootCertStore, timeout: Duration) -> Result<Client, String> {
+        let tls = ClientConfig::builder_with_provider(super::provider());
+        let tls = tls.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+        let tls = Arc::new(tls.with_root_certificates(roots).with_no_client_auth());
+        Ok(Client { tls, timeout, retry_after: RetryAfter::default() })
+    }
+
+    pub fn retry_after(&self) -> RetryAfter {
+        self.retry_after.clone()
+    }
+
+    /// Sends a request, and receives the whole response.
+    pub async fn send(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        fields: &HeaderMap,
+        body: &[u8],
+    ) -> io::Result<Response<String>> {
+        let exchange = self.exchange(method, uri, fields, body);
+        let response = tokio::time::timeout(self.timeout, exchange).await.map_err(|_| {
+            let seconds = self.timeout.as_secs_f32();
+            io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
+        })?;
+        response.map_err(|error| io::Error::new(error.kind(), format!("{uri}: {error}")))
+    }
+
+    async fn exchange(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        fields: &HeaderMap,
+        body: &[u8],
+    ) -> io::Result<Response<String>> {
+        let host = match (uri.scheme_str(), uri.host()) {
+            (Some("https"), Some(host)) => host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            _ => return Err(invalid("the URL of an authority begins with https://")),
+        };
+        let name = ServerName::try_from(host.clone()).map_err(|_| invalid("it names no server"))?;
+        let tcp = connect(&host, uri.port_u16().unwrap_or(PORT)).await?;
+        let mut stream = TlsConnector::from(self.tls.clone()).connect(name, tcp).await?;
+        stream.write_all(&request(method, uri, fields, body)).await?;
+        stream.flush().await?;
+        let response = receive(&mut stream, method).await?;
+        // Errors: all that is needed has been received.
+        _ = stream.shutdown().await;
+        if response.status().is_client_error() || response.status().is_server_error() {
+            self.retry_after.set(retry_after(response.headers()));
+        }
+        Ok(response)
+    }
+}
+
+impl HttpClient for Client {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let Ok(body) = body.collect().await.map(Collected::to_bytes);
+            let sent = client.send(&parts.method, &parts.uri, &parts.headers, &body).await;
+            sent.map(BytesResponse::from).map_err(|error| Error::Other(error.into()))
+        })
+    }
+}
+
+/// The first address that accepts a connection.
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> =
+        tokio::net::lookup_host((host, port)).await?.take(MAX_ADDRESSES).collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+fn request(method: &Method, uri: &Uri, fields: &HeaderMap, body: &[u8]) -> Vec<u8> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let length = body.len();
+    let mut out = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n"
+    )
+    .into_bytes();
+    for (name, value) in fields.iter().filter(|(name, _)| *name != http::header::USER_AGENT) {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    out
+}
+
+async fn receive(stream: &mut (impl AsyncRead + Unpin), method: &Method) -> io::Result<Response<String>> {
+    let mut parser = Parser::new(Limits::default());
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match parser.receive(&buffer[..read]) {
+            Step::More(more) => parser = more,
+            Step::Rejected(error) => return Err(invalid(&error.to_string())),
+            Step::Head(head, used) => {
+                let body = match *method == Method::HEAD {
+                    true => Vec::new(),
+                    false => receive_body(stream, head.framing, buffer[used..read].to_vec()).await?,
+                };
+                return response(&head, body);
+            }
+        }
+    }
+}
+
+async fn receive_body(
+    stream: &mut (impl AsyncRead + Unpin),
+    framing: Framing,
+    begun: Vec<u8>,
+) -> io::Result<Vec<u8>> {
+    let mut body = Body { framing, decoder: Decoder::new(ChunkLimits::default()), bytes: Vec::new() };
+    let mut is_whole = body.take(&begun)?;
+    let mut buffer = vec![0; BUFFER];
+    while !is_whole {
+        let read = stream.read(&mut buffer).await?;
+        match (read, body.framing) {
+            (0, Framing::None) => break,
+            (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => is_whole = body.take(&buffer[..read])?,
+        }
+    }
+    Ok(body.bytes)
+}
+
+struct Body {
+    framing: Framing,
+    decoder: Decoder,
+    bytes: Vec<u8>,
+}
+
+impl Body {
+    /// Takes more input. Returns whether the body is complete.
+    fn take(&mut self, mut input: &[u8]) -> io::Result<bool> {
+        if self.bytes.len() + input.len() > MAX_BODY {
+            return Err(invalid("the response is too long"));
+        }
+        match self.framing {
+            Framing::Sized(length) => {
+                self.bytes.extend_from_slice(input);
+                self.bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+                Ok(self.bytes.len() as u64 == length)
+            }
+            // It ends with the connection.
+            Framing::None => {
+                self.bytes.extend_from_slice(input);
+                Ok(false)
+            }
+            Framing::Chunked => loop {
+                let (used, event) =
+                    self.decoder.next(input).map_err(|error| invalid(&format!("{error:?}")))?;
+                match event {
+                    Event::NeedMore => return Ok(false),
+                    Event::End => return Ok(true),
+                    Event::Data(data) => self.bytes.extend_from_slice(data),
+                }
+                input = &input[used..];
+            },
+        }
+    }
+}
+
+fn response(head: &Head, body: Vec<u8>) -> io::Result<Response<String>> {
+    let text = String::from_utf8(body).map_err(|_| invalid("the response is no text"))?;
+    let mut response = Response::builder().status(head.status.code());
+    for field in head.fields.iter() {
+        let value = HeaderValue::from_bytes(field.value).map_err(|_| invalid("a field has a bad value"))?;
+        response = response.header(field.name, value);
+    }
+    response.body(text).map_err(|error| invalid(&error.to_string()))
+}
+
+/// `Retry-After` (RFC 9110 §10.2.3).
+fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
+    let value = fields.get(http::header::RETRY_AFTER)?.to_str().ok()?;
+    match value.parse() {
+        Ok(seconds) => SystemTime::now().checked_add(Duration::from_secs(seconds)),
+        Err(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+            let until = date::parse(value.as_bytes(), i64::try_from(now).ok()?)?;
+            UNIX_EPOCH.checked_add(Duration::from_secs(until.try_into().ok()?))
+        }
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,346 @@
+//! When a certificate is ordered, from which authority and by which challenge. Pure: the time is an argument, and the
+//! process `acme::process` reports the events and carries out the steps.
+
+use std::time::Duration;
+
+/// Seconds since 1970.
+pub type Time = u64;
+
+/// An authority that names no time is asked for its window this often (RFC 9773 §4.3.2).
+const ASK_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// The bounds of the time that an authority names.
+const ASK_AT_LEAST: Time = 60;
+const ASK_AT_MOST: Time = 24 * 3600;
+/// An authority is obeyed if it accepts nothing for this long, and no longer.
+const MAX_RATE_LIMIT: Time = 8 * 24 * 3600;
+/// Of the lifetime: the part that is left at a renewal without a window.
+const LEFT: u64 = 3;
+/// Of the lifetime: a window must begin before this part is left.
+const LEFT_AT_LEAST: u64 = 10;
+/// Of the lifetime: renewals are spread over this part, so that replicas and hosts do not begin at once.
+const SPREAD: u64 = 30;
+
+/// `share` is a random number: a point in every interval of which any point is good.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    rules: Rules,
+    share: u16,
+    certificate: Option<Validity>,
+    window: Option<Window>,
+    ask_at: Time,
+    /// Nothing is ordered before: a pause after failures, or another replica orders.
+    not_before: Time,
+    attempt: Attempt,
+    /// Rounds of attempts that have failed since the last success.
+    rounds: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// How many there are to try.
+    pub authorities: usize,
+    pub challenges: usize,
+    /// The first pause, which doubles with each further round of attempts.
+    pub retry: Duration,
+    pub max_retry: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    pub not_before: Time,
+    pub not_after: Time,
+}
+
+/// In which an authority wants a certificate to be renewed (RFC 9773 §4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub start: Time,
+    pub end: Time,
+}
+
+/// Numbers of an authority and a challenge, in the order of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attempt {
+    pub authority: usize,
+    pub challenge: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The certificate that is stored. `None`: there is none for these names.
+    Found(Option<Validity>),
+    /// The authority wants a renewal in this window, and is asked again after this time.
+    Window(Window, Duration),
+    /// The authority names no window.
+    NoWindow,
+    /// Another replica orders, at most until this time.
+    Busy(Time),
+    Failed(Failure),
+}
+
+/// What an attempt failed of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The authority could not be reached, or rejected the order.
+    Authority,
+    /// The authority accepts no more before this time.
+    RateLimited(Time),
+    /// The challenge failed.
+    Challenge,
+    /// This machine cannot make or store a certificate.
+    Here,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    WaitUntil(Time),
+    AskForWindow,
+    Order(Attempt),
+}
+
+impl Schedule {
+    pub fn new(rules: Rules, share: u16) -> Schedule {
+        Schedule {
+            rules,
+            share,
+            certificate: None,
+            window: None,
+            ask_at: 0,
+            not_before: 0,
+            attempt: Attempt::default(),
+            rounds: 0,
+        }
+    }
+
+    pub fn step(&self, now: Time) -> Step {
+        let due = self.due();
+        if due <= now {
+            return Step::Order(self.attempt);
+        }
+        match self.certificate {
+            Some(_) if self.ask_at <= now => Step::AskForWindow,
+            Some(_) => Step::WaitUntil(due.min(self.ask_at)),
+            None => Step::WaitUntil(due),
+        }
+    }
+
+    /// When the next order begins, as far as is known.
+    pub fn due(&self) -> Time {
+        let renewal = self.certificate.map_or(0, |certificate| self.renewal(certificate));
+        renewal.max(self.not_before)
+    }
+
+    fn renewal(&self, certificate: Validity) -> Time {
+        let lifetime = certificate.not_after.saturating_sub(certificate.not_before);
+        let latest = certificate.not_after.saturating_sub(lifetime / LEFT_AT_LEAST);
+        match self.window {
+            Some(Window { start, end }) => (start + self.part_of(end.saturating_sub(start))).min(latest),
+            None => certificate.not_after.saturating_sub(lifetime / LEFT) + self.part_of(lifetime / SPREAD),
+        }
+    }
+
+    fn part_of(&self, length: Time) -> Time {
+        (u128::from(length) * u128::from(self.share) / u128::from(u16::MAX)) as Time
+    }
+
+    pub fn on(&mut self, event: Event, now: Time) {
+        match event {
+            Event::Found(found) if found == self.certificate => {}
+            Event::Found(found) => {
+                let Schedule { rules, share, .. } = *self;
+                // A certificate that has gone does not end a pause.
+                let not_before = if found.is_some() { 0 } else { self.not_before };
+                *self = Schedule { certificate: found, not_before, ..Schedule::new(rules, share) };
+            }
+            Event::Window(window, again) => {
+                self.window = Some(window);
+                self.ask_at = now + again.as_secs().clamp(ASK_AT_LEAST, ASK_AT_MOST);
+            }
+            Event::NoWindow => {
+                self.window = None;
+                self.ask_at = now + ASK_EVERY.as_secs();
+            }
+            Event::Busy(until) => self.not_before = until.max(now + 1),
+            Event::Failed(failure) => self.on_failure(failure, now),
+        }
+    }
+
+    fn on_failure(&mut self, failure: Failure, now: Time) {
+        let Rules { authorities, challenges, .. } = self.rules;
+        let Attempt { authority, challenge } = self.attempt;
+        let next = match failure {
+            Failure::Challenge if challenge + 1 < challenges => {
+                Some(Attempt { authority, challenge: challenge + 1 })
+            }
+            Failure::Challenge | Failure::Authority | Failure::RateLimited(_)
+                if authority + 1 < authorities =>
+            {
+                Some(Attempt { authority: authority + 1, challenge: 0 })
+            }
+            _ => None,
+        };
+        self.attempt = next.unwrap_or_default();
+        if next.is_some() {
+            return;
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        self.not_before = now + self.pause();
+        if let Failure::RateLimited(until) = failure {
+            self.not_before = self.not_before.max(until.min(now + MAX_RATE_LIMIT));
+        }
+    }
+
+    /// Between three and five quarters of the pause of this round.
+    fn pause(&self) -> Time {
+        let doubled = self.rules.retry.saturating_mul(1 << (self.rounds - 1).min(30));
+        let seconds = doubled.min(self.rules.max_retry).as_secs();
+        (seconds - seconds / 4 + self.part_of(seconds / 2)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Time = 24 * 3600;
+    const RULES: Rules = Rules {
+        authorities: 2,
+        challenges: 2,
+        retry: Duration::from_secs(100),
+        max_retry: Duration::from_secs(1000),
+    };
+    /// In the middle of every interval.
+    const MIDDLE: u16 = u16::MAX / 2 + 1;
+
+    fn order(authority: usize, challenge: usize) -> Step {
+        Step::Order(Attempt { authority, challenge })
+    }
+
+    fn days(not_before: Time, not_after: Time) -> Event {
+        Event::Found(Some(Validity { not_before: not_before * DAY, not_after: not_after * DAY }))
+    }
+
+    /// Reports each event at its time, and compares the step behind it.
+    fn check(share: u16, rows: &[(Time, Event, Step)]) {
+        let mut schedule = Schedule::new(RULES, share);
+        for (row, (now, event, expected)) in rows.iter().enumerate() {
+            schedule.on(*event, *now);
+            assert_eq!(schedule.step(*now), *expected, "row {row}: {event:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn orders_at_once_what_does_not_exist() {
+        check(0, &[(5, Event::Found(None), order(0, 0))]);
+    }
+
+    #[test]
+    fn renews_when_a_third_of_the_lifetime_is_left() {
+        let no_window = |now: Time| (now, Event::NoWindow, Step::WaitUntil((now + 6 * 3600).min(60 * DAY)));
+        check(0, &[(0, days(0, 90), Step::AskForWindow), no_window(0), no_window(59 * DAY)]);
+        check(0, &[(60 * DAY, days(0, 90), order(0, 0))]);
+        check(0, &[(60 * DAY - 1, days(0, 90), Step::AskForWindow)]);
+        check(0, &[(99 * DAY, days(0, 90), order(0, 0))]);
+        // Others renew up to three days later.
+        check(u16::MAX, &[(63 * DAY - 1, days(0, 90), Step::AskForWindow)]);
+        check(u16::MAX, &[(63 * DAY, days(0, 90), order(0, 0))]);
+    }
+
+    #[test]
+    fn renews_in_the_window_of_the_authority() {
+        let window = |start, end| Event::Window(Window { start, end }, Duration::from_secs(3600));
+        let found = (0, days(0, 90), Step::AskForWindow);
+        check(MIDDLE, &[found, (1, window(1000, 3000), Step::WaitUntil(2000))]);
+        check(
+            0,
+            &[
+                found,
+                (1, window(9000, 9500), Step::WaitUntil(3601)),
+                (3601, window(9000, 9500), Step::WaitUntil(7201)),
+            ],
+        );
+        // A certificate that is revoked has a window in the past.
+        check(MIDDLE, &[found, (7, window(0, 6), order(0, 0))]);
+        // A window behind the end, or one that is no window, does not delay the renewal for ever.
+        check(MIDDLE, &[found, (80 * DAY, window(200 * DAY, 300 * DAY), Step::WaitUntil(80 * DAY + 3600))]);
+        check(MIDDLE, &[found, (81 * DAY, window(200 * DAY, 300 * DAY), order(0, 0))]);
+        check(MIDDLE, &[found, (1, window(3000, 1000), Step::WaitUntil(3000))]);
+        // The authority is asked neither every second nor never.
+        let at =
+            |seconds| Event::Window(Window { start: 80 * DAY, end: 80 * DAY }, Duration::from_secs(seconds));
+        check(0, &[found, (0, at(0), Step::WaitUntil(60))]);
+        check(0, &[found, (0, at(1 << 40), Step::WaitUntil(DAY))]);
+    }
+
+    #[test]
+    fn tries_every_challenge_of_every_authority_and_then_pauses() {
+        let failed = Event::Failed;
+        check(
+            MIDDLE,
+            &[
+                (0, Event::Found(None), order(0, 0)),
+                (1, failed(Failure::Challenge), order(0, 1)),
+                (2, failed(Failure::Challenge), order(1, 0)),
+                (3, failed(Failure::Challenge), order(1, 1)),
+                (4, failed(Failure::Challenge), Step::WaitUntil(104)),
+                (104, Event::Found(None), order(0, 0)),
+                // The authority's fault: another challenge would not help.
+                (105, failed(Failure::Authority), order(1, 0)),
+                (106, failed(Failure::Authority), Step::WaitUntil(306)),
+                // What is wrong here is wrong with every authority.
+                (306, failed(Failure::Here), Step::WaitUntil(706)),
+                (706, failed(Failure::Here), Step::WaitUntil(1506)),
+                (1506, failed(Failure::Here), Step::WaitUntil(2506)),
+                (2506, failed(Failure::Here), Step::WaitUntil(3506)),
+                // A success ends the pauses.
+                (3506, days(0, 90), Step::AskForWindow),
+                (3507, Event::Found(None), order(0, 0)),
+                (3508, failed(Failure::Here), Step::WaitUntil(3608)),
+            ],
+        );
+        // Replicas do not try again at the same time.
+        check(0, &[(0, failed(Failure::Here), Step::WaitUntil(75))]);
+        check(u16::MAX, &[(0, failed(Failure::Here), Step::WaitUntil(125))]);
+    }
+
+    #[test]
+    fn obeys_an_authority_that_is_asked_too_often() {
+        let limited = |until| Event::Failed(Failure::RateLimited(until));
+        check(
+            MIDDLE,
+            &[
+                (0, limited(5000), order(1, 0)),
+                (1, limited(5000), Step::WaitUntil(5000)),
+                (5000, limited(0), order(1, 0)),
+                (5000, limited(0), Step::WaitUntil(5200)),
+                (5200, limited(Time::MAX), order(1, 0)),
+                (5200, limited(Time::MAX), Step::WaitUntil(5200 + 8 * DAY)),
+            ],
+        );
+    }
+
+    #[test]
+    fn waits_while_another_replica_orders_and_takes_what_it_has_got() {
+        check(
+            MIDDLE,
+            &[
+                (0, Event::Busy(60), Step::WaitUntil(60)),
+                (60, Event::Found(None), order(0, 0)),
+                (60, Event::Busy(0), Step::WaitUntil(61)),
+                (61, days(0, 90), Step::AskForWindow),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_failed_renewal_does_not_shorten_the_life_of_the_certificate() {
+        let mut schedule = Schedule::new(RULES, MIDDLE);
+        schedule.on(days(0, 90), 70 * DAY);
+        schedule.on(Event::NoWindow, 70 * DAY);
+        for _ in 0..50 {
+            schedule.on(Event::Failed(Failure::Here), 70 * DAY);
+        }
+        assert_eq!(schedule.step(70 * DAY), Step::WaitUntil(70 * DAY + 1000));
+        assert_eq!(schedule.certificate, Some(Validity { not_before: 0, not_after: 90 * DAY }));
+    }
+}

@@ -1,0 +1,269 @@
+//! The folder of certificates by ACME, which only the user of the master can read: for each certificate a file with the
+//! chain and the key, one with the state, and one with a lock; and the key of the account. Several servers can share it.
+//!
+//! Every file is replaced as a whole, so that a crash, a full disk or another server leaves the old one or the new one.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, linkat, open, openat, renameat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::schedule::Time;
+
+/// Bytes of a file.
+pub const MAX_FILE: u64 = 60 * 1024;
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+/// Bytes of a lock.
+const MAX_LOCK: u64 = 256;
+/// No lock lasts so long: one that does was written by a wrong clock.
+const LONGEST_LOCK: Time = 3600;
+/// A temporary file that is older was left by a process that was killed.
+const LEFT_BEHIND: Duration = Duration::from_secs(3600);
+
+pub struct Storage {
+    folder: OwnedFd,
+    path: PathBuf,
+    /// Tells this process apart from others, also those in other containers.
+    owner: String,
+}
+
+/// What a lock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    Taken,
+    /// Another server has it, at most until this time.
+    Busy(Time),
+}
+
+impl Storage {
+    /// Opens the folder, and creates it if it does not exist. Errors: with what to do.
+    pub fn open(path: &Path) -> Result<Storage, String> {
+        let fail = |what: &str, e: &dyn std::fmt::Display| {
+            format!("cannot {what} the folder of certificates, {}: {e}", path.display())
+        };
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        created.map_err(|e| fail("create", &e))?;
+        let storage = Storage::existing(path).map_err(|e| fail("open", &e))?;
+        storage.remove_what_was_left();
+        Ok(storage)
+    }
+
+    /// Removes the temporary files of processes that were killed.
+    fn remove_what_was_left(&self) {
+        let is_left = |entry: &fs::DirEntry| {
+            let written = entry.metadata().and_then(|found| found.modified()).ok();
+            let age = written.and_then(|written| written.elapsed().ok());
+            entry.file_name().as_encoded_bytes().starts_with(b".") && age.is_some_and(|age| age > LEFT_BEHIND)
+        };
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().filter(is_left) {
+            // One that stays does no harm.
+            _ = fs::remove_file(entry.path());
+        }
+    }
+
+    /// Opens a folder that exists. Errors: why it cannot be opened, or other users have access to it.
+    pub fn existing(path: &Path) -> Result<Storage, String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(path, flags, Mode::empty()).map_err(|e| e.to_string())?;
+        let found = fstat(&folder).map_err(|e| e.to_string())?;
+        if found.st_uid != geteuid().as_raw() {
+            return Err(format!("it belongs to another user; chown it to user {}", geteuid().as_raw()));
+        }
+        if found.st_mode & 0o077 != 0 {
+            return Err(format!("other users have access to it; chmod 700 {}", path.display()));
+        }
+        let random = RandomState::new().build_hasher().finish();
+        let owner = format!("{}.{}.{random:016x}", hostname(), std::process::id());
+        Ok(Storage { folder, path: path.to_owned(), owner })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `None`: there is no such file.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = match openat(&self.folder, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => File::from(opened?),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is too long"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Replaces the file.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = self.write_temporary(name, bytes)?;
+        let renamed = renameat(&self.folder, &temporary, &self.folder, name);
+        self.finish(&temporary, renamed)
+    }
+
+    /// Creates the file. `false`: there is one already, which stays.
+    pub fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        let temporary = self.write_temporary(name, bytes)?;
+        let linked = linkat(&self.folder, &temporary, &self.folder, name, AtFlags::empty());
+        let created = linked.is_ok();
+        match linked {
+            Err(Errno::EXIST) => self.finish(&temporary, Ok(()))?,
+            linked => self.finish(&temporary, linked)?,
+        }
+        Ok(created)
+    }
+
+    fn write_temporary(&self, name: &str, bytes: &[u8]) -> io::Result<String> {
+        let temporary = format!(".{name}.{}", self.owner);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = File::from(openat(&self.folder, &temporary, flags, PRIVATE)?);
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        if written.is_err() {
+            _ = unlinkat(&self.folder, &temporary, AtFlags::empty());
+        }
+        written.map(|()| temporary)
+    }
+
+    fn finish(&self, temporary: &str, done: Result<(), Errno>) -> io::Result<()> {
+        // After a rename, there is none.
+        _ = unlinkat(&self.folder, temporary, AtFlags::empty());
+        done?;
+        Ok(fsync(&self.folder)?)
+    }
+
+    /// Takes the lock until `until`, or prolongs it. A lock that was not released ends at its time.
+    pub fn lock(&self, name: &str, now: Time, until: Time) -> io::Result<Lock> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = File::from(openat(&self.folder, name, flags, PRIVATE)?);
+        // So that only one server at a time compares and writes. The lock itself is the content, because the kernel's lock
+        // would not last if the connection to a network file system breaks. It ends with `file`.
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy(now + 1)),
+            // A file system without locks.
+            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut text = String::new();
+        // An unreadable lock is none.
+        _ = (&file).take(MAX_LOCK).read_to_string(&mut text);
+        if let Some((other, end)) = parse_lock(&text)
+            && other != self.owner
+            && end > now
+            && end <= now + LONGEST_LOCK
+        {
+            return Ok(Lock::Busy(end));
+        }
+        ftruncate(&file, 0)?;
+        io::Seek::rewind(&mut file)?;
+        writeln!(file, "{} {until}", self.owner)?;
+        file.sync_all()?;
+        Ok(Lock::Taken)
+    }
+
+    /// Releases a lock that this process has.
+    pub fn unlock(&self, name: &str) {
+        // If it fails, the lock ends at its time.
+        _ = self.lock(name, 0, 0);
+    }
+}
+
+/// The owner and the end.
+fn parse_lock(text: &str) -> Option<(&str, Time)> {
+    let (owner, end) = text.trim_end().split_once(' ')?;
+    Some((owner, end.parse().ok()?))
+}
+
+/// Only characters that a file name can have.
+fn hostname() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("storage-{name}-{}", std::process::id()));
+        _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    fn files(path: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_private_and_replaced_as_a_whole() {
+        let path = folder("files").join("a/b");
+        let storage = Storage::open(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(storage.read("x").unwrap(), None);
+        storage.write("x", b"one").unwrap();
+        storage.write("x", b"two").unwrap();
+        assert_eq!(storage.read("x").unwrap().as_deref(), Some(&b"two"[..]));
+        assert!(!storage.create("x", b"three").unwrap());
+        assert!(storage.create("y", b"new").unwrap());
+        assert_eq!(storage.read("x").unwrap().as_deref(), Some(&b"two"[..]));
+        assert_eq!((mode(&path), mode(&path.join("x"))), (0o700, 0o600));
+        assert_eq!(files(&path), ["x", "y"], "no temporary file is left");
+        fs::write(path.join("z"), vec![0; MAX_FILE as usize + 1]).unwrap();
+        assert!(storage.read("z").is_err());
+        fs::remove_dir_all(folder("files")).ok();
+    }
+
+    #[test]
+    fn a_folder_that_others_can_read_is_rejected() {
+        let path = folder("open");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+        let why = Storage::open(&path).err().unwrap();
+        assert!(why.contains("chmod 700"), "{why}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(Storage::open(&path).is_ok());
+        let file = path.join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Storage::open(&file).is_err());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_busy_for_others_until_its_time() {
+        let path = folder("lock");
+        let storage = Storage::open(&path).unwrap();
+        assert_eq!(storage.lock("l", 100, 160).unwrap(), Lock::Taken);
+        assert_eq!(storage.lock("l", 110, 170).unwrap(), Lock::Taken, "its owner prolongs it");
+        let by_other = |end| fs::write(path.join("l"), format!("other/1 {end}\n")).unwrap();
+        by_other(200);
+        assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Busy(200));
+        storage.unlock("l");
+        assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Busy(200), "only its owner releases it");
+        assert_eq!(storage.lock("l", 200, 260).unwrap(), Lock::Taken, "it has expired");
+        by_other(u64::MAX);
+        assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Taken, "a wrong clock does not lock for ever");
+        storage.unlock("l");
+        for rubbish in ["", "x", "other/1 x", "\u{fffd}", &"x".repeat(1000)] {
+            fs::write(path.join("l"), rubbish).unwrap();
+            assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Taken, "{rubbish}");
+        }
+        fs::remove_dir_all(path).unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! How the server gets certificates by ACME (RFC 8555): from which authorities, by which challenges, and where it keeps them.
+//!
+//! Knows no protocol: which hosts have certificates by ACME is in `model`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::tls::CHALLENGES;
+
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// The settings of `[certificates]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificates {
+    /// The folder of certificates, keys and the account. `None`: the state folder of the server.
+    pub folder: Option<PathBuf>,
+    /// Where an authority can reach a person.
+    pub email: Option<String>,
+    /// The URLs of directories (RFC 8555 §7.1.1), in the order in which they are tried.
+    pub authorities: Vec<String>,
+    /// In the order in which they are tried.
+    pub challenges: Vec<Challenge>,
+    /// The program that sets and removes DNS records, with its arguments. Empty: there is none.
+    pub dns_command: Vec<String>,
+    /// How long the program may take.
+    pub dns_timeout: Duration,
+    /// How long it takes until every server of the zone has a new record.
+    pub dns_wait: Duration,
+    /// The kind of certificate, of those that the authority offers.
+    pub profile: Option<String>,
+    pub key: KeyType,
+    pub external_account: Option<ExternalAccount>,
+    /// Certificates of authorities, in PEM, that the connection to an ACME server may be verified by. `None`: those of the
+    /// system.
+    pub ca: Option<PathBuf>,
+    /// For one request to an authority.
+    pub timeout: Duration,
+    /// For one certificate, from the order to its download.
+    pub order_timeout: Duration,
+    /// The first pause after a failure; it doubles with each further one.
+    pub retry: Duration,
+    pub max_retry: Duration,
+}
+
+/// A way to prove that a name leads to this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// A certificate in a TLS handshake on port 443 (RFC 8737).
+    TlsAlpn,
+    /// A response on port 80 (RFC 8555 §8.3).
+    Http,
+    /// A DNS record for each order (RFC 8555 §8.4).
+    Dns,
+    /// A DNS record that stays (draft-ietf-acme-dns-persist).
+    DnsPersist,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    EcdsaP256,
+    EcdsaP384,
+    Rsa2048,
+    Rsa4096,
+}
+
+/// An account that an authority knows already (RFC 8555 §7.3.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    pub key_id: String,
+    /// Contains the MAC key in base64url.
+    pub key_file: PathBuf,
+}
+
+impl Certificates {
+    /// The paths that the master opens.
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let key_file = self.external_account.as_mut().map(|account| &mut account.key_file);
+        self.folder.iter_mut().chain(&mut self.ca).chain(key_file)
+    }
+}
+
+impl Challenge {
+    /// Its name in the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            Challenge::TlsAlpn => "tls-alpn-01",
+            Challenge::Http => "http-01",
+            Challenge::Dns => "dns-01",
+            Challenge::DnsPersist => "dns-persist-01",
+        }
+    }
+
+    /// Authorities issue a wildcard only after a challenge by DNS.
+    pub fn proves(self, name: &str) -> bool {
+        !name.starts_with("*.") || matches!(self, Challenge::Dns | Challenge::DnsPersist)
+    }
+}
+
+impl Default for Certificates {
+    fn default() -> Certificates {
+        Certificates {
+            folder: None,
+            email: None,
+            authorities: vec![LETS_ENCRYPT.to_owned()],
+            challenges: vec![Challenge::TlsAlpn, Challenge::Http],
+            dns_command: Vec::new(),
+            dns_timeout: Duration::from_secs(60),
+            dns_wait: Duration::from_secs(10),
+            profile: None,
+            key: KeyType::EcdsaP256,
+            external_account: None,
+            ca: None,
+            timeout: Duration::from_secs(30),
+            order_timeout: Duration::from_secs(300),
+            retry: Duration::from_secs(300),
+            max_retry: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// A token has at least 128 bits of entropy (RFC 8555 §8.1); those of authorities have some 43 bytes.
+const TOKEN: std::ops::RangeInclusive<usize> = 20..=128;
+
+/// The answer to an HTTP-01 challenge (RFC 8555 §8.3), for every token of every order of the account with this
+/// thumbprint: another server that has the same account can answer, too. `None`: the path is no challenge.
+pub fn key_authorization(path: &[u8], thumbprint: &str) -> Option<String> {
+    let token = path.strip_prefix(CHALLENGES.as_bytes())?;
+    let is_of_base64url = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !TOKEN.contains(&token.len()) || !token.iter().all(is_of_base64url) {
+        return None;
+    }
+    Some(format!("{}.{thumbprint}", str::from_utf8(token).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_a_challenge_with_its_token_and_the_thumbprint() {
+        let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(key_authorization(path.as_bytes(), "thumb").as_deref(), expected, "{path}");
+        };
+        let path = format!("/.well-known/acme-challenge/{token}");
+        check(&path, Some(&format!("{token}.thumb")));
+        check(&format!("{path}/"), None);
+        check(&format!("{path}?x"), None);
+        check(&format!("{path}%41"), None);
+        check(&format!("{path}<b>"), None);
+        check(&format!("/x{path}"), None);
+        check("/.well-known/acme-challenge/", None);
+        check("/.well-known/acme-challenge/short", None);
+        check("/.well-known/acme-challenge/../../etc/passwd", None);
+        check(
+            &format!("/.well-known/acme-challenge/{}", "a".repeat(128)),
+            Some(&format!("{}.thumb", "a".repeat(128))),
+        );
+        check(&format!("/.well-known/acme-challenge/{}", "a".repeat(129)), None);
+    }
+}
