@@ -15,45 +15,40 @@ const STATIC_ENTRIES: usize = 61;
 /// The index of the newest entry of the dynamic table (§2.3.3).
 pub const FIRST_DYNAMIC: usize = STATIC_ENTRIES + 1;
 
-#[derive(Debug, Clone)]
-struct Entry {
-    name: Vec<u8>,
-    value: Vec<u8>,
-}
-
-impl Entry {
-    fn size(&self) -> usize {
-        self.name.len() + self.value.len() + OVERHEAD
-    }
-}
-
 /// Decodes the field blocks of one direction of a connection, in order.
 #[derive(Debug)]
 pub struct Decoder {
-    table: VecDeque<Entry>,
-    size: usize,
-    /// The maximum size of the table now (§4.2).
-    limit: usize,
-    /// The value of SETTINGS_HEADER_TABLE_SIZE, which bounds `limit`.
-    max_limit: usize,
+    table: Table,
     max_list: usize,
-    name: Vec<u8>,
-    value: Vec<u8>,
+    /// Strings that cannot be borrowed from the block or the static table.
+    scratch: Vec<u8>,
+}
+
+/// A name or a value.
+#[derive(Debug, Clone, Copy)]
+enum Text<'a> {
+    Borrowed(&'a [u8]),
+    /// From and to these positions of the scratch buffer.
+    Scratch(usize, usize),
+}
+
+impl<'a> Text<'a> {
+    fn get<'s>(self, scratch: &'s [u8]) -> &'s [u8]
+    where
+        'a: 's,
+    {
+        match self {
+            Text::Borrowed(bytes) => bytes,
+            Text::Scratch(from, to) => &scratch[from..to],
+        }
+    }
 }
 
 impl Decoder {
     /// `max_table` is the announced SETTINGS_HEADER_TABLE_SIZE and `max_list` SETTINGS_MAX_HEADER_LIST_SIZE, in
     /// bytes.
     pub const fn new(max_table: usize, max_list: usize) -> Decoder {
-        Decoder {
-            table: VecDeque::new(),
-            size: 0,
-            limit: max_table,
-            max_limit: max_table,
-            max_list,
-            name: Vec::new(),
-            value: Vec::new(),
-        }
+        Decoder { table: Table::new(max_table), max_list, scratch: Vec::new() }
     }
 
     /// Decodes a whole block and calls `field` with each name and value. After an error of `field`, and after a list
@@ -63,11 +58,12 @@ impl Decoder {
         block: &[u8],
         mut field: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Decoder { table, max_list, scratch } = self;
         let mut rest = block;
-        let (mut result, mut list, max_list) = (Ok(()), 0, self.max_list);
+        let (mut result, mut list) = (Ok(()), 0);
         let mut emit = |name: &[u8], value: &[u8]| {
             list += name.len() + value.len() + OVERHEAD;
-            if list > max_list && result.is_ok() {
+            if list > *max_list && result.is_ok() {
                 result = Err(HpackError::ListTooLarge.into());
             }
             if result.is_ok() {
@@ -76,29 +72,27 @@ impl Decoder {
         };
         // §4.2: a change of the table's size precedes all fields.
         while let Some(0x20..0x40) = rest.first() {
-            self.limit = integer(&mut rest, 5)?;
-            if self.limit > self.max_limit {
-                return Err(HpackError::Malformed.into());
-            }
-            self.evict(0);
+            table.resize(integer(&mut rest, 5)?)?;
         }
         // Bounded: each pass takes at least a byte.
         while let Some(&first) = rest.first() {
-            match first {
+            let bits = match first {
                 0x80.. => {
-                    let (name, value) = self.entry(integer(&mut rest, 7)?)?;
+                    let (name, value) = table.get(integer(&mut rest, 7)?)?;
                     emit(name, value);
+                    continue;
                 }
-                0x40.. => {
-                    self.literal(&mut rest, 6)?;
-                    emit(&self.name, &self.value);
-                    self.insert();
-                }
+                0x40.. => 6,
                 0x20.. => return Err(HpackError::Malformed.into()),
-                _ => {
-                    self.literal(&mut rest, 4)?;
-                    emit(&self.name, &self.value);
-                }
+                _ => 4,
+            };
+            scratch.clear();
+            let name = name(&mut rest, bits, table, scratch)?;
+            let value = string(&mut rest, scratch)?;
+            let (name, value) = (name.get(scratch), value.get(scratch));
+            emit(name, value);
+            if bits == 6 {
+                table.insert(name, value);
             }
         }
         result
@@ -106,50 +100,124 @@ impl Decoder {
 
     /// Gives up the memory that only a block needs.
     pub fn trim(&mut self) {
-        (self.name, self.value) = (Vec::new(), Vec::new());
+        self.scratch = Vec::new();
     }
+}
 
-    /// Decodes a name, which is an index or a string, and a value, into `self` (§6.2).
-    fn literal(&mut self, rest: &mut &[u8], bits: u32) -> Result<(), HpackError> {
-        match integer(rest, bits)? {
-            0 => string(rest, &mut self.name)?,
-            index => {
-                let mut name = std::mem::take(&mut self.name);
-                name.clear();
-                name.extend_from_slice(self.entry(index)?.0);
-                self.name = name;
-            }
+/// Takes the name of a literal field: an index or a string (§6.2).
+fn name<'a>(
+    rest: &mut &'a [u8],
+    bits: u32,
+    table: &Table,
+    scratch: &mut Vec<u8>,
+) -> Result<Text<'a>, HpackError> {
+    match integer(rest, bits)? {
+        0 => string(rest, scratch),
+        index @ 1..FIRST_DYNAMIC => Ok(Text::Borrowed(STATIC[index - 1].0.as_bytes())),
+        // The entry may be evicted before its name is inserted again.
+        index => {
+            let name = table.get(index)?.0;
+            scratch.extend_from_slice(name);
+            Ok(Text::Scratch(0, name.len()))
         }
-        string(rest, &mut self.value)
+    }
+}
+
+/// The dynamic table (§2.3.2). All names and values are in one buffer, from the oldest to the newest.
+#[derive(Debug)]
+struct Table {
+    bytes: Vec<u8>,
+    /// From the newest to the oldest.
+    entries: VecDeque<Entry>,
+    /// Bytes at the start of the buffer whose entries are evicted.
+    evicted: usize,
+    /// The sum of the sizes of the entries (§4.1).
+    size: usize,
+    /// The maximum size now (§4.2).
+    limit: usize,
+    /// The value of SETTINGS_HEADER_TABLE_SIZE, which bounds `limit`.
+    max_limit: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    start: u32,
+    name: u32,
+    value: u32,
+}
+
+impl Entry {
+    const fn length(self) -> usize {
+        (self.name + self.value) as usize
+    }
+}
+
+impl Table {
+    const fn new(max_limit: usize) -> Table {
+        Table {
+            bytes: Vec::new(),
+            entries: VecDeque::new(),
+            evicted: 0,
+            size: 0,
+            limit: max_limit,
+            max_limit,
+        }
     }
 
     /// The entry at an index of the static and the dynamic table (§2.3.3).
-    fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
+    fn get(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
         if let Some(index) = index.checked_sub(FIRST_DYNAMIC) {
-            let entry = self.table.get(index).ok_or(HpackError::Malformed)?;
-            return Ok((&entry.name, &entry.value));
+            let entry = self.entries.get(index).ok_or(HpackError::Malformed)?;
+            let bytes = &self.bytes[entry.start as usize..][..entry.length()];
+            return Ok(bytes.split_at(entry.name as usize));
         }
         let (name, value) = STATIC.get(index.wrapping_sub(1)).ok_or(HpackError::Malformed)?;
         Ok((name.as_bytes(), value.as_bytes()))
     }
 
-    /// Inserts the current field. A field larger than the table empties it (§4.4).
-    fn insert(&mut self) {
-        let entry = Entry { name: self.name.clone(), value: self.value.clone() };
-        self.evict(entry.size());
-        if entry.size() <= self.limit {
-            self.size += entry.size();
-            self.table.push_front(entry);
+    /// A field larger than the table empties it (§4.4).
+    fn insert(&mut self, name: &[u8], value: &[u8]) {
+        let length = name.len() + value.len();
+        self.evict(length + OVERHEAD);
+        if length + OVERHEAD > self.limit {
+            return;
         }
+        if self.bytes.len() + length > self.max_limit {
+            self.compact();
+        }
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.entries.push_front(Entry { start, name: name.len() as u32, value: value.len() as u32 });
+        self.size += length + OVERHEAD;
+    }
+
+    fn resize(&mut self, limit: usize) -> Result<(), HpackError> {
+        if limit > self.max_limit {
+            return Err(HpackError::Malformed);
+        }
+        self.limit = limit;
+        self.evict(0);
+        Ok(())
     }
 
     /// Evicts the oldest entries until `bytes` more fit (§4.3 and §4.4).
     fn evict(&mut self, bytes: usize) {
         // Bounded by the table.
         while self.size + bytes > self.limit {
-            let Some(entry) = self.table.pop_back() else { break };
-            self.size -= entry.size();
+            let Some(entry) = self.entries.pop_back() else { break };
+            self.size -= entry.length() + OVERHEAD;
+            self.evicted += entry.length();
         }
+    }
+
+    /// Removes the bytes of evicted entries.
+    fn compact(&mut self) {
+        self.bytes.drain(..self.evicted);
+        for entry in &mut self.entries {
+            entry.start -= self.evicted as u32;
+        }
+        self.evicted = 0;
     }
 }
 
@@ -159,6 +227,8 @@ pub enum Indexing {
     /// As its newest entry.
     Incremental,
     Without,
+    /// And no intermediary does so, because the value is a secret (§7.1.3).
+    Never,
 }
 
 impl Indexing {
@@ -167,6 +237,7 @@ impl Indexing {
         match self {
             Indexing::Incremental => (0x40, 6),
             Indexing::Without => (0x00, 4),
+            Indexing::Never => (0x10, 4),
         }
     }
 }
@@ -178,17 +249,29 @@ pub fn write_indexed(out: &mut Vec<u8>, index: usize) {
 
 /// Appends a field whose name is at an index of the tables.
 pub fn write_value(out: &mut Vec<u8>, indexing: Indexing, index: usize, value: &[u8]) {
-    let (kind, bits) = indexing.prefix();
-    write_integer(out, kind, bits, index);
+    write_name_index(out, indexing, index);
     write_string(out, value);
 }
 
 /// Appends a field. The name is in lower case (RFC 9113 §8.2).
 pub fn write_field(out: &mut Vec<u8>, indexing: Indexing, name: &[u8], value: &[u8]) {
-    let (kind, bits) = indexing.prefix();
-    write_integer(out, kind, bits, 0);
+    write_name_index(out, indexing, 0);
     write_string(out, name);
     write_string(out, value);
+}
+
+/// Appends the start of a literal field. Its value follows, and before that its name if the index is 0.
+pub(crate) fn write_name_index(out: &mut Vec<u8>, indexing: Indexing, index: usize) {
+    let (kind, bits) = indexing.prefix();
+    write_integer(out, kind, bits, index);
+}
+
+/// The index of a name in the static table, without regard to case.
+pub(crate) fn static_index(name: &[u8]) -> Option<usize> {
+    let found = STATIC
+        .iter()
+        .position(|(known, _)| known.len() == name.len() && known.as_bytes().eq_ignore_ascii_case(name));
+    found.map(|at| at + 1)
 }
 
 /// Appends a change of the maximum size of the peer's table, in bytes (§6.3). It precedes all fields of a block.
@@ -196,9 +279,21 @@ pub fn write_table_size(out: &mut Vec<u8>, size: usize) {
     write_integer(out, 0x20, 5, size);
 }
 
-fn write_string(out: &mut Vec<u8>, value: &[u8]) {
+/// Appends a string as it is.
+pub(crate) fn write_string(out: &mut Vec<u8>, value: &[u8]) {
     write_integer(out, 0, 7, value.len());
     out.extend_from_slice(value);
+}
+
+/// Appends a string in the Huffman code if that is shorter (§5.2).
+pub(crate) fn write_short_string(out: &mut Vec<u8>, value: &[u8]) {
+    match huffman::coded_len(value) {
+        length if length < value.len() => {
+            write_integer(out, 0x80, 7, length);
+            huffman::encode(value, out);
+        }
+        _ => write_string(out, value),
+    }
 }
 
 /// Appends an integer (§5.1).
@@ -242,19 +337,17 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
 }
 
 /// Takes a string (§5.2).
-fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+fn string<'a>(rest: &mut &'a [u8], scratch: &mut Vec<u8>) -> Result<Text<'a>, HpackError> {
     let coded = rest.first().ok_or(HpackError::Malformed)? & 0x80 != 0;
     let length = integer(rest, 7)?;
     let (bytes, after) = rest.split_at_checked(length).ok_or(HpackError::Malformed)?;
     *rest = after;
-    out.clear();
-    match coded {
-        true => huffman::decode(bytes, out),
-        false => {
-            out.extend_from_slice(bytes);
-            Ok(())
-        }
+    if !coded {
+        return Ok(Text::Borrowed(bytes));
     }
+    let start = scratch.len();
+    huffman::decode(bytes, scratch)?;
+    Ok(Text::Scratch(start, scratch.len()))
 }
 
 /// The static table (appendix A).
@@ -319,9 +412,9 @@ mod tests {
         ] {
             let found = read(&mut decoder, &hex(block)).unwrap();
             assert!(found.starts_with(begins), "{found}");
-            assert_eq!(decoder.size, size, "{block}");
+            assert_eq!(decoder.table.size, size, "{block}");
         }
-        assert_eq!(decoder.table.len(), 3);
+        assert_eq!(decoder.table.entries.len(), 3);
     }
 
     #[test]
@@ -351,6 +444,29 @@ mod tests {
         let mut decoder = Decoder::new(TABLE_SIZE, usize::MAX);
         assert_eq!(decoder.decode(&block, |_, _| Err(HpackError::Malformed)), Err(HpackError::Malformed));
         assert_eq!(read(&mut decoder, &[0x80 | 63, 0x80 | 62]).unwrap(), "x-a=b\nx-c=d\n");
+    }
+
+    /// The names and values of a full table move within its buffer, whose size is bounded.
+    #[test]
+    fn keeps_a_full_table_within_its_size() {
+        let mut decoder = Decoder::new(256, usize::MAX);
+        for round in 0..200usize {
+            let (name, value) = (format!("x-{round}"), "v".repeat(round % 90));
+            let mut block = Vec::new();
+            write_field(&mut block, Indexing::Incremental, name.as_bytes(), value.as_bytes());
+            write_indexed(&mut block, FIRST_DYNAMIC);
+            let line = format!("{name}={value}\n");
+            assert_eq!(read(&mut decoder, &block).unwrap(), line.repeat(2));
+            let last = FIRST_DYNAMIC + decoder.table.entries.len() - 1;
+            let mut oldest = Vec::new();
+            // Evicts the entry whose name it has.
+            write_value(&mut oldest, Indexing::Incremental, last, "w".repeat(100).as_bytes());
+            let expected = read(&mut decoder, &oldest).unwrap();
+            assert!(expected.starts_with("x-") && expected.ends_with("w\n"), "{expected}");
+            assert_eq!(read(&mut decoder, &[0x80 | 62]).unwrap(), expected);
+            assert!(decoder.table.size <= 256 && decoder.table.bytes.len() <= 256);
+        }
+        assert!(decoder.table.bytes.capacity() <= 512);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Decodes the Huffman code of HPACK (RFC 7541 §5.2 and appendix B). The code is canonical: the lengths determine the
-//! codes.
+//! Decodes and encodes the Huffman code of HPACK (RFC 7541 §5.2 and appendix B). The code is canonical: the lengths
+//! determine the codes.
 
 use crate::error::HpackError;
 
@@ -30,6 +30,8 @@ struct Tables {
     count: [u16; LONGEST + 1],
     start: [u16; LONGEST + 1],
     bytes: [u8; 256],
+    /// By byte.
+    codes: [u32; 256],
 }
 
 static TABLES: Tables = tables();
@@ -41,6 +43,7 @@ const fn tables() -> Tables {
         count: [0; LONGEST + 1],
         start: [0; LONGEST + 1],
         bytes: [0; 256],
+        codes: [0; 256],
     };
     let (mut length, mut code, mut placed) = (1, 0u32, 0usize);
     while length <= LONGEST {
@@ -50,6 +53,7 @@ const fn tables() -> Tables {
         while byte < 256 {
             if LENGTHS[byte] as usize == length {
                 tables.bytes[placed] = byte as u8;
+                tables.codes[byte] = code;
                 placed += 1;
                 if length <= SHORT {
                     let rest = SHORT - length;
@@ -95,6 +99,31 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     }
 }
 
+/// Bytes of the encoded input.
+pub fn coded_len(input: &[u8]) -> usize {
+    let bits: usize = input.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
+    bits.div_ceil(8)
+}
+
+/// Appends the encoded bytes.
+pub fn encode(input: &[u8], out: &mut Vec<u8>) {
+    // The lowest `have` bits are still to be written.
+    let (mut bits, mut have) = (0u64, 0u32);
+    for &byte in input {
+        let length = LENGTHS[usize::from(byte)];
+        bits = bits << length | u64::from(TABLES.codes[usize::from(byte)]);
+        have += u32::from(length);
+        while have >= 8 {
+            have -= 8;
+            out.push((bits >> have) as u8);
+        }
+    }
+    if have > 0 {
+        // The padding is the start of the code of EOS, all ones.
+        out.push((bits << (8 - have)) as u8 | (0xff >> have));
+    }
+}
+
 fn long(bits: u64) -> Option<(u8, usize)> {
     (SHORT + 1..=LONGEST).find_map(|length| {
         let code = (bits >> (64 - length)) as u32;
@@ -112,6 +141,11 @@ mod tests {
         let mut out = Vec::new();
         let found = decode(input, &mut out).map(|()| out.as_slice());
         assert_eq!(found, expected, "{input:02x?}");
+        if let Ok(plain) = expected {
+            let mut again = Vec::new();
+            encode(plain, &mut again);
+            assert_eq!((again.as_slice(), coded_len(plain)), (input, input.len()));
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub mod decoder;
 
 pub mod priority;
 
+pub mod response;
+
 pub mod hpack;
 
 mod huffman;

@@ -29,7 +29,8 @@ const HTTP: &[&str] = &[
     "version",
 ];
 
-const H2: &[&str] = &["server", "fields", "decoder", "priority", "frame", "hpack", "huffman", "error"];
+const H2: &[&str] =
+    &["server", "fields", "decoder", "priority", "frame", "response", "hpack", "huffman", "error"];
 
 const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
 
