@@ -11,6 +11,9 @@ use crate::hpack::write_table_size;
 /// Where the flags are in a frame header (RFC 9113 §4.1).
 const FLAGS_AT: usize = 4;
 
+/// Useless frames that a complete response makes up for.
+const FRAMES_PER_RESPONSE: u32 = 4;
+
 /// Bytes of sent data that make up for one useless frame, besides the one of the stream and of the connection. A client
 /// that reads little at a time sends many WINDOW_UPDATE frames.
 const BYTES_PER_FRAME: usize = 2048;
@@ -167,6 +170,7 @@ impl Connection {
             }
         }
         self.resets.earn(1, self.limits.resets);
+        self.useless.earn(FRAMES_PER_RESPONSE, self.limits.frames);
     }
 
     /// Whether `next_stream` returns a stream.

@@ -1,9 +1,10 @@
 //! Raw frames of a client, and what the connection makes of them, however they are cut.
 
 use super::*;
+use crate::error::FrameError;
 use crate::frame::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, PADDED, PRIORITY,
-    PRIORITY_UPDATE, RST_STREAM, WINDOW_UPDATE,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, MAX_PAYLOAD,
+    PADDED, PRIORITY, PRIORITY_UPDATE, RST_STREAM, WINDOW_UPDATE,
 };
 use crate::hpack::{Indexing, write_field};
 
@@ -69,12 +70,31 @@ struct Server {
 
 impl Server {
     fn new(limits: &Limits) -> Server {
-        let mut out = Vec::new();
-        let connection = Connection::new(limits, &mut out);
-        let mut server = Server { connection, list: FieldList::new(), out };
+        let mut server = Server::before_preface(limits);
         assert_eq!(server.receive(&[PREFACE.to_vec(), settings(&[])].concat()), "");
         server.out.clear();
         server
+    }
+
+    fn before_preface(limits: &Limits) -> Server {
+        let mut out = Vec::new();
+        let connection = Connection::new(limits, &mut out);
+        Server { connection, list: FieldList::new(), out }
+    }
+
+    /// Sends response heads without a body on streams.
+    fn respond(&mut self, streams: &[u32]) {
+        for stream in streams {
+            self.connection.headers(StreamId(*stream), &[0x88], true, &mut self.out);
+        }
+    }
+
+    fn data(&mut self, stream: u32, bytes: &[u8], end: bool) -> usize {
+        self.connection.data(StreamId(stream), bytes, end, &mut self.out)
+    }
+
+    fn consumed(&mut self, stream: u32, bytes: u32) {
+        self.connection.consumed(StreamId(stream), bytes, &mut self.out);
     }
 
     /// The events of `input`, in words.
@@ -144,7 +164,7 @@ fn check(frames: &[Vec<u8>], events: &str, sent: &str) {
         let mut found = String::new();
         for part in bytes.chunks(size) {
             found += &server.receive(part);
-            if found.ends_with(")]") || server.connection.is_finished() {
+            if server.connection.is_finished() {
                 break;
             }
         }
@@ -153,22 +173,495 @@ fn check(frames: &[Vec<u8>], events: &str, sent: &str) {
     }
 }
 
+/// As `check`, after stream 1 was opened and has got its response.
+fn check_after_1(frames: &[Vec<u8>], events: &str, sent: &str) {
+    for size in [1, 7, usize::MAX] {
+        let mut server = Server::new(&LIMITS);
+        server.receive(&get(1));
+        server.respond(&[1]);
+        server.out.clear();
+        let mut found = String::new();
+        for part in frames.concat().chunks(size) {
+            found += &server.receive(part);
+            if server.connection.is_finished() {
+                break;
+            }
+        }
+        assert_eq!((found.as_str(), server.sent().as_str()), (events, sent), "in parts of {size}");
+    }
+}
+
+#[test]
+fn sends_its_settings_first() {
+    let mut server = Server::before_preface(&LIMITS);
+    let Some((header, payload)) = server.out.split_first_chunk() else { panic!("a frame") };
+    let length = FrameHeader::parse(header).length;
+    let found = Settings::parse(&payload[..length]).unwrap();
+    let expected = Settings {
+        max_concurrent_streams: Some(4),
+        max_header_list_size: Some(1000),
+        no_rfc7540_priorities: Some(1),
+        ..Settings::default()
+    };
+    assert_eq!(found, expected);
+    assert_eq!(server.sent(), "(settings)(0 window 134465)");
+    let limits =
+        Limits { window: 100, connection_window: 0, extended_connect: ExtendedConnect::Announced, ..LIMITS };
+    let mut server = Server::before_preface(&limits);
+    let found = Settings::parse(&server.out[HEADER_LEN..]).unwrap();
+    assert_eq!((found.initial_window_size, found.enable_connect_protocol), (Some(100), Some(1)));
+    assert_eq!(server.sent(), "(settings)", "the connection's window cannot be smaller");
+}
+
+#[test]
+fn requires_the_preface_and_settings() {
+    for (input, error) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], ConnectionError::Preface),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r", ConnectionError::Preface),
+        (&[PREFACE, &frame(PING, 0, 0, &[0; 8])].concat(), FrameError::NoSettings.into()),
+    ] {
+        for size in [1, 5, input.len()] {
+            let mut server = Server::before_preface(&LIMITS);
+            server.out.clear();
+            let mut found = String::new();
+            for part in input.chunks(size) {
+                found = server.receive(part);
+            }
+            assert_eq!(found, format!("[{error:?}]"));
+            assert_eq!(server.sent(), "(goaway 0 1)", "once");
+            assert!(server.connection.is_finished());
+        }
+    }
+}
+
 #[test]
 fn receives_requests_and_bodies() {
     check(&[get(1), get(3)], "[1 request end][3 request end]", "");
     check(&[post(1), frame(DATA, 0, 1, b"ab"), frame(DATA, END_STREAM, 1, b"c")], "[1 request]abc.", "");
     check(&[post(1), frame(DATA, END_STREAM, 1, b"")], "[1 request].", "");
+    check(&[post(1), frame(DATA, END_STREAM | PADDED, 1, &[2, b'a', 0, 0])], "[1 request]a.", "");
+    check(&[post(1), frame(DATA, END_STREAM | PADDED, 1, &[2, 0, 0])], "[1 request].", "");
+    let half = request(1, END_STREAM, &[]);
+    let (first, last) = half[HEADER_LEN..].split_at(5);
+    check(
+        &[frame(HEADERS, END_STREAM, 1, first), frame(CONTINUATION, END_HEADERS, 1, last)],
+        "[1 request end]",
+        "",
+    );
 }
 
 #[test]
-fn sends_responses() {
+fn receives_trailers() {
+    let trailers = |flags, fields: &[(&str, &str)]| frame(HEADERS, flags | END_HEADERS, 1, &block(fields));
+    let data = || frame(DATA, 0, 1, b"ab");
+    check(
+        &[post(1), data(), trailers(END_STREAM, &[("a", "b")]), get(3)],
+        "[1 request]ab[1 trailers][3 request end]",
+        "",
+    );
+    for malformed in [
+        trailers(0, &[("a", "b")]),
+        trailers(END_STREAM, &[(":method", "GET")]),
+        trailers(END_STREAM, &[("A", "b")]),
+        trailers(END_STREAM, &[("connection", "close")]),
+    ] {
+        check(
+            &[post(1), data(), malformed, get(3)],
+            "[1 request]ab[1 reset 1 Server][3 request end]",
+            "(1 reset 1)",
+        );
+    }
+}
+
+#[test]
+fn a_malformed_request_resets_its_stream_only() {
+    for (fields, error) in [
+        (&[("a", "b\n")][..], "Value"),
+        (&[("Upper", "b")], "Name"),
+        (&[("connection", "close")], "ConnectionSpecific"),
+        (&[("te", "gzip")], "Te"),
+        (&[(":status", "200")], "UnknownPseudo"),
+        (&[("content-length", "1")], "Length"),
+    ] {
+        check(
+            &[request(1, END_STREAM, fields), get(3)],
+            &format!("[1 malformed {error}][3 request end]"),
+            "(1 reset 1)",
+        );
+    }
+}
+
+#[test]
+fn a_body_has_the_length_of_content_length() {
+    let with_length = |length| request(1, 0, &[("content-length", length)]);
+    let data = |flags, bytes: &[u8]| frame(DATA, flags, 1, bytes);
+    let trailers = || frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("a", "b")]));
+    check(&[with_length("3"), data(0, b"ab"), data(END_STREAM, b"c")], "[1 request]abc.", "");
+    check(&[with_length("2"), data(0, b"ab"), trailers()], "[1 request]ab[1 trailers]", "");
+    check(&[with_length("2"), data(0, b"ab"), data(END_STREAM, b"")], "[1 request]ab.", "");
+    let reset = "(1 reset 1)";
+    check(&[with_length("3"), data(0, b"ab"), trailers()], "[1 request]ab[1 reset 1 Server]", reset);
+    check(&[with_length("1"), data(0, b"ab"), get(3)], "[1 request][1 reset 1 Server][3 request end]", reset);
+    check(&[with_length("3"), data(END_STREAM, b"")], "[1 request][1 reset 1 Server]", reset);
     let mut server = Server::new(&LIMITS);
-    server.receive(&[get(1), get(3)].concat());
-    let (one, three) = (StreamId(1), StreamId(3));
+    let short = [with_length("3"), data(END_STREAM, b"ab")].concat();
+    assert_eq!(server.receive(&short), "[1 request][1 reset 1 Server]");
+    // The request is rejected when its head is made, so the length does not count here.
+    check(&[with_length("x"), data(END_STREAM, b"ab")], "[1 request]ab.", "");
+}
+
+#[test]
+fn a_list_over_a_limit_is_rejected_by_a_response() {
+    let long = "a".repeat(1000);
+    let rest = "[3 request end]";
+    check(&[request(1, END_STREAM, &[("x", &long)]), get(3)], &format!("[1 rejected TooLarge]{rest}"), "");
+    let many = [("a", "b"); 7];
+    check(&[request(1, END_STREAM, &many), get(3)], &format!("[1 rejected TooManyFields]{rest}"), "");
+    let crumbs = [("cookie", "b"); 7];
+    check(&[request(1, END_STREAM, &crumbs), get(3)], &format!("[1 rejected TooManyFields]{rest}"), "");
+    let mut server = Server::new(&LIMITS);
+    server.receive(&request(1, END_STREAM, &many));
+    server.respond(&[1]);
+    assert_eq!(server.sent(), "(1 headers 1.)");
+    assert_eq!(server.list.path(), Some(&b"/"[..]), "for the log");
+}
+
+/// RFC 9113 §5.1.
+#[test]
+fn an_idle_stream_has_no_frames_but_headers_and_priority() {
+    for early in
+        [frame(DATA, 0, 5, b"x"), rst(5), window(5, 1), window(6, 1), rst(2), frame(DATA, 0, 2, b"x")]
+    {
+        check_after_1(&[early], "[Idle]", "(goaway 1 1)");
+    }
+    check_after_1(&[frame(PRIORITY, 0, 5, &[0; 5])], "", "");
+}
+
+#[test]
+fn stream_numbers_are_odd_and_increase() {
+    check(&[get(2)], "[StreamNumber]", "(goaway 0 1)");
+    check(&[get(5), get(3)], "[5 request end][StreamNumber]", "(goaway 5 1)");
+}
+
+#[test]
+fn the_client_ends_a_stream_once() {
+    let trailers = || frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("a", "b")]));
+    for late in [frame(DATA, 0, 1, b"x"), frame(DATA, END_STREAM, 1, b""), trailers()] {
+        check(&[get(1), late], "[1 request end][1 reset 5 Server]", "(1 reset 5)");
+    }
+    check(&[get(1), window(1, 5), frame(PRIORITY, 0, 1, &[0; 5])], "[1 request end]", "");
+}
+
+#[test]
+fn a_closed_stream_takes_no_requests_and_no_data() {
+    check_after_1(&[get(1)], "[Closed]", "(goaway 1 5)");
+    check_after_1(&[frame(DATA, 0, 1, b"x"), get(3)], "[3 request end]", "(1 reset 5)");
+    check_after_1(&[window(1, 1), rst(1), frame(PRIORITY, 0, 1, &[0; 5]), get(3)], "[3 request end]", "");
+    check(&[post(1), rst(1), frame(DATA, 0, 1, b"x")], "[1 request][1 reset 8 Client]", "(1 reset 5)");
+    check(&[post(1), rst(1), get(1)], "[1 request][1 reset 8 Client][Closed]", "(goaway 1 5)");
+}
+
+/// The client sends these frames before it knows that the server has reset the stream.
+#[test]
+fn what_follows_a_reset_by_the_server_is_ignored() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&post(1));
+    server.connection.reset(StreamId(1), ErrorCode::CANCEL, &mut server.out);
+    assert_eq!(server.sent(), "(1 reset 8)");
+    let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("a", "b")]));
+    assert_eq!(server.receive(&[frame(DATA, 0, 1, b"ab"), window(1, 1), trailers, rst(1)].concat()), "");
+    assert_eq!(server.sent(), "");
+    let large = frame(DATA, 0, 1, &[0; MAX_PAYLOAD]);
+    assert_eq!(server.receive(&large.repeat(7)), "");
+    assert_eq!(server.sent(), "(0 window 114690)", "ignored data return to the connection's window");
+}
+
+/// RFC 9113 §8.1: the client need not send the rest.
+#[test]
+fn a_response_before_the_end_of_its_request_resets_the_stream() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[post(1), post(3)].concat());
+    server.respond(&[1]);
+    assert_eq!(server.data(3, b"abc", true), 3);
+    assert_eq!(server.sent(), "(1 headers 1.)(1 reset 0)(3 \"abc\".)(3 reset 0)");
+    assert_eq!(server.receive(&frame(DATA, END_STREAM, 1, b"ab")), "");
+    assert_eq!(server.connection.open_streams(), 0);
+}
+
+#[test]
+fn streams_above_the_limit_are_refused() {
+    check(
+        &[get(1), get(3), get(5), get(7), get(9), post(11), frame(DATA, END_STREAM, 11, b"x")],
+        "[1 request end][3 request end][5 request end][7 request end]",
+        "(9 reset 7)(11 reset 7)",
+    );
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[get(1), get(3), get(5), get(7)].concat());
+    server.respond(&[3]);
+    assert_eq!(server.receive(&get(9)), "[9 request end]");
+}
+
+#[test]
+fn a_block_is_decoded_even_if_its_stream_is_refused() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[get(1), get(3), get(5), get(7)].concat());
+    let mut with_entry = block(&REQUEST);
+    write_field(&mut with_entry, Indexing::Incremental, b"x-a", b"b");
+    server.receive(&frame(HEADERS, END_HEADERS | END_STREAM, 9, &with_entry));
+    server.respond(&[1]);
+    let mut indexed = block(&REQUEST);
+    indexed.push(0x80 | 62);
+    assert_eq!(server.receive(&frame(HEADERS, END_HEADERS | END_STREAM, 11, &indexed)), "[11 request end]");
+    assert_eq!(server.list.value("x-a"), Some(&b"b"[..]));
+}
+
+#[test]
+fn a_block_that_cannot_be_decoded_ends_the_connection() {
+    check(&[frame(HEADERS, END_HEADERS, 1, &[0x80 | 62])], "[Compression]", "(goaway 0 9)");
+    check(&[frame(CONTINUATION, END_HEADERS, 1, &[])], "[Frame(Continuation)]", "(goaway 0 1)");
+}
+
+#[test]
+fn acknowledges_settings_and_pings() {
+    check(
+        &[settings(&[(3, 5)]), frame(PING, 0, 0, &[7; 8]), frame(PING, ACK, 0, &[7; 8])],
+        "",
+        "(ack)(pong 7)",
+    );
+    check(&[settings(&[(4, 1 << 31)])], "[Frame(InitialWindow)]", "(goaway 0 3)");
+    check(&[frame(0xbe, 0xff, 77, b"new")], "", "");
+    check(&[frame(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 2]), get(1)], "[goaway 2][1 request end]", "");
+}
+
+#[test]
+fn the_first_block_after_a_smaller_table_empties_it() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[settings(&[(1, 100)]), settings(&[(1, 4096)]), get(1), get(3)].concat());
+    server.out.clear();
+    server.respond(&[1]);
+    assert_eq!(server.out[HEADER_LEN..], [0x20, 0x88]);
+    server.out.clear();
+    server.respond(&[3]);
+    assert_eq!(server.out[HEADER_LEN..], [0x88]);
+}
+
+#[test]
+fn received_data_return_to_the_windows_when_they_are_consumed() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&post(1));
+    let data = |length| frame(DATA, 0, 1, &vec![b'x'; length]);
+    server.receive(&[data(MAX_PAYLOAD), data(MAX_PAYLOAD)].concat());
+    assert_eq!(server.sent(), "");
+    server.consumed(1, 32_767);
+    assert_eq!(server.sent(), "");
+    server.consumed(1, 1);
+    assert_eq!(server.sent(), "(1 window 67233)", "half is used, and the window grows up to the limit");
+    server.receive(&data(MAX_PAYLOAD).repeat(6));
+    let rest = 100_000 - 6 * MAX_PAYLOAD;
+    assert_eq!(server.receive(&data(rest + 1)), "[1 reset 3 Server]");
+    // Of the connection's window, the reset returns what was held.
+    assert_eq!(server.sent(), "(1 reset 3)(0 window 132769)");
+}
+
+#[test]
+fn padding_is_consumed_at_once() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&post(1));
+    let mut payload = vec![0; 200];
+    payload[0] = 198;
+    let padded = frame(DATA, PADDED, 1, &payload);
+    for _ in 0..164 {
+        assert_eq!(server.receive(&padded), "\0");
+    }
+    assert_eq!(server.sent(), "");
+    server.receive(&padded);
+    assert_eq!(server.sent(), "(1 window 32835)", "165 bytes of data are still held");
+}
+
+#[test]
+fn the_client_keeps_to_the_window_of_the_connection() {
+    let mut server = Server::new(&Limits { connection_window: 0, ..LIMITS });
+    server.receive(&[post(1), post(3)].concat());
+    let data = |stream, length| frame(DATA, 0, stream, &vec![b'x'; length]);
+    server.receive(&[data(1, MAX_PAYLOAD), data(1, MAX_PAYLOAD), data(3, MAX_PAYLOAD)].concat());
+    server.receive(&data(3, MAX_PAYLOAD - 1));
+    assert_eq!(server.receive(&data(3, 1)), "[Window]");
+    assert_eq!(server.sent(), "(goaway 3 3)");
+}
+
+/// Until the client knows the settings, it may send as much as by default (RFC 9113 §6.9.2).
+#[test]
+fn a_smaller_window_counts_when_the_client_has_acknowledged_it() {
+    let limits = Limits { window: 100, ..LIMITS };
+    let mut server = Server::new(&limits);
+    server.receive(&[post(1), frame(DATA, 0, 1, &[b'x'; 300])].concat());
+    let ack = frame(SETTINGS, ACK, 0, &[]);
+    assert_eq!(server.receive(&[ack, post(3)].concat()), "[3 request]");
+    assert_eq!(server.receive(&frame(DATA, 0, 3, &[b'x'; 101])), "[3 reset 3 Server]");
+    assert_eq!(server.receive(&frame(DATA, 0, 1, b"x")), "[1 reset 3 Server]");
+    let mut server = Server::new(&limits);
+    let ack = frame(SETTINGS, ACK, 0, &[]);
+    server.receive(&[post(1), frame(DATA, 0, 1, &[b'x'; 300]), ack].concat());
+    server.consumed(1, 300);
+    assert_eq!(server.sent(), "(1 window 300)");
+    let hundred = frame(DATA, 0, 1, &[b'x'; 100]);
+    assert_eq!(server.receive(&hundred), "x".repeat(100));
+    assert_eq!(server.receive(&frame(DATA, 0, 1, b"x")), "[1 reset 3 Server]");
+}
+
+#[test]
+fn a_response_waits_for_the_windows() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[settings(&[(4, 5)]), get(1)].concat());
+    server.out.clear();
+    let one = StreamId(1);
+    assert_eq!(server.connection.sendable(one), 5);
+    assert_eq!(server.data(1, b"abcdefgh", true), 5);
+    assert_eq!(server.sent(), "(1 \"abcde\")");
+    assert_eq!(server.data(1, b"fgh", true), 0);
+    assert_eq!(server.sent(), "");
+    server.connection.set_ready(one, true);
+    assert_eq!(server.connection.next_stream(), None);
+    assert_eq!(server.receive(&window(1, 2)), "[opened]");
+    assert_eq!(server.connection.next_stream(), Some(one));
+    assert_eq!(server.data(1, b"fgh", true), 2);
+    assert_eq!(server.receive(&window(1, 1)), "[opened]");
+    assert_eq!(server.data(1, b"h", true), 1);
+    assert_eq!(server.sent(), "(1 \"fg\")(1 \"h\".)");
+    assert_eq!(server.receive(&window(1, 1)), "", "it has ended");
+}
+
+#[test]
+fn a_response_waits_for_the_window_of_the_connection() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[settings(&[(4, 1 << 20)]), get(1), get(3)].concat());
+    server.out.clear();
+    assert_eq!(server.data(1, &vec![b'x'; 70_000], true), 65_535);
+    assert_eq!(server.sent(), "(1 data 16384)(1 data 16384)(1 data 16384)(1 data 16383)");
+    assert_eq!(server.data(3, b"abc", true), 0);
+    server.connection.set_ready(StreamId(3), true);
+    assert_eq!(server.connection.next_stream(), None);
+    assert_eq!(server.receive(&window(0, 2)), "[opened]");
+    assert_eq!(server.data(3, b"abc", true), 2);
+    assert_eq!(server.data(3, b"", true), 0, "the end needs no window");
+    assert_eq!(server.sent(), "(3 \"ab\")(3 \"\".)");
+}
+
+/// RFC 9113 §6.9.2.
+#[test]
+fn a_change_of_the_initial_window_changes_open_streams() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[settings(&[(4, 10)]), get(1)].concat());
+    server.data(1, &[b'x'; 8], false);
+    server.connection.set_ready(StreamId(1), true);
+    assert_eq!(server.receive(&settings(&[(4, 3)])), "");
+    assert_eq!(server.connection.sendable(StreamId(1)), 0, "the window is -5");
+    assert_eq!(server.receive(&window(1, 5)), "");
+    assert_eq!(server.connection.sendable(StreamId(1)), 0);
+    assert_eq!(server.receive(&settings(&[(4, 4)])), "[opened]");
+    assert_eq!(server.connection.sendable(StreamId(1)), 1);
+    assert_eq!(server.receive(&settings(&[(4, MAX_WINDOW)])), "");
+    assert_eq!(server.receive(&window(1, 4)), "[1 reset 3 Server]");
+}
+
+#[test]
+fn no_window_exceeds_its_maximum() {
+    check(&[get(1), window(1, MAX_WINDOW)], "[1 request end][1 reset 3 Server]", "(1 reset 3)");
+    check(&[get(1), window(0, MAX_WINDOW)], "[1 request end][WindowOverflow]", "(goaway 1 3)");
+    check(
+        &[get(1), window(1, 1000), settings(&[(4, MAX_WINDOW)])],
+        "[1 request end][WindowOverflow]",
+        "(ack)(goaway 1 3)",
+    );
+    check(&[get(1), window(1, 0)], "[1 request end][Frame(Increment)]", "(goaway 1 1)");
+    check(&[window(0, 0)], "[Frame(Increment)]", "(goaway 0 1)");
+}
+
+#[test]
+fn a_large_head_is_split() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&get(1));
+    server.connection.headers(StreamId(1), &vec![0; MAX_PAYLOAD + 1], true, &mut server.out);
+    assert_eq!(server.sent(), "(1 headers 16384.)(1 continuation 1)");
+}
+
+#[test]
+fn a_source_may_append_less_than_allowed() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&get(1));
     let Server { connection, out, .. } = &mut server;
-    connection.headers(one, &[0x88], false, out);
-    assert_eq!(connection.data(one, b"abc", true, out), 3);
-    connection.headers(three, &[0x8d], true, out);
-    assert_eq!(connection.open_streams(), 0);
-    assert_eq!(server.sent(), "(1 headers 1)(1 \"abc\".)(3 headers 1.)");
+    let sent = connection.data_from(StreamId(1), 5, true, out, |out, _| out.extend_from_slice(b"abc"));
+    assert_eq!(sent, 3);
+    assert_eq!(connection.data_from(StreamId(1), 2, true, out, |_, _| {}), 0);
+    assert_eq!(server.sent(), "(1 \"abc\")");
+}
+
+/// Streams of `requests`, with their value of `priority`, in the order in which they send parts of their responses.
+fn turns(requests: &[(u32, &str)], updates: &[Vec<u8>], turns: usize) -> Vec<u32> {
+    let mut server = Server::new(&LIMITS);
+    for (stream, priority) in requests {
+        server.receive(&request(*stream, END_STREAM, &[("priority", priority)]));
+        server.connection.set_ready(StreamId(*stream), true);
+    }
+    assert_eq!(server.receive(&updates.concat()), "");
+    (0..turns).map(|_| server.connection.next_stream().map_or(0, StreamId::get)).collect()
+}
+
+/// RFC 9218 §10.
+#[test]
+fn urgent_streams_send_first_and_incremental_ones_take_turns() {
+    assert_eq!(turns(&[(1, ""), (3, ""), (5, "u=1")], &[], 3), [5, 5, 5]);
+    assert_eq!(turns(&[(1, ""), (3, "")], &[], 3), [1, 1, 1], "in order");
+    assert_eq!(turns(&[(1, "i"), (3, "i"), (5, "i")], &[], 6), [1, 3, 5, 1, 3, 5]);
+    assert_eq!(turns(&[(1, ""), (3, "i"), (5, "i"), (7, "")], &[], 6), [1, 3, 5, 1, 3, 5]);
+    assert_eq!(turns(&[(1, "u=7"), (3, "u=6, i"), (5, "u=6")], &[], 4), [3, 5, 3, 5]);
+}
+
+#[test]
+fn a_priority_can_change() {
+    let update = |stream: u32, value: &str| {
+        frame(PRIORITY_UPDATE, 0, 0, &[&stream.to_be_bytes(), value.as_bytes()].concat())
+    };
+    assert_eq!(turns(&[(1, ""), (3, "u=5")], &[update(3, "u=0"), update(9, "u=0")], 2), [3, 3]);
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[update(3, "u=0"), get(1), get(3)].concat());
+    for stream in [1, 3] {
+        server.connection.set_ready(StreamId(stream), true);
+    }
+    assert_eq!(server.connection.next_stream(), Some(StreamId(3)), "before the stream is open");
+    check_after_1(&[update(1, "u=0")], "", "");
+    check_after_1(&[update(2, "u=0")], "[Idle]", "(goaway 1 1)");
+}
+
+#[test]
+fn a_graceful_end_announces_itself_and_finishes_streams() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&post(1));
+    server.connection.shut_down(&mut server.out);
+    assert_eq!(server.sent(), "(goaway 2147483647 0)");
+    assert_eq!(server.receive(&get(3)), "[3 request end]", "the client did not know");
+    server.connection.shut_down(&mut server.out);
+    assert_eq!(server.sent(), "(goaway 3 0)");
+    let late = [get(5), post(7), frame(DATA, 0, 7, b"x"), window(7, 1), rst(7)].concat();
+    assert_eq!(server.receive(&late), "", "ignored");
+    assert_eq!(server.receive(&frame(DATA, END_STREAM, 1, b"x")), "x.");
+    assert!(!server.connection.is_finished());
+    server.respond(&[1, 3]);
+    assert!(server.connection.is_finished());
+    server.connection.shut_down(&mut server.out);
+    assert_eq!(server.sent(), "(1 headers 1.)(3 headers 1.)");
+    assert_eq!(server.receive(&get(4)), "[StreamNumber]");
+    assert_eq!(server.sent(), "(goaway 3 1)");
+}
+
+#[test]
+fn an_aborted_connection_does_nothing_more() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&get(1));
+    server.connection.abort(ErrorCode::INTERNAL_ERROR, &mut server.out);
+    assert_eq!(server.sent(), "(goaway 1 2)");
+    assert_eq!(server.receive(&get(3)), "[Ended(ErrorCode(2))]");
+    server.respond(&[1]);
+    assert_eq!(server.data(1, b"x", true), 0);
+    assert!(server.connection.is_finished() && server.sent().is_empty());
 }
